@@ -1,0 +1,23 @@
+"""xgrad: PyTorch's eager autograd on JAX arrays, for devices without strides."""
+
+__version__ = "0.1.0"
+
+from . import ops as ops
+from . import attach as attach
+from . import autograd as autograd
+from . import dtypes as dtypes
+from .autograd.grad_mode import enable_grad as enable_grad
+from .autograd.grad_mode import is_grad_enabled as is_grad_enabled
+from .autograd.grad_mode import no_grad as no_grad
+from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from .devices import device as device
+from .devices import devices as devices
+from .dtypes import *  # noqa: F403
+from .dtypes import get_default_dtype as get_default_dtype
+from .dtypes import promote_types as promote_types
+from .dtypes import set_default_dtype as set_default_dtype
+from .ops.registry import FUNCTIONS as _FUNCTIONS
+from .tensor import Size as Size
+from .tensor import Tensor as Tensor
+
+globals().update(_FUNCTIONS[""])

@@ -1,0 +1,30 @@
+"""Where operators, engine and autograd attach to `Tensor`: the one place, run at import.
+
+`Tensor` imports no operators and the engine no operators either; each names what it needs from above as a module
+variable, set here.
+"""
+
+from . import tensor as _tensor
+from .autograd.backward import backward_of
+from .autograd.forward_ad import tangent_of
+from .engine import accumulate_grad, copy_slices, engine, hooks, validate
+from .ops import copying, registry, values
+from .tensor import Tensor
+
+_tensor._view_node = copy_slices.regenerate
+_tensor._move_retained_hook = hooks.move_retained_hook
+
+_add = registry.FUNCTIONS[""]["add"]
+engine.tensor_add = accumulate_grad.tensor_add = _add
+validate.tensor_fit = copying.fit_recorded
+copy_slices.read_recorded = copying.read
+copy_slices.write_recorded = copying.write
+copy_slices.adjoint_recorded = copying.adjoint
+copy_slices.apply_on_tensors = engine._apply_on_tensors
+
+for _name, _method in registry.METHODS.items():
+    setattr(Tensor, _name, _method)
+
+Tensor.backward = backward_of  # type: ignore[attr-defined]
+Tensor._tangent = property(tangent_of)  # type: ignore[attr-defined]
+values.attach(Tensor)

@@ -1,0 +1,11 @@
+"""PyTorch's `torch.autograd`, on JAX arrays."""
+
+from . import forward_ad as forward_ad
+from . import graph as graph
+from .backward import backward as backward
+from .backward import grad as grad
+from .function import Function as Function
+from .function import once_differentiable as once_differentiable
+from .grad_mode import enable_grad as enable_grad
+from .grad_mode import no_grad as no_grad
+from .grad_mode import set_grad_enabled as set_grad_enabled

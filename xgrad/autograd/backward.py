@@ -1,0 +1,206 @@
+"""backward and grad: the calls that run the engine."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import dtypes
+from ..engine.engine import execute
+from ..engine.node import GradientEdge, Node, gradient_edge
+from ..engine.validate import expandable
+from ..ops import registry
+from ..tensor import Tensor, from_array
+
+_ones = jax.jit(lambda like: jnp.ones_like(like))
+
+
+def _sequence(value: Any) -> tuple:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, GradientEdge) else (value,)
+
+
+def _root(tensor: Any, i: int) -> tuple[Node, int]:
+    if isinstance(tensor, GradientEdge):
+        return (tensor.node, tensor.output_nr)
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"element {i} of tensors must be a Tensor, but got {type(tensor).__name__}")
+    if not tensor.requires_grad:
+        raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
+    return gradient_edge(tensor)
+
+
+def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
+    """The gradient to start with, checked; ones for a real scalar."""
+    if grad is None:
+        if isinstance(tensor, GradientEdge):
+            meta = tensor.node.avals[tensor.output_nr]
+            if tuple(meta.shape) not in ((), (1,)):
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            return from_array(jnp.ones(meta.shape, meta.dtype))
+        if tensor.shape.numel() != 1:
+            raise RuntimeError(
+                f"grad can be implicitly created only for scalar outputs, but output {i} has shape {list(tensor.shape)}: "
+                "give a gradient of that shape, or reduce the output first"
+            )
+        if tensor.dtype in dtypes.COMPLEX:
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype.name}"
+            )
+        return from_array(_ones(tensor._read()))
+    if not isinstance(grad, Tensor):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+    meta = tensor.node.avals[tensor.output_nr] if isinstance(tensor, GradientEdge) else tensor
+    shape = tuple(grad.shape[1:]) if batched else tuple(grad.shape)
+    if shape != tuple(meta.shape) and not (not batched and expandable(tuple(meta.shape), shape)):
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{i}] has a shape of {list(grad.shape)} and output[{i}] has a shape of "
+            f"{list(meta.shape)}."
+        )
+    if (grad.dtype in dtypes.COMPLEX) != (meta.dtype in dtypes.COMPLEX):
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+            f"grad_output[{i}] has a dtype of {grad.dtype.name} and output[{i}] has a dtype of {meta.dtype.name}."
+        )
+    return grad
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Compute the gradients of `tensors` and accumulate them in the `.grad` of leaves (PyTorch: autograd.backward).
+
+    `grad_tensors`: one gradient for each tensor, None for a real scalar.  `retain_graph`: keep what was saved, for
+    another backward (default: `create_graph`).  `create_graph`: record the computation of the gradients too.
+    `inputs`: accumulate only into these; a non-leaf among them retains its gradient.
+    Raises `RuntimeError` if nothing requires grad, for a non-scalar without gradient, for mismatched shapes, and
+    `FreedGraphError` when the graph has been released.
+
+    >>> import xgrad
+    >>> x = xgrad.tensor([1.0, 2.0], requires_grad=True)
+    >>> xgrad.autograd.backward((x * x).sum())
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    roots = _sequence(tensors)
+    grads = (None,) * len(roots) if grad_tensors is None else _sequence(grad_tensors)
+    if len(grads) != len(roots):
+        raise RuntimeError(f"got {len(roots)} tensors and {len(grads)} gradients")
+    edges = tuple(_root(t, i) for i, t in enumerate(roots))
+    values = [_root_grad(t, g, i, False) for i, (t, g) in enumerate(zip(roots, grads, strict=True))]
+    outputs: list[tuple] = []
+    if inputs is not None:
+        wanted = _sequence(inputs)
+        if not wanted:
+            raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+        for i, x in enumerate(wanted):
+            edge = _input_edge(x, i)
+            outputs.append(edge)
+            if isinstance(x, Tensor) and not x.is_leaf:
+                x.retain_grad()  # type: ignore[attr-defined]
+    keep = create_graph if retain_graph is None else retain_graph
+    execute(edges, values, keep_graph=keep, create_graph=create_graph, outputs=outputs, accumulate_grad=True)
+
+
+def _input_edge(x: Any, i: int) -> tuple:
+    if isinstance(x, GradientEdge):
+        return (x.node, x.output_nr)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"element {i} of inputs must be a Tensor or a GradientEdge, but got {type(x).__name__}")
+    if not x.requires_grad:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return gradient_edge(x)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is (PyTorch: autograd.grad).
+
+    Arguments as of `backward`, and: `allow_unused`: None for an input that is not reached, instead of an error;
+    `materialize_grads`: zeros for it; `is_grads_batched`: `grad_outputs` have a leading batch dimension, and so have
+    the results.  A tensor that is captured and whose node is needed is captured before its own hooks have run.
+
+    >>> import xgrad
+    >>> x = xgrad.tensor(3.0, requires_grad=True)
+    >>> xgrad.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: False.")
+    roots, wanted = _sequence(outputs), _sequence(inputs)
+    grads = (None,) * len(roots) if grad_outputs is None else _sequence(grad_outputs)
+    if len(grads) != len(roots):
+        raise RuntimeError(f"got {len(roots)} outputs and {len(grads)} gradients")
+    targets = [_input_edge(x, i) for i, x in enumerate(wanted)]
+    pairs = [(t, g, i) for i, (t, g) in enumerate(zip(roots, grads, strict=True))]
+    edges = tuple(_root(t, i) for t, _, i in pairs)
+    values = [_root_grad(t, g, i, is_grads_batched) for t, g, i in pairs]
+    keep = create_graph if retain_graph is None else retain_graph
+    run = _run_batched if is_grads_batched else _run
+    results = run(edges, values, targets, keep, create_graph)
+    for i, (x, result) in enumerate(zip(wanted, results, strict=True)):
+        if result is None and materialize_grads:
+            meta = x.node.avals[x.output_nr] if isinstance(x, GradientEdge) else x
+            results[i] = from_array(jnp.zeros(tuple(meta.shape), meta.dtype))
+        elif result is None and not allow_unused:
+            raise RuntimeError(
+                "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
+                f"this is the desired behavior (input {i} was not reached)."
+            )
+    return tuple(results)
+
+
+def _run(edges: tuple, values: list, targets: list, keep: bool, create_graph: bool) -> list:
+    return execute(edges, values, keep_graph=keep, create_graph=create_graph, outputs=targets, accumulate_grad=False)
+
+
+def _run_batched(edges: tuple, values: list, targets: list, keep: bool, create_graph: bool) -> list:
+    """One run for each entry of the batch: under `jax.vmap`, or one after another if they are to be recorded."""
+    if create_graph:
+        n = next(v.shape[0] for v in values if v is not None)
+        rows = [
+            _run(edges, [None if v is None else v[b] for v in values], targets, True, True)  # type: ignore[index]
+            for b in range(n)
+        ]
+        stack = registry.FUNCTIONS[""]["stack"]
+        return [None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)]
+
+    def one(*arrays: Any) -> list:
+        results = _run(edges, [from_array(a) for a in arrays], targets, True, False)
+        return [None if r is None else r._read() for r in results]
+
+    out = jax.vmap(one)(*(v._read() for v in values))
+    if not keep:
+        for node in {n for n, _ in edges}:
+            _release(node)
+    return [None if o is None else from_array(o) for o in out]
+
+
+def _release(root: Node) -> None:
+    stack, seen = [root], {root}
+    while stack:
+        node = stack.pop()
+        node.release()
+        for child, _ in node.next_edges:
+            if child is not None and child not in seen:
+                seen.add(child)
+                stack.append(child)
+
+
+def backward_of(
+    self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    """`xgrad.autograd.backward(self, gradient, ...)`: gradients of this tensor, accumulated in the leaves' `.grad`."""
+    backward(self, gradient, retain_graph, create_graph, inputs)

@@ -1,0 +1,102 @@
+"""Forward-mode AD: dual levels, and tensors that carry a tangent (PyTorch: torch/autograd/forward_ad.py).
+
+Invariant: the tangent of a view is the same view of its base's tangent, so an in-place write into either shows in both.
+"""
+
+import itertools
+from typing import Any, NamedTuple
+
+from ..config import state
+from ..tensor import Tensor
+from .grad_mode import _Mode
+
+# Each level that is entered gets a number of its own inside: tangents of a level that has ended match no other.  To
+# the user it is level 0, as in PyTorch.
+_numbers = itertools.count()
+
+
+class UnpackedDualTensor(NamedTuple):
+    """What `unpack_dual` returns."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+def enter_dual_level() -> int:
+    """Begin a level; nested levels are not supported, as in PyTorch."""
+    if state.forward_level >= 0:
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    state.forward_level = next(_numbers)
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """End the level: every tangent made at it is gone."""
+    if state.forward_level < 0 or level not in (None, 0):
+        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created")
+    state.forward_level = -1
+
+
+class dual_level(_Mode):
+    """A `with` block in which tensors may carry tangents.
+
+    >>> import xgrad
+    >>> import xgrad.autograd.forward_ad as fwAD
+    >>> with fwAD.dual_level():
+    ...     x = fwAD.make_dual(xgrad.tensor(3.0), xgrad.tensor(1.0))
+    ...     fwAD.unpack_dual(x * x).tangent
+    tensor(6.)
+    """
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *error: Any) -> None:
+        exit_dual_level()
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A view of `tensor` that carries `tangent`.
+
+    Raises `RuntimeError` outside of a level and for a tangent of another shape, `TypeError`/`ValueError` for dtypes
+    without derivatives.
+    """
+    number = _level(level)
+    if tensor.dtype.kind not in "fcV":
+        raise ValueError(f"Expected primal to be floating point or complex, but got: {tensor.dtype.name}")
+    if tangent.dtype.kind not in "fcV":
+        raise ValueError(f"Expected tangent to be floating point or complex, but got: {tangent.dtype.name}")
+    if tangent.shape != tensor.shape:
+        raise RuntimeError(
+            f"Expected tangent to have the same shape as primal, but got: {list(tangent.shape)} and {list(tensor.shape)}"
+        )
+    if tangent.dtype != tensor.dtype:
+        raise RuntimeError(f"Expected tangent and primal to have the same dtype, but got {tangent.dtype.name} and {tensor.dtype.name}")
+    dual = tensor.alias()  # type: ignore[attr-defined]
+    dual._tangents = {number: tangent}
+    return dual
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The primal, without its tangent, and the tangent (None if there is none at this level)."""
+    number = _level(level)
+    tangent = None if tensor._tangents is None else tensor._tangents.get(number)
+    if tangent is None:
+        return UnpackedDualTensor(tensor, None)
+    mine, tensor._tangents = tensor._tangents, None
+    try:
+        primal = tensor.alias()  # type: ignore[attr-defined]
+    finally:
+        tensor._tangents = mine
+    return UnpackedDualTensor(primal, tangent)
+
+
+def _level(level: int | None) -> int:
+    if state.forward_level < 0 or level not in (None, 0):
+        raise RuntimeError("Trying to use forward AD outside of a dual level: enter one with `with dual_level():`")
+    return state.forward_level
+
+
+def tangent_of(self: Tensor) -> Tensor | None:
+    """The tangent at the present level, or None."""
+    return None if self._tangents is None else self._tangents.get(state.forward_level)

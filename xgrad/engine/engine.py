@@ -1,0 +1,305 @@
+"""The engine: runs the graph from roots to leaves, in PyTorch's order (torch/csrc/autograd/engine.cpp).
+
+Ready nodes: larger sequence number first, that is later forward operations first, leaves at once.  One host thread
+drives a task: JAX's dispatch is asynchronous already.  A backward inside a hook or a custom Function runs to its end
+first, on the same thread, or on a fresh one every `HOP` levels, so that no depth meets Python's recursion limit.
+
+While no graph is created, gradients travel between nodes as bare arrays; hooks and custom Functions see Tensors.
+Arrays that are not ours (a user's root gradient, what a hook returns) are copied when they enter, so every array in
+an input buffer that nobody else refers to may be donated.
+"""
+
+import heapq
+import threading
+from typing import Any
+
+import jax
+
+from ..config import state
+from ..tensor import Tensor, from_array
+from .graph_task import ExecInfo, GraphTask
+from .hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
+from .input_buffer import accumulate
+from .node import MAX_SEQUENCE_NR, Node
+from .validate import validate_output
+
+HOP = 24  # reentrant levels on one thread
+
+_copy = jax.jit(lambda a: a.copy())
+
+
+class GraphRoot(Node):
+    """The virtual node whose results are the root gradients."""
+
+    sequence_nr = MAX_SEQUENCE_NR
+
+    def __init__(self, edges: tuple) -> None:
+        self.next_edges = edges
+
+    def apply(self, grads: list, needs: int) -> Any:
+        return grads
+
+
+def enter(tensor: Tensor, create_graph: bool) -> Any:
+    """A tensor as the engine carries it: itself, or its array, copied unless one of our kernels made it."""
+    if create_graph:
+        return tensor
+    array = tensor._read()
+    owned = tensor._owned if tensor._storage is None else tensor._storage.owned
+    return array if owned else _copy(array)
+
+
+def leave(value: Any) -> Any:
+    """A gradient as hooks and users see it."""
+    return value if value is None or isinstance(value, Tensor) else from_array(value)
+
+
+def execute(
+    edges: tuple, grads: list[Tensor | None], *, keep_graph: bool, create_graph: bool, outputs: list[tuple], accumulate_grad: bool
+) -> list:
+    """Run backward from `edges` with the root gradients `grads`.
+
+    `outputs` are edges to be captured, or with `accumulate_grad` to be executed; empty means everything.
+    Returns the captured gradients as Tensors, None where none arrived.
+    """
+    outer = state.graph_task
+    depth = 0 if outer is None else outer.depth + 1
+    task = GraphTask(keep_graph, create_graph, depth)
+    root = GraphRoot(edges)
+    task.compute_dependencies(root)
+    if outputs:
+        task.init_to_execute(root, outputs, accumulate_grad)
+        if not task.exec_info.get(root, ExecInfo()).should_execute:
+            task.exec_info.setdefault(root, ExecInfo()).needed = True
+    values = [None if g is None else enter(g, create_graph) for g in grads]
+    if depth and depth % HOP == 0:
+        _on_fresh_thread(task, root, values)
+    else:
+        _drive(task, root, values)
+    return [leave(value) for value in task.captured]
+
+
+def _on_fresh_thread(task: GraphTask, root: GraphRoot, values: list) -> None:
+    """Drive a deeply nested task on a thread whose stack is empty, with this thread's modes."""
+    modes = state.snapshot()
+    failure: list[BaseException] = []
+
+    def body() -> None:
+        state.restore(modes)
+        try:
+            _drive(task, root, values)
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=body, name=f"xgrad backward, depth {task.depth}")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+
+
+def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
+    previous = state.graph_task, state.grad_enabled, state.current_node
+    state.graph_task, state.grad_enabled = task, task.create_graph
+    try:
+        _distribute(task, root, values)
+        del values
+        _loop(task)
+        state.graph_task, state.grad_enabled, state.current_node = previous
+        callbacks = task.callbacks
+        position = 0
+        while position < len(callbacks):  # a callback may queue more
+            callbacks[position]()
+            position += 1
+    finally:
+        state.graph_task, state.grad_enabled, state.current_node = previous
+
+
+def _loop(task: GraphTask) -> None:
+    """Run ready nodes until there are none."""
+    ready, not_ready, exec_info = task.ready, task.not_ready, task.exec_info
+    keep_graph, create_graph = task.keep_graph, task.create_graph
+    pop = heapq.heappop
+    while ready:
+        node = pop(ready)[2]
+        inputs = not_ready.pop(node)
+        needs = -1
+        if exec_info:
+            info = exec_info.get(node)
+            if info is None or not info.should_execute:
+                continue
+            if info.captures is not None:
+                _capture(task, node, info, inputs)
+                if not info.needed:
+                    continue
+            needs = task.needs(node)
+        state.current_node = node
+        if node._hooks is not None or node.is_accumulator:
+            results = _evaluate_with_hooks(task, node, inputs, needs)
+        elif node.raw or create_graph:
+            results = node.apply(inputs, needs)
+        else:
+            results = _apply_on_tensors(node, inputs, needs)
+        del inputs
+        if not keep_graph:
+            node.release()
+        if node.next_edges:
+            _distribute(task, node, results)
+        del results
+
+
+def _distribute(task: GraphTask, node: Node, results: Any) -> None:
+    """Send a node's results along its edges; queue the nodes whose gradients are complete."""
+    dependencies, not_ready, exec_info = task.dependencies, task.not_ready, task.exec_info
+    create_graph = task.create_graph
+    edges = node.next_edges
+    if len(results) != len(edges):
+        results = _right_count(node, results)
+    results = list(results)
+    for i in range(len(edges)):
+        child, number = edges[i]
+        if child is None:
+            continue
+        grad = results[i]
+        if exec_info:
+            info = exec_info.get(child)
+            if info is None or not info.should_execute:
+                continue
+        buffer = not_ready.get(child)
+        if buffer is None:
+            buffer = not_ready[child] = [None] * (len(child.avals) or 1)
+        if grad is not None:
+            meta = child.avals[number]
+            if grad.shape != meta.shape or grad.dtype != meta.dtype:
+                grad = validate_output(grad, meta, node, i)
+            results[i] = None
+            if buffer[number] is None:
+                buffer[number] = grad
+            elif create_graph:
+                buffer[number] = tensor_add(buffer[number], grad)
+            else:
+                box = [grad]
+                del grad
+                accumulate(buffer, number, box)
+                del box
+        grad = None
+        left = dependencies[child] - 1
+        if left:
+            dependencies[child] = left
+        else:
+            del dependencies[child]
+            heapq.heappush(task.ready, (-child.sequence_nr, id(child), child))
+
+
+def _right_count(node: Node, results: Any) -> Any:
+    edges = node.next_edges
+    if len(results) > len(edges) and all(extra is None for extra in results[len(edges) :]):
+        return results[: len(edges)]
+    raise RuntimeError(
+        f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(results)}"
+    )
+
+
+def _leaf_hooks(node: Node) -> Any:
+    return node.tensor_hooks() if node.is_accumulator else None  # type: ignore[attr-defined]
+
+
+def _run_tensor_hooks(task: GraphTask, node: Node, inputs: list) -> None:
+    """Tensor hooks, in place on the list of gradients."""
+    leaf = _leaf_hooks(node)
+    hooks = node._hooks
+    for number, grad in enumerate(inputs):
+        if grad is None:
+            continue
+        chosen = leaf if leaf is not None else hooks.tensor.get(number) if hooks is not None else None
+        if chosen:
+            inputs[number] = enter(run_tensor_hooks(chosen.values(), leave(grad)), task.create_graph)
+
+
+def _run_retain_hooks(task: GraphTask, node: Node, inputs: list) -> None:
+    hooks = node._hooks
+    if hooks is None or not hooks.retain:
+        return
+    for number, reference in list(hooks.retain.items()):
+        tensor = reference()
+        if tensor is not None and inputs[number] is not None:
+            grad = leave(inputs[number])
+            old = tensor._grad
+            if old is None:
+                tensor._grad = grad
+            else:
+                tensor._grad = tensor_add(old, grad)
+
+
+def _capture(task: GraphTask, node: Node, info: ExecInfo, inputs: list) -> None:
+    """Note the gradients that were asked for.
+
+    A node that is only captured runs its tensor pre-hooks and retain-grad hook first.  A tensor that is captured
+    *and* whose node is needed is captured before its own hooks, as in PyTorch.
+    """
+    assert info.captures is not None
+    seen = inputs
+    if not info.needed:
+        _run_tensor_hooks(task, node, inputs)
+        _run_retain_hooks(task, node, inputs)
+    elif _leaf_hooks(node) or (node._hooks is not None and node._hooks.tensor):
+        seen = list(inputs)
+        _run_tensor_hooks(task, node, seen)
+    for number, places in info.captures.items():
+        for place in places:
+            task.captured[place] = seen[number]
+
+
+def _evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) -> Any:
+    create_graph = task.create_graph
+    _run_tensor_hooks(task, node, inputs)
+    _run_retain_hooks(task, node, inputs)
+    hooks = node._hooks
+    if hooks is None:
+        return node.apply(inputs, needs)
+    if hooks.pre:
+        given = run_pre_hooks(hooks.pre, tuple(leave(g) for g in inputs))
+        inputs[:] = [None if g is None else enter(g, create_graph) for g in given]
+    if not hooks.post:
+        return node.apply(inputs, needs) if node.raw or create_graph else _apply_on_tensors(node, inputs, needs)
+    grad_outputs = tuple(leave(g) for g in inputs)
+    results = node.apply(inputs, needs) if node.raw or create_graph else _apply_on_tensors(node, inputs, needs)
+    wrapped = tuple(leave(_validated(node, i, r)) for i, r in enumerate(results))
+    changed = run_post_hooks(hooks.post, wrapped, grad_outputs)
+    return [None if g is None else enter(g, create_graph) for g in changed]
+
+
+def _validated(node: Node, i: int, grad: Any) -> Any:
+    """A result in the form in which its edge takes it, before post-hooks see it."""
+    if grad is None or i >= len(node.next_edges):
+        return grad
+    child, number = node.next_edges[i]
+    if child is None:
+        return grad
+    meta = child.avals[number]
+    if grad.shape != meta.shape or grad.dtype != meta.dtype:
+        return validate_output(grad, meta, node, i)
+    return grad
+
+
+def _apply_on_tensors(node: Node, inputs: list, needs: int) -> list:
+    """A node that works on Tensors (a custom Function) while arrays travel."""
+    results = node.apply([leave(g) for g in inputs], needs)
+    return [None if r is None else enter(r, False) for r in results]
+
+
+def queue_callback(callback: Any) -> None:
+    """Call `callback()` when the running backward ends.  Raises `RuntimeError` outside of backward."""
+    task = state.graph_task
+    if task is None:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    task.callbacks.append(callback)
+
+
+def current_graph_task_id() -> int:
+    """The id of the running backward, -1 outside."""
+    return -1 if state.graph_task is None else state.graph_task.id
+
+
+tensor_add: Any = None  # the recorded sum, set by xgrad/attach.py
+

@@ -1,0 +1,100 @@
+"""GraphTask: what one call of backward or grad knows: dependencies, what is needed, what is captured, callbacks.
+
+`exec_info` empty: run everything.  Not empty: run what is *needed*, and capture what was asked for.  `backward(inputs=)`
+marks needed; `grad(...)` captures (PyTorch: torch/csrc/autograd/graph_task.h).
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from .node import Node
+
+_ids = itertools.count()
+
+
+class ExecInfo:
+    """Whether a node is needed, and which of its inputs are captured, as {input number: place in the results}."""
+
+    __slots__ = ("captures", "needed")
+
+    def __init__(self) -> None:
+        self.needed = False
+        self.captures: dict[int, list[int]] | None = None
+
+    @property
+    def should_execute(self) -> bool:
+        return self.needed or self.captures is not None
+
+
+class GraphTask:
+    """One run of the engine."""
+
+    __slots__ = (
+        "callbacks", "captured", "create_graph", "dependencies", "depth", "exec_info", "id", "keep_graph", "not_ready", "ready",
+    )  # fmt: skip
+
+    def __init__(self, keep_graph: bool, create_graph: bool, depth: int) -> None:
+        self.id = next(_ids)
+        self.keep_graph = keep_graph
+        self.create_graph = create_graph
+        self.depth = depth
+        self.dependencies: dict[Node, int] = {}
+        self.exec_info: dict[Node, ExecInfo] = {}
+        self.captured: list[Any] = []
+        self.callbacks: list[Callable[[], Any]] = []
+        self.not_ready: dict[Node, list] = {}
+        self.ready: list = []
+
+    def compute_dependencies(self, root: Node) -> None:
+        """Count, for each node that `root` leads to, the edges on which gradients will arrive."""
+        counts = self.dependencies
+        stack = [root]
+        while stack:
+            for child, _ in stack.pop().next_edges:
+                if child is not None:
+                    if child in counts:
+                        counts[child] += 1
+                    else:
+                        counts[child] = 1
+                        stack.append(child)
+
+    def init_to_execute(self, root: Node, outputs: list[tuple], accumulate: bool) -> None:
+        """Fill exec_info: capture (or, accumulating, execute) `outputs`, and need whatever leads to them.
+
+        An iterative depth-first search; a node is needed if one of its children is to be executed.
+        """
+        info = self.exec_info
+        self.captured = [None] * len(outputs)
+        for place, (node, number) in enumerate(outputs):
+            entry = info.setdefault(node, ExecInfo())
+            if accumulate:
+                entry.needed = True
+            else:
+                entry.captures = entry.captures or {}
+                entry.captures.setdefault(number, []).append(place)
+        seen = {root}
+        stack: list[tuple[Node, Any]] = [(root, iter(root.next_edges))]
+        while stack:
+            node, edges = stack[-1]
+            for child, _ in edges:
+                if child is not None and child not in seen:
+                    seen.add(child)
+                    stack.append((child, iter(child.next_edges)))
+                    break
+            else:
+                stack.pop()
+                children = (info.get(child) for child, _ in node.next_edges if child is not None)
+                if any(entry is not None and entry.should_execute for entry in children):
+                    info.setdefault(node, ExecInfo()).needed = True
+
+    def needs(self, node: Node) -> int:
+        """Bit i: the gradient for edge i of `node` is wanted."""
+        mask = 0
+        info = self.exec_info
+        for i, (child, _) in enumerate(node.next_edges):
+            if child is not None:
+                entry = info.get(child)
+                if entry is not None and entry.should_execute:
+                    mask |= 1 << i
+        return mask

@@ -1,0 +1,151 @@
+"""Node, and what an edge is: the graph that operators record and the engine runs.
+
+A node is one recorded operation.  Its *inputs* in backward are the gradients of the operation's outputs, described by
+`avals`; its `next_edges`, pairs (node, input number of that node), say where the gradients of the operation's inputs
+go; (None, 0) stands for an input that needs none (PyTorch: torch/csrc/autograd/function.h).
+
+Invariant: no node refers to a tensor that it made, so a graph has no reference cycles.
+"""
+
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..config import state
+from .hooks import NodeHooks, RemovableHandle, register
+
+MAX_SEQUENCE_NR = 2**63 - 1  # of AccumulateGrad: a leaf is served as soon as its gradient is complete
+
+
+class GradientEdge(NamedTuple):
+    """Where a gradient arrives: a node, and which of its inputs."""
+
+    node: "Node"
+    output_nr: int
+
+
+class InputMetadata(NamedTuple):
+    """What a gradient that arrives at a node must look like."""
+
+    shape: tuple
+    dtype: np.dtype
+
+
+class Node:
+    """One recorded operation.  Subclasses give `apply`."""
+
+    next_edges: tuple = ()
+    avals: tuple = ()  # of the operation's outputs: anything with shape and dtype
+    sequence_nr: int = 0
+    _hooks: NodeHooks | None = None
+    _topological: int = -1
+    _metadata: dict | None = None
+    is_accumulator: bool = False
+    raw: bool = True  # whether apply takes and gives bare arrays while no graph is created
+
+    def apply(self, grads: list, needs: int) -> Any:
+        """The gradients of the operation's inputs, one for each of `next_edges`, None where it is undefined.
+
+        `grads` are arrays, or Tensors while a graph is created; bit i of `needs` says that edge i is wanted.
+        """
+        raise NotImplementedError(f"{self.name()} has no apply")
+
+    def release(self) -> None:
+        """Drop what was saved for backward; a second backward then raises `FreedGraphError`."""
+
+    def name(self) -> str:
+        """PyTorch's name of the node, e.g. 'MulBackward0'."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple:
+        """The nodes that receive this node's results, with their input numbers."""
+        return self.next_edges
+
+    @property
+    def metadata(self) -> dict:
+        """A dictionary for the user's own notes on this node."""
+        if self._metadata is None:
+            self._metadata = {}
+        return self._metadata
+
+    @property
+    def _input_metadata(self) -> tuple[InputMetadata, ...]:
+        return tuple(InputMetadata(a.shape, a.dtype) for a in self.avals)
+
+    def hooks(self) -> NodeHooks:
+        if self._hooks is None:
+            self._hooks = NodeHooks()
+        return self._hooks
+
+    def register_hook(self, hook: Any) -> RemovableHandle:
+        """Call `hook(grad_inputs, grad_outputs)` after each run of this node; it may return new grad_inputs."""
+        return register(self.hooks().post, hook)
+
+    def register_prehook(self, hook: Any) -> RemovableHandle:
+        """Call `hook(grad_outputs)` before each run of this node; it may return new grad_outputs."""
+        return register(self.hooks().pre, hook)
+
+    def _sequence_nr(self) -> int:
+        return self.sequence_nr
+
+    def _set_sequence_nr(self, number: int) -> None:
+        """Move this node in the order of backward: larger numbers run first among nodes that are ready."""
+        self.sequence_nr = number
+
+    def _topological_nr(self) -> int:
+        """0 without edges, else 1 + the largest of its children: a path X→Y implies topo(X) > topo(Y).
+
+        Computed when asked for: the engine's exec_info is exact without it, and recording stays cheaper.
+        """
+        stack: list[Node] = [self]
+        while stack:
+            node = stack[-1]
+            if node._topological >= 0:
+                stack.pop()
+                continue
+            children = [n for n, _ in node.next_edges if n is not None]
+            waiting = [n for n in children if n._topological < 0]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                node._topological = 1 + max((n._topological for n in children), default=-1)
+                stack.pop()
+        return self._topological
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+def number(node: Node) -> None:
+    """Give a new node the thread's next sequence number."""
+    node.sequence_nr = state.next_sequence_nr()
+
+
+def gradient_edge(tensor: Any) -> tuple:
+    """The edge on which a tensor's gradient arrives: its grad_fn's, or its accumulator's, or (None, 0)."""
+    node = tensor._grad_fn if tensor._view is None else tensor.grad_fn
+    if node is not None:
+        return (node, tensor._output_nr)
+    if not tensor.requires_grad:
+        return (None, 0)
+    accumulator = tensor._accumulator
+    if accumulator is not None:
+        accumulator = accumulator()
+    if accumulator is None:
+        accumulator = make_accumulator(tensor)
+    return (accumulator, 0)
+
+
+def attach_edge(tensor: Any, edge: tuple) -> None:
+    """Let a new tensor stand for the one whose gradient arrives on `edge`."""
+    node, output_nr = edge
+    if node.is_accumulator:
+        tensor._accumulator = weakref.ref(node)
+    else:
+        tensor._grad_fn, tensor._output_nr = node, output_nr
+    tensor._requires_grad = True
+
+
+make_accumulator: Any = None  # set by accumulate_grad.py, which needs Node

@@ -1,0 +1,195 @@
+"""SavedVariable: what a node keeps for backward, its version check, its hooks, its release.
+
+JAX arrays are immutable: a saved array can't be corrupted, and the version counter is a *diagnosis* that PyTorch's
+users rely on, not a protection (torch/csrc/autograd/saved_variable.cpp).
+
+Life: save → unpack (any number of times) → release.  An input is kept as the tensor itself, so its identity survives;
+an output is kept as value and version counter without the tensor, which would be a cycle.  On the hot path a node
+keeps an input as the bare Tensor in `node.saved` beside its version; the object below is made when there is more to
+keep, or when somebody asks for `_raw_saved_*`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..config import state
+from ..errors import FreedGraphError, VersionError
+from ..tensor import Tensor
+from ..views.storage import VersionCounter
+from .node import attach_edge, gradient_edge
+
+RELEASED: Any = ("released",)
+
+_FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+    "been freed): {name} released its saved values when backward first ran. Specify retain_graph=True in the first "
+    "call of .backward() or autograd.grad() if you need to go through the graph again."
+)
+
+
+def freed_error(name: str) -> FreedGraphError:
+    return FreedGraphError(_FREED.format(name=name))
+
+
+def version_error(shape: tuple, dtype: Any, producer: str | None, saved: int, now: int) -> VersionError:
+    made = f", which is the output of {producer}," if producer else ""
+    return VersionError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{dtype.name} {list(shape)}]{made} is at version {now}; expected version {saved} instead. "
+        "Hint: run the forward pass under xgrad.autograd.detect_anomaly() to find the operation whose gradient needs "
+        "it, or write to a clone()."
+    )
+
+
+def _producer(tensor: Any) -> str | None:
+    node = tensor._grad_fn
+    return None if node is None else f"output {tensor._output_nr} of {node.name()}"
+
+
+class SavedVariable:
+    """A value saved for backward: an input tensor, or an output's value, or what a pack hook made of either.
+
+    `_raw_saved_*` of a node gives it; `register_hooks(pack, unpack)` may replace its value, once.
+    """
+
+    __slots__ = (
+        "_array", "_counter", "_edge", "_is_output", "_output_nr", "_packed", "_tensor", "_unpack", "_version", "_weak_grad_fn",
+        "released",
+    )  # fmt: skip
+
+    def __init__(self, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> None:
+        self.released = False
+        self._unpack: Callable | None = None
+        self._packed: Any = None
+        self._version = tensor._version
+        self._is_output = is_output
+        self._edge: tuple = (False, None)  # of an input that was packed: requires_grad, and its gradient's edge
+        self._output_nr = tensor._output_nr
+        self._weak_grad_fn = weak_grad_fn
+        if is_output:
+            if tensor._version_counter is None:
+                tensor._version_counter = VersionCounter()
+            self._tensor, self._array, self._counter = None, tensor._read(), tensor._version_counter
+        else:
+            self._tensor, self._array, self._counter = tensor, None, None
+
+    @classmethod
+    def packed(cls, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> "SavedVariable":
+        """Save under the innermost pair of default hooks, if there is one."""
+        saved = cls(tensor, is_output, weak_grad_fn)
+        if state.saved_hooks:
+            saved._pack(*state.saved_hooks[-1])
+        return saved
+
+    def _pack(self, pack: Callable, unpack: Callable) -> None:
+        plain = self._value_tensor()
+        version = plain._version
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
+            packed = pack(plain)
+        finally:
+            state.grad_enabled = enabled
+        if plain._version != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
+                "not be modified by in-place operations as this can lead to unexpected side-effects. Please open an "
+                "issue if you need to perform in-place operations on the input to a pack hook."
+            )
+        self._packed, self._unpack = packed, unpack
+        if self._tensor is not None:  # keep where its gradient goes, and let the value go
+            self._edge = (self._tensor.requires_grad, gradient_edge(self._tensor))
+        self._tensor = self._array = None
+
+    def _value_tensor(self) -> Tensor:
+        """The saved value as a tensor outside of the graph (an input is given as an alias without history)."""
+        if self._tensor is not None:
+            return self._tensor.detach()
+        plain = Tensor()
+        plain._array = self._array
+        return plain
+
+    def register_hooks(self, pack: Callable, unpack: Callable) -> None:
+        """Replace the saved value by `pack(value)`; `unpack` is to give it back in backward.
+
+        Raises `RuntimeError` after release and when hooks are there already, `TypeError` for what cannot be called.
+        """
+        if self.released:
+            raise RuntimeError("Calling register_hooks on a SavedTensor whose value has been freed is not allowed.")
+        if self._unpack is not None:
+            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set is forbidden")
+        if not (callable(pack) and callable(unpack)):
+            raise TypeError("register_hooks expects two callables, pack and unpack")
+        self._pack(pack, unpack)
+
+    def unpack_hook_data(self) -> tuple[Callable, Any] | None:
+        """The unpack hook and the packed value, for a compiled backward to call when it gets there; None without."""
+        return None if self._unpack is None else (self._unpack, self._packed)
+
+    def release(self) -> None:
+        self.released = True
+        self._tensor = self._array = self._packed = self._unpack = None
+
+    def array(self, owner: Any) -> Any:
+        """The value for a formula that records nothing."""
+        if self._unpack is None and self._array is not None:
+            self._check(owner)
+            return self._array
+        return self.unpack(owner)._read()
+
+    def unpack(self, owner: Any) -> Tensor:
+        """The value as a tensor in the graph: an input itself, an output rebuilt with `owner` as its grad_fn."""
+        if self.released:
+            raise freed_error(owner.name())
+        if self._unpack is not None:
+            return self._rebuild(self._unhook(), owner)
+        self._check(owner)
+        if self._tensor is not None:
+            return self._tensor
+        rebuilt = Tensor()
+        rebuilt._array = self._array
+        rebuilt._version_counter = self._counter
+        return self._attach(rebuilt, owner)
+
+    def _unhook(self) -> Tensor:
+        assert self._unpack is not None
+        value = self._unpack(self._packed)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got {type(value).__name__}")
+        return value
+
+    def _rebuild(self, value: Tensor, owner: Any) -> Tensor:
+        rebuilt = value.detach()
+        if self._is_output:
+            return self._attach(rebuilt, owner)
+        requires_grad, edge = self._edge
+        rebuilt._requires_grad = requires_grad
+        if requires_grad:
+            attach_edge(rebuilt, edge)
+        return rebuilt
+
+    def _attach(self, rebuilt: Tensor, owner: Any) -> Tensor:
+        node = owner
+        if self._weak_grad_fn is not None:
+            node = self._weak_grad_fn()
+            if node is None:
+                raise RuntimeError(
+                    "No grad_fn for a saved tensor that is a view changed in place: the view died before backward"
+                )
+        rebuilt._grad_fn, rebuilt._output_nr, rebuilt._requires_grad = node, self._output_nr, True
+        return rebuilt
+
+    def _check(self, owner: Any) -> None:
+        if self.released:
+            raise freed_error(owner.name())
+        now = self._tensor._version if self._tensor is not None else self._counter.value
+        if now != self._version:
+            value = self._tensor if self._tensor is not None else self._array
+            producer = _producer(self._tensor) if self._tensor is not None else f"output 0 of {owner.name()}"
+            raise version_error(tuple(value.shape), value.dtype, producer, self._version, now)
+
+
+def check_version(tensor: Any, saved: int) -> None:
+    """Refuse a tensor that was changed in place since its version was `saved`."""
+    counter = tensor._version_counter
+    if counter is not None and counter.value != saved:
+        raise version_error(tuple(tensor.shape), tensor.dtype, _producer(tensor), saved, counter.value)

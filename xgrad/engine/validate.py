@@ -1,0 +1,56 @@
+"""validate_outputs: a gradient must have the shape and dtype of what it is the gradient of.
+
+A broadcast gradient is summed to the shape, a complex one for a real tensor loses its imaginary part, another
+floating dtype is cast; anything else is an error that names both shapes (PyTorch: validate_outputs, engine.cpp).
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..dtypes import COMPLEX
+from ..tensor import Tensor
+
+
+def expandable(shape: tuple, to: tuple) -> bool:
+    """Whether `shape` can be broadcast to `to`."""
+    return len(shape) <= len(to) and all(s in (1, t) for s, t in zip(reversed(shape), reversed(to), strict=False))
+
+
+def fit(array: Any, shape: tuple, dtype: np.dtype) -> Any:
+    """Sum a broadcast array back to `shape` and cast it to `dtype`.  A pure JAX function."""
+    if array.shape != shape:
+        extra = array.ndim - len(shape)
+        axes = tuple(range(extra)) + tuple(
+            i + extra for i, n in enumerate(shape) if n == 1 and array.shape[i + extra] != 1
+        )
+        array = jnp.sum(array, axis=axes, dtype=array.dtype).reshape(shape)
+    if array.dtype != dtype:
+        if array.dtype in COMPLEX and dtype not in COMPLEX:
+            array = jnp.real(array)
+        array = array.astype(dtype)
+    return array
+
+
+@functools.lru_cache(maxsize=4096)
+def _program(shape: tuple, dtype: np.dtype) -> Any:
+    return jax.jit(lambda array: fit(array, shape, dtype))
+
+
+def validate_output(grad: Any, meta: Any, node: Any, index: int) -> Any:
+    """The gradient in the form that `meta` (shape, dtype) asks for.  Raises `RuntimeError` if there is none."""
+    shape, dtype = tuple(meta.shape), meta.dtype
+    if not expandable(shape, grad.shape):
+        raise RuntimeError(
+            f"Function {node.name()} returned an invalid gradient at index {index} - got {list(grad.shape)} but expected "
+            f"shape compatible with {list(shape)}"
+        )
+    if isinstance(grad, Tensor):
+        return tensor_fit(grad, shape, dtype)
+    return _program(shape, dtype)(grad)
+
+
+tensor_fit: Any = None  # the recorded form, set by xgrad/attach.py

@@ -1,0 +1,46 @@
+"""Exceptions on which a caller could act; each derives from the type that PyTorch raises in its place."""
+
+import builtins
+
+__all__ = [
+    "DtypeDisabledError",
+    "FreedGraphError",
+    "InplaceViewError",
+    "LeafInplaceError",
+    "NotDifferentiableError",
+    "OverlapError",
+    "ShapeMismatchError",
+    "VersionError",
+]
+
+
+class DtypeDisabledError(builtins.TypeError):
+    """A 64-bit dtype was asked for while JAX's 64-bit mode is off."""
+
+
+class FreedGraphError(builtins.RuntimeError):
+    """Backward went through a graph whose saved tensors had been released."""
+
+
+class VersionError(builtins.RuntimeError):
+    """A tensor that backward needs was changed in place after it had been saved."""
+
+
+class LeafInplaceError(builtins.RuntimeError):
+    """An in-place operation on a leaf that requires grad, or on a view of one."""
+
+
+class InplaceViewError(builtins.RuntimeError):
+    """An in-place operation on a view that cannot be differentiated (made under no_grad, one of many, ...)."""
+
+
+class OverlapError(builtins.RuntimeError):
+    """A write to a tensor of which several elements share one memory location."""
+
+
+class ShapeMismatchError(builtins.RuntimeError):
+    """Shapes that do not fit together."""
+
+
+class NotDifferentiableError(builtins.RuntimeError):
+    """A gradient was asked of something that has none."""

@@ -1,0 +1,16 @@
+"""The functional layers, as in torch.nn.functional: convolutions, pooling, activations, normalization, losses.
+
+Each is declared in `xgrad/ops`; this module shows those whose namespace is `nn.functional`.
+
+>>> import xgrad
+>>> import xgrad.nn.functional as F
+>>> F.softplus(xgrad.tensor([-100.0, 0.0, 100.0]))
+tensor([0.0000, 0.6931, 100.0000])
+"""
+
+from ..ops import activation, convolution, embedding, layers, loss, normalization, pooling  # noqa: F401
+from ..ops.registry import FUNCTIONS
+
+__all__ = sorted(FUNCTIONS["nn.functional"])  # noqa: PLE0605
+
+globals().update(FUNCTIONS["nn.functional"])

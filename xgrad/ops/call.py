@@ -1,0 +1,400 @@
+"""The one path that every operator takes: unwrap, kernel, wrap, record; and its in-place and out= forms.
+
+Everything around the kernel stays within a few microseconds: what a call makes is a Tensor, and if it is recorded a
+node, three tuples and a number.  Storages, version counters, SavedVariables and hook containers are made when somebody
+needs them.  A mask of bits, not a tuple, says which arguments require grad.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import dtypes
+from ..config import state
+from ..dtypes import INEXACT
+from ..engine.copy_slices import rebase_history
+from ..engine.node import gradient_edge
+from ..engine.saved_variable import SavedVariable
+from ..tensor import Tensor, from_array, from_foreign
+from ..views.chain import ViewChain
+from ..views.meta import check_inplace, relation_of
+from ..views.storage import exclusive
+from . import nodes, registry
+from .kernel import Kernel, Plan
+from .registry import Operator
+
+_NUMBERS = (int, float, bool, complex)
+
+
+def is_operand(x: Any) -> bool:
+    """Whether an operator takes `x` as an array argument."""
+    return isinstance(x, (Tensor, *_NUMBERS, np.generic, jax.Array, np.ndarray))
+
+
+def call(op: Operator, args: tuple, statics: tuple) -> Any:
+    """Run an operator on Tensors and numbers; record it if a gradient may be asked for."""
+    try:
+        kernel = op.kernels[statics]
+    except (KeyError, TypeError):
+        kernel = op.kernel(statics)
+    arrays = []
+    needs, bit = 0, 1
+    for a in args:
+        if a.__class__ is Tensor:
+            array = a._array
+            arrays.append(a._read() if array is None else array)
+            if a._requires_grad or (a._view is not None and a._view.base._requires_grad):
+                needs |= bit
+        elif a is None or a.__class__ in _NUMBERS:
+            arrays.append(a)
+        else:
+            args = tuple(_operand(op, x) for x in args)
+            return call(op, args, statics)
+        bit <<= 1
+    try:
+        out = kernel.run(*arrays)
+    except Exception as error:
+        raise explain(error, op, arrays) from error.__cause__
+    if out.__class__ is tuple:
+        result: Any = tuple(from_array(o) for o in out)
+        record_ = needs and state.grad_enabled and kernel.differentiable
+        if record_:
+            _record_many(kernel, needs, args, result, out)
+        if state.forward_level >= 0:
+            _forward(kernel, args, result)
+        return result if op.outputs is None else op.outputs(*result)
+    result = Tensor()
+    result._array = out
+    if needs and state.grad_enabled and kernel.differentiable:
+        plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
+        node = plan.node_class()
+        node.plan = plan
+        node.avals = (out.aval,)
+        node.sequence_nr = state.next_sequence_nr()
+        edges = []
+        bit = 1
+        for a in args:
+            if needs & bit:
+                fn = a._grad_fn
+                edges.append((fn, a._output_nr) if fn is not None and a._view is None else gradient_edge(a))
+            else:
+                edges.append(_NO_EDGE)
+            bit <<= 1
+        node.next_edges = tuple(edges)
+        result._grad_fn = node
+        result._requires_grad = True
+        if plan.saved or plan.saves_result or plan.static:
+            _save(plan, node, args, (result,) if plan.saves_result else ())
+    if state.forward_level >= 0:
+        _forward(kernel, args, (result,))
+    return result
+
+
+_NO_EDGE = (None, 0)
+
+
+def _operand(op: Operator, x: Any) -> Any:
+    """An argument as a Tensor or a Python number."""
+    if x is None or isinstance(x, Tensor) or x.__class__ in _NUMBERS:
+        return x if x.__class__ in (Tensor, *_NUMBERS) or x is None else _plain(x)
+    if isinstance(x, np.generic):
+        return x.item() if np.dtype(x.dtype) not in (dtypes.bfloat16,) else float(x)
+    if isinstance(x, (jax.Array, np.ndarray)):
+        return from_foreign(jax.numpy.asarray(x))
+    raise TypeError(
+        f"{op.name}(): expected a Tensor or a number as an array argument, but got {type(x).__name__}"
+    )
+
+
+def _plain(x: Tensor) -> Tensor:
+    """An instance of a subclass, as the Tensor that it is."""
+    twin = Tensor()
+    twin.__dict__ = x.__dict__
+    return twin
+
+
+def explain(error: Exception, op: Operator, arrays: list) -> Exception:
+    """An error out of a kernel in the type and words that PyTorch's users know."""
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if isinstance(error, TypeError) and ("incompatible shapes" in text or "shape" in text):
+        shapes = ", ".join(str(list(a.shape)) for a in arrays if hasattr(a, "shape"))
+        return RuntimeError(f"{op.name}(): the shapes {shapes} do not fit together: {text}")
+    if isinstance(error, ValueError) and "devices" in text:
+        return RuntimeError(
+            f"Expected all tensors to be on the same device, but {op.name}() got tensors on several: {text}"
+        )
+    return error
+
+
+def _save(plan: Plan, node: Any, args: tuple, results: tuple, weak_grad_fn: Any = None) -> None:
+    """Keep for backward what the plan names."""
+    if plan.static:
+        node.static = (
+            tuple(() if not isinstance(a, Tensor) else tuple(a.shape) for a in args),
+            tuple(None if not isinstance(a, Tensor) else a.dtype for a in args),
+        )
+    if state.saved_hooks or state.saved_hooks_disabled is not None:
+        node.saved = tuple(
+            SavedVariable.packed(a, False) if isinstance(a, Tensor) else a for a in (args[i] for i in plan.saved)
+        ) + tuple(SavedVariable.packed(r, True, weak_grad_fn) for r in results)
+        node.versions = (0,) * len(node.saved)
+        return
+    saved = []
+    versions = []
+    for i in plan.saved:
+        a = args[i]
+        saved.append(a)
+        if a.__class__ is Tensor:
+            counter = a._version_counter
+            versions.append(0 if counter is None else counter.value)
+        else:
+            versions.append(0)
+    for r in results:
+        saved.append(SavedVariable(r, True, weak_grad_fn))
+        versions.append(0)
+    node.saved, node.versions = tuple(saved), tuple(versions)
+
+
+def _record(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) -> Any:
+    """A node for a call whose results are still to be attached."""
+    plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
+    node = plan.node_class()
+    node.plan = plan
+    node.sequence_nr = state.next_sequence_nr()
+    node.next_edges = tuple(
+        gradient_edge(a) if needs >> i & 1 and not (skip_self and i == 0) else _NO_EDGE for i, a in enumerate(args)
+    )
+    return node
+
+
+def _record_many(kernel: Kernel, needs: int, args: tuple, results: tuple, arrays: tuple) -> None:
+    """Record an operator with several results; those of an integer dtype have no gradient."""
+    if not any(o.dtype in INEXACT for o in arrays):
+        return
+    node = _record(kernel, needs, args)
+    node.avals = tuple(o.aval for o in arrays)
+    for i, (result, array) in enumerate(zip(results, arrays, strict=True)):
+        if array.dtype in INEXACT:
+            result._grad_fn, result._output_nr, result._requires_grad = node, i, True
+    plan = node.plan
+    if plan.saves_result:
+        _save_many(plan, node, args, results)
+    elif plan.saved or plan.static:
+        _save(plan, node, args, ())
+
+
+def _save_many(plan: Plan, node: Any, args: tuple, results: tuple) -> None:
+    """Results without a gradient (indices) are saved as inputs are: they do not refer to the node."""
+    _save(plan, node, args, ())
+    saved = tuple(SavedVariable(r, r._grad_fn is not None) for r in results)
+    node.saved, node.versions = (*node.saved, *saved), (*node.versions, *(0 for _ in saved))
+
+
+def _forward(kernel: Kernel, args: tuple, results: tuple) -> None:
+    """Forward mode: give the results the tangents that `jax.jvp` of the function makes of the arguments'."""
+    level = state.forward_level
+    tangents = [a._tangents.get(level) if isinstance(a, Tensor) and a._tangents else None for a in args]
+    if not kernel.differentiable or all(t is None for t in tangents):
+        return
+    rule = kernel.jvp(tuple(t is not None for t in tangents))
+    # The primals without their tangents: the rule is an ordinary operator, recorded in reverse mode like any other.
+    state.forward_level = -1
+    try:
+        out = call(rule, (*args, *(t for t in tangents if t is not None)), ())
+    finally:
+        state.forward_level = level
+    for result, tangent in zip(results, out if isinstance(out, tuple) else (out,), strict=True):
+        if result.dtype in INEXACT:
+            result._tangents = {level: tangent}
+
+
+def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
+    """Run an operator and write its result into its first argument, through its view chain.
+
+    Order: does anything require grad → check_inplace → save (the *old* array of self: free here) → kernel → write,
+    bump generation and version → rebase_history → forward mode → save results.
+    """
+    self = args[0]
+    if not isinstance(self, Tensor):
+        raise TypeError(f"{op.name}_(): the first argument must be a Tensor, but got {type(self).__name__}")
+    args = tuple(_operand(op, a) for a in args)
+    kernel = op.kernel(statics)
+    needs = 0
+    for i, a in enumerate(args):
+        if a.__class__ is Tensor and a.requires_grad:
+            needs |= 1 << i
+    if not (state.grad_enabled and kernel.differentiable):
+        needs = 0
+    if self._inference and not state.inference:
+        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. Clone it first.")
+    if needs:
+        check_inplace(self)
+    old_tangents = [a._tangents for a in args if isinstance(a, Tensor)]
+    before: Any = None
+    if needs or any(old_tangents):
+        before = _before(self)
+    arrays = [a._read() if isinstance(a, Tensor) else a for a in args[1:]]
+    node = None
+    if needs:
+        # A view's own edge becomes its base's, by CopySlices.
+        node = _record(kernel, needs, args, skip_self=self._view is not None)
+        node.inplace = True
+        plan = node.plan
+        saves_self = 0 in plan.saved
+        if saves_self:
+            before._array = self._read()
+        if plan.saved or plan.static:
+            _save(plan, node, (before, *args[1:]), ())
+    keep = before is not None and (before._array is not None or any(old_tangents))
+    if keep and before._array is None:
+        before._array = self._read()
+    _write(op, kernel, self, arrays)
+    if node is not None:
+        node.avals = (_like(self),)
+        rebase_history(self, node, relation_of)
+        if node.plan.saves_result:
+            _save_result(node, self)
+    if any(old_tangents) and state.forward_level >= 0:
+        _forward_inplace(kernel, before, args, self)
+    return self
+
+
+def _before(self: Tensor) -> Tensor:
+    """The tensor as it was before an in-place operation: its old place in the graph; the array is added on demand."""
+    old = Tensor()
+    if self.requires_grad:
+        edge = gradient_edge(self)
+        old._requires_grad = True
+        if edge[0] is not None and edge[0].is_accumulator:
+            old._accumulator = self._accumulator
+        else:
+            old._grad_fn, old._output_nr = edge
+    old._tangents = self._tangents
+    return old
+
+
+class _like:
+    """Shape and dtype of a tensor."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+
+
+def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
+    """The in-place kernel, where the value lives: into the array itself, or through the chain into the root."""
+    try:
+        storage = self._storage
+        if storage is None:
+            if exclusive(self, "_array"):
+                self._array = kernel.write(True)(self._array, *arrays)
+            else:
+                self._array = kernel.write(False)(self._array, *arrays)
+            self._owned = True
+        elif self._chain.is_root:
+            if exclusive(storage):
+                storage.replace(kernel.write(True)(storage.array, *arrays))
+            else:
+                storage.replace(kernel.write(False)(storage.array, *arrays))
+        else:
+            chain: ViewChain = self._chain
+            chain.check_writable()
+            # One program reads the view, computes and writes back; it returns the root and nothing else, for XLA
+            # would copy the whole buffer if it did.
+            program = chain.update(kernel.written, kernel, exclusive(storage))
+            storage.replace(program(storage.array, chain.starts, *arrays))
+    except Exception as error:
+        raise explain(error, op, [self, *arrays]) from error.__cause__
+    self._bump()
+
+
+def _save_result(node: Any, self: Tensor) -> None:
+    """Save the result of an in-place operation: on a view it belongs to the view's new grad_fn, held weakly."""
+    import weakref
+
+    weak = None
+    if self._view is not None:
+        weak = weakref.ref(self.grad_fn)
+    if state.saved_hooks:
+        saved = SavedVariable.packed(self, True, weak)
+    else:
+        saved = SavedVariable(self, True, weak)
+    saved._output_nr = 0
+    node.saved, node.versions = (*node.saved, saved), (*node.versions, 0)
+
+
+def _forward_inplace(kernel: Kernel, before: Tensor, args: tuple, self: Tensor) -> None:
+    """The tangent is written in place like the value, so that views of it stay views."""
+    level = state.forward_level
+    holder = Tensor()
+    holder._array = self._read()
+    _forward(kernel, (before, *args[1:]), (holder,))
+    if holder._tangents is None:
+        return
+    new = holder._tangents[level]
+    mine = None if self._tangents is None else self._tangents.get(level)
+    if mine is not None:
+        mine.copy_(new)  # type: ignore[attr-defined]
+    elif self._view is not None:
+        _tangent_through_base(self, new, level)
+    else:
+        self._tangents = {level: new.to(self.dtype)}  # type: ignore[attr-defined]
+
+
+def _tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
+    """A view without a tangent got one: its base gets one too, zero elsewhere, of which the view's is a view."""
+    meta = self._view
+    assert meta is not None
+    base = meta.base
+    if base._tangents is None:
+        zeros = from_array(jax.numpy.zeros(base.shape, base.dtype))
+        base._tangents = {level: zeros}
+    tangent_base = base._tangents[level]
+    tangent_base._share()
+    chain = tangent_base._chain.concat(meta.chain) if not tangent_base._chain.is_root else meta.chain
+    tangent = Tensor()
+    tangent._storage, tangent._chain = tangent_base._storage, chain
+    tangent._version_counter = tangent_base._version_counter
+    tangent.copy_(new)  # type: ignore[attr-defined]
+    self._tangents = {level: tangent}
+
+
+def call_out(op: Operator, args: tuple, statics: tuple, out: Tensor) -> Tensor:
+    """The `out=` form: write the result into `out`, which takes the result's shape.
+
+    Raises `RuntimeError` if anything requires grad (as PyTorch does) and if the dtype cannot be cast.
+    """
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if state.grad_enabled and any(isinstance(a, Tensor) and a.requires_grad for a in (*args, out)):
+        raise RuntimeError(
+            f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
+    result = call(op, args, statics)
+    return write_out(op.name, result, out)
+
+
+def write_out(name: str, result: Tensor, out: Tensor) -> Tensor:
+    """Write `result` into `out`, resizing `out` if its shape is another (a warning tells, unless it was empty)."""
+    if dtypes.category(result.dtype) > dtypes.category(out.dtype):
+        names = [dtypes.TORCH_NAMES.get(d, d.name) for d in (result.dtype, out.dtype)]
+        raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]} ({name}, out=)")
+    if out.shape != result.shape:
+        if 0 not in out.shape and out.shape != (0,):
+            import warnings
+
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
+                f"match the required output shape {list(result.shape)}. Pass an `out` of the right shape.",
+                stacklevel=3,
+            )
+        out._array = jax.numpy.zeros(result.shape, out.dtype)
+        out._storage, out._chain, out._owned = None, None, True  # type: ignore[assignment]
+    return out.copy_(result)  # type: ignore[attr-defined]
+
+
+nodes.call = call
+registry.call, registry.call_inplace, registry.call_out, registry.is_operand = call, call_inplace, call_out, is_operand

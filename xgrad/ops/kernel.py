@@ -1,0 +1,247 @@
+"""Kernel: an operator with its static arguments bound, and the programs made for it.
+
+Invariant: no operator compiles twice for the same shapes, dtypes and static arguments.  Every program is a cached
+`jax.jit` of a pure function over arrays: the forward (`run`), the in-place form, one backward for each set of wanted
+gradients (`Plan.programs`), one forward-mode rule for each set of tangents.
+
+`Kernel.run` is the one seam between semantics and execution: what dispatches at once today can record and run later.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import dtypes
+from ..engine.validate import fit
+from ..errors import ShapeMismatchError
+from .nodes import node_class
+from .promotion import conj
+
+if TYPE_CHECKING:
+    from .registry import Operator
+
+
+def linear(*_: Any) -> Any:
+    """Marks an argument in which the function is linear (or affine): its gradient needs every argument but itself."""
+    raise NotImplementedError
+
+
+class Kernel:
+    """The programs of one operator with one choice of static arguments."""
+
+    __slots__ = ("_jvps", "_writes", "differentiable", "function", "operator", "outputs", "plans", "run", "statics")
+
+    def __init__(self, operator: "Operator", statics: tuple) -> None:
+        self.operator = operator
+        self.statics = dict(zip(operator.static_names, statics, strict=True))
+        self.function = partial(operator.function, **self.statics) if statics else operator.function
+        self.run: Callable = jax.jit(self.function) if operator.jit else self.function
+        self.differentiable = operator.differentiable
+        self.outputs = operator.outputs
+        self.plans: dict[int, Plan] = {}
+        self._writes: dict[Any, Callable] = {}
+        self._jvps: dict[tuple, Any] = {}
+
+    def plan(self, needs: int, count: int) -> "Plan":
+        """What to save and to run in backward when the arguments in the mask `needs` require grad."""
+        plan = self.plans[needs] = Plan(self, needs, count)
+        return plan
+
+    def written(self, self_array: Any, *others: Any) -> Any:
+        """The function, as an in-place operation: its result must fit into `self`, and is cast to its dtype."""
+        result = self.function(self_array, *others)
+        name = self.operator.name
+        if result.shape != self_array.shape:
+            raise ShapeMismatchError(
+                f"output with shape {list(self_array.shape)} doesn't match the broadcast shape {list(result.shape)} "
+                f"({name}_ cannot change the shape of the tensor that it writes)"
+            )
+        if dtypes.category(result.dtype) > dtypes.category(self_array.dtype):
+            names = [dtypes.TORCH_NAMES.get(d, d.name) for d in (result.dtype, self_array.dtype)]
+            raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]} ({name}_)")
+        return result.astype(self_array.dtype)
+
+    def write(self, donate: bool) -> Callable:
+        """The jitted in-place form, over arrays; with `donate` the result takes the first argument's memory."""
+        program = self._writes.get(donate)
+        if program is None:
+            program = jax.jit(self.written, donate_argnums=(0,) if donate else ())
+            self._writes[donate] = program
+        return program
+
+    def jvp(self, tangents: tuple[bool, ...]) -> Any:
+        """An operator over (*primals, *tangents) that gives the tangents of the inexact results."""
+        found = self._jvps.get(tangents)
+        if found is None:
+            found = self._jvps[tangents] = self._make_jvp(tangents)
+        return found
+
+    def _make_jvp(self, given: tuple[bool, ...]) -> Any:
+        from .registry import Operator
+
+        n, function = len(given), self.function
+
+        def rule(*values: Any) -> Any:
+            primals, tangents = values[:n], values[n:]
+            moving = [i for i in range(n) if given[i]]
+
+            def along(*moved: Any) -> Any:
+                full = list(primals)
+                for i, value in zip(moving, moved, strict=True):
+                    full[i] = value
+                return function(*full)
+
+            at = [primals[i] for i in moving]
+            fitted = [t.astype(p.dtype) for t, p in zip(tangents, at, strict=True)]
+            out = jax.jvp(along, at, fitted)[1]
+            if isinstance(out, tuple):
+                return tuple(t if t.dtype in dtypes.INEXACT else jnp.zeros(()) for t in out)
+            return out
+
+        return Operator(f"{self.operator.name}_jvp", rule, node=f"{self.operator.node_name}Jvp", jit=self.operator.jit)
+
+
+class Plan:
+    """For one mask of arguments that require grad: what is saved, and the backward programs."""
+
+    __slots__ = ("indices", "kernel", "needs", "node_class", "operators", "programs", "saved", "saves_result", "static", "used")
+
+    def __init__(self, kernel: Kernel, needs: int, count: int) -> None:
+        operator = kernel.operator
+        self.kernel = kernel
+        self.needs = needs
+        self.indices = tuple(i for i in range(count) if needs >> i & 1)
+        self.node_class = node_class(operator.node_name)
+        self.programs: dict[Any, Callable] = {}
+        self.operators: dict[Any, Any] = {}
+        names = argument_names(operator, count)
+        wanted: set[str] = set()
+        for i in self.indices:
+            formula = formula_of(operator, names[i])
+            if formula is None:  # derived: jax.vjp of the function needs every input
+                wanted.update(names)
+            elif formula is linear:
+                wanted.update(n for n in names if n != names[i])
+                wanted.add("shapes")
+            else:
+                wanted.update(formula.__code__.co_varnames[: formula.__code__.co_argcount])
+        if operator.variadic is not None and operator.variadic in wanted:
+            wanted.update(names)
+        self.used = names
+        self.saved = tuple(i for i in range(count) if names[i] in wanted)
+        self.saves_result = bool(wanted & {"result", "results"})
+        self.static = bool(wanted & {"shapes", "dtypes"})
+
+    def program(self, key: tuple) -> Callable:
+        """The jitted backward for (needs, defined gradients, shapes, target metadata, donate)."""
+        program = self.programs.get(key)
+        if program is None:
+            donate = (0,) if key[-1] else ()
+            program = self.programs[key] = jax.jit(self.backward(*key[:-1]), donate_argnums=donate)
+        return program
+
+    def operator(self, key: tuple) -> Any:
+        """The backward as an operator, so that it can itself be recorded and differentiated."""
+        from .registry import Operator
+
+        found = self.operators.get(key)
+        if found is None:
+            operator = self.kernel.operator
+            name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
+            found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
+            self.operators[key] = found
+        return found
+
+    def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> Callable:
+        """A pure function of (*defined gradients, *saved inputs, *saved results).
+
+        Gives one array if one gradient is wanted, else a tuple of those wanted.  `defined` tells for each result
+        whether its gradient is given (None stands for one that is not, with the shape and dtype of its zeros).
+        """
+        kernel, names = self.kernel, self.used
+        operator, statics = kernel.operator, kernel.statics
+        wanted = [i for i in range(len(names)) if needs >> i & 1]
+        explicit = {i: f for i in wanted if (f := formula_of(operator, names[i])) is not None}
+        derived = [i for i in wanted if i not in explicit]
+        n_grads = sum(d is None for d in defined)
+        many = len(defined) > 1
+
+        def run(*values: Any) -> Any:
+            given = iter(values[:n_grads])
+            grads = tuple(next(given) if d is None else jnp.zeros(*d) for d in defined)
+            inputs: list[Any] = [None] * len(names)
+            for place, i in enumerate(self.saved):
+                inputs[i] = values[n_grads + place]
+            results = values[n_grads + len(self.saved) :]
+            scope: dict[str, Any] = dict(statics)
+            scope.update(zip(names, inputs, strict=True))
+            if operator.variadic is not None:
+                first = len(operator.parameters)
+                scope[operator.variadic] = tuple(inputs[first:])
+            scope.update(grad=grads[0], grads=grads, results=results, result=results[0] if results else None)
+            if static is not None:
+                scope["shapes"], scope["dtypes"] = static
+            scope["needs"] = tuple(bool(needs >> i & 1) for i in range(len(names)))
+            found: dict[int, Any] = {}
+            joint = operator.formulas.get("all")
+            for i, formula in explicit.items():
+                if formula is linear:
+                    at = list(inputs)
+                    at[i] = jnp.zeros(static[0][i], static[1][i])  # type: ignore[index]
+                    found.update(_derived(kernel.function, [i], at, grads if many else grads[0]))
+                elif formula is joint:
+                    if not found:
+                        found = dict(enumerate(_apply(formula, scope)))
+                else:
+                    found[i] = _apply(formula, scope)
+            if derived:
+                found.update(_derived(kernel.function, derived, inputs, grads if many else grads[0]))
+            out = [found[i] if metas[i] is None else fit(found[i], *metas[i]) for i in wanted]
+            return out[0] if len(out) == 1 else tuple(out)
+
+        return run
+
+
+def _apply(formula: Callable, scope: dict[str, Any]) -> Any:
+    code = formula.__code__
+    return formula(*(scope[name] for name in code.co_varnames[: code.co_argcount]))
+
+
+def argument_names(operator: "Operator", count: int) -> tuple[str, ...]:
+    """The names of `count` array arguments; those of a sequence are numbered."""
+    extra = count - len(operator.parameters)
+    return operator.parameters + tuple(f"{operator.variadic}[{i}]" for i in range(extra))
+
+
+def formula_of(operator: "Operator", name: str) -> Callable | None:
+    """The explicit formula for an argument, or None if it is derived."""
+    formulas = operator.formulas
+    return formulas.get(name) or formulas.get("all")
+
+
+def _derived(function: Callable, wanted: list[int], inputs: list, grads: Any) -> dict[int, Any]:
+    """Gradients by `jax.vjp`.  JAX's product does not conjugate, PyTorch's does: conjugate on the way in and out."""
+
+    def of_wanted(*values: Any) -> Any:
+        full = list(inputs)
+        for i, value in zip(wanted, values, strict=True):
+            full[i] = value
+        out = function(*full)
+        if isinstance(out, (tuple, list)):
+            return tuple(o for o in out if o.dtype in dtypes.INEXACT)
+        return out
+
+    out, pull = jax.vjp(of_wanted, *(inputs[i] for i in wanted))
+    if isinstance(grads, tuple):
+        inexact = [g for g in grads if g.dtype in dtypes.INEXACT]
+        cotangent = tuple(_cotangent(g, o) for g, o in zip(inexact, out, strict=True))
+    else:
+        cotangent = _cotangent(grads, out)
+    return {i: conj(g) for i, g in zip(wanted, pull(cotangent), strict=True)}
+
+
+def _cotangent(grad: Any, out: Any) -> Any:
+    return conj(fit(grad, grad.shape, out.dtype))

@@ -1,0 +1,123 @@
+"""Helpers for the functions of operators: type promotion, dimensions, broadcasting, PyTorch's errors.
+
+All run while a kernel is traced, once for each (shapes, dtypes, static arguments), so checking here costs eager calls
+nothing.  An error raised here leaves the call before anything is changed.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import dtypes
+from ..config import settings
+from ..errors import ShapeMismatchError
+
+
+def operand(x: Any) -> tuple[np.dtype, int]:
+    """(dtype, priority) of an operand: 2 for a tensor with dimensions, 1 for a 0-dim one, 0 for a Python number."""
+    return x.dtype, 0 if getattr(x, "weak_type", False) else 2 if x.ndim else 1
+
+
+def common_dtype(*operands: Any) -> np.dtype:
+    """PyTorch's result dtype of arrays and Python numbers (which arrive as weakly typed 0-dim arrays)."""
+    return dtypes.result_dtype(tuple(operand(jnp.asarray(x)) for x in operands), settings.default_dtype)
+
+
+def promote(*operands: Any) -> tuple:
+    """The operands, cast to their common dtype."""
+    dtype = common_dtype(*operands)
+    return tuple(jnp.asarray(x).astype(dtype) for x in operands)
+
+
+def promote_float(*operands: Any) -> tuple:
+    """The operands, cast to their common dtype; to the default float if that is integral or bool."""
+    dtype = common_dtype(*operands)
+    if dtype not in dtypes.INEXACT:
+        dtype = settings.default_dtype
+    return tuple(jnp.asarray(x).astype(dtype) for x in operands)
+
+
+def as_float(x: Any) -> Any:
+    """`x` itself if it is floating or complex, else cast to the default float."""
+    return promote_float(x)[0]
+
+
+def accumulate_dtype(x: Any, dtype: Any) -> np.dtype:
+    """The dtype of a sum or product: `dtype`, else int64 (int32 without x64) for integers and bools."""
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    return x.dtype if x.dtype in dtypes.INEXACT else dtypes.default_integer()
+
+
+def require_float(x: Any, name: str) -> None:
+    """Refuse integers and bools where PyTorch does."""
+    if x.dtype not in dtypes.INEXACT:
+        raise RuntimeError(
+            f'"{name}": could not infer output dtype. Input dtype must be either a floating point or complex dtype. '
+            f"Got: {dtypes.TORCH_NAMES.get(np.dtype(x.dtype), x.dtype.name)}"
+        )
+
+
+def wrap_dim(dim: Any, ndim: int) -> int:
+    """`dim` counted from the front.  Raises `IndexError` if it is out of range (a 0-dim tensor has -1 and 0)."""
+    if isinstance(dim, (bool, np.bool_)) or not hasattr(dim, "__index__"):
+        raise TypeError(f"a dimension must be an int, not {type(dim).__name__}")
+    dim = dim.__index__()
+    n = max(ndim, 1)
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return dim % n
+
+
+def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:
+    """Dimensions (an int, a sequence, or None and () for all), counted from the front.  Refuses repeated ones."""
+    if dims is None or (isinstance(dims, Sequence) and not len(dims)):
+        return tuple(range(ndim))
+    dims = dims if isinstance(dims, Sequence) else (dims,)
+    wrapped = tuple(wrap_dim(d, ndim) for d in dims)
+    if len(set(wrapped)) != len(wrapped):
+        raise RuntimeError(f"dim {next(d for d in wrapped if wrapped.count(d) > 1)} appears multiple times in the list of dims")
+    return wrapped if ndim else ()
+
+
+def broadcast_shapes(*shapes: tuple) -> tuple[int, ...]:
+    """The broadcast shape.  Raises PyTorch's size error."""
+    result: list[int] = []
+    for i in range(max(map(len, shapes), default=0)):
+        size = 1
+        for shape in shapes:
+            n = shape[-1 - i] if i < len(shape) else 1
+            if n != 1 and size not in (1, n):
+                where = max(map(len, shapes)) - 1 - i
+                raise ShapeMismatchError(
+                    f"The size of tensor a ({size}) must match the size of tensor b ({n}) at non-singleton dimension {where}"
+                )
+            size = n if n != 1 else size
+        result.append(size)
+    return tuple(reversed(result))
+
+
+def check_broadcast(*operands: Any) -> None:
+    """Raise PyTorch's size error for operands that do not broadcast together."""
+    shapes = [x.shape for x in operands if hasattr(x, "shape")]
+    if any(s != shapes[0] for s in shapes):
+        broadcast_shapes(*shapes)
+
+
+def conj(x: Any) -> Any:
+    """The complex conjugate; a real array itself."""
+    return jnp.conj(x) if jnp.iscomplexobj(x) else x
+
+
+def restore_dims(x: Any, shape: tuple, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """The result of a reduction, broadcast back to the shape that was reduced over `dims`."""
+    if not keepdim:
+        x = jnp.expand_dims(x, dims) if len(shape) else x
+    return jnp.broadcast_to(x, shape)
+
+
+def is_tracing(*arrays: Any) -> bool:
+    return any(isinstance(a, jax.core.Tracer) for a in arrays)

@@ -1,0 +1,303 @@
+"""The operator table: what a declaration says, and all that is made from it.
+
+    @operator(inplace=True, dunder="__mul__", rdunder="__rmul__")
+    def mul(self, other):
+        self, other = promote(self, other)
+        return self * other
+
+    mul.derivative(self=lambda grad, other: grad * conj(other),
+                   other=lambda grad, self: grad * conj(self))
+
+A declaration is a pure JAX function: positional parameters are *array* arguments (tensors, or numbers, which go in as
+arguments and never recompile), `*tensors` a sequence of them; keyword-only parameters are *static*.  `derivative` gives
+one formula for each argument, or one for `all`, as in PyTorch's derivatives.yaml; its parameter names say what is saved:
+
+    grad (grads)     the gradient of the result (of the results, for an operator with several)
+    self, other, ... an array argument of that name: it is saved
+    result (results) the result(s): saved
+    shapes, dtypes   of all array arguments: static, nothing is saved
+    needs            of an `all` formula: a tuple of bools, one for each array argument
+    dim, keepdim ... a static argument of that name
+
+The formula `linear` says that the function is linear in that argument, which then is not saved for its own gradient.
+Without a formula an argument is differentiated by `jax.vjp` of the function.  A formula's result may be broadcast: it is
+summed and cast to its argument's shape and dtype.  Only the formulas of gradients that are wanted are run and only what
+they name is saved.  Second derivatives come from `jax.vjp` of the formula, forward mode from `jax.jvp` of the function.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..dtypes import as_dtype
+from .kernel import Kernel, linear
+
+__all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
+
+FUNCTIONS: dict[str, dict[str, Any]] = {"": {}}  # namespace ("", "nn.functional", "linalg", ...) -> name -> function
+METHODS: dict[str, Any] = {}
+OPERATORS: dict[str, "Operator"] = {}
+
+# Set by call.py, which needs this module.
+call: Any = None
+call_inplace: Any = None
+call_out: Any = None
+is_operand: Any = None
+
+
+class Operator:
+    """One declared operator."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable,
+        *,
+        differentiable: bool = True,
+        jit: bool = True,
+        outputs: Any = None,
+        node: str | None = None,
+        pointwise: bool = False,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.differentiable = differentiable
+        self.jit = jit
+        self.outputs = outputs
+        self.pointwise = pointwise
+        self.node_name = node or _node_name(name)
+        self.kernels: dict[tuple, Kernel] = {}
+        self.formulas: dict[str, Callable] = {}
+        code = inspect.unwrap(function).__code__
+        n = code.co_argcount
+        self.parameters: tuple[str, ...] = code.co_varnames[:n]
+        self.static_names: tuple[str, ...] = code.co_varnames[n : n + code.co_kwonlyargcount]
+        self.variadic: str | None = (
+            code.co_varnames[n + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else None
+        )
+        self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
+        positional = function.__defaults__ or ()
+        self.defaults.update(zip(self.parameters[n - len(positional) :], positional, strict=True))
+
+    def kernel(self, statics: tuple) -> Kernel:
+        """The kernel for static arguments; a new one the first time."""
+        try:
+            kernel = self.kernels.get(statics)
+        except TypeError:
+            statics = freeze(statics)
+            kernel = self.kernels.get(statics)
+        if kernel is None:
+            kernel = self.kernels[statics] = Kernel(self, statics)
+        return kernel
+
+    def derivative(op, /, **formulas: Callable) -> None:  # noqa: N805 - `self` is a formula
+        """Give formulas for arguments (or `all`)."""
+        unknown = set(formulas) - {*op.parameters, op.variadic, "all"}
+        if unknown:
+            raise TypeError(f"{op.name} has no argument {sorted(unknown)}")
+        op.formulas.update(formulas)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
+
+
+class Declared:
+    """What a declaration leaves in its module: callable on arrays, with `derivative` and the public `function`."""
+
+    def __init__(self, op: Operator, function: Callable) -> None:
+        self.operator = op
+        self.function = function
+        self.derivative = op.derivative
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.operator.function(*args, **kwargs)
+
+
+def _node_name(name: str) -> str:
+    """PyTorch's name for the node of an operator: mul → MulBackward0."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part) + "Backward0"
+
+
+def freeze(value: Any) -> Any:
+    """A static argument as something hashable: lists become tuples."""
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(v) for v in value)
+    if isinstance(value, slice):
+        return ("slice", freeze(value.start), freeze(value.stop), freeze(value.step))
+    if hasattr(value, "__index__"):
+        return value.__index__()
+    return value
+
+
+_SOURCE = '''def {public}({parameters}):
+    {body}
+'''
+
+
+def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str, str]:
+    """(parameters, arrays, statics) as source text."""
+    first = op.parameters[0] if op.parameters else None
+    rename = {"self": "input"}
+    arrays = [rename.get(p, p) for p in op.parameters]
+    if signature is not None:
+        parameters = signature
+    elif op.variadic:
+        parameters = ", ".join([*arrays, op.variadic, *(f"{s}=_defaults['{s}']" if s in op.defaults else s for s in op.static_names)])
+    else:
+        shown = [f"{rename.get(p, p)}=_defaults['{p}']" if p in op.defaults else rename.get(p, p) for p in op.parameters]
+        must = [s for s in op.static_names if s not in op.defaults]
+        may = [s for s in op.static_names if s in op.defaults]
+        if any("=" in s for s in shown) and must:
+            raise TypeError(f"{op.name}: give a signature, a required static argument follows an optional array")
+        parameters = ", ".join([*shown, *must, *(f"{s}=_defaults['{s}']" for s in may)])
+    star = next((p.strip()[1:] for p in parameters.split(",") if p.strip().startswith("*") and p.strip() != "*"), None)
+    if out:
+        keyword_only = "*" in [p.strip() for p in parameters.split(",")] or star
+        parameters += ", out=None" if keyword_only else ", *, out=None"
+    del first
+
+    def static(name: str) -> str:
+        if name == star:
+            return f"_unpack({name})"
+        return f"({name} if {name} is None else _as_dtype({name}))" if name == "dtype" else name
+
+    given = f"({''.join(a + ', ' for a in arrays)})"
+    if op.variadic:
+        given = f"(*{given}, *{op.variadic})" if arrays else f"tuple({op.variadic})"
+    return parameters, given, f"({''.join(static(s) + ', ' for s in op.static_names)})"
+
+
+def _unpack(values: tuple) -> tuple:
+    """Sizes or dims given as one sequence or as several arguments."""
+    return tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+
+
+def _define(op: Operator, public: str, parameters: str, body: str, doc: str | None, namespace: str) -> Callable:
+    scope = {
+        "_op": op, "_call": call, "_inplace": call_inplace, "_out": call_out, "_as_dtype": as_dtype, "_unpack": _unpack,
+        "_is_operand": is_operand, "_defaults": op.defaults, "NotImplemented": NotImplemented,
+    }  # fmt: skip
+    exec(_SOURCE.format(public=public, parameters=parameters, body=body), scope)
+    function = scope[public]
+    function.__doc__ = doc
+    function.__module__ = f"xgrad.{namespace}" if namespace else "xgrad"
+    function.__qualname__ = public
+    function.operator = op
+    return function
+
+
+def operator(
+    name: str | Callable | None = None,
+    *,
+    signature: str | None = None,
+    method: bool = True,
+    function: bool = True,
+    inplace: bool | str = False,
+    out: bool = True,
+    dunder: str | None = None,
+    rdunder: str | None = None,
+    idunder: str | None = None,
+    namespace: str | Sequence[str] = "",
+    aliases: Sequence[str] = (),
+    differentiable: bool = True,
+    jit: bool = True,
+    outputs: Any = None,
+    node: str | None = None,
+    pointwise: bool = False,
+) -> Any:
+    """Declare an operator; see the module's docstring.
+
+    `name`: PyTorch's; default: the function's, without trailing underscores.  `signature`: the public parameters in
+    PyTorch's order, where they are not arrays first and statics after (`"input, dim, index, *, alpha=1"`).
+    `method`, `function`, `inplace`, `out`, `dunder`, `rdunder`, `idunder`, `namespace`, `aliases`: which forms there
+    are.  `inplace="argument"`: an argument `inplace=` in place of a method, as in nn.functional.
+    `differentiable=False`: nothing is ever recorded.  `jit=False`: the result's shape depends on values, and the
+    function is called on concrete arrays.  `outputs`: a named tuple for several results.  `pointwise`: the gradient
+    formula may reuse the incoming gradient's memory.
+    """
+    if callable(name):
+        return operator()(name)
+
+    def declare(fn: Callable) -> Declared:
+        known = name if isinstance(name, str) else fn.__name__.rstrip("_")
+        op = Operator(known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise)
+        OPERATORS[known] = op
+        takes_out = out and outputs is None and inplace != "argument"
+        parameters, arrays, statics = _signature(op, signature, takes_out)
+        places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
+        body = f"return _call(_op, {arrays}, {statics})"
+        if takes_out:
+            body = f"if out is not None: return _out(_op, {arrays}, {statics}, out)\n    " + body
+        if inplace == "argument":
+            parameters += ", inplace=False"
+            body = f"if inplace: return _inplace(_op, {arrays}, {statics})\n    " + body
+        public = _define(op, known.rpartition(".")[2], parameters, body, fn.__doc__, places[0])
+        names = [known, *aliases]
+        for alias in names:
+            if function:
+                for place in places:
+                    FUNCTIONS.setdefault(place, {})[alias] = public
+            if method:
+                METHODS[alias] = public
+        if inplace:
+            bare = _signature(op, signature, False)[0]
+            written = _define(op, known + "_", bare, f"return _inplace(_op, {arrays}, {statics})", _inplace_doc(known), places[0])
+            for alias in names:
+                if inplace is True:
+                    METHODS[alias + "_"] = written
+                if function:
+                    for place in places:
+                        FUNCTIONS.setdefault(place, {})[alias + "_"] = written
+            if idunder:
+                METHODS[idunder] = written
+        if dunder:
+            METHODS[dunder] = _binary(op, dunder, "(input, other, )", statics)
+        if rdunder:
+            METHODS[rdunder] = _binary(op, rdunder, "(other, input, )", statics)
+        return Declared(op, public)
+
+    return declare
+
+
+def _binary(op: Operator, public: str, arrays: str, statics: str) -> Callable:
+    """A Python operator: NotImplemented for what is no operand, so that Python can ask the other side."""
+    if len(op.parameters) == 1:
+        return _define(op, public, "input", f"return _call(_op, (input, ), {statics})", None, "")
+    used = ", ".join(f"{s}=_defaults['{s}']" for s in op.static_names)
+    extra = "".join("_defaults.get(%r), " % p for p in op.parameters[2:])
+    arrays = arrays[:-1] + extra + ")"
+    body = f"return _call(_op, {arrays}, {statics}) if _is_operand(other) else NotImplemented"
+    return _define(op, public, f"input, other{', ' + used if used else ''}", body, None, "")
+
+
+def _inplace_doc(name: str) -> str:
+    return f"In-place version of `xgrad.{name}`: writes the result into `input` (through its view chain) and returns it."
+
+
+def composite(
+    name: str | Callable | None = None,
+    *,
+    method: bool = True,
+    function: bool = True,
+    namespace: str | Sequence[str] = "",
+    aliases: Sequence[str] = (),
+    method_aliases: Sequence[str] = (),
+) -> Any:
+    """Register a Python function over Tensors, made of operators, which differentiates through them."""
+    if callable(name):
+        return composite()(name)
+
+    def declare(fn: Callable) -> Callable:
+        known = name if isinstance(name, str) else fn.__name__.rstrip("_")
+        places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
+        for alias in (known, *aliases):
+            if function:
+                for place in places:
+                    FUNCTIONS.setdefault(place, {})[alias] = fn
+            if method:
+                METHODS[alias] = fn
+        for alias in method_aliases:
+            METHODS[alias] = fn
+        return fn
+
+    return declare

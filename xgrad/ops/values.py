@@ -1,0 +1,209 @@
+"""Methods of a tensor that hand its value out, describe it or print it; and its hooks.
+
+Handing the buffer out (NumPy, DLPack, `__jax_array__`) ends our ownership: the next in-place write copies.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import dtypes
+from ..config import state
+from ..engine.hooks import RemovableHandle, register, retain_grad
+from ..tensor import Tensor
+from ..views.storage import Tracer
+from .formatting import format_tensor
+
+
+def jax_array(self: Tensor) -> Any:
+    """The value as a `jax.Array`, outside of the graph."""
+    return self._export()
+
+
+def _concrete(self: Tensor, what: str) -> Any:
+    array = self._export()
+    if isinstance(array, Tracer):
+        raise RuntimeError(
+            f"{what} needs the value of a tensor that is being traced (inside jax.jit, vmap, grad or xgrad.compile). "
+            "Return the tensor and read it outside, or use xgrad.where instead of a Python branch."
+        )
+    return array
+
+
+def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
+    """The value as a NumPy array (read-only, without a copy where JAX allows it).
+
+    Raises `RuntimeError` for a tensor that requires grad; `force=True` detaches it first.
+    """
+    if not force and state.grad_enabled and self.requires_grad:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    return np.asarray(_concrete(self, "numpy()"))
+
+
+def to_array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    array = numpy(self)
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def item(self: Tensor) -> Any:
+    """The value of a tensor with one element as a Python number.  Raises `RuntimeError` for any other size."""
+    if numel(self) != 1:
+        raise RuntimeError(f"a Tensor with {numel(self)} elements cannot be converted to Scalar")
+    return _concrete(self, "item()").item()
+
+
+def tolist(self: Tensor) -> Any:
+    """The value as nested lists of Python numbers."""
+    return np.asarray(_concrete(self, "tolist()")).tolist()
+
+
+def truth(self: Tensor) -> bool:
+    n = numel(self)
+    if n != 1:
+        known = "no values" if n == 0 else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {known} is ambiguous")
+    return bool(item(self))
+
+
+def integer(self: Tensor) -> int:
+    return int(item(self))
+
+
+def index(self: Tensor) -> int:
+    if self.dtype in dtypes.INEXACT or numel(self) != 1:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(item(self))
+
+
+def floating(self: Tensor) -> float:
+    value = item(self)
+    if isinstance(value, complex):
+        raise RuntimeError("value cannot be converted to type double without overflow: it is complex")
+    return float(value)
+
+
+def to_complex(self: Tensor) -> complex:
+    return complex(item(self))
+
+
+def numel(self: Tensor) -> int:
+    """The number of elements."""
+    return self.shape.numel()
+
+
+def size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or the size of one dimension."""
+    if dim is None:
+        return self.shape
+    n = max(self.ndim, 1)
+    if not -n <= dim < n or not self.ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return self.shape[dim]
+
+
+def length(self: Tensor) -> int:
+    if not self.ndim:
+        raise TypeError("len() of a 0-d tensor")
+    return self.shape[0]
+
+
+def iterate(self: Tensor) -> Any:
+    if not self.ndim:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))  # type: ignore[attr-defined]
+
+
+def contains(self: Tensor, value: Any) -> bool:
+    return bool((self == value).any())  # type: ignore[attr-defined]
+
+
+def block_until_ready(self: Tensor) -> Tensor:
+    """Wait until the value has been computed; returns the tensor."""
+    jax.block_until_ready(self._read())
+    return self
+
+
+def dlpack(self: Tensor, **options: Any) -> Any:
+    if self.requires_grad:
+        raise RuntimeError("Can't export tensors that require gradient, use tensor.detach()")
+    return _concrete(self, "__dlpack__()").__dlpack__(**options)
+
+
+def dlpack_device(self: Tensor) -> tuple[int, int]:
+    return self._read().__dlpack_device__()
+
+
+def register_hook(self: Tensor, hook: Callable) -> RemovableHandle:
+    """Call `hook(grad)` each time this tensor's gradient is computed; it may return another one.
+
+    Raises `RuntimeError` for a tensor that does not require grad.
+    """
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    node = self.grad_fn
+    if node is None:
+        if self._hooks is None:
+            self._hooks = {}
+        return register(self._hooks, hook)
+    return register(node.hooks().tensor.setdefault(self._output_nr, {}), hook)
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> RemovableHandle:
+    """Call `hook(tensor)` each time a gradient has been accumulated into this leaf's `.grad`."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if not self.is_leaf:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    if self._post_accumulate_hooks is None:
+        self._post_accumulate_hooks = {}
+    return register(self._post_accumulate_hooks, hook)
+
+
+def keep_grad(self: Tensor) -> None:
+    """Let this non-leaf keep its gradient in `.grad` when backward computes it."""
+    if not self.requires_grad:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    node = self.grad_fn
+    if node is None or self._retains_grad:
+        return
+    self._retains_grad = True
+    retain_grad(node, self._output_nr, self)
+
+
+def is_floating_point(self: Tensor) -> bool:
+    """Whether the dtype is a floating-point one."""
+    return self.dtype in dtypes.FLOATS
+
+
+def is_complex(self: Tensor) -> bool:
+    """Whether the dtype is a complex one."""
+    return self.dtype in dtypes.COMPLEX
+
+
+def element_size(self: Tensor) -> int:
+    """The size of one element in bytes."""
+    return self.dtype.itemsize
+
+
+def attach(tensor: type) -> None:
+    """Give `Tensor` these methods."""
+    methods: dict[str, Any] = {
+        "__jax_array__": jax_array, "numpy": numpy, "__array__": to_array_protocol, "item": item, "tolist": tolist,
+        "__bool__": truth, "__int__": integer, "__index__": index, "__float__": floating, "__complex__": to_complex,
+        "numel": numel, "nelement": numel, "size": size, "__len__": length, "__iter__": iterate, "__contains__": contains,
+        "block_until_ready": block_until_ready, "__dlpack__": dlpack, "__dlpack_device__": dlpack_device,
+        "register_hook": register_hook, "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+        "retain_grad": keep_grad, "is_floating_point": is_floating_point, "is_complex": is_complex,
+        "element_size": element_size, "__repr__": format_tensor, "dim": lambda self: self.ndim,
+        "ndimension": lambda self: self.ndim, "itemsize": property(element_size),
+        "nbytes": property(lambda self: numel(self) * element_size(self)),
+        "is_signed": lambda self: self.dtype.kind in "ifcV",
+        "is_sparse": False, "layout": "strided", "names": property(lambda self: (None,) * self.ndim),
+    }  # fmt: skip
+    for name, method in methods.items():
+        setattr(tensor, name, method)
+

@@ -1,0 +1,139 @@
+"""How a view is made and recorded.  A view is metadata: making one dispatches nothing until it is read.
+
+The whole cost of a view that was made before is one dictionary look-up in its chain, a Tensor, its ViewMeta, and the
+node if it is recorded.
+"""
+
+from typing import Any
+
+from ..config import state
+from ..engine.copy_slices import chain_node
+from ..engine.node import gradient_edge
+from ..tensor import Tensor, make_view
+from ..views.chain import ViewChain
+from ..views.meta import CreationMeta
+
+DEFAULT = CreationMeta.DEFAULT
+_INEXACT_KINDS = "fcV"  # bfloat16 and the float8s have kind V; a bit-cast to an integer has no gradient
+
+
+def view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor:
+    """The view of `self` that `key` = (PyTorch's name, *arguments) describes, recorded as a node called `name`.
+
+    Raises what PyTorch raises for arguments that make no view.
+    """
+    out = try_view(self, key, name, creation)
+    assert out is not None
+    return out
+
+
+def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor | None:
+    """As `view`, but None where the layout allows no view and a copy has to be made (`reshape`)."""
+    if self._storage is None or self._version_counter is None:
+        self._share()
+    chain = self._chain
+    seen = chain.children.get(key)
+    if seen is None:
+        seen = chain.view(*key)
+        if seen is None:
+            return None
+    if chain.is_root:
+        relative = seen
+    elif key[0] == "as_strided":
+        return _strided(self, seen, name, creation)
+    else:
+        root = ViewChain.root(chain.shape, chain.dtype)
+        relative = root.children.get(key) or root.view(*key)
+    return attach_view(self, seen, relative, name, creation)
+
+
+def attach_view(self: Tensor, seen: ViewChain, relative: ViewChain, name: str, creation: CreationMeta) -> Tensor:
+    """The view that `seen` places in the storage and `relative` in `self`; recorded, with its tangent."""
+    out = make_view(self, seen, relative, name, creation)
+    if state.grad_enabled and self.requires_grad and seen.dtype.kind in _INEXACT_KINDS:
+        out._grad_fn = chain_node(name, relative, gradient_edge(self))
+        out._requires_grad = True
+    if self._tangents is not None:
+        _view_tangent(self, out, relative, name)
+    return out
+
+
+def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -> Tensor:
+    """`as_strided` of a view addresses the storage, beyond the view: its gradient goes to the base at once.
+
+    (PyTorch sends it through the view and drops what falls outside of it.)
+    """
+    parent = self._view
+    if parent is not None and parent.chain is self._chain and parent.base._moved is None:
+        out = make_view(self, seen, seen, name, creation)
+        if state.grad_enabled and self.requires_grad:
+            out._grad_fn, out._requires_grad = chain_node(name, seen, gradient_edge(parent.base)), True
+        return out
+    back = self._chain.inverse()
+    if back is None:
+        raise RuntimeError("as_strided: this alias shows only part of its storage; take it of the base, or clone() first")
+    return attach_view(self, seen, back.concat(seen), name, creation)
+
+
+def _view_tangent(self: Tensor, out: Tensor, relative: ViewChain, name: str) -> None:
+    """The tangent of a view is the same view of the tangent, so that a write into either shows in both."""
+    level = state.forward_level
+    tangent = self._tangents.get(level)
+    if tangent is None:
+        return
+    tangent._share()
+    out._tangents = {level: attach_view(tangent, tangent._chain.concat(relative), relative, name, DEFAULT)}
+
+
+def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
+    """Several views made by one operation (split, unbind, ...), which must not be written in place while recorded."""
+    return tuple(view(self, key, name, CreationMeta.MULTI_OUTPUT_NODE) for key in keys)
+
+
+def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
+    """An in-place view operation (t_, squeeze_, ...): the tensor moves to another view of its storage.
+
+    The operation is appended to the tensor's chain *and* to what autograd knows of it (its ViewMeta's chain, or, of a
+    base, the chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
+    """
+    if state.grad_enabled and self.requires_grad and self.is_leaf:
+        from ..errors import LeafInplaceError
+
+        raise LeafInplaceError(
+            f"a leaf Variable that requires grad is being used in an in-place operation ({key[0]}_). Use the "
+            "out-of-place form, or do it under xgrad.no_grad()."
+        )
+    meta = self._view
+    if meta is not None and state.grad_enabled and self.requires_grad and meta.creation_meta is not DEFAULT:
+        from ..views.meta import view_error
+
+        raise view_error(self, "is being modified inplace")
+    self._share()
+    chain = self._chain
+    before = self.grad_fn if self.requires_grad else None
+    edge = gradient_edge(self) if self.requires_grad else None
+    seen = chain.view(*key)
+    root = ViewChain.root(chain.shape, chain.dtype)
+    relative = root.view(*key) if not chain.is_root else seen
+    record = state.grad_enabled and edge is not None
+    self._chain, self._cache, self._cache_generation = seen, None, -1
+    if meta is not None:
+        meta.chain = meta.chain.concat(relative)
+        meta.name = name
+    else:
+        moved = self._moved or root
+        self._moved = moved.concat(relative)
+    self._bump()
+    if record:
+        node = chain_node(name, relative, edge)
+        if before is not None:
+            from ..engine.hooks import move_retained_hook
+
+            move_retained_hook(self, node)
+        self._grad_fn, self._output_nr, self._requires_grad = node, 0, True
+    if meta is not None:
+        meta.attr_version = self._version
+    if self._tangents is not None:
+        for tangent in self._tangents.values():
+            view_inplace(tangent, key, name)
+    return self

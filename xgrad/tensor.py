@@ -1,0 +1,407 @@
+"""Tensor: a value (storage + view chain) and autograd's metadata; no operators.
+
+Invariants:
+
+* Either `_array` holds the value and nobody shares it, or `_storage` and `_chain` say where it is.  `_read()` is the
+  one way to the array.
+* `_requires_grad` is true of a leaf that was marked and of everything with a `grad_fn`.  A view may require grad
+  beyond that, because its base does now: ask `requires_grad`.
+* What a tensor rarely has (hooks, tangents, a view's metadata) is absent from the instance: the class gives None.
+
+Operators, engine and autograd attach their methods in `xgrad/attach.py` (PyTorch: torch/csrc/autograd/variable.h).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from . import dtypes
+from .config import state
+from .devices import device
+from .errors import InplaceViewError
+from .views.chain import ViewChain
+from .views.meta import CreationMeta, ViewMeta, creation_meta_now, propagate_creation_meta, relation_of, view_error
+from .views.storage import Storage, Tracer, VersionCounter, exclusive
+
+if TYPE_CHECKING:
+    from .engine.node import Node
+
+
+class Size(tuple):
+    """A shape, printed as PyTorch prints it.
+
+    >>> import xgrad
+    >>> xgrad.zeros(2, 3).size()
+    xgrad.Size([2, 3])
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"xgrad.Size({list(self)})"
+
+    def numel(self) -> int:
+        return int(np.prod(self, dtype=np.int64))
+
+
+class Tensor:
+    """A multi-dimensional array with PyTorch's eager autograd, on a JAX array.
+
+    Make one with `xgrad.tensor`, `xgrad.zeros`, ...; `Tensor()` itself takes no data.
+
+    >>> import xgrad
+    >>> x = xgrad.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    # value
+    _array: Any = None
+    _owned: bool = True
+    _storage: Storage | None = None
+    _chain: ViewChain = None  # type: ignore[assignment]  # set together with _storage
+    _cache: Any = None
+    _cache_generation: int = -1
+    _version_counter: VersionCounter | None = None
+    # autograd
+    _requires_grad: bool = False
+    _grad_fn: "Node | None" = None
+    _output_nr: int = 0
+    _grad: "Tensor | None" = None
+    _view: ViewMeta | None = None
+    _moved: ViewChain | None = None  # of a base: what t_() and its like did to it, as a chain over its first value
+    _accumulator: Any = None  # weak reference to the AccumulateGrad
+    _hooks: Any = None  # tensor hooks of a leaf; those of a non-leaf are with its node
+    _post_accumulate_hooks: Any = None
+    _retains_grad: bool = False
+    _tangents: Any = None  # {dual level: Tensor}
+    _inference: bool = False
+
+    __array_ufunc__ = None  # ndarray * Tensor asks Tensor.__rmul__
+    __hash__ = object.__hash__
+
+    # -- the value ------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Any:
+        """The value as a JAX array, replaying the view chain if the cached one is old."""
+        array = self._array
+        if array is not None:
+            return array
+        storage, chain = self._storage, self._chain
+        assert storage is not None
+        root = storage.array
+        if chain.is_root:
+            return root
+        if self._cache_generation == storage.generation:
+            return self._cache
+        array = chain.replay(root)
+        # A tracer made of a concrete root belongs to a trace that ends before this tensor does.
+        if not isinstance(array, Tracer) or isinstance(root, Tracer):
+            self._cache, self._cache_generation = array, storage.generation
+        return array
+
+    def _export(self) -> Any:
+        """The array, to be handed out: no longer ours to donate."""
+        array = self._read()
+        if self._storage is None:
+            self._owned = False
+        elif self._chain.is_root:
+            self._storage.owned = False
+        return array
+
+    def _share(self) -> Storage:
+        """The storage, made when the first alias asks for it."""
+        storage = self._storage
+        if storage is None:
+            array = self._array
+            storage = self._storage = Storage(array, self._owned)
+            self._chain = ViewChain.root(array.shape, array.dtype)
+            self._array = None
+        if self._version_counter is None:
+            self._version_counter = VersionCounter()
+        return storage
+
+    def _write(self, new: Any) -> None:
+        """Replace the value by an array of the same shape and dtype, made by one of our kernels, for all aliases."""
+        storage = self._storage
+        if storage is None:
+            self._array = new
+            self._owned = True
+        elif self._chain.is_root:
+            storage.replace(new)
+        else:
+            storage.replace(self._chain.write_back(storage.array, new, exclusive(storage)))
+        self._bump()
+
+    def _bump(self) -> None:
+        counter = self._version_counter
+        if counter is None:
+            counter = self._version_counter = VersionCounter()
+        counter.value += 1
+
+    def _alias(self) -> "Tensor":
+        """A tensor with the same storage, chain and version counter, and no autograd metadata."""
+        self._share()
+        alias = Tensor()
+        alias._storage, alias._chain, alias._version_counter = self._storage, self._chain, self._version_counter
+        alias._cache, alias._cache_generation = self._cache, self._cache_generation
+        if self._inference:
+            alias._inference = True
+        return alias
+
+    @property
+    def shape(self) -> Size:
+        array = self._array
+        return Size(array.shape if array is not None else self._chain.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        array = self._array
+        return array.dtype if array is not None else self._chain.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def device(self) -> device:
+        array = self._array if self._array is not None else self._storage.array  # type: ignore[union-attr]
+        return device(array.sharding if not isinstance(array, Tracer) else "xla")
+
+    def _placed(self) -> Any:
+        """The sharding of the value, None of a tracer: what decides whether two tensors are on the same device."""
+        array = self._array if self._array is not None else self._storage.array  # type: ignore[union-attr]
+        return None if isinstance(array, Tracer) else array.sharding
+
+    @property
+    def sharding(self) -> Any:
+        """The `jax.sharding.Sharding` of the value."""
+        return self._read().sharding
+
+    @property
+    def storage_id(self) -> int:
+        """A number equal for tensors that share a storage, and for no others (PyTorch: `untyped_storage().data_ptr()`)."""
+        return self._share().id
+
+    @property
+    def _version(self) -> int:
+        counter = self._version_counter
+        return 0 if counter is None else counter.value
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Strides as if each root were laid out row-major, derived from the view chain."""
+        strides = self._geometry().strides
+        return tuple(strides) if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        """The offset of the first element in the storage, derived from the view chain."""
+        return self._geometry().offset
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the view chain leaves the elements in row-major order without gaps."""
+        return self._geometry().is_contiguous()
+
+    def _geometry(self) -> Any:
+        chain = self._chain
+        if chain is None:
+            chain = ViewChain.root(self._array.shape, self._array.dtype)
+        return chain.geometry
+
+    # -- autograd metadata ----------------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        meta = self._view
+        return self._requires_grad or (meta is not None and meta.base._requires_grad)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
+        """Mark a leaf as requiring grad, in place, and return it.
+
+        Raises `RuntimeError` for a non-leaf that is to stop requiring grad and for a dtype without gradients.
+        """
+        if requires_grad and self.dtype not in dtypes.INEXACT:
+            raise RuntimeError(
+                f"only Tensors of floating point and complex dtype can require gradients, not {self.dtype.name}"
+            )
+        if requires_grad and self._inference and not state.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        if not requires_grad and not self.is_leaf:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
+                "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        if self.is_leaf:
+            self._requires_grad = bool(requires_grad)
+        return self
+
+    @property
+    def grad_fn(self) -> "Node | None":
+        """The node that made this tensor, or None for a leaf; of a stale view it is made anew."""
+        meta = self._view
+        if meta is not None and meta.attr_version != self._version:
+            self._regenerate(meta)
+        return self._grad_fn
+
+    def _regenerate(self, meta: ViewMeta) -> None:
+        """Make the grad_fn of a view from its base's present history."""
+        base = meta.base
+        if not (base._requires_grad or self._requires_grad) or base._storage is not self._storage:
+            return  # nothing to differentiate; the version stays old, for the base may require grad later
+        if meta.creation_meta is not CreationMeta.DEFAULT:
+            raise view_error(self, "its base or another view of its base has been modified inplace")
+        chain, path = relation_of(self)
+        name = "AsStridedBackward0" if path == "geometry" else meta.name
+        node = _view_node(name, chain, base)
+        _move_retained_hook(self, node)
+        self._grad_fn, self._output_nr, self._requires_grad = node, 0, True
+        meta.attr_version = self._version
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn is None
+
+    @property
+    def output_nr(self) -> int:
+        return self._output_nr
+
+    @property
+    def grad(self) -> "Tensor | None":
+        """The accumulated gradient of a leaf (or of a tensor with `retain_grad`), or None."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: "Tensor | None") -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}")
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+            if value.shape != self.shape or value.dtype != self.dtype:
+                raise RuntimeError(
+                    f"assigned grad has data of a different size or dtype: {list(value.shape)} {value.dtype.name}, "
+                    f"the tensor has {list(self.shape)} {self.dtype.name}"
+                )
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def _is_view(self) -> bool:
+        return self._view is not None
+
+    @property
+    def _base(self) -> "Tensor | None":
+        """The root of which this is a differentiable view, or None."""
+        return None if self._view is None else self._view.base
+
+    @property
+    def retains_grad(self) -> bool:
+        return self._retains_grad
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in inference mode."""
+        return self._inference
+
+    def detach(self) -> "Tensor":
+        """An alias of the value outside of the graph; shares storage and version counter."""
+        alias = self._alias()
+        if self._tangents is not None:
+            alias._tangents = {level: t.detach() for level, t in self._tangents.items()}
+        return alias
+
+    def detach_(self) -> "Tensor":
+        """Take this tensor out of the graph, in place.  Raises `RuntimeError` for a view."""
+        if self._view is not None:
+            raise InplaceViewError(
+                "Can't detach views in-place. Use detach() instead: a view cannot leave the graph that its base is in."
+            )
+        self._grad_fn, self._output_nr, self._requires_grad = None, 0, False
+        return self
+
+    @property
+    def data(self) -> "Tensor":
+        """An alias of the value with a version counter of its own: writes to it are invisible to autograd's checks."""
+        alias = self._alias()
+        alias._version_counter = VersionCounter()
+        return alias
+
+    @data.setter
+    def data(self, value: "Tensor") -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if self._requires_grad and value.dtype not in dtypes.INEXACT:
+            raise RuntimeError(f"data set to a tensor of dtype {value.dtype.name} must be floating point or complex")
+        value._share()
+        self._array = None
+        self._storage, self._chain = value._storage, value._chain
+        self._cache, self._cache_generation = None, -1
+        self._moved = None
+        accumulator = self._accumulator and self._accumulator()
+        if accumulator is not None:
+            accumulator.forget_metadata()
+
+    def __deepcopy__(self, memo: dict) -> "Tensor":
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment; detach().clone() the tensor first."
+            )
+        copy = Tensor()
+        copy._array, copy._owned = self._read(), self._owned
+        copy._requires_grad = self._requires_grad
+        memo[id(self)] = copy
+        if self._grad is not None:
+            copy._grad = self._grad.__deepcopy__(memo)
+        return copy
+
+
+def from_array(array: Any) -> Tensor:
+    """A tensor of an array that one of our own kernels made."""
+    t = Tensor()
+    t._array = array
+    return t
+
+
+def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
+    """A tensor of somebody else's array, which is never donated."""
+    if getattr(array, "weak_type", False):
+        array = jax.numpy.asarray(array, dtype=array.dtype)
+    t = Tensor()
+    t._array, t._owned = array, False
+    if requires_grad:
+        t.requires_grad_()
+    return t
+
+
+def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, creation: CreationMeta) -> Tensor:
+    """A differentiable view of `self`: `chain` places it in the storage, `relative` in `self`.  No grad_fn yet."""
+    out = Tensor()
+    out._storage, out._chain, out._version_counter = self._storage, chain, self._version_counter
+    parent = self._view
+    if parent is None:
+        base = self
+        moved = self._moved
+        seen = relative if moved is None else moved.concat(relative)
+    else:
+        base = parent.base
+        seen = chain if self._chain is parent.chain else parent.chain.concat(relative)
+    if not (state.grad_enabled and not state.inference):
+        creation = creation_meta_now(creation)
+    version = self._version_counter.value  # type: ignore[union-attr]
+    tracking = state.tracking or "replay"
+    out._view = ViewMeta(base, seen, version, propagate_creation_meta(parent, creation), name, tracking)
+    if self._inference:
+        out._inference = True
+    return out
+
+
+# Set by modules above this one in the list of imports (xgrad/attach.py): tensor.py knows no nodes.
+_view_node: Any = None
+_move_retained_hook: Any = None

@@ -1,0 +1,461 @@
+"""ViewChain: what a view is on a device without strides, a recorded list of view steps, replayed on its root array.
+
+Invariants:
+* A chain is interned and immutable: equal views of roots of one shape and dtype are one object, and whatever is derived
+  from a chain is computed once and kept on it.
+* A chain is in normal form (`normal_form.py`), step by step as it grows.
+* A program depends on a chain without its starts.  These are its operands, so that a loop over `buf[i]` compiles once.
+
+    ViewChain.root((4, 6), f32) ──("select", 0, 2)──► Slice, Reshape ──("t",)──► ...
+               └─ children: a dictionary look-up makes a view that was made before
+
+PyTorch keeps a ViewFunc or strides in its place (torch/csrc/autograd/variable.h, DifferentiableViewMeta).
+"""
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import OverlapError
+from .geometry import OVERLAP, Shape, TensorGeometry
+from .normal_form import combine
+from .view_ops import AsStrided, Conj, Neg, Permute, Reshape, ViewStep
+
+_INTERNED = 1 << 16  # chains that may be alive before those that nobody holds are forgotten
+
+_MISSING = object()
+_UNSET: Any = object()
+
+
+# ---------------------------------------------------------------- interning
+
+_lock = threading.RLock()
+_chains: "weakref.WeakValueDictionary[tuple, ViewChain]" = weakref.WeakValueDictionary()
+_roots: "dict[tuple[Shape, np.dtype], ViewChain]" = {}
+_limit = _INTERNED
+
+
+def _intern(root: "ViewChain | None", shape: Shape, dtype: np.dtype, steps: tuple[ViewStep, ...]) -> "ViewChain":
+    """The one chain of these steps; `shape` and `dtype` are the root's.  `root` is the chain of all steps but the last."""
+    global _limit
+    key = (shape, dtype, steps)
+    with _lock:
+        chain = _chains.get(key)
+        if chain is None:
+            if len(_chains) >= _limit:
+                # Children are held by their parents: let go of all, and those in use stay alive by their users.
+                for other in list(_chains.values()):
+                    other.children.clear()
+                _roots.clear()
+                _limit = max(_INTERNED, 2 * len(_chains))
+            chain = _chains[key] = ViewChain(root, shape, dtype, steps)
+        return chain
+
+
+_scalars: dict[int, Any] = {}
+
+
+def _scalar(value: int) -> Any:
+    """`value` as an int32 scalar on the default device; in a trace too, where it is a constant of that trace."""
+    scalar = _scalars.get(value)
+    if scalar is None:
+        if value > np.iinfo(np.int32).max:
+            raise RuntimeError(f"a view that starts at {value} is out of the range of 32-bit starts")
+        if len(_scalars) >= _INTERNED:
+            _scalars.clear()
+        with jax.ensure_compile_time_eval():
+            scalar = _scalars[value] = jax.device_put(np.int32(value))
+    return scalar
+
+
+# ---------------------------------------------------------------- programs
+
+
+def _fit(new: Any, shape: Shape, dtype: np.dtype) -> Any:
+    new = jnp.asarray(new)
+    if new.dtype != dtype:
+        if new.dtype.kind == "c" and dtype.kind != "c":
+            new = jnp.real(new)  # as PyTorch, which warns; astype does too
+        new = new.astype(dtype)
+    return new if new.shape == shape else jnp.broadcast_to(new, shape)
+
+
+def _identity(array: Any) -> Any:
+    return array
+
+
+class Program:
+    """The compiled programs of all chains that differ in their starts only."""
+
+    __slots__ = (
+        "adjoint", "counts", "dtype", "root_dtype", "root_shape", "seen", "shape", "steps", "updates", "write",
+        "write_donated", "view",
+    )  # fmt: skip
+
+    def __init__(self, root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> None:
+        self.root_shape, self.root_dtype = root_shape, root_dtype
+        self.steps, self.counts = steps, counts
+        self.seen = []  # shape and dtype in front of each step
+        shape, dtype = root_shape, root_dtype
+        for step in steps:
+            self.seen.append((shape, dtype))
+            shape, dtype = step.result(shape, dtype)
+        self.shape, self.dtype = shape, dtype
+        self.view = jax.jit(self.trace_replay)
+        self.write = jax.jit(self.trace_write)
+        # The root's own program does not read the array that it replaces, which jit then does not take: see `keep`.
+        self.write_donated = jax.jit(self.trace_write, donate_argnums=(0,)) if steps else self.write
+        self.adjoint = jax.jit(self.trace_adjoint)
+        self.updates: dict[tuple[Any, bool], Any] = {}
+
+    def _split(self, starts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        split, first = [], 0
+        for count in self.counts:
+            split.append(starts[first : first + count])
+            first += count
+        return split
+
+    def trace_replay(self, array: Any, *starts: Any) -> Any:
+        for step, own in zip(self.steps, self._split(starts)):
+            array = step.replay(array, own)
+        return array
+
+    def trace_write(self, array: Any, new: Any, *starts: Any) -> Any:
+        split = self._split(starts)
+        befores = [array]  # what each step is given; XLA drops those that nobody reads
+        for step, own in zip(self.steps[:-1], split):
+            befores.append(step.replay(befores[-1], own))
+        new = _fit(new, self.shape, self.dtype)
+        for step, own, before in zip(reversed(self.steps), reversed(split), reversed(befores)):
+            new = step.write_back(before, new, own)
+        return new
+
+    def trace_adjoint(self, grad: Any, *starts: Any) -> Any:
+        for step, own, (shape, dtype) in zip(
+            reversed(self.steps), reversed(self._split(starts)), reversed(self.seen)
+        ):
+            grad = step.transpose(grad, shape, dtype, own)
+        return grad
+
+    def update(self, function: Callable, key: Any, donate: bool) -> Any:
+        program = self.updates.get((key, donate))
+        if program is None:
+
+            def view_update(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
+                return self.trace_write(root, function(self.trace_replay(root, *starts), *operands), *starts)
+
+            program = jax.jit(view_update, donate_argnums=(0,) if donate else ())
+            self.updates[key, donate] = program
+        return program
+
+
+@functools.lru_cache(maxsize=4096)
+def _program(root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> Program:
+    return Program(root_shape, root_dtype, steps, counts)
+
+
+# ---------------------------------------------------------------- the chain
+
+
+class ViewChain:
+    """A view of a root of one shape and dtype, as view steps in normal form.  Made by `root`, `view` and `then`.
+
+    >>> base = ViewChain.root((4, 6), np.dtype("float32"))
+    >>> column = base.view("t").view("select", 0, 2)
+    >>> column is base.view("select", 1, 2), column.shape, column.geometry.strides
+    (True, (4,), (6,))
+    """
+
+    __slots__ = (
+        "__weakref__", "_geometry", "_inverse", "_lowered", "_overlaps", "_program", "_starts", "_view", "_write",
+        "_write_donated", "children", "dtype", "is_root", "parent", "root_dtype", "root_shape", "shape", "steps",
+    )  # fmt: skip
+
+    def __init__(
+        self, parent: "ViewChain | None", root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...]
+    ) -> None:
+        self.parent = parent  # the chain without its last step
+        self.root_shape, self.root_dtype, self.steps = root_shape, root_dtype, steps
+        self.is_root = not steps
+        if parent is None:
+            self.shape, self.dtype = root_shape, root_dtype
+        else:
+            self.shape, self.dtype = steps[-1].result(parent.shape, parent.dtype)
+        self.children: dict[Any, ViewChain | None] = {}
+        self._view: Any = _identity if self.is_root else None
+        self._starts: tuple[Any, ...] = ()
+        self._write = self._write_donated = None
+        self._program = self._lowered = None
+        self._geometry = self._overlaps = self._inverse = _UNSET
+
+    def __repr__(self) -> str:
+        steps = "".join(f".{step}" for step in self.steps)
+        return f"ViewChain({list(self.root_shape)} {self.root_dtype.name}){steps}"
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.root_shape, self.root_dtype, self.steps)
+
+    def __copy__(self) -> "ViewChain":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "ViewChain":
+        return self
+
+    # ------------------------------------------------------------ growing
+
+    @staticmethod
+    def root(shape: Shape, dtype: np.dtype) -> "ViewChain":
+        """The chain of no steps: the whole of an array of `shape` and `dtype`."""
+        chain = _roots.get((shape, dtype))
+        if chain is None:
+            shape, dtype = tuple(int(n) for n in shape), np.dtype(dtype)
+            chain = _roots[shape, dtype] = _intern(None, shape, dtype, ())
+        return chain
+
+    def view(self, *key: Any) -> Any:
+        """The view of this one that PyTorch calls `key[0]`, with the arguments that follow, which are hashable.
+
+        None for a `reshape` that would have to copy.  A view that was made before costs one look-up (0.1 µs).
+
+        >>> ViewChain.root((4, 6), np.dtype("float32")).view("narrow", 1, 2, 3).shape
+        (4, 3)
+        """
+        try:
+            child = self.children.get(key, _MISSING)
+        except TypeError:  # a list among the arguments
+            return self.view(*_hashable(key))
+        if child is _MISSING:
+            from .named import build  # it makes chains, and so imports this module
+
+            child = self.children[key] = build(self, *key)
+        return child
+
+    def then(self, step: ViewStep) -> "ViewChain":
+        """This chain followed by a step of which the arguments were checked, in normal form."""
+        child = self.children.get(step)
+        if child is None:
+            child = self.children[step] = self._grow(step)
+        return child
+
+    def _grow(self, step: ViewStep) -> "ViewChain":
+        normal = step.normalize(self.shape, self.dtype)
+        if normal is None:
+            return self
+        if self.parent is not None:
+            steps = combine(self.parent.shape, self.parent.dtype, self.steps[-1], normal)
+            if steps is not None:
+                chain = self.parent
+                for other in steps:
+                    chain = chain.then(other)
+                return chain
+        return _intern(self, self.root_shape, self.root_dtype, self.steps + (normal,))
+
+    def concat(self, other: "ViewChain") -> "ViewChain":
+        """This view, and `other` of it: `concat(other).replay(x)` is `other.replay(self.replay(x))`.
+
+        Raises `RuntimeError` if `other` is no chain over this one's shape and dtype.
+        """
+        if other.root_shape != self.shape or other.root_dtype != self.dtype:
+            raise RuntimeError(
+                f"a chain over {list(other.root_shape)} {other.root_dtype.name} cannot follow one that gives "
+                f"{list(self.shape)} {self.dtype.name}"
+            )
+        chain = self
+        for step in other.steps:
+            chain = chain.then(step)
+        return chain
+
+    def inverse(self) -> "ViewChain | None":
+        """The chain from this view's shape back to the root's; None if this one is no bijection that keeps the dtype."""
+        if self._inverse is _UNSET:
+            self._inverse = self._invert()
+        return self._inverse
+
+    def _invert(self) -> "ViewChain | None":
+        back: ViewChain = ViewChain.root(self.shape, self.dtype)
+        chain = self
+        while chain.parent is not None:
+            step = chain.steps[-1]
+            if isinstance(step, Permute):
+                back = back.then(step.inverse())
+            elif isinstance(step, Reshape):
+                back = back.then(Reshape(chain.parent.shape))
+            elif isinstance(step, (Conj, Neg)):
+                back = back.then(step)
+            else:
+                return None
+            chain = chain.parent
+        return back
+
+    # ------------------------------------------------------------ where its elements are
+
+    @property
+    def geometry(self) -> TensorGeometry:
+        """Sizes, strides and offset in a row-major root, in elements of this view's dtype: what `stride()` says.
+
+        Raises `RuntimeError` for an as_strided relative to a view whose elements have no strides of their own.
+        """
+        if self._geometry is _UNSET:
+            self._geometry = self._find_geometry()
+        if self._geometry is None:
+            raise RuntimeError(f"{self!r} has no strides: it is relative to a view that is no block of its root")
+        return self._geometry
+
+    def _find_geometry(self) -> TensorGeometry | None:
+        if self.parent is None:
+            return TensorGeometry.contiguous(self.shape)
+        if self.parent._geometry is _UNSET:
+            self.parent._geometry = self.parent._find_geometry()
+        seen = self.parent._geometry
+        return None if seen is None else self.steps[-1].geometry(seen, self.parent.dtype)
+
+    @property
+    def expressible(self) -> bool:
+        """Whether one `as_strided` of the root gives the same: strides exist, and values and dtype are the root's."""
+        if self._geometry is _UNSET:
+            self._geometry = self._find_geometry()
+        return self._geometry is not None and all(step.geometric for step in self.steps)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether two indices of the view reach the same element of the root."""
+        if self._overlaps is _UNSET:
+            if self._geometry is _UNSET:
+                self._geometry = self._find_geometry()
+            if self._geometry is not None:
+                self._overlaps = self._geometry.overlaps()
+            else:  # no strides: it overlaps if a step of it does
+                chain, found = self, False
+                while chain.parent is not None and not found:
+                    own = TensorGeometry.contiguous(chain.parent.shape)
+                    found = chain.steps[-1].geometry(own, chain.parent.dtype).overlaps()  # type: ignore[union-attr]
+                    chain = chain.parent
+                self._overlaps = found
+        return self._overlaps
+
+    def check_writable(self) -> None:
+        """Raise `OverlapError`, a RuntimeError, if the view overlaps itself, and so cannot be written in place."""
+        if self.overlaps:
+            raise OverlapError(OVERLAP)
+
+    # ------------------------------------------------------------ its programs
+
+    @property
+    def lowered(self) -> "ViewChain":
+        """The chain whose programs this one uses: each as_strided is slices and transposes where that is possible."""
+        if self._lowered is None:
+            chain = ViewChain.root(self.root_shape, self.root_dtype)
+            for step in self.steps:
+                steps = step.lowered(chain.shape) if isinstance(step, AsStrided) else None
+                for lower in steps or [step]:
+                    chain = chain.then(lower)
+            self._lowered = chain
+        return self._lowered
+
+    @property
+    def start_values(self) -> Shape:
+        """The starts that are operands of the chain's programs, as integers."""
+        chain, values = self.lowered, ()
+        while chain.parent is not None:
+            values = chain.steps[-1].starts(chain.parent.shape) + values
+            chain = chain.parent
+        return values
+
+    @property
+    def starts(self) -> tuple[Any, ...]:
+        """The starts that are operands of the chain's programs, as int32 scalars on the device, cached."""
+        self.program
+        return self._starts
+
+    @property
+    def program(self) -> Program:
+        """The programs that this chain shares with those that differ in their starts only."""
+        if self._program is None:
+            lowered = self.lowered
+            chain, counts = lowered, ()
+            while chain.parent is not None:
+                counts = (len(chain.steps[-1].starts(chain.parent.shape)), *counts)
+                chain = chain.parent
+            keys = tuple(step.program_key() for step in lowered.steps)
+            self._starts = tuple(_scalar(value) for value in self.start_values)
+            self._program = _program(self.root_shape, self.root_dtype, keys, counts)
+            self._write, self._write_donated = self._program.write, self._program.write_donated
+            if not self.is_root:
+                self._view = self._program.view
+        return self._program
+
+    @property
+    def program_key(self) -> tuple:
+        """What the chain's programs are cached by."""
+        program = self.program
+        return program.root_shape, program.root_dtype, program.steps
+
+    def replay(self, array: Any) -> Any:
+        """The view of a root array: one compiled program, or the array itself for the root's chain."""
+        view = self._view
+        if view is None:
+            view = self.program.view
+        return view(array, *self._starts)
+
+    def write_back(self, array: Any, new: Any, donate: bool = False) -> Any:
+        """The root array with the viewed part replaced by `new`, broadcast and cast to the view's shape and dtype.
+
+        With `donate` the array's buffer is given up and written in place: the cost is that of the view.
+        Raises `OverlapError` if the view overlaps itself.
+        """
+        if self._write is None:
+            self.program
+        if self._overlaps is not False:
+            self.check_writable()
+        return (self._write_donated if donate else self._write)(array, new, *self._starts)  # type: ignore[misc]
+
+    def adjoint(self, grad: Any) -> Any:
+        """The gradient of the root, given that of the view: zero elsewhere, summed where the view overlaps.
+
+        By PyTorch's convention for complex numbers: that of `imag` is `1j * grad`.
+        """
+        if self.is_root:
+            return grad
+        return self.program.adjoint(grad, *self._starts)
+
+    def update(self, function: Callable, key: Any, donate: bool = False) -> Callable:
+        """The program `(root, starts, *operands)` that replaces the view by `function(view, *operands)`.
+
+        It returns the root alone, since with anything else to return XLA would copy the donated buffer.  `starts` is
+        this chain's.  The program is cached by `key`, which must tell `function` apart from others.
+        """
+        self.check_writable()
+        return self.program.update(function, key, donate)
+
+    # Inside of another program: not compiled by themselves.  `starts` may be operands of that program.
+
+    def trace_replay(self, array: Any, starts: tuple[Any, ...] | None = None) -> Any:
+        """`replay`, to be traced into another program."""
+        return self.program.trace_replay(array, *(self.starts if starts is None else starts))
+
+    def trace_write_back(self, array: Any, new: Any, starts: tuple[Any, ...] | None = None) -> Any:
+        """`write_back`, to be traced into another program."""
+        self.check_writable()
+        return self.program.trace_write(array, new, *(self.starts if starts is None else starts))
+
+    def trace_adjoint(self, grad: Any, starts: tuple[Any, ...] | None = None) -> Any:
+        """`adjoint`, to be traced into another program."""
+        return self.program.trace_adjoint(grad, *(self.starts if starts is None else starts))
+
+
+def _rebuild(shape: Shape, dtype: np.dtype, steps: tuple[ViewStep, ...]) -> ViewChain:
+    chain = ViewChain.root(shape, dtype)
+    for step in steps:
+        chain = chain.then(step)
+    return chain
+
+
+def _hashable(key: Any) -> Any:
+    return tuple(_hashable(k) if isinstance(k, (list, tuple)) else k for k in key)

@@ -1,0 +1,148 @@
+"""What autograd knows of a differentiable view, and the checks before it is written in place.
+
+`ViewMeta` ties a view to its base, always the root and never itself a view.  The view's own `grad_fn` holds for one
+version of the storage only; when a sibling or the base is written later, reading `grad_fn` regenerates it from the
+base's present history (torch/csrc/autograd/variable.cpp, VariableHooks::grad_fn).
+
+    base ──grad_fn──► CopySlices ─┬─► (what base was before)
+      ▲                           └─► (the value that was written)
+      │ base, chain
+    view ──grad_fn──► SelectBackward0 ──► CopySlices        made anew when view.version != attr_version
+"""
+
+import enum
+from typing import TYPE_CHECKING
+
+from ..config import state
+from ..errors import InplaceViewError, LeafInplaceError
+from .chain import ViewChain
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+class CreationMeta(enum.Enum):
+    """How a view came to be, which decides whether it may be written in place."""
+
+    DEFAULT = 0
+    IN_CUSTOM_FUNCTION = 1
+    MULTI_OUTPUT_NODE = 2
+    NO_GRAD_MODE = 3
+    INFERENCE_MODE = 4
+
+
+class ViewMeta:
+    """Base, chain from the base's original value, and the version at which the view's `grad_fn` holds."""
+
+    __slots__ = ("attr_version", "base", "chain", "creation_meta", "name", "tracking")
+
+    def __init__(
+        self, base: "Tensor", chain: ViewChain, version: int, creation_meta: CreationMeta, name: str, tracking: str
+    ) -> None:
+        self.base = base
+        self.chain = chain
+        self.attr_version = version
+        self.creation_meta = creation_meta
+        self.name = name
+        self.tracking = tracking
+
+
+def propagate_creation_meta(parent: "ViewMeta | None", own: CreationMeta) -> CreationMeta:
+    """The creation meta of a view of a view: a parent's restriction is inherited.
+
+    A parent with DEFAULT restricts nothing; INFERENCE_MODE stays; else the new reason is the one told.
+    """
+    if parent is None or parent.creation_meta is CreationMeta.DEFAULT:
+        return own
+    if parent.creation_meta is CreationMeta.INFERENCE_MODE:
+        return CreationMeta.INFERENCE_MODE
+    return own if own is not CreationMeta.DEFAULT else parent.creation_meta
+
+
+def creation_meta_now(own: CreationMeta = CreationMeta.DEFAULT) -> CreationMeta:
+    """The creation meta of a view made in the present modes: inference mode wins, then no_grad, then the operation's."""
+    if state.inference:
+        return CreationMeta.INFERENCE_MODE
+    return own if state.grad_enabled else CreationMeta.NO_GRAD_MODE
+
+
+_WHY = {
+    CreationMeta.IN_CUSTOM_FUNCTION: (
+        "it was created inside a custom Function (or because an input was returned as-is), and the in-place write "
+        "would bypass the Function's backward. Return a clone() from the Function instead, or write out of place."
+    ),
+    CreationMeta.MULTI_OUTPUT_NODE: (
+        "it is the output of a function that returns multiple views (split, chunk, unbind, ...), which do not allow "
+        "the output views to be modified inplace. Replace the in-place operation by an out-of-place one, or take the "
+        "view by indexing."
+    ),
+    CreationMeta.NO_GRAD_MODE: (
+        "it was created in no_grad mode and is being modified inplace with grad mode enabled, so autograd cannot know "
+        "whether the write is to be recorded. Move both inside, or both outside, of the no_grad block."
+    ),
+    CreationMeta.INFERENCE_MODE: (
+        "it was created in inference mode and is being modified inplace in normal mode. Make the view outside of "
+        "inference mode, or clone() it."
+    ),
+}
+
+
+def view_error(view: "Tensor", doing: str) -> InplaceViewError:
+    """The error for a view that is not to be written, or whose stale grad_fn cannot be made anew."""
+    meta = view._view
+    assert meta is not None
+    node = view._grad_fn
+    what = f"Output {view._output_nr} of {node.name()}" if node is not None else "A view"
+    return InplaceViewError(f"{what} is a view and {doing}. This view is refused because {_WHY[meta.creation_meta]}")
+
+
+def check_inplace(self: "Tensor") -> None:
+    """Refuse an in-place operation that needs grad and cannot be differentiated.  Changes nothing.
+
+    Raises `InplaceViewError` for a view whose creation meta forbids it, `LeafInplaceError` for a leaf that requires
+    grad and for a view of one.
+    """
+    meta = self._view
+    if meta is None:
+        if self._requires_grad and self._grad_fn is None:
+            raise LeafInplaceError(
+                "a leaf Variable that requires grad is being used in an in-place operation. Wrap the write in "
+                "xgrad.no_grad() if it is an update of a parameter, or work on a clone()."
+            )
+        return
+    if meta.creation_meta is not CreationMeta.DEFAULT:
+        raise view_error(self, "is being modified inplace")
+    base = meta.base
+    if base._storage is not self._storage:
+        raise InplaceViewError(
+            "this view no longer shares storage with its base, because .data was set on one of them; a recorded "
+            "in-place operation through it would give the base a wrong gradient. Take the view anew."
+        )
+    if base._requires_grad and base._grad_fn is None:
+        raise LeafInplaceError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation. Wrap the write in "
+            "xgrad.no_grad(), or take the view of a clone() of the leaf."
+        )
+
+
+def relation_of(view: "Tensor") -> tuple[ViewChain, str]:
+    """The chain from the *present* value of a view's base to the view, and the path that it takes.
+
+    On the replay path it is the recorded chain; on the geometry path one `as_strided` with the view's sizes, strides
+    and offset in its base.  What CopySlices and a regenerated `grad_fn` differentiate is this chain alone.
+    """
+    meta = view._view
+    assert meta is not None
+    chain = meta.chain
+    moved = meta.base._moved
+    if moved is not None:  # the base itself was transposed in place since: undo that first
+        back = moved.inverse()
+        if back is None:
+            raise InplaceViewError("a view of a tensor that as_strided_() changed afterwards cannot be differentiated")
+        chain = back.concat(chain)
+    if meta.tracking == "geometry" and chain.expressible and not chain.is_root:
+        seen = chain.geometry
+        if seen is not None:  # conj, neg, real and the like have none: they are replayed
+            root = ViewChain.root(chain.root_shape, chain.root_dtype)
+            return root.view("as_strided", seen.sizes, seen.strides, seen.offset), "geometry"
+    return chain, "replay"
