@@ -343,9 +343,6 @@ class Tensor:
         self._storage, self._chain = value._storage, value._chain
         self._cache, self._cache_generation = None, -1
         self._moved = None
-        accumulator = self._accumulator and self._accumulator()
-        if accumulator is not None:
-            accumulator.forget_metadata()
 
     def __deepcopy__(self, memo: dict) -> "Tensor":
         if not self.is_leaf:

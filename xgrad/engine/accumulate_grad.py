@@ -29,13 +29,14 @@ class AccumulateGrad(Node):
     sequence_nr = MAX_SEQUENCE_NR
     _warned = False
 
-    def __init__(self, variable: Tensor) -> None:
-        self.variable = variable
-        self.avals = (_Like(variable),)
+    variable: Tensor
 
-    def forget_metadata(self) -> None:
-        """The variable got other data: gradients must match that now."""
-        self.avals = (_Like(self.variable),)
+    @property
+    def avals(self) -> tuple:  # type: ignore[override]
+        """What a gradient must look like: as the variable does now."""
+        variable = self.variable
+        array = variable._array
+        return (array.aval if array is not None else variable._chain,)
 
     def tensor_hooks(self) -> Any:
         return self.variable._hooks
@@ -95,21 +96,12 @@ class AccumulateGrad(Node):
         new[0] = jax.device_put(here, want)
 
 
-class _Like:
-    """Shape and dtype of a tensor, without the tensor."""
-
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
-
-
 def _make(tensor: Tensor) -> AccumulateGrad:
-    accumulator = AccumulateGrad(tensor)
+    accumulator = AccumulateGrad()
+    accumulator.variable = tensor
     tensor._accumulator = weakref.ref(accumulator)
     return accumulator
 
 
 _node.make_accumulator = _make
 tensor_add: Any = None  # the recorded sum, set by xgrad/attach.py
-

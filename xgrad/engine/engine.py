@@ -9,7 +9,6 @@ Arrays that are not ours (a user's root gradient, what a hook returns) are copie
 an input buffer that nobody else refers to may be donated.
 """
 
-import heapq
 import threading
 from typing import Any
 
@@ -117,11 +116,12 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
 
 def _loop(task: GraphTask) -> None:
     """Run ready nodes until there are none."""
-    ready, not_ready, exec_info = task.ready, task.not_ready, task.exec_info
+    not_ready, exec_info = task.not_ready, task.exec_info
     keep_graph, create_graph = task.keep_graph, task.create_graph
-    pop = heapq.heappop
-    while ready:
-        node = pop(ready)[2]
+    while True:
+        node = task.pop()
+        if node is None:
+            return
         inputs = not_ready.pop(node)
         needs = -1
         if exec_info:
@@ -155,24 +155,25 @@ def _distribute(task: GraphTask, node: Node, results: Any) -> None:
     edges = node.next_edges
     if len(results) != len(edges):
         results = _right_count(node, results)
+    # References are dropped as soon as they are moved on: what nobody else holds may be donated.
     results = list(results)
-    for i in range(len(edges)):
-        child, number = edges[i]
+    for i, (child, number) in enumerate(edges):
         if child is None:
             continue
-        grad = results[i]
         if exec_info:
             info = exec_info.get(child)
             if info is None or not info.should_execute:
                 continue
+        avals = child.avals
         buffer = not_ready.get(child)
         if buffer is None:
-            buffer = not_ready[child] = [None] * (len(child.avals) or 1)
+            buffer = not_ready[child] = [None] * len(avals)
+        grad = results[i]
         if grad is not None:
-            meta = child.avals[number]
+            results[i] = None
+            meta = avals[number]
             if grad.shape != meta.shape or grad.dtype != meta.dtype:
                 grad = validate_output(grad, meta, node, i)
-            results[i] = None
             if buffer[number] is None:
                 buffer[number] = grad
             elif create_graph:
@@ -182,13 +183,12 @@ def _distribute(task: GraphTask, node: Node, results: Any) -> None:
                 del grad
                 accumulate(buffer, number, box)
                 del box
-        grad = None
+            grad = None
         left = dependencies[child] - 1
         if left:
             dependencies[child] = left
         else:
-            del dependencies[child]
-            heapq.heappush(task.ready, (-child.sequence_nr, id(child), child))
+            task.push(child)
 
 
 def _right_count(node: Node, results: Any) -> Any:

@@ -4,6 +4,7 @@
 marks needed; `grad(...)` captures (PyTorch: torch/csrc/autograd/graph_task.h).
 """
 
+import heapq
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from .node import Node
 
 _ids = itertools.count()
+_order = itertools.count()  # among equal sequence numbers the first queued runs first
 
 
 class ExecInfo:
@@ -31,7 +33,7 @@ class GraphTask:
     """One run of the engine."""
 
     __slots__ = (
-        "callbacks", "captured", "create_graph", "dependencies", "depth", "exec_info", "id", "keep_graph", "not_ready", "ready",
+        "callbacks", "captured", "create_graph", "dependencies", "depth", "exec_info", "id", "keep_graph", "not_ready", "_heap", "_next",
     )  # fmt: skip
 
     def __init__(self, keep_graph: bool, create_graph: bool, depth: int) -> None:
@@ -44,7 +46,26 @@ class GraphTask:
         self.captured: list[Any] = []
         self.callbacks: list[Callable[[], Any]] = []
         self.not_ready: dict[Node, list] = {}
-        self.ready: list = []
+        self._next: Node | None = None  # the node to run next; the others are in a heap
+        self._heap: list = []
+
+    def push(self, node: Node) -> None:
+        """Queue a node whose gradients are complete: larger sequence numbers run first."""
+        first = self._next
+        if first is None:
+            self._next = node
+        elif node.sequence_nr > first.sequence_nr:
+            self._next = node
+            heapq.heappush(self._heap, (-first.sequence_nr, next(_order), first))
+        else:
+            heapq.heappush(self._heap, (-node.sequence_nr, next(_order), node))
+
+    def pop(self) -> Node | None:
+        """The node to run next, None when all have run."""
+        node = self._next
+        if node is not None:
+            self._next = heapq.heappop(self._heap)[2] if self._heap else None
+        return node
 
     def compute_dependencies(self, root: Node) -> None:
         """Count, for each node that `root` leads to, the edges on which gradients will arrive."""

@@ -6,6 +6,7 @@ operand the engine alone holds: at 10⁷ elements a result in fresh memory costs
 A buffer is a plain list, one place for each of the node's inputs.
 """
 
+from math import prod
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ _add_into = jax.jit(lambda a, b: a + b, donate_argnums=(0,))
 
 def accumulate(buffer: list, index: int, grad: list) -> None:
     """Add the array `grad[0]` (a list, so that its reference can be judged) to `buffer[index]`."""
-    if buffer[index].size < _DONATE_FROM:
+    if prod(grad[0].shape) < _DONATE_FROM:
         buffer[index] = _add(buffer[index], grad[0])
     elif sole(buffer, index):
         buffer[index] = _add_into(buffer[index], grad[0])

@@ -51,6 +51,9 @@ class Node:
         """
         raise NotImplementedError(f"{self.name()} has no apply")
 
+    def misfit(self) -> None:
+        """Told by the engine that a result did not have its edge's shape or dtype and was made to."""
+
     def release(self) -> None:
         """Drop what was saved for backward; a second backward then raises `FreedGraphError`."""
 
@@ -128,7 +131,7 @@ def gradient_edge(tensor: Any) -> tuple:
     node = tensor._grad_fn if tensor._view is None else tensor.grad_fn
     if node is not None:
         return (node, tensor._output_nr)
-    if not tensor.requires_grad:
+    if not (tensor._requires_grad or tensor.requires_grad):
         return (None, 0)
     accumulator = tensor._accumulator
     if accumulator is not None:

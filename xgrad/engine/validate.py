@@ -48,6 +48,7 @@ def validate_output(grad: Any, meta: Any, node: Any, index: int) -> Any:
             f"Function {node.name()} returned an invalid gradient at index {index} - got {list(grad.shape)} but expected "
             f"shape compatible with {list(shape)}"
         )
+    node.misfit()
     if isinstance(grad, Tensor):
         return tensor_fit(grad, shape, dtype)
     return _program(shape, dtype)(grad)

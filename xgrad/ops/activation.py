@@ -11,29 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import dtypes
 from ..random import next_key
 from ..tensor import Tensor, from_array
-from .promotion import promote, wrap_dim
+from .promotion import promote, require_floating, require_real, wrap_dim
 from .registry import FUNCTIONS, composite, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 activation = partial(functional, inplace="argument")
-
-
-def require_floating(x: Any, name: str) -> None:
-    """Refuse integers and bools, for which the function has no values of their dtype."""
-    if x.dtype not in dtypes.INEXACT:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{dtypes.TORCH_NAMES.get(x.dtype, x.dtype.name)}': "
-            "convert the tensor to a floating-point dtype first"
-        )
-
-
-def require_real(x: Any, name: str) -> None:
-    """Refuse complex numbers and bools, which have no order or no arithmetic."""
-    if x.dtype in dtypes.COMPLEX or x.dtype == bool:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.TORCH_NAMES.get(x.dtype, x.dtype.name)}'")
 
 
 # -- piecewise linear -------------------------------------------------------------------------------------------------

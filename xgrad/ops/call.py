@@ -49,46 +49,61 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         elif a is None or a.__class__ in _NUMBERS:
             arrays.append(a)
         else:
-            args = tuple(_operand(op, x) for x in args)
-            return call(op, args, statics)
-        bit <<= 1
+            return call(op, tuple(_operand(op, x) for x in args), statics)
+        bit += bit
     try:
         out = kernel.run(*arrays)
     except Exception as error:
         raise explain(error, op, arrays) from error.__cause__
     if out.__class__ is tuple:
-        result: Any = tuple(from_array(o) for o in out)
-        record_ = needs and state.grad_enabled and kernel.differentiable
-        if record_:
-            _record_many(kernel, needs, args, result, out)
-        if state.forward_level >= 0:
-            _forward(kernel, args, result)
-        return result if op.outputs is None else op.outputs(*result)
+        return _several(kernel, needs, args, out)
     result = Tensor()
     result._array = out
-    if needs and state.grad_enabled and kernel.differentiable:
+    if needs and kernel.differentiable and state.grad_enabled:
         plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
         node = plan.node_class()
         node.plan = plan
         node.avals = (out.aval,)
         node.sequence_nr = state.next_sequence_nr()
-        edges = []
-        bit = 1
-        for a in args:
-            if needs & bit:
+        if plan.alone:  # every argument requires grad: the common case needs no look at the mask
+            edges = []
+            for a in args:
                 fn = a._grad_fn
                 edges.append((fn, a._output_nr) if fn is not None and a._view is None else gradient_edge(a))
-            else:
-                edges.append(_NO_EDGE)
-            bit <<= 1
+        else:
+            edges = list(plan.no_edges)
+            for i in plan.indices:
+                edges[i] = gradient_edge(args[i])
         node.next_edges = tuple(edges)
         result._grad_fn = node
         result._requires_grad = True
-        if plan.saved or plan.saves_result or plan.static:
+        if plan.saves_result or plan.static or state.saved_hooks:
             _save(plan, node, args, (result,) if plan.saves_result else ())
+        elif plan.pick is not None:
+            saved = node.saved = plan.pick(args)
+            for a in saved:
+                if a.__class__ is Tensor and a._version_counter is not None:
+                    node.versions = _versions(saved)
+                    break
     if state.forward_level >= 0:
         _forward(kernel, args, (result,))
     return result
+
+
+def _several(kernel: Kernel, needs: int, args: tuple, out: tuple) -> Any:
+    """The results of an operator that has several."""
+    results = tuple(from_array(o) for o in out)
+    if needs and state.grad_enabled and kernel.differentiable:
+        _record_many(kernel, needs, args, results, out)
+    if state.forward_level >= 0:
+        _forward(kernel, args, results)
+    return results if kernel.outputs is None else kernel.outputs(*results)
+
+
+def _versions(saved: tuple) -> tuple[int, ...]:
+    return tuple(
+        a._version_counter.value if a.__class__ is Tensor and a._version_counter is not None else 0 for a in saved
+    )
 
 
 _NO_EDGE = (None, 0)
@@ -134,26 +149,20 @@ def _save(plan: Plan, node: Any, args: tuple, results: tuple, weak_grad_fn: Any 
             tuple(() if not isinstance(a, Tensor) else tuple(a.shape) for a in args),
             tuple(None if not isinstance(a, Tensor) else a.dtype for a in args),
         )
-    if state.saved_hooks or state.saved_hooks_disabled is not None:
+    if state.saved_hooks:
         node.saved = tuple(
             SavedVariable.packed(a, False) if isinstance(a, Tensor) else a for a in (args[i] for i in plan.saved)
         ) + tuple(SavedVariable.packed(r, True, weak_grad_fn) for r in results)
         node.versions = (0,) * len(node.saved)
         return
-    saved = []
-    versions = []
-    for i in plan.saved:
-        a = args[i]
-        saved.append(a)
-        if a.__class__ is Tensor:
-            counter = a._version_counter
-            versions.append(0 if counter is None else counter.value)
-        else:
-            versions.append(0)
-    for r in results:
-        saved.append(SavedVariable(r, True, weak_grad_fn))
-        versions.append(0)
-    node.saved, node.versions = tuple(saved), tuple(versions)
+    inputs = () if plan.pick is None else plan.pick(args)
+    node.saved = inputs + tuple(SavedVariable(r, True, weak_grad_fn) for r in results)
+    node.versions = _versions(node.saved)
+
+
+def _also_saved(node: Any, saved: tuple) -> None:
+    node.versions = (*(node.versions or (0,) * len(node.saved)), *(0 for _ in saved))
+    node.saved = (*node.saved, *saved)
 
 
 def _record(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) -> Any:
@@ -188,7 +197,7 @@ def _save_many(plan: Plan, node: Any, args: tuple, results: tuple) -> None:
     """Results without a gradient (indices) are saved as inputs are: they do not refer to the node."""
     _save(plan, node, args, ())
     saved = tuple(SavedVariable(r, r._grad_fn is not None) for r in results)
-    node.saved, node.versions = (*node.saved, *saved), (*node.versions, *(0 for _ in saved))
+    _also_saved(node, saved)
 
 
 def _forward(kernel: Kernel, args: tuple, results: tuple) -> None:
@@ -322,7 +331,7 @@ def _save_result(node: Any, self: Tensor) -> None:
     else:
         saved = SavedVariable(self, True, weak)
     saved._output_nr = 0
-    node.saved, node.versions = (*node.saved, saved), (*node.versions, 0)
+    _also_saved(node, (saved,))
 
 
 def _forward_inplace(kernel: Kernel, before: Tensor, args: tuple, self: Tensor) -> None:

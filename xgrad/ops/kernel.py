@@ -9,6 +9,7 @@ gradients (`Plan.programs`), one forward-mode rule for each set of tangents.
 
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -107,7 +108,10 @@ class Kernel:
 class Plan:
     """For one mask of arguments that require grad: what is saved, and the backward programs."""
 
-    __slots__ = ("indices", "kernel", "needs", "node_class", "operators", "programs", "saved", "saves_result", "static", "used")
+    __slots__ = (
+        "all", "alone", "fits", "indices", "kernel", "needs", "no_edges", "no_metas", "node_class", "operators",
+        "passes", "pick", "programs", "reuses", "saved", "saves_result", "simple", "static", "used",
+    )  # fmt: skip
 
     def __init__(self, kernel: Kernel, needs: int, count: int) -> None:
         operator = kernel.operator
@@ -132,6 +136,16 @@ class Plan:
             wanted.update(names)
         self.used = names
         self.saved = tuple(i for i in range(count) if names[i] in wanted)
+        self.pick = _picker(self.saved)
+        self.fits = False  # whether a gradient ever had to be summed or cast to its argument's shape or dtype
+        self.simple: dict[int, Callable] = {}  # programs for one defined gradient and nothing to fit
+        self.no_metas = (None,) * count
+        formulas = [formula_of(operator, names[i]) for i in self.indices]
+        self.passes = all(f is not None and _is_identity(f) for f in formulas)  # add, sub's first, clone, ...
+        self.reuses = operator.pointwise
+        self.all = (1 << count) - 1 if count > 1 else -1
+        self.alone = len(self.indices) == count
+        self.no_edges = ((None, 0),) * count
         self.saves_result = bool(wanted & {"result", "results"})
         self.static = bool(wanted & {"shapes", "dtypes"})
 
@@ -203,6 +217,25 @@ class Plan:
             return out[0] if len(out) == 1 else tuple(out)
 
         return run
+
+
+def _is_identity(formula: Callable) -> bool:
+    """Whether a formula hands the incoming gradient on as it is, so that no program is needed."""
+    code = formula.__code__
+    if code.co_varnames[: code.co_argcount] != ("grad",):
+        return False
+    probe = object()
+    try:
+        return formula(probe) is probe
+    except Exception:  # it computes with the gradient
+        return False
+
+
+def _picker(places: tuple[int, ...]) -> Callable | None:
+    """A function that takes the items at `places` out of a tuple, as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1)) if places else None
 
 
 def _apply(formula: Callable, scope: dict[str, Any]) -> Any:

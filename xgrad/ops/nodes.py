@@ -4,9 +4,10 @@ One subclass for each operator, made when it is first recorded, under PyTorch's 
 `_saved_<argument>` and `_raw_saved_<argument>`.
 
 `saved` holds inputs as the Tensors themselves, numbers as they are, and SavedVariables for results and whatever a hook
-packed; `versions` the versions at which inputs were saved.
+packed; `versions` the versions at which inputs were saved, where one was not 0.
 """
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..engine.node import Node
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .kernel import Plan
 
 _classes: dict[str, type] = {}
+_DEFINED = (None,)  # the one result's gradient is given
 _REUSE_FROM = 1 << 14  # elements from which a gradient's memory is worth reusing
 
 
@@ -34,74 +36,85 @@ class OperatorNode(Node):
 
     plan: "Plan"
     saved: tuple = ()
-    versions: tuple = ()
+    versions: tuple | None = None  # None: every input was at version 0
     static: tuple | None = None  # (shapes, dtypes) of the arguments, where a formula asks for them
     inplace: bool = False
 
     def apply(self, grads: list, needs: int) -> Any:
         plan = self.plan
-        edges = self.next_edges
         needs = plan.needs if needs == -1 else needs & plan.needs
-        if len(grads) == 1:
-            grad = grads[0]
-            if grad is None or not needs:
-                return (None,) * len(edges)
-            defined: tuple = (None,)
-            shape, dtype = grad.shape, grad.dtype
-            recorded = isinstance(grad, Tensor)
-            del grad
+        grad = grads[0]
+        if len(grads) > 1 or grad is None or not needs or plan.fits or grad.__class__ is Tensor or plan.static:
+            return self._apply(grads, needs)
+        if plan.passes:
+            return tuple([grad if needs >> i & 1 else None for i in range(len(self.next_edges))])
+        reuse = plan.reuses and prod(grad.shape) >= _REUSE_FROM
+        del grad
+        values = self._unpack_arrays() if self.saved else ()
+        if reuse and sole(grads, 0):
+            results = plan.program((needs, _DEFINED, None, plan.no_metas, True))(*grads, *values)
         else:
-            if not needs or all(g is None for g in grads):
-                return (None,) * len(edges)
-            defined = tuple(None if g is not None else (a.shape, a.dtype) for g, a in zip(grads, self.avals, strict=True))
-            grads = [g for g in grads if g is not None]
-            shape, dtype = None, None
-            recorded = isinstance(grads[0], Tensor)
-        if self.saved is RELEASED:
-            raise freed_error(self.name())
-        # Where an argument was broadcast or cast, the program fits the gradient to it.
-        metas: list = [None] * len(edges)
-        for i in plan.indices:
-            child, number = edges[i]
-            if child is None:
-                if i == 0 and self.inplace:  # under CopySlices: the part that was written
-                    metas[0] = (tuple(self.avals[0].shape), self.avals[0].dtype)
-            else:
-                meta = child.avals[number]
-                if meta.shape != shape or meta.dtype != dtype:
-                    metas[i] = (tuple(meta.shape), meta.dtype)
-        reuse = (
-            plan.kernel.operator.pointwise
-            and not recorded
-            and len(grads) == 1
-            and metas.count(None) == len(metas)
-            and grads[0].size >= _REUSE_FROM
-            and sole(grads, 0)
-        )
-        key = (needs, defined, self.static, tuple(metas), reuse)
-        if recorded:
-            results = call(plan.operator(key), (*grads, *self._unpack()), ())
-        else:
-            results = plan.program(key)(*grads, *self._unpack_arrays())
-        if len(edges) == 1:
+            program = plan.simple.get(needs)
+            if program is None:
+                program = plan.simple[needs] = plan.program((needs, _DEFINED, None, plan.no_metas, False))
+            results = program(grads[0], *values)
+        if len(self.next_edges) == 1:
             return (results,)
-        out: list = [None] * len(edges)
+        return results if needs == plan.all else self._spread(results, needs)
+
+    def _spread(self, results: Any, needs: int) -> list:
+        """The wanted gradients, each in the place of its edge."""
+        out: list = [None] * len(self.next_edges)
         if needs & (needs - 1):
             found = iter(results)
-            for i in plan.indices:
+            for i in self.plan.indices:
                 if needs >> i & 1:
                     out[i] = next(found)
         else:
             out[needs.bit_length() - 1] = results
         return out
 
+    def _apply(self, grads: list, needs: int) -> Any:
+        """Every case: several results, undefined gradients, recorded, broadcast or cast arguments."""
+        plan, edges = self.plan, self.next_edges
+        if not needs or all(g is None for g in grads):
+            return (None,) * len(edges)
+        defined = tuple(None if g is not None else (a.shape, a.dtype) for g, a in zip(grads, self.avals, strict=True))
+        first = next(g for g in grads if g is not None)
+        recorded = isinstance(first, Tensor)
+        like = first if len(grads) == 1 else None
+        # Where an argument was broadcast or cast, the program itself fits the gradient to it.
+        metas: list = [None] * len(edges)
+        for i in plan.indices:
+            child, number = edges[i]
+            meta = child.avals[number] if child is not None else self.avals[0] if self.inplace and not i else None
+            if meta is not None and (like is None or meta.shape != like.shape or meta.dtype != like.dtype):
+                metas[i] = (tuple(meta.shape), meta.dtype)
+        if plan.passes and not any(metas):
+            return tuple(first if needs >> i & 1 else None for i in range(len(edges)))
+        key = (needs, defined, self.static, tuple(metas), False)
+        given = [g for g in grads if g is not None]
+        if recorded:
+            results = call(plan.operator(key), (*given, *self._unpack()), ())
+        else:
+            results = plan.program(key)(*given, *self._unpack_arrays())
+        return (results,) if len(edges) == 1 else self._spread(results, needs)
+
+    def misfit(self) -> None:
+        """The engine found a gradient of another shape or dtype: from now on the program fits it."""
+        self.plan.fits = True
+
     def _unpack_arrays(self) -> list:
+        """What was saved, as a program takes it, after the version check."""
+        if self.saved is RELEASED:
+            raise freed_error(self.name())
         values = []
-        for entry, version in zip(self.saved, self.versions, strict=True):
-            if isinstance(entry, Tensor):
+        versions = self.versions
+        for i, entry in enumerate(self.saved):
+            if entry.__class__ is Tensor:
                 counter = entry._version_counter
-                if counter is not None and counter.value != version:
-                    check_version(entry, version)
+                if counter is not None and counter.value != (0 if versions is None else versions[i]):
+                    check_version(entry, 0 if versions is None else versions[i])
                 array = entry._array
                 values.append(entry._read() if array is None else array)
             elif isinstance(entry, SavedVariable):
@@ -111,10 +124,14 @@ class OperatorNode(Node):
         return values
 
     def _unpack(self) -> list:
+        """What was saved, as tensors in the graph."""
+        if self.saved is RELEASED:
+            raise freed_error(self.name())
         values = []
-        for entry, version in zip(self.saved, self.versions, strict=True):
+        versions = self.versions
+        for i, entry in enumerate(self.saved):
             if isinstance(entry, Tensor):
-                check_version(entry, version)
+                check_version(entry, 0 if versions is None else versions[i])
                 values.append(entry)
             elif isinstance(entry, SavedVariable):
                 values.append(entry.unpack(self))
@@ -169,7 +186,7 @@ class OperatorNode(Node):
         """The SavedVariable of one saved value, made now if the node kept a bare tensor."""
         entry = self.saved[place]
         if isinstance(entry, Tensor):
-            check_version(entry, self.versions[place])
+            check_version(entry, 0 if self.versions is None else self.versions[place])
             entry = SavedVariable(entry, False)
             self.saved = (*self.saved[:place], entry, *self.saved[place + 1 :])
         return entry

@@ -61,6 +61,28 @@ def require_float(x: Any, name: str) -> None:
         )
 
 
+def require_floating(x: Any, name: str) -> None:
+    """Refuse integers and bools, for which the function has no values of their dtype."""
+    if x.dtype not in dtypes.INEXACT:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{dtypes.TORCH_NAMES.get(np.dtype(x.dtype), x.dtype.name)}': "
+            "convert the tensor to a floating-point dtype first"
+        )
+
+
+def require_real(x: Any, name: str) -> None:
+    """Refuse complex numbers and bools, which have no order or no arithmetic."""
+    if x.dtype in dtypes.COMPLEX or x.dtype == bool:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.TORCH_NAMES.get(np.dtype(x.dtype), x.dtype.name)}'")
+
+
+def require_same_dtype(x: Any, weight: Any, name: str) -> None:
+    """Refuse a layer's input and weight of different dtypes, as PyTorch does: layers do not promote."""
+    if x.dtype != weight.dtype:
+        names = [dtypes.TORCH_NAMES.get(np.dtype(a.dtype), a.dtype.name) for a in (x, weight)]
+        raise RuntimeError(f"{name}: expected input and weight to have the same dtype, but got {names[0]} and {names[1]}")
+
+
 def wrap_dim(dim: Any, ndim: int) -> int:
     """`dim` counted from the front.  Raises `IndexError` if it is out of range (a 0-dim tensor has -1 and 0)."""
     if isinstance(dim, (bool, np.bool_)) or not hasattr(dim, "__index__"):

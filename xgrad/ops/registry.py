@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dtypes import as_dtype
+from ..tensor import Tensor
 from .kernel import Kernel, linear
 
 __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
@@ -175,7 +176,7 @@ def _unpack(values: tuple) -> tuple:
 def _define(op: Operator, public: str, parameters: str, body: str, doc: str | None, namespace: str) -> Callable:
     scope = {
         "_op": op, "_call": call, "_inplace": call_inplace, "_out": call_out, "_as_dtype": as_dtype, "_unpack": _unpack,
-        "_is_operand": is_operand, "_defaults": op.defaults, "NotImplemented": NotImplemented,
+        "_is_operand": is_operand, "_Tensor": Tensor, "_defaults": op.defaults, "NotImplemented": NotImplemented,
     }  # fmt: skip
     exec(_SOURCE.format(public=public, parameters=parameters, body=body), scope)
     function = scope[public]
@@ -266,7 +267,7 @@ def _binary(op: Operator, public: str, arrays: str, statics: str) -> Callable:
     used = ", ".join(f"{s}=_defaults['{s}']" for s in op.static_names)
     extra = "".join("_defaults.get(%r), " % p for p in op.parameters[2:])
     arrays = arrays[:-1] + extra + ")"
-    body = f"return _call(_op, {arrays}, {statics}) if _is_operand(other) else NotImplemented"
+    body = f"return _call(_op, {arrays}, {statics}) if other.__class__ is _Tensor or _is_operand(other) else NotImplemented"
     return _define(op, public, f"input, other{', ' + used if used else ''}", body, None, "")
 
 

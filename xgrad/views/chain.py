@@ -12,20 +12,17 @@ Invariants:
 PyTorch keeps a ViewFunc or strides in its place (torch/csrc/autograd/variable.h, DifferentiableViewMeta).
 """
 
-import functools
 import threading
 import weakref
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import OverlapError
 from .geometry import OVERLAP, Shape, TensorGeometry
 from .normal_form import combine
+from .program import Program, program_of, scalar_of
 from .view_ops import AsStrided, Conj, Neg, Permute, Reshape, ViewStep
 
 _INTERNED = 1 << 16  # chains that may be alive before those that nobody holds are forgotten
@@ -59,106 +56,8 @@ def _intern(root: "ViewChain | None", shape: Shape, dtype: np.dtype, steps: tupl
         return chain
 
 
-_scalars: dict[int, Any] = {}
-
-
-def _scalar(value: int) -> Any:
-    """`value` as an int32 scalar on the default device; in a trace too, where it is a constant of that trace."""
-    scalar = _scalars.get(value)
-    if scalar is None:
-        if value > np.iinfo(np.int32).max:
-            raise RuntimeError(f"a view that starts at {value} is out of the range of 32-bit starts")
-        if len(_scalars) >= _INTERNED:
-            _scalars.clear()
-        with jax.ensure_compile_time_eval():
-            scalar = _scalars[value] = jax.device_put(np.int32(value))
-    return scalar
-
-
-# ---------------------------------------------------------------- programs
-
-
-def _fit(new: Any, shape: Shape, dtype: np.dtype) -> Any:
-    new = jnp.asarray(new)
-    if new.dtype != dtype:
-        if new.dtype.kind == "c" and dtype.kind != "c":
-            new = jnp.real(new)  # as PyTorch, which warns; astype does too
-        new = new.astype(dtype)
-    return new if new.shape == shape else jnp.broadcast_to(new, shape)
-
-
 def _identity(array: Any) -> Any:
     return array
-
-
-class Program:
-    """The compiled programs of all chains that differ in their starts only."""
-
-    __slots__ = (
-        "adjoint", "counts", "dtype", "root_dtype", "root_shape", "seen", "shape", "steps", "updates", "write",
-        "write_donated", "view",
-    )  # fmt: skip
-
-    def __init__(self, root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> None:
-        self.root_shape, self.root_dtype = root_shape, root_dtype
-        self.steps, self.counts = steps, counts
-        self.seen = []  # shape and dtype in front of each step
-        shape, dtype = root_shape, root_dtype
-        for step in steps:
-            self.seen.append((shape, dtype))
-            shape, dtype = step.result(shape, dtype)
-        self.shape, self.dtype = shape, dtype
-        self.view = jax.jit(self.trace_replay)
-        self.write = jax.jit(self.trace_write)
-        # The root's own program does not read the array that it replaces, which jit then does not take: see `keep`.
-        self.write_donated = jax.jit(self.trace_write, donate_argnums=(0,)) if steps else self.write
-        self.adjoint = jax.jit(self.trace_adjoint)
-        self.updates: dict[tuple[Any, bool], Any] = {}
-
-    def _split(self, starts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        split, first = [], 0
-        for count in self.counts:
-            split.append(starts[first : first + count])
-            first += count
-        return split
-
-    def trace_replay(self, array: Any, *starts: Any) -> Any:
-        for step, own in zip(self.steps, self._split(starts)):
-            array = step.replay(array, own)
-        return array
-
-    def trace_write(self, array: Any, new: Any, *starts: Any) -> Any:
-        split = self._split(starts)
-        befores = [array]  # what each step is given; XLA drops those that nobody reads
-        for step, own in zip(self.steps[:-1], split):
-            befores.append(step.replay(befores[-1], own))
-        new = _fit(new, self.shape, self.dtype)
-        for step, own, before in zip(reversed(self.steps), reversed(split), reversed(befores)):
-            new = step.write_back(before, new, own)
-        return new
-
-    def trace_adjoint(self, grad: Any, *starts: Any) -> Any:
-        for step, own, (shape, dtype) in zip(
-            reversed(self.steps), reversed(self._split(starts)), reversed(self.seen)
-        ):
-            grad = step.transpose(grad, shape, dtype, own)
-        return grad
-
-    def update(self, function: Callable, key: Any, donate: bool) -> Any:
-        program = self.updates.get((key, donate))
-        if program is None:
-
-            def view_update(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
-                return self.trace_write(root, function(self.trace_replay(root, *starts), *operands), *starts)
-
-            program = jax.jit(view_update, donate_argnums=(0,) if donate else ())
-            self.updates[key, donate] = program
-        return program
-
-
-@functools.lru_cache(maxsize=4096)
-def _program(root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> Program:
-    return Program(root_shape, root_dtype, steps, counts)
 
 
 # ---------------------------------------------------------------- the chain
@@ -229,12 +128,10 @@ class ViewChain:
         """
         try:
             child = self.children.get(key, _MISSING)
-        except TypeError:  # a list among the arguments
-            return self.view(*_hashable(key))
+        except TypeError:  # a list, or another unhashable number, among the arguments
+            return named.build(self, *key)
         if child is _MISSING:
-            from .named import build  # it makes chains, and so imports this module
-
-            child = self.children[key] = build(self, *key)
+            child = self.children[key] = named.build(self, *key)
         return child
 
     def then(self, step: ViewStep) -> "ViewChain":
@@ -352,12 +249,35 @@ class ViewChain:
         """The chain whose programs this one uses: each as_strided is slices and transposes where that is possible."""
         if self._lowered is None:
             chain = ViewChain.root(self.root_shape, self.root_dtype)
-            for step in self.steps:
+            for step in self.steps if self.overlaps else self._without_overlap():
                 steps = step.lowered(chain.shape) if isinstance(step, AsStrided) else None
                 for lower in steps or [step]:
                     chain = chain.then(lower)
             self._lowered = chain
         return self._lowered
+
+    def _without_overlap(self) -> list[ViewStep]:
+        """Steps of which none overlaps, as those do that `expand(...).diagonal()` goes through though it does not."""
+        steps: list[ViewStep] = []
+        run: list[ViewStep] = []  # geometric steps one after the other,
+        seen = TensorGeometry.contiguous(self.root_shape)  # what they together make of a row-major input,
+        overlapped = False  # and whether that overlaps on the way
+        shape, dtype = self.root_shape, self.root_dtype
+        for step in self.steps:
+            now = step.geometry(seen, dtype) if step.geometric else None
+            if now is None:
+                steps += [AsStrided(seen.sizes, seen.strides, seen.offset)] if overlapped else run
+                run, seen, overlapped = [], TensorGeometry.contiguous(shape), False
+                now = step.geometry(seen, dtype)
+            shape, dtype = step.result(shape, dtype)
+            if step.geometric:
+                assert now is not None  # a row-major input has strides for every step
+                run.append(step)
+                seen, overlapped = now, overlapped or now.overlaps()
+            else:
+                steps.append(step)
+                seen = TensorGeometry.contiguous(shape)
+        return steps + ([AsStrided(seen.sizes, seen.strides, seen.offset)] if overlapped else run)
 
     @property
     def start_values(self) -> Shape:
@@ -384,8 +304,8 @@ class ViewChain:
                 counts = (len(chain.steps[-1].starts(chain.parent.shape)), *counts)
                 chain = chain.parent
             keys = tuple(step.program_key() for step in lowered.steps)
-            self._starts = tuple(_scalar(value) for value in self.start_values)
-            self._program = _program(self.root_shape, self.root_dtype, keys, counts)
+            self._starts = tuple(scalar_of(value) for value in self.start_values)
+            self._program = program_of(self.root_shape, self.root_dtype, keys, counts)
             self._write, self._write_donated = self._program.write, self._program.write_donated
             if not self.is_root:
                 self._view = self._program.view
@@ -457,5 +377,4 @@ def _rebuild(shape: Shape, dtype: np.dtype, steps: tuple[ViewStep, ...]) -> View
     return chain
 
 
-def _hashable(key: Any) -> Any:
-    return tuple(_hashable(k) if isinstance(k, (list, tuple)) else k for k in key)
+from . import named  # noqa: E402  # it makes chains, and so needs the class

@@ -207,7 +207,7 @@ def _pull_unfold(shape: Shape, dtype: np.dtype, first: Unfold, second: Slice) ->
     step *= first.step
     reach = (count - 1) * step + first.size
     moved[first.dim] = (start * first.step, reach, 1)
-    changed = Unfold(first.dim, first.size, step if count > 1 else max(first.size, 1))
+    changed = Unfold(first.dim, first.size, step if count > 1 else 1)
     if moved == _whole(shape) and changed == first:
         return None
     seen = tuple(n for _, n, _ in cuts[:-1]) + (first.size,)

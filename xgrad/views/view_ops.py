@@ -292,7 +292,8 @@ class Unfold(ViewStep):
         return shape[: self.dim] + (self.count(shape),) + shape[self.dim + 1 :] + (self.size,), dtype
 
     def normalize(self, shape: Shape, dtype: np.dtype) -> "Unfold":
-        step = max(self.size, 1) if self.count(shape) == 1 else self.step
+        # Of a single window the step means nothing: take the smallest that leaves it single.
+        step = shape[self.dim] - self.size + 1 if self.count(shape) == 1 else self.step
         return self if step == self.step else Unfold(self.dim, self.size, step)
 
     def _index(self, shape: Shape) -> tuple[Any, ...]:

@@ -1,0 +1,112 @@
+"""The compiled programs of view chains: replay, write back, adjoint, and update in place.
+
+Invariants: a program depends on steps without their starts, which are its operands; and a program that writes returns
+the root and nothing else, for with anything else to return XLA would copy the whole of a donated buffer.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .geometry import Shape
+from .view_ops import ViewStep
+
+_SCALARS = 1 << 16  # start values that are kept on the device
+
+_scalars: dict[int, Any] = {}
+
+
+def scalar_of(value: int) -> Any:
+    """`value` as an int32 scalar on the default device; in a trace too, where it is a constant of that trace."""
+    scalar = _scalars.get(value)
+    if scalar is None:
+        if value > np.iinfo(np.int32).max:
+            raise RuntimeError(f"a view that starts at {value} is out of the range of 32-bit starts")
+        if len(_scalars) >= _SCALARS:
+            _scalars.clear()
+        with jax.ensure_compile_time_eval():
+            scalar = _scalars[value] = jax.device_put(np.int32(value))
+    return scalar
+
+
+def _fit(new: Any, shape: Shape, dtype: np.dtype) -> Any:
+    new = jnp.asarray(new)
+    if new.dtype != dtype:
+        if new.dtype.kind == "c" and dtype.kind != "c":
+            new = jnp.real(new)  # as PyTorch, which warns; astype does too
+        new = new.astype(dtype)
+    return new if new.shape == shape else jnp.broadcast_to(new, shape)
+
+
+class Program:
+    """The compiled programs of all chains that differ in their starts only."""
+
+    __slots__ = (
+        "adjoint", "counts", "dtype", "root_dtype", "root_shape", "seen", "shape", "steps", "updates", "write",
+        "write_donated", "view",
+    )  # fmt: skip
+
+    def __init__(self, root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> None:
+        self.root_shape, self.root_dtype = root_shape, root_dtype
+        self.steps, self.counts = steps, counts
+        self.seen = []  # shape and dtype in front of each step
+        shape, dtype = root_shape, root_dtype
+        for step in steps:
+            self.seen.append((shape, dtype))
+            shape, dtype = step.result(shape, dtype)
+        self.shape, self.dtype = shape, dtype
+        self.view = jax.jit(self.trace_replay)
+        self.write = jax.jit(self.trace_write)
+        # The root's own program does not read the array that it replaces: there is nothing to donate.
+        self.write_donated = jax.jit(self.trace_write, donate_argnums=(0,)) if steps else self.write
+        self.adjoint = jax.jit(self.trace_adjoint)
+        self.updates: dict[tuple[Any, bool], Any] = {}
+
+    def _split(self, starts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        split, first = [], 0
+        for count in self.counts:
+            split.append(starts[first : first + count])
+            first += count
+        return split
+
+    def trace_replay(self, array: Any, *starts: Any) -> Any:
+        for step, own in zip(self.steps, self._split(starts)):
+            array = step.replay(array, own)
+        return array
+
+    def trace_write(self, array: Any, new: Any, *starts: Any) -> Any:
+        split = self._split(starts)
+        befores = [array]  # what each step is given; XLA drops those that nobody reads
+        for step, own in zip(self.steps[:-1], split):
+            befores.append(step.replay(befores[-1], own))
+        new = _fit(new, self.shape, self.dtype)
+        for step, own, before in zip(reversed(self.steps), reversed(split), reversed(befores)):
+            new = step.write_back(before, new, own)
+        return new
+
+    def trace_adjoint(self, grad: Any, *starts: Any) -> Any:
+        for step, own, (shape, dtype) in zip(
+            reversed(self.steps), reversed(self._split(starts)), reversed(self.seen)
+        ):
+            grad = step.transpose(grad, shape, dtype, own)
+        return grad
+
+    def update(self, function: Callable, key: Any, donate: bool) -> Any:
+        program = self.updates.get((key, donate))
+        if program is None:
+
+            def view_update(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
+                return self.trace_write(root, function(self.trace_replay(root, *starts), *operands), *starts)
+
+            program = jax.jit(view_update, donate_argnums=(0,) if donate else ())
+            self.updates[key, donate] = program
+        return program
+
+
+@functools.lru_cache(maxsize=4096)
+def program_of(root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> Program:
+    return Program(root_shape, root_dtype, steps, counts)
