@@ -170,7 +170,8 @@ COMPLEX = {
 def test_complex_view_equals_torch(name):
     x = filled(M, torch.complex128)
     same_as_torch(x, root_of(x).view(name), COMPLEX[name])
-    same_as_torch(x, root_of(x).view("select", 0, 1).view("unsqueeze", 0).view(name), lambda x: COMPLEX[name](x[1][None]))
+    row = root_of(x).view("select", 0, 1).view("unsqueeze", 0)
+    same_as_torch(x, row.view(name), lambda x: COMPLEX[name](x[1][None]))
 
 
 def test_view_as_complex_equals_torch():
@@ -366,10 +367,9 @@ def test_equal_views_are_one_object():
     assert row is base().view("select", -2, -3)
     assert row is base().view("getitem", (1,))
     assert row is base().view("t").view("select", 1, 1)
-    assert base((2, 3, 4)).view("select", 0, 1).view("t") is base((2, 3, 4)).view("permute", 2, 1, 0).view("select", 2, 1)
-    assert base((2, 3, 4)).view("unsqueeze", 0).view("permute", 0, 3, 2, 1) is base((2, 3, 4)).view("T").view(
-        "unsqueeze", 0
-    )
+    box = base((2, 3, 4))
+    assert box.view("select", 0, 1).view("t") is box.view("permute", 2, 1, 0).view("select", 2, 1)
+    assert box.view("unsqueeze", 0).view("permute", 0, 3, 2, 1) is box.view("T").view("unsqueeze", 0)
     assert copy.deepcopy(row) is row
     assert pickle.loads(pickle.dumps(row)) is row
 
@@ -519,7 +519,7 @@ ERRORS = [
     ("squeeze", ((0, 0),), RuntimeError, "dim 0 appears multiple times in the list of dims"),
     ("unsqueeze", (3,), IndexError, r"expected to be in range of \[-3, 2\], but got 3"),
     ("expand", (6,), RuntimeError, r"the number of sizes provided \(1\) must be greater or equal"),
-    ("expand", (4, 5), RuntimeError, r"expanded size of the tensor \(5\) must match the existing size \(6\) at non-sin"),
+    ("expand", (4, 5), RuntimeError, r"expanded size of the tensor \(5\) must match the existing size \(6\)"),
     ("expand", (-1, 4, 6), RuntimeError, "isn't allowed in a leading, non-existing dimension 0"),
     ("diagonal", (0, 0, 0), RuntimeError, "diagonal dimensions cannot be identical 0, 0"),
     ("unfold", (0, 5, 1), RuntimeError, "maximum size for tensor at dimension 0 is 4 but size is 5"),

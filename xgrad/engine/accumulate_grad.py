@@ -96,12 +96,13 @@ class AccumulateGrad(Node):
         new[0] = jax.device_put(here, want)
 
 
-def _make(tensor: Tensor) -> AccumulateGrad:
+def make_accumulator(tensor: Tensor) -> AccumulateGrad:
+    """The accumulator of a leaf, which its graphs keep alive."""
     accumulator = AccumulateGrad()
     accumulator.variable = tensor
     tensor._accumulator = weakref.ref(accumulator)
     return accumulator
 
 
-_node.make_accumulator = _make
+_node.make_accumulator = make_accumulator
 tensor_add: Any = None  # the recorded sum, set by xgrad/attach.py

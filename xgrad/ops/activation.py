@@ -242,7 +242,6 @@ def _rrelu(self, key, *, lower, upper):
 _rrelu.derivative(
     # The slopes are drawn anew from the key, so none are kept.
     self=lambda grad, self, key, lower, upper: grad * _slopes(self, key, lower, upper),
-    none=("key",),
 )
 
 

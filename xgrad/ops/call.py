@@ -14,6 +14,7 @@ from .. import dtypes
 from ..config import state
 from ..dtypes import INEXACT
 from ..engine.copy_slices import rebase_history
+from ..engine.accumulate_grad import make_accumulator
 from ..engine.node import gradient_edge
 from ..engine.saved_variable import SavedVariable
 from ..tensor import Tensor, from_array, from_foreign
@@ -24,6 +25,7 @@ from . import nodes, registry
 from .kernel import Kernel, Plan
 from .registry import Operator
 
+_NO_EDGE = (None, 0)
 _NUMBERS = (int, float, bool, complex)
 
 
@@ -60,20 +62,26 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
     result = Tensor()
     result._array = out
     if needs and kernel.differentiable and state.grad_enabled:
-        plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
+        try:
+            plan = kernel.plans[needs]
+        except KeyError:
+            plan = kernel.plan(needs, len(args))
         node = plan.node_class()
         node.plan = plan
         node.avals = (out.aval,)
         node.sequence_nr = state.next_sequence_nr()
-        if plan.alone:  # every argument requires grad: the common case needs no look at the mask
-            edges = []
-            for a in args:
-                fn = a._grad_fn
-                edges.append((fn, a._output_nr) if fn is not None and a._view is None else gradient_edge(a))
-        else:
-            edges = list(plan.no_edges)
-            for i in plan.indices:
-                edges[i] = gradient_edge(args[i])
+        edges = []
+        for a in args if plan.alone else plan.only(args):
+            if a is None:
+                edges.append(_NO_EDGE)
+            elif a._view is not None:
+                edges.append(gradient_edge(a))
+            elif (fn := a._grad_fn) is not None:
+                edges.append((fn, a._output_nr))
+            elif (reference := a._accumulator) is not None and (fn := reference()) is not None:
+                edges.append((fn, 0))
+            else:
+                edges.append((make_accumulator(a), 0))
         node.next_edges = tuple(edges)
         result._grad_fn = node
         result._requires_grad = True
@@ -106,7 +114,7 @@ def _versions(saved: tuple) -> tuple[int, ...]:
     )
 
 
-_NO_EDGE = (None, 0)
+
 
 
 def _operand(op: Operator, x: Any) -> Any:
@@ -196,7 +204,9 @@ def _record_many(kernel: Kernel, needs: int, args: tuple, results: tuple, arrays
 def _save_many(plan: Plan, node: Any, args: tuple, results: tuple) -> None:
     """Results without a gradient (indices) are saved as inputs are: they do not refer to the node."""
     _save(plan, node, args, ())
-    saved = tuple(SavedVariable(r, r._grad_fn is not None) for r in results)
+    make = SavedVariable.packed if state.saved_hooks else SavedVariable
+    chosen = results if plan.results is None else [results[i] for i in plan.results]
+    saved = tuple(make(r, r._grad_fn is not None) for r in chosen)
     _also_saved(node, saved)
 
 

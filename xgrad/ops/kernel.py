@@ -109,8 +109,8 @@ class Plan:
     """For one mask of arguments that require grad: what is saved, and the backward programs."""
 
     __slots__ = (
-        "all", "alone", "fits", "indices", "kernel", "needs", "no_edges", "no_metas", "node_class", "operators",
-        "passes", "pick", "programs", "reuses", "saved", "saves_result", "simple", "static", "used",
+        "all", "alone", "fits", "indices", "kernel", "needs", "no_metas", "node_class", "operators",
+        "passes", "pick", "programs", "result_names", "results", "reuses", "saved", "saves_result", "simple", "static", "used",
     )  # fmt: skip
 
     def __init__(self, kernel: Kernel, needs: int, count: int) -> None:
@@ -133,7 +133,7 @@ class Plan:
             else:
                 wanted.update(formula.__code__.co_varnames[: formula.__code__.co_argcount])
         if operator.variadic is not None and operator.variadic in wanted:
-            wanted.update(names)
+            wanted.update(names[len(operator.parameters) :])
         self.used = names
         self.saved = tuple(i for i in range(count) if names[i] in wanted)
         self.pick = _picker(self.saved)
@@ -145,9 +145,21 @@ class Plan:
         self.reuses = operator.pointwise
         self.all = (1 << count) - 1 if count > 1 else -1
         self.alone = len(self.indices) == count
-        self.no_edges = ((None, 0),) * count
-        self.saves_result = bool(wanted & {"result", "results"})
+        # Which results are saved: all (None), or those that formulas name by their field ("indices").
+        self.result_names = getattr(operator.outputs, "_fields", ())
+        self.results: tuple[int, ...] | None = None
+        if not wanted & {"result", "results"}:
+            self.results = tuple(i for i, field in enumerate(self.result_names) if field in wanted - {*names})
+            self.result_names = tuple(self.result_names[i] for i in self.results)
+        self.saves_result = self.results is None or bool(self.results)
         self.static = bool(wanted & {"shapes", "dtypes"})
+
+    def only(self, args: tuple) -> list:
+        """The arguments that require grad, None in the places of the others."""
+        chosen: list = [None] * len(args)
+        for i in self.indices:
+            chosen[i] = args[i]
+        return chosen
 
     def program(self, key: tuple) -> Callable:
         """The jitted backward for (needs, defined gradients, shapes, target metadata, donate)."""
@@ -196,6 +208,8 @@ class Plan:
                 first = len(operator.parameters)
                 scope[operator.variadic] = tuple(inputs[first:])
             scope.update(grad=grads[0], grads=grads, results=results, result=results[0] if results else None)
+            scope.update(zip(self.result_names, results))
+            scope["function"] = kernel.function
             if static is not None:
                 scope["shapes"], scope["dtypes"] = static
             scope["needs"] = tuple(bool(needs >> i & 1) for i in range(len(names)))

@@ -60,7 +60,7 @@ def _check_shape(name: str, x: Any, normalized_shape: Any, **parameters: Any) ->
     return tuple(range(x.ndim - n, x.ndim))
 
 
-@functional(signature="input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True")
+@functional(signature="input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True", node="NativeLayerNormBackward0")
 def layer_norm(self, weight=None, bias=None, *, normalized_shape, eps=1e-5):
     """Mean 0 and variance 1 over the last dimensions, of sizes `normalized_shape`; then `* weight + bias`."""
     axes = _check_shape("layer_norm", self, normalized_shape, weight=weight, bias=bias)
@@ -80,7 +80,7 @@ def rms_norm(self, weight=None, *, normalized_shape, eps=None):
     return _affine(x, weight, None, normalized_shape).astype(self.dtype)
 
 
-@functional(signature="input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True")
+@functional(signature="input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True", node="NativeGroupNormBackward0")
 def group_norm(self, weight=None, bias=None, *, num_groups, eps=1e-5):
     """Mean 0 and variance 1 over each of `num_groups` groups of channels; then `* weight + bias` by channel."""
     if self.ndim < 2:
@@ -111,7 +111,7 @@ def _check_channels(name: str, channels: int, **parameters: Any) -> None:
 # -- with running statistics ------------------------------------------------------------------------------------------
 
 
-@functional("batch_norm", function=False)
+@functional("native_batch_norm", function=False)
 def _by_batch(self, weight, bias, *, eps):
     """With the statistics of the batch: (result, mean, unbiased variance)."""
     axes = (0, *range(2, self.ndim))
@@ -121,7 +121,7 @@ def _by_batch(self, weight, bias, *, eps):
     return out, mean.reshape(-1), var.reshape(-1) * (n / max(n - 1, 1))
 
 
-@functional("batch_norm", function=False)
+@functional("running_batch_norm", function=False, node="NativeBatchNormBackward0")
 def _by_running(self, running_mean, running_var, weight, bias, *, eps):
     """With the running statistics."""
     shape = _by_channel(self)
@@ -218,7 +218,7 @@ def instance_norm(
     return out
 
 
-@functional("instance_norm", function=False)
+@functional("native_instance_norm", function=False)
 def _by_instance(self, weight, bias, *, eps):
     """(result, mean of the examples' means, mean of their unbiased variances)."""
     require_floating(self, "instance_norm")

@@ -15,9 +15,11 @@ one formula for each argument, or one for `all`, as in PyTorch's derivatives.yam
     grad (grads)     the gradient of the result (of the results, for an operator with several)
     self, other, ... an array argument of that name: it is saved
     result (results) the result(s): saved
+    values, indices  a result that `outputs` gives this name: saved alone
     shapes, dtypes   of all array arguments: static, nothing is saved
     needs            of an `all` formula: a tuple of bools, one for each array argument
     dim, keepdim ... a static argument of that name
+    function         the operator's function, with its static arguments bound
 
 The formula `linear` says that the function is linear in that argument, which then is not saved for its own gradient.
 Without a formula an argument is differentiated by `jax.vjp` of the function.  A formula's result may be broadcast: it is
@@ -25,6 +27,7 @@ summed and cast to its argument's shape and dtype.  Only the formulas of gradien
 they name is saved.  Second derivatives come from `jax.vjp` of the formula, forward mode from `jax.jvp` of the function.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -69,6 +72,7 @@ class Operator:
         self.node_name = node or _node_name(name)
         self.kernels: dict[tuple, Kernel] = {}
         self.formulas: dict[str, Callable] = {}
+        self.check: Callable | None = None
         code = inspect.unwrap(function).__code__
         n = code.co_argcount
         self.parameters: tuple[str, ...] = code.co_varnames[:n]
@@ -130,9 +134,10 @@ def freeze(value: Any) -> Any:
     return value
 
 
-_SOURCE = '''def {public}({parameters}):
-    {body}
-'''
+@functools.cache
+def _compiled(parameters: str, body: str) -> Any:
+    """The code of a public function; operators with the same parameters share it, which halves the import time."""
+    return compile(f"def operator({parameters}):\n    {body}\n", "<operator>", "exec")
 
 
 def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str, str]:
@@ -178,8 +183,9 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "_op": op, "_call": call, "_inplace": call_inplace, "_out": call_out, "_as_dtype": as_dtype, "_unpack": _unpack,
         "_is_operand": is_operand, "_Tensor": Tensor, "_defaults": op.defaults, "NotImplemented": NotImplemented,
     }  # fmt: skip
-    exec(_SOURCE.format(public=public, parameters=parameters, body=body), scope)
-    function = scope[public]
+    exec(_compiled(parameters, body), scope)
+    function = scope.pop("operator")
+    function.__name__ = public
     function.__doc__ = doc
     function.__module__ = f"xgrad.{namespace}" if namespace else "xgrad"
     function.__qualname__ = public
@@ -205,6 +211,7 @@ def operator(
     outputs: Any = None,
     node: str | None = None,
     pointwise: bool = False,
+    check: Callable | None = None,
 ) -> Any:
     """Declare an operator; see the module's docstring.
 
@@ -214,7 +221,8 @@ def operator(
     are.  `inplace="argument"`: an argument `inplace=` in place of a method, as in nn.functional.
     `differentiable=False`: nothing is ever recorded.  `jit=False`: the result's shape depends on values, and the
     function is called on concrete arrays.  `outputs`: a named tuple for several results.  `pointwise`: the gradient
-    formula may reuse the incoming gradient's memory.
+    formula may reuse the incoming gradient's memory.  `check`: called with (array arguments, static arguments) at each
+    call, before anything runs, for errors that depend on values (an index out of range).
     """
     if callable(name):
         return operator()(name)
@@ -223,6 +231,7 @@ def operator(
         known = name if isinstance(name, str) else fn.__name__.rstrip("_")
         op = Operator(known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise)
         OPERATORS[known] = op
+        op.check = check
         takes_out = out and outputs is None and inplace != "argument"
         parameters, arrays, statics = _signature(op, signature, takes_out)
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
@@ -232,17 +241,21 @@ def operator(
         if inplace == "argument":
             parameters += ", inplace=False"
             body = f"if inplace: return _inplace(_op, {arrays}, {statics})\n    " + body
-        public = _define(op, known.rpartition(".")[2], parameters, body, fn.__doc__, places[0])
+        guard = f"_op.check({arrays}, {statics})\n    " if check else ""
+        public = _define(op, known.rpartition(".")[2], parameters, guard + body, fn.__doc__, places[0])
         names = [known, *aliases]
         for alias in names:
             if function:
                 for place in places:
-                    FUNCTIONS.setdefault(place, {})[alias] = public
+                    # PyTorch's own name of xgrad.linalg.inv is linalg_inv: it names the operator and its node.
+                    bare = alias.removeprefix(f"{place}_") if place else alias
+                    FUNCTIONS.setdefault(place, {})[bare] = public
             if method:
                 METHODS[alias] = public
         if inplace:
             bare = _signature(op, signature, False)[0]
-            written = _define(op, known + "_", bare, f"return _inplace(_op, {arrays}, {statics})", _inplace_doc(known), places[0])
+            body = f"{guard}return _inplace(_op, {arrays}, {statics})"
+            written = _define(op, known + "_", bare, body, _inplace_doc(known), places[0])
             for alias in names:
                 if inplace is True:
                     METHODS[alias + "_"] = written

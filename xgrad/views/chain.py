@@ -39,8 +39,8 @@ _roots: "dict[tuple[Shape, np.dtype], ViewChain]" = {}
 _limit = _INTERNED
 
 
-def _intern(root: "ViewChain | None", shape: Shape, dtype: np.dtype, steps: tuple[ViewStep, ...]) -> "ViewChain":
-    """The one chain of these steps; `shape` and `dtype` are the root's.  `root` is the chain of all steps but the last."""
+def _intern(parent: "ViewChain | None", shape: Shape, dtype: np.dtype, steps: tuple[ViewStep, ...]) -> "ViewChain":
+    """The one chain of these steps; `shape` and `dtype` are the root's, `parent` has all steps but the last."""
     global _limit
     key = (shape, dtype, steps)
     with _lock:
@@ -52,7 +52,7 @@ def _intern(root: "ViewChain | None", shape: Shape, dtype: np.dtype, steps: tupl
                     other.children.clear()
                 _roots.clear()
                 _limit = max(_INTERNED, 2 * len(_chains))
-            chain = _chains[key] = ViewChain(root, shape, dtype, steps)
+            chain = _chains[key] = ViewChain(parent, shape, dtype, steps)
         return chain
 
 
@@ -170,7 +170,7 @@ class ViewChain:
         return chain
 
     def inverse(self) -> "ViewChain | None":
-        """The chain from this view's shape back to the root's; None if this one is no bijection that keeps the dtype."""
+        """The chain from this view back to the root; None if this one is no bijection that keeps the dtype."""
         if self._inverse is _UNSET:
             self._inverse = self._invert()
         return self._inverse
@@ -291,25 +291,27 @@ class ViewChain:
     @property
     def starts(self) -> tuple[Any, ...]:
         """The starts that are operands of the chain's programs, as int32 scalars on the device, cached."""
-        self.program
-        return self._starts
+        return self._starts if self._program is not None else self._prepare()._starts
 
     @property
     def program(self) -> Program:
         """The programs that this chain shares with those that differ in their starts only."""
-        if self._program is None:
-            lowered = self.lowered
-            chain, counts = lowered, ()
-            while chain.parent is not None:
-                counts = (len(chain.steps[-1].starts(chain.parent.shape)), *counts)
-                chain = chain.parent
-            keys = tuple(step.program_key() for step in lowered.steps)
-            self._starts = tuple(scalar_of(value) for value in self.start_values)
-            self._program = program_of(self.root_shape, self.root_dtype, keys, counts)
-            self._write, self._write_donated = self._program.write, self._program.write_donated
-            if not self.is_root:
-                self._view = self._program.view
-        return self._program
+        return self._program if self._program is not None else self._prepare()._program  # type: ignore[return-value]
+
+    def _prepare(self) -> "ViewChain":
+        """Fetch programs and starts, so that `replay` and `write_back` look nothing up."""
+        chain, counts = self.lowered, ()
+        keys = tuple(step.program_key() for step in chain.steps)
+        while chain.parent is not None:
+            counts = (len(chain.steps[-1].starts(chain.parent.shape)), *counts)
+            chain = chain.parent
+        self._starts = tuple(scalar_of(value) for value in self.start_values)
+        program = program_of(self.root_shape, self.root_dtype, keys, counts)
+        self._write, self._write_donated = program.write, program.write_donated
+        if not self.is_root:
+            self._view = program.view
+        self._program = program  # last: another thread takes it for a sign that all is there
+        return self
 
     @property
     def program_key(self) -> tuple:
@@ -321,7 +323,7 @@ class ViewChain:
         """The view of a root array: one compiled program, or the array itself for the root's chain."""
         view = self._view
         if view is None:
-            view = self.program.view
+            view = self._prepare()._view
         return view(array, *self._starts)
 
     def write_back(self, array: Any, new: Any, donate: bool = False) -> Any:
@@ -331,7 +333,7 @@ class ViewChain:
         Raises `OverlapError` if the view overlaps itself.
         """
         if self._write is None:
-            self.program
+            self._prepare()
         if self._overlaps is not False:
             self.check_writable()
         return (self._write_donated if donate else self._write)(array, new, *self._starts)  # type: ignore[misc]

@@ -15,6 +15,7 @@ at::detail::computeStride (aten/src/ATen/TensorUtils.cpp).
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -261,8 +262,8 @@ def strided_plan(shape: Shape, geometry: TensorGeometry) -> StridedPlan | None:
         bounds = [numel, *strides]
         if bounds[-1] != 1:
             bounds.append(1)
-        if all(outer % inner == 0 for outer, inner in zip(bounds, bounds[1:])):
-            plan = _match(tuple(outer // inner for outer, inner in zip(bounds, bounds[1:])), geometry)
+        if all(outer % inner == 0 for outer, inner in pairwise(bounds)):
+            plan = _match(tuple(outer // inner for outer, inner in pairwise(bounds)), geometry)
     return plan
 
 

@@ -472,8 +472,6 @@ def alias(chain: ViewChain) -> ViewChain:
     return chain
 
 
-
-
 @_view
 def conj(chain: ViewChain) -> ViewChain:
     return chain.then(Conj()) if chain.dtype.kind == "c" else chain

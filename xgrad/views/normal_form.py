@@ -239,7 +239,7 @@ def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
 def _range_in(sizes: list[int], low: int, length: int) -> list[Cut] | None:
     """Cuts that leave the elements `low : low + length` of a row-major array; None if they are no block of it."""
     cuts: list[Cut] = []
-    for d, n in enumerate(sizes):
+    for d in range(len(sizes)):
         block = prod(sizes[d + 1 :])
         if low % block == 0 and length % block == 0:
             cuts.append((low // block, length // block, 1))
@@ -257,7 +257,7 @@ def _pull_group(ins: list[int], outs: list[int], cuts: list[Cut]) -> tuple[list[
 
     Only the leading dimensions can move: those cut down to 1, and the first that is not.
     """
-    block, low = prod(outs), 0
+    block, low, size, done = prod(outs), 0, 1, 0
     for done, (n, (start, size, step)) in enumerate(zip(outs, cuts), 1):
         block //= n
         low += start * block

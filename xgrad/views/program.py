@@ -46,8 +46,8 @@ class Program:
     """The compiled programs of all chains that differ in their starts only."""
 
     __slots__ = (
-        "adjoint", "counts", "dtype", "root_dtype", "root_shape", "seen", "shape", "steps", "updates", "write",
-        "write_donated", "view",
+        "adjoint", "counts", "dtype", "root_dtype", "root_shape", "seen", "shape", "steps", "updates", "view",
+        "write", "write_donated",
     )  # fmt: skip
 
     def __init__(self, root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> None:
@@ -89,9 +89,7 @@ class Program:
         return new
 
     def trace_adjoint(self, grad: Any, *starts: Any) -> Any:
-        for step, own, (shape, dtype) in zip(
-            reversed(self.steps), reversed(self._split(starts)), reversed(self.seen)
-        ):
+        for step, own, (shape, dtype) in zip(reversed(self.steps), reversed(self._split(starts)), reversed(self.seen)):
             grad = step.transpose(grad, shape, dtype, own)
         return grad
 

@@ -365,13 +365,13 @@ class AsStrided(ViewStep):
         return AsStrided(self.sizes, self.strides, 0)
 
     def replay(self, array: Any, starts: Starts) -> Any:
-        return gather_strided(array, self.own_geometry, *(starts or (0,)))
+        return gather_strided(array, self.own_geometry, starts[0] if starts else 0)
 
     def write_back(self, array: Any, new: Any, starts: Starts) -> Any:
-        return scatter_strided(array, self.own_geometry, *(starts or (0,)), new)
+        return scatter_strided(array, self.own_geometry, starts[0] if starts else 0, new)
 
     def transpose(self, grad: Any, shape: Shape, dtype: np.dtype, starts: Starts) -> Any:
-        return scatter_add_strided(jnp.zeros(shape, grad.dtype), self.own_geometry, *(starts or (0,)), grad)
+        return scatter_add_strided(jnp.zeros(shape, grad.dtype), self.own_geometry, starts[0] if starts else 0, grad)
 
     def geometry(self, seen: TensorGeometry, dtype: np.dtype) -> TensorGeometry | None:
         if seen.is_contiguous():
@@ -546,7 +546,7 @@ def _bit_cast(array: Any, shape: Shape, dtype: np.dtype) -> Any:
         array = jnp.stack([jnp.real(array), jnp.imag(array)], axis=-1).reshape(*array.shape[:-1], -1)
     elif array.dtype == bool:
         array = array.astype(np.uint8)
-    plain = _PARTS.get(dtype, np.dtype(np.uint8) if dtype == bool else dtype)
+    plain = _PARTS.get(dtype, np.dtype(np.uint8) if dtype.kind == "b" else dtype)
     ratio = plain.itemsize // array.dtype.itemsize
     if ratio > 1:
         array = array.reshape(*array.shape[:-1], array.shape[-1] // ratio, ratio)
@@ -555,4 +555,4 @@ def _bit_cast(array: Any, shape: Shape, dtype: np.dtype) -> Any:
         cast = cast.reshape(*shape, 2)
         return lax.complex(cast[..., 0], cast[..., 1])
     cast = cast.reshape(shape)
-    return cast != 0 if dtype == bool else cast
+    return cast != 0 if dtype.kind == "b" else cast

@@ -1,0 +1,169 @@
+"""Norms of vectors and matrices: norm, dist, linalg.norm, linalg.vector_norm, linalg.matrix_norm.
+
+Derivatives are PyTorch's subgradients: 0 where a norm is 0, and the largest elements share the infinity norm's evenly.
+They are built into the function with `jnp.where`, so that they hold in forward mode and in second order as well.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from .. import dtypes
+from ..tensor import Tensor
+from .promotion import as_float, broadcast_shapes, promote, wrap_dims
+from .reduction import safe_sqrt
+from .registry import FUNCTIONS, composite, operator
+
+private = dict(function=False, method=False)
+INF = float("inf")
+
+
+def magnitude(x: Any) -> Any:
+    """The absolute value, whose derivative is 0 at 0."""
+    return jnp.abs(x)
+
+
+def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any:
+    """(sum |x|^p)^(1/p) over `dims`, and its limits at 0 and ±inf."""
+    if not x.size and (p < 0 or p == INF) and any(x.shape[d] == 0 for d in dims or range(x.ndim)):
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have an identity"
+        )
+    reduce = dict(axis=dims, keepdims=keepdim)
+    if p == 0:
+        return jnp.sum((x != 0).astype(dtypes.real_of(x.dtype)), **reduce)
+    if p == 2:
+        return safe_sqrt(jnp.sum(jnp.real(x * jnp.conj(x)) if jnp.iscomplexobj(x) else x * x, **reduce))
+    size = magnitude(x)
+    if p == 1:
+        return jnp.sum(size, **reduce)
+    if p in (INF, -INF):
+        return (jnp.max if p > 0 else jnp.min)(size, **reduce)
+    # |x|^p has no derivative at 0 for p <= 1, and the root none at 0: both count as constant there.
+    zero = size == 0
+    at_zero = 0 if p > 0 else INF
+    total = jnp.sum(jnp.where(zero, at_zero, jnp.where(zero, 1, size) ** p), **reduce)
+    none = (total == 0) | jnp.isinf(total)
+    return jnp.where(none, total ** (1 / p), jnp.where(none, 1, total) ** (1 / p))
+
+
+def _converted(self, dtype, name):
+    if self.dtype not in dtypes.INEXACT:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {dtypes.TORCH_NAMES[self.dtype]}")
+    if dtype is None:
+        return self
+    if (dtype in dtypes.COMPLEX) != (self.dtype in dtypes.COMPLEX) or dtype not in dtypes.INEXACT:
+        raise RuntimeError(f"{name}: dtype should be {'complex' if jnp.iscomplexobj(self) else 'real'}, but got {dtype.name}")
+    return self.astype(dtype)
+
+
+@operator(
+    "linalg_vector_norm",
+    namespace="linalg",
+    method=False,
+    signature="x, ord=2, dim=None, keepdim=False, *, dtype=None",
+)
+def vector_norm(x, *, ord=2, dim=None, keepdim=False, dtype=None):
+    """The `ord`-norm of vectors along `dim`, or of all elements.
+
+    `ord`: any number; 0 counts what is not zero, ±inf takes the largest or smallest magnitude.
+
+    >>> import xgrad
+    >>> xgrad.linalg.vector_norm(xgrad.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    x = _converted(x, dtype, "linalg.vector_norm")
+    return p_norm(x, float(ord), wrap_dims(dim, x.ndim), keepdim)
+
+
+@operator("linalg_matrix_norm", signature="A, ord, dim, keepdim", **private)
+def _matrix_norm(A, *, ord, dim, keepdim):
+    rows, columns = dim
+    A = jnp.moveaxis(A, dim, (-2, -1))
+    if ord in ("nuc", 2, -2):
+        values = jnp.linalg.svd(A, compute_uv=False)
+        found = {"nuc": jnp.sum, 2: jnp.max, -2: jnp.min}[ord](values, axis=-1)
+    else:
+        sums = jnp.sum(magnitude(A), axis=-2 if abs(ord) == 1 else -1)
+        found = (jnp.max if ord > 0 else jnp.min)(sums, axis=-1)
+    return jnp.expand_dims(found, tuple(sorted((rows, columns)))) if keepdim else found
+
+
+def matrix_norm(
+    A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
+    """The norm of matrices in two dimensions: "fro", "nuc", ±1, ±2, ±inf.
+
+    >>> import xgrad
+    >>> xgrad.linalg.matrix_norm(xgrad.eye(4))
+    tensor(2.)
+    """
+    dims = wrap_dims(tuple(dim), A.ndim)
+    if A.ndim < 2:
+        raise RuntimeError(f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, but has {A.ndim}")
+    if len(dims) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {tuple(dim)}")
+    if dtype is not None:
+        A = A.to(dtype)
+    if ord == "fro":
+        result = vector_norm.function(A, 2, dims, keepdim)
+    elif ord in ("nuc", 1, -1, 2, -2, INF, -INF):
+        result = _matrix_norm.function(A, ord, dims, keepdim)
+    else:
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    return result if out is None else out.copy_(result)
+
+
+def linalg_norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
+    """A matrix norm for two dimensions and a given `ord`, else a vector norm (2 by default)."""
+    if isinstance(dim, int):
+        dim = (dim,)
+    if isinstance(ord, str) or (ord is not None and (len(dim) == 2 if dim is not None else A.ndim == 2)):
+        if dim is None and A.ndim != 2:
+            raise RuntimeError("linalg.norm: If ord is specified but dim is not, the input must be 1D or 2D")
+        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+    if ord is not None and dim is None and A.ndim != 1:
+        raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D.")
+    given = {} if out is None else {"out": out}
+    return vector_norm.function(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype, **given)
+
+
+FUNCTIONS["linalg"].update(matrix_norm=matrix_norm, norm=linalg_norm)
+
+
+@composite
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
+) -> Tensor:
+    """The `p`-norm of all elements or along `dim`; "fro" is 2, "nuc" the sum of a matrix's singular values."""
+    if p == "nuc":
+        return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm(): only valid values for string argument p are 'fro' and 'nuc', but got '{p}'")
+    given = {} if out is None else {"out": out}
+    return vector_norm.function(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype, **given)
+
+
+@operator(out=False)
+def dist(self, other, *, p=2):
+    """The `p`-norm of `input - other`, which broadcast."""
+    self, other = promote(self, other)
+    broadcast_shapes(self.shape, other.shape)
+    difference = as_float(self - other)
+    if not difference.size:
+        return jnp.zeros((), dtypes.real_of(difference.dtype))
+    return p_norm(difference, float(p), None, False)
+
+
+@operator(inplace=True)
+def renorm(self, *, p, dim, maxnorm):
+    """The sub-tensors along `dim`, those whose `p`-norm is larger scaled down to `maxnorm`."""
+    dims = wrap_dims(dim, self.ndim)
+    others = tuple(d for d in range(self.ndim) if d not in dims)
+    size = p_norm(self, float(p), others, True)
+    factor = jnp.where(size > maxnorm, maxnorm / (jnp.where(size == 0, 1, size) + 1e-7), 1)
+    return self * factor.astype(self.dtype)
+
+

@@ -1,0 +1,224 @@
+"""Random numbers: PyTorch's default generator and `Generator`, over `jax.random`.
+
+Invariant: a generator's whole state is one key, an ordinary array of uint32.  Each random operation takes the next key
+by one cached program that splits the state, so draws are as reproducible as the order of the calls; from several
+threads each draw gets a key of its own.  A seed gives the same numbers on every device, and with and without x64.
+"""
+
+import secrets
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from .devices import device as device_of
+from .tensor import Tensor, from_foreign
+
+__all__ = [
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "next_key", "seed",
+    "set_rng_state", "use_key",
+]  # fmt: skip
+
+
+@jax.jit
+def _split(key: Any) -> tuple[Any, Any]:
+    after, drawn = jax.random.split(key)
+    return after, drawn
+
+
+@jax.jit
+def _key_of(low: Any, high: Any) -> Any:
+    """The key of a 64-bit seed, given as two words: JAX itself would drop the upper one while x64 is off."""
+    key = jax.random.PRNGKey(low)
+    return jax.numpy.where(high == 0, key, jax.random.fold_in(key, high))
+
+
+class Generator:
+    """A source of random numbers with a state of its own (PyTorch: `torch.Generator`).
+
+    `device` is only remembered: numbers are made where the operation puts its result.
+
+    >>> import xgrad
+    >>> g = xgrad.Generator().manual_seed(0)
+    >>> first = xgrad.rand(2, generator=g)
+    >>> again = xgrad.rand(2, generator=g.manual_seed(0))
+    >>> bool((first == again).all())
+    True
+    """
+
+    def __init__(self, device: Any = "xla") -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._seed: int | None = None
+        self._key: Any = None  # made by the first draw: importing must not start a backend
+
+    @property
+    def device(self) -> device_of:
+        return device_of(self._device)
+
+    def manual_seed(self, seed: int) -> "Generator":
+        """Start again from `seed`, an integer of 64 bits (a negative one counts from 2**64), and return the generator.
+
+        Raises `ValueError` if it does not fit.
+        """
+        seed = int(seed)
+        if not -(1 << 63) <= seed < 1 << 64:
+            raise ValueError(f"Overflow when unpacking long long: a seed has 64 bits, got {seed}")
+        with self._lock:
+            self._set(seed % (1 << 64))
+        return self
+
+    def _set(self, seed: int) -> None:
+        with jax.ensure_compile_time_eval():  # a tracer would outlive its trace here
+            self._key = _key_of(np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32))
+        self._seed = seed
+
+    def seed(self) -> int:
+        """Start again from a seed that the operating system's entropy gives, and return it."""
+        self.manual_seed(secrets.randbits(64))
+        return self.initial_seed()
+
+    def initial_seed(self) -> int:
+        """The seed that the generator was last started from."""
+        with self._lock:
+            self._started()
+            return self._seed  # type: ignore[return-value]
+
+    def _started(self) -> Any:
+        if self._key is None:
+            self._set(secrets.randbits(64))
+        return self._key
+
+    def get_state(self) -> Tensor:
+        """The state, a tensor of uint32 (PyTorch's is one of uint8)."""
+        with self._lock:
+            return from_foreign(self._started())
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Go on from a state that `get_state` gave.  Raises `TypeError` or `RuntimeError` if it is none."""
+        if not isinstance(new_state, Tensor) or new_state.dtype != np.dtype("uint32"):
+            raise TypeError("RNG state must be a tensor of uint32, as get_state() gives")
+        key = new_state._export()
+        with self._lock:
+            if key.shape != self._started().shape:
+                raise RuntimeError(
+                    f"RNG state has the wrong size: got {list(key.shape)}, expected {list(self._key.shape)}"
+                )
+            # Through the host: a key that is committed to a device would tie every later draw to it.
+            self._key = key if isinstance(key, jax.core.Tracer) else jax.device_put(np.array(key))
+
+    def clone_state(self) -> "Generator":
+        """A generator of its own that goes on from this one's state."""
+        twin = Generator(self._device)
+        with self._lock:
+            twin._key, twin._seed = self._started(), self._seed
+        return twin
+
+    def next_key(self) -> Any:
+        """The key for one draw, a raw uint32 array that `jax.random` takes; the state moves on."""
+        with self._lock:
+            state = self._key
+            if state is None:
+                state = self._started()
+            after, drawn = _split(state)
+            if isinstance(after, jax.core.Tracer) and not isinstance(state, jax.core.Tracer):
+                # Inside somebody's jax.jit.  The state must stay concrete: a tracer would outlive the trace.
+                with jax.ensure_compile_time_eval():
+                    after, drawn = _split(state)
+                warnings.warn(
+                    "Random numbers that are drawn under a JAX trace become constants of the compiled program: each run "
+                    "of it uses the same ones. Pass a key into the program, and draw under "
+                    "`with xgrad.random.use_key(key):`.",
+                    stacklevel=4,
+                )
+            self._key = after
+        return drawn
+
+
+default_generator = Generator()
+_local = threading.local()  # the generator that `use_key` put in place of the default one
+
+
+def next_key(generator: Generator | None = None) -> Any:
+    """The next key of `generator` (of the default one): a raw uint32 array, to be an argument of a kernel."""
+    if generator is None:
+        generator = getattr(_local, "generator", default_generator)
+    elif not isinstance(generator, Generator):
+        raise TypeError(f"generator must be an xgrad.Generator, not {type(generator).__name__}")
+    return generator.next_key()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator, and return it.  Raises `ValueError` for a seed of more than 64 bits.
+
+    >>> import xgrad
+    >>> _ = xgrad.manual_seed(0)
+    >>> first = xgrad.randn(3)
+    >>> _ = xgrad.manual_seed(0)
+    >>> bool((xgrad.randn(3) == first).all())
+    True
+    """
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed the default generator from the operating system's entropy, and return the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed that the default generator was last started from."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The state of the default generator."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Let the default generator go on from a state that `get_rng_state` gave."""
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(enabled: bool = True) -> Iterator[None]:
+    """A block after which the default generator is in the state that it was in before."""
+    if not enabled:
+        yield
+        return
+    before = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(before)
+
+
+@contextmanager
+def use_key(key: Any) -> Iterator[Generator]:
+    """A block in which this thread draws from `key`, a `jax.random` key, which may be traced.
+
+    >>> import jax, xgrad
+    >>> def noise(key):
+    ...     with xgrad.random.use_key(key):
+    ...         return jax.numpy.asarray(xgrad.rand(2))
+    >>> program = jax.jit(noise)
+    >>> bool((program(jax.random.key(0)) == program(jax.random.key(1))).all())
+    False
+    """
+    inner = Generator()
+    inner._seed = 0
+    inner._key = jax.random.key_data(key) if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    outer = _local.__dict__.get("generator")
+    _local.generator = inner
+    try:
+        yield inner
+    finally:
+        if outer is None:
+            del _local.generator
+        else:
+            _local.generator = outer
