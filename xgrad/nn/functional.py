@@ -8,7 +8,7 @@ Each is declared in `xgrad/ops`; this module shows those whose namespace is `nn.
 tensor([0.0000, 0.6931, 100.0000])
 """
 
-from ..ops import activation, convolution, embedding, layers, loss, normalization, pooling  # noqa: F401
+from .. import ops as ops
 from ..ops.registry import FUNCTIONS
 
 __all__ = sorted(FUNCTIONS["nn.functional"])  # noqa: PLE0605

@@ -3,17 +3,20 @@
 import importlib
 import importlib.util
 
-from . import call, copying, values, views
+from . import call, pair  # isort: skip - the declarations below bind them
+from . import copying, values, views
 
 _FAMILIES = (
     "arithmetic", "pointwise", "comparison", "casts", "reduction", "scan", "sorting", "linalg", "activation",
-    "convolution", "pooling", "normalization", "loss", "layers", "factories", "shape", "indexing", "getitem", "_mini",
+    "convolution", "pooling", "normalization", "padding", "resampling", "loss", "classification", "layers",
+    "embedding", "dropout", "data", "factories", "sampling", "shape", "copies",
+    "scatter", "indexing", "getitem", "_mini",
 )  # fmt: skip
 for _family in _FAMILIES:
     if importlib.util.find_spec(f"{__name__}.{_family}"):
         try:
             importlib.import_module(f"{__name__}.{_family}")
-        except ImportError as _error:  # while families are being written
+        except Exception as _error:  # while families are being written
             print("not yet:", _family, _error)
 
-__all__ = ["call", "copying", "values", "views"]
+__all__ = ["call", "copying", "pair", "values", "views"]

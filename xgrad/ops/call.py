@@ -61,11 +61,8 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         return _several(kernel, needs, args, out)
     result = Tensor()
     result._array = out
-    if needs and kernel.differentiable and state.grad_enabled:
-        try:
-            plan = kernel.plans[needs]
-        except KeyError:
-            plan = kernel.plan(needs, len(args))
+    if needs and kernel.differentiable and state.grad_enabled and (needs in kernel.plans or kernel.records(out)):
+        plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
         node = plan.node_class()
         node.plan = plan
         node.avals = (out.aval,)
@@ -86,12 +83,12 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         result._grad_fn = node
         result._requires_grad = True
         if plan.saves_result or plan.static or state.saved_hooks:
-            _save(plan, node, args, (result,) if plan.saves_result else ())
+            save_for_backward(plan, node, args, (result,) if plan.saves_result else ())
         elif plan.pick is not None:
             saved = node.saved = plan.pick(args)
             for a in saved:
                 if a.__class__ is Tensor and a._version_counter is not None:
-                    node.versions = _versions(saved)
+                    node.versions = versions_of(saved)
                     break
     if state.forward_level >= 0:
         _forward(kernel, args, (result,))
@@ -108,7 +105,7 @@ def _several(kernel: Kernel, needs: int, args: tuple, out: tuple) -> Any:
     return results if kernel.outputs is None else kernel.outputs(*results)
 
 
-def _versions(saved: tuple) -> tuple[int, ...]:
+def versions_of(saved: tuple) -> tuple[int, ...]:
     return tuple(
         a._version_counter.value if a.__class__ is Tensor and a._version_counter is not None else 0 for a in saved
     )
@@ -150,7 +147,7 @@ def explain(error: Exception, op: Operator, arrays: list) -> Exception:
     return error
 
 
-def _save(plan: Plan, node: Any, args: tuple, results: tuple, weak_grad_fn: Any = None) -> None:
+def save_for_backward(plan: Plan, node: Any, args: tuple, results: tuple, weak_grad_fn: Any = None) -> None:
     """Keep for backward what the plan names."""
     if plan.static:
         node.static = (
@@ -165,7 +162,7 @@ def _save(plan: Plan, node: Any, args: tuple, results: tuple, weak_grad_fn: Any 
         return
     inputs = () if plan.pick is None else plan.pick(args)
     node.saved = inputs + tuple(SavedVariable(r, True, weak_grad_fn) for r in results)
-    node.versions = _versions(node.saved)
+    node.versions = versions_of(node.saved)
 
 
 def _also_saved(node: Any, saved: tuple) -> None:
@@ -198,12 +195,12 @@ def _record_many(kernel: Kernel, needs: int, args: tuple, results: tuple, arrays
     if plan.saves_result:
         _save_many(plan, node, args, results)
     elif plan.saved or plan.static:
-        _save(plan, node, args, ())
+        save_for_backward(plan, node, args, ())
 
 
 def _save_many(plan: Plan, node: Any, args: tuple, results: tuple) -> None:
     """Results without a gradient (indices) are saved as inputs are: they do not refer to the node."""
-    _save(plan, node, args, ())
+    save_for_backward(plan, node, args, ())
     make = SavedVariable.packed if state.saved_hooks else SavedVariable
     chosen = results if plan.results is None else [results[i] for i in plan.results]
     saved = tuple(make(r, r._grad_fn is not None) for r in chosen)
@@ -264,7 +261,7 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         if saves_self:
             before._array = self._read()
         if plan.saved or plan.static:
-            _save(plan, node, (before, *args[1:]), ())
+            save_for_backward(plan, node, (before, *args[1:]), ())
     keep = before is not None and (before._array is not None or any(old_tangents))
     if keep and before._array is None:
         before._array = self._read()

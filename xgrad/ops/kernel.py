@@ -46,6 +46,12 @@ class Kernel:
         self._writes: dict[Any, Callable] = {}
         self._jvps: dict[tuple, Any] = {}
 
+    def records(self, out: Any) -> bool:
+        """Whether results like `out` have gradients; if not, this kernel never records (a cast to integers)."""
+        if out.dtype not in dtypes.INEXACT:
+            self.differentiable = False
+        return self.differentiable
+
     def plan(self, needs: int, count: int) -> "Plan":
         """What to save and to run in backward when the arguments in the mask `needs` require grad."""
         plan = self.plans[needs] = Plan(self, needs, count)

@@ -242,24 +242,28 @@ def _declare_mean(n: int) -> None:
     def adaptive(self, *, output_size):
         _check(f"adaptive_avg_pool{n}d", self, n)
         require_floating(self, f"adaptive_avg_pool{n}d")
-        out = self
-        for axis, places in enumerate(_adaptive(self.shape[self.ndim - n :], output_size), self.ndim - n):
-            if out.shape[axis] % max(places.shape[1], 1) == 0 and places.size:  # equal windows, side by side
-                halves = out.shape[:axis] + (places.shape[1], -1) + out.shape[axis + 1 :]
-                out = jnp.mean(out.reshape(halves), axis=axis + 1)
-                continue
-            # A shorter window repeats its last place: each place counts once.
-            once = np.vstack([np.ones_like(places[:1], bool), places[1:] != places[:-1]])
-            shape = (-1,) + (1,) * (self.ndim - 1 - axis)
-            total: Any = 0
-            for row, counts in zip(places, once, strict=True):
-                value = _places(out, row, axis, 0)
-                total = total + (value if counts.all() else jnp.where(counts.reshape(shape), value, 0))
-            out = total / jnp.asarray(once.sum(0).reshape(shape), self.dtype)
-        return out
+        return adaptive_mean(self, n, output_size)
 
     adaptive.derivative(self=linear)
     adaptive.function.__doc__ = f"The means of `output_size` windows that cover the last {n} dimension(s) evenly."
+
+
+def adaptive_mean(x: Any, n: int, output_size: Any) -> Any:
+    """The means of windows that cover the last `n` dimensions evenly."""
+    for axis, places in enumerate(_adaptive(x.shape[x.ndim - n :], output_size), x.ndim - n):
+        longest, out = places.shape
+        if longest * out == x.shape[axis]:  # equal windows, side by side
+            x = jnp.mean(x.reshape(x.shape[:axis] + (out, longest) + x.shape[axis + 1 :]), axis=axis + 1)
+            continue
+        # A shorter window repeats its last place: each place counts once.
+        once = np.vstack([np.ones_like(places[:1], bool), places[1:] != places[:-1]])
+        shape = (-1,) + (1,) * (x.ndim - 1 - axis)
+        total: Any = 0
+        for row, counts in zip(places, once, strict=True):
+            value = _places(x, row, axis, 0)
+            total = total + (value if counts.all() else jnp.where(counts.reshape(shape), value, 0))
+        x = total / jnp.asarray(once.sum(0).reshape(shape), x.dtype)
+    return x
 
 
 def _outer(counts: list) -> np.ndarray:

@@ -45,6 +45,7 @@ OPERATORS: dict[str, "Operator"] = {}
 # Set by call.py, which needs this module.
 call: Any = None
 call_inplace: Any = None
+call_pair: Any = None
 call_out: Any = None
 is_operand: Any = None
 
@@ -180,7 +181,7 @@ def _unpack(values: tuple) -> tuple:
 
 def _define(op: Operator, public: str, parameters: str, body: str, doc: str | None, namespace: str) -> Callable:
     scope = {
-        "_op": op, "_call": call, "_inplace": call_inplace, "_out": call_out, "_as_dtype": as_dtype, "_unpack": _unpack,
+        "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out, "_as_dtype": as_dtype, "_unpack": _unpack,
         "_is_operand": is_operand, "_Tensor": Tensor, "_defaults": op.defaults, "NotImplemented": NotImplemented,
     }  # fmt: skip
     exec(_compiled(parameters, body), scope)
@@ -235,7 +236,7 @@ def operator(
         takes_out = out and outputs is None and inplace != "argument"
         parameters, arrays, statics = _signature(op, signature, takes_out)
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
-        body = f"return _call(_op, {arrays}, {statics})"
+        body = f"return {_invoke(op, arrays, statics)}"
         if takes_out:
             body = f"if out is not None: return _out(_op, {arrays}, {statics}, out)\n    " + body
         if inplace == "argument":
@@ -273,6 +274,13 @@ def operator(
     return declare
 
 
+def _invoke(op: Operator, arrays: str, statics: str) -> str:
+    """The call as source text: two tensors and nothing else have a path of their own."""
+    if len(op.parameters) == 2 and not op.variadic and not op.static_names:
+        return f"_pair(_op, {arrays.strip('(), ')})"
+    return f"_call(_op, {arrays}, {statics})"
+
+
 def _binary(op: Operator, public: str, arrays: str, statics: str) -> Callable:
     """A Python operator: NotImplemented for what is no operand, so that Python can ask the other side."""
     if len(op.parameters) == 1:
@@ -280,7 +288,7 @@ def _binary(op: Operator, public: str, arrays: str, statics: str) -> Callable:
     used = ", ".join(f"{s}=_defaults['{s}']" for s in op.static_names)
     extra = "".join("_defaults.get(%r), " % p for p in op.parameters[2:])
     arrays = arrays[:-1] + extra + ")"
-    body = f"return _call(_op, {arrays}, {statics}) if other.__class__ is _Tensor or _is_operand(other) else NotImplemented"
+    body = f"return {_invoke(op, arrays, statics)} if other.__class__ is _Tensor or _is_operand(other) else NotImplemented"
     return _define(op, public, f"input, other{', ' + used if used else ''}", body, None, "")
 
 

@@ -1,0 +1,232 @@
+"""Tensors from the user's data: numbers, nested lists, NumPy and JAX arrays, other tensors.
+
+Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (float64 without x64 is a
+`DtypeDisabledError`, an integer that does not fit an `OverflowError`); the user's memory is neither shared nor donated.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Sharding, SingleDeviceSharding
+
+from .. import dtypes
+from ..devices import placement_of, same_placement
+from ..tensor import Tensor, from_foreign
+from .call import call
+from .registry import composite, operator
+
+Tracer = jax.core.Tracer
+_BUILTINS = {bool, int, float, complex}
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _converted(self, *, dtype):
+    """A copy, which is ours."""
+    return (self.real if self.dtype.kind == "c" and dtype.kind != "c" else self).astype(dtype)
+
+
+def place(x: Any, placement: Sharding | None) -> Any:
+    """In a kernel: `x`, computed where `placement` says."""
+    return x if placement is None else jax.lax.with_sharding_constraint(x, placement)
+
+
+def placement(device: Any) -> Sharding | None:
+    """A device specification as a sharding, which is a static argument of kernels; None for the default device."""
+    if device is None:
+        return None
+    where = placement_of(device)
+    return where if isinstance(where, Sharding) else SingleDeviceSharding(where)
+
+
+def finish(out: Tensor, requires_grad: bool) -> Tensor:
+    return out.requires_grad_() if requires_grad else out
+
+
+def _leaf_types(data: Any) -> set[type]:
+    """The types of all leaves of nested lists; one pass in C for each innermost list."""
+    if not isinstance(data, (list, tuple)):
+        return {type(data)}
+    types = set(map(type, data))
+    if any(issubclass(t, (list, tuple)) for t in types):
+        return set().union(*map(_leaf_types, data))
+    return types
+
+
+def _host(leaf: Any) -> np.ndarray:
+    """A leaf that is no Python number, as a NumPy array."""
+    if isinstance(leaf, Tensor):
+        return np.asarray(leaf.detach()._read())
+    if not hasattr(leaf, "__array__") and not hasattr(leaf, "__jax_array__"):
+        if isinstance(leaf, str):
+            raise ValueError("too many dimensions 'str': a tensor is made of numbers")
+        raise TypeError(f"Could not infer dtype of {type(leaf).__name__}: expected numbers, lists of them or arrays")
+    return np.asarray(leaf)
+
+
+def _leaves_to_host(data: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        return [_leaves_to_host(d) for d in data]
+    return data if type(data) in _BUILTINS else _host(data)
+
+
+def _leaf_dtypes(data: Any) -> set[np.dtype]:
+    if isinstance(data, (list, tuple)):
+        return set().union(*map(_leaf_dtypes, data))
+    return {number_dtype(data) if type(data) in _BUILTINS else data.dtype}
+
+
+def number_dtype(value: Any) -> np.dtype:
+    """The dtype that PyTorch infers for a Python number."""
+    if isinstance(value, bool):
+        return dtypes.bool
+    return dtypes.as_dtype(float if isinstance(value, float) else complex if isinstance(value, complex) else int)
+
+
+def _inferred(types: set[type]) -> np.dtype:
+    """The dtype of lists whose leaves are Python numbers of these types; the default one of empty lists."""
+    for kind in (complex, float, int, bool):
+        if kind in types:
+            return dtypes.bool if kind is bool else dtypes.as_dtype(kind)
+    return dtypes.as_dtype(float)
+
+
+def _from_lists(data: Any, dtype: np.dtype | None) -> np.ndarray:
+    types = _leaf_types(data)
+    if not types <= _BUILTINS:
+        data = _leaves_to_host(data)
+        if dtype is None:
+            found = _leaf_dtypes(data)
+            dtype = found.pop()
+            for other in found:
+                dtype = dtypes.promote_types(dtype, other)
+            if dtype in dtypes.WIDE and not dtypes.x64_enabled():
+                return narrowed(_array(data, dtype))
+    return _array(data, _inferred(types) if dtype is None else dtype)
+
+
+def _array(data: Any, dtype: np.dtype) -> np.ndarray:
+    try:
+        return np.array(data, dtype=dtype)
+    except OverflowError:
+        raise OverflowError(f"Overflow: an integer does not fit into {dtype.name}{_widen(dtype)}") from None
+    except ValueError as error:
+        if "inhomogeneous" in str(error) or "sequence" in str(error):
+            raise ValueError(f"expected sequence of equal lengths at every level of a nested list: {error}") from None
+        raise
+    except TypeError as error:
+        raise TypeError(f"value cannot be converted to {dtype.name}: {error}") from None
+
+
+def _widen(dtype: np.dtype) -> str:
+    return " (jax.config.update('jax_enable_x64', True) gives int64)" if dtype == dtypes.int32 else ""
+
+
+def narrowed(array: np.ndarray) -> np.ndarray:
+    """An array as JAX can hold it: without x64, integers of 64 bits as 32 where all fit; floats of 64 are refused."""
+    dtype = array.dtype
+    if dtype.kind not in "biufcV" or dtype.itemsize > 16:
+        raise TypeError(f"can't convert np.ndarray of type numpy.{dtype.name}: expected bools, integers or floats")
+    if dtype in (dtypes.int64, dtypes.uint64) and not dtypes.x64_enabled():
+        small = np.dtype(dtypes.WIDE[dtype])
+        info = np.iinfo(small)
+        if array.size and not (info.min <= array.min() and array.max() <= info.max):
+            raise OverflowError(
+                f"Overflow: an integer of a NumPy array of {dtype.name} does not fit into {small.name}, and JAX's 64-bit "
+                "mode is off: enable it with jax.config.update('jax_enable_x64', True)"
+            )
+        return array.astype(small)
+    dtypes.as_dtype(dtype)
+    return array
+
+
+def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
+    """A leaf of the data; `copy=False` lets JAX arrays be shared, which nobody can change."""
+    dtype = None if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(data, Tensor) or (not isinstance(data, (np.ndarray, np.generic)) and hasattr(data, "__jax_array__")):
+        data = data.detach()._read() if isinstance(data, Tensor) else data.__jax_array__()
+    if isinstance(data, jax.Array):
+        wanted, where = dtype or data.dtype, placement(device)
+        moves = where is not None and not isinstance(data, Tracer) and not same_placement(where, data.sharding)
+        if moves:
+            data = jax.device_put(data, where)
+        if copy or wanted != data.dtype:
+            return call(_converted.operator, (from_foreign(data),), (np.dtype(wanted),))
+        return from_foreign(data)
+    if isinstance(data, (list, tuple)) or type(data) in _BUILTINS:
+        array = _from_lists(data, dtype)
+    else:
+        array = np.array(_host(data))  # a copy: device_put may keep the memory it is given
+        array = narrowed(array) if dtype is None else array.astype(dtype)
+    return from_foreign(jax.device_put(array, placement(device)))
+
+
+@composite(method=False)
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
+    """A new leaf with the given data: numbers, nested lists of them, NumPy or JAX arrays, tensors.
+
+    Floats get the default dtype, integers int64 (int32 without x64), arrays keep theirs.  Raises `DtypeDisabledError`
+    for float64 arrays while JAX's 64-bit mode is off, `OverflowError` for an integer that does not fit.
+
+    >>> import xgrad
+    >>> xgrad.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    tensor([[1., 2.],
+            [3., 4.]], requires_grad=True)
+    """
+    return finish(_convert(data, dtype, device, True), requires_grad)
+
+
+@composite(method=False)
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor: a tensor of that dtype and device itself, another one by a recorded `to`, else a new one."""
+    if not isinstance(data, Tensor):
+        return _convert(data, dtype, device, False)
+    if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
+        data = data.to(dtypes.as_dtype(dtype))  # type: ignore[attr-defined]
+    if device is not None and data.device != device:
+        data = data.to(device)  # type: ignore[attr-defined]
+    return data
+
+
+@composite(method=False)
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
+    """`obj` as a tensor; `copy=True` always makes a new one, `copy=False` refuses to (`ValueError`)."""
+    if isinstance(obj, Tensor):
+        out = as_tensor(obj, dtype, device)
+        if copy is False and out is not obj:
+            raise ValueError("can't alias a tensor while changing its dtype or device: leave copy out")
+        out = out.clone() if copy and out is obj else out  # type: ignore[attr-defined]
+        return out if requires_grad or not out.requires_grad else out.detach()
+    if copy is False and not isinstance(obj, jax.Array):
+        raise ValueError("can't alias data that is no tensor or jax.Array: JAX copies it; leave copy out")
+    return finish(_convert(obj, dtype, device, bool(copy)), requires_grad)
+
+
+@composite(method=False)
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A NumPy array as a tensor.  A copy, unlike PyTorch's: JAX arrays do not change with memory of others."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    return _convert(ndarray, None, None, True)
+
+
+@composite(method=False)
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A 0-dim tensor of a number, of the default dtype unless another is given."""
+    return tensor(s, dtype=dtypes.as_dtype(float) if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+@composite(function=False)
+def new_tensor(
+    input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A new leaf with the given data, of this tensor's dtype and device unless others are given."""
+    return tensor(data, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)

@@ -1,0 +1,148 @@
+"""Rows by number: embedding, embedding_bag and one_hot (PyTorch: Embedding.cpp, EmbeddingBag.cpp, Onehot.cpp)."""
+
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+
+from .. import dtypes
+from ..config import state
+from ..tensor import Tensor
+from .activation import p_norm
+from .registry import composite, operator
+
+functional = partial(operator, method=False, out=False)
+
+
+def _rows(weight: Any, indices: Any) -> Any:
+    """The rows of `weight`; NaN for a number out of range, which only the device could tell."""
+    if weight.ndim != 2:
+        raise RuntimeError(f"'weight' must be 2-D, but got {list(weight.shape)}")
+    if indices.dtype in dtypes.INEXACT or indices.dtype == bool:
+        raise RuntimeError(
+            "Expected tensor for argument 'indices' to have one of the following scalar types: Long, Int; but got "
+            f"{dtypes.TORCH_NAMES.get(indices.dtype, indices.dtype.name)} instead"
+        )
+    # -1 would be the last row to JAX.
+    beyond = jnp.where(indices < 0, weight.shape[0], indices)
+    return jnp.take(weight, beyond, axis=0, mode="fill", fill_value=jnp.nan)
+
+
+@functional("embedding", signature="weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False")
+def embedding(weight, indices, *, padding_idx=-1, scale_grad_by_freq=False):
+    """The rows of `weight` (number, size) that `indices` name; row `padding_idx` gets no gradient."""
+    return _rows(weight, indices)
+
+
+def _embedding_gradient(grad, indices, shapes, padding_idx, scale_grad_by_freq):
+    flat, rows = indices.reshape(-1), grad.reshape((-1, grad.shape[-1]))
+    number = shapes[0][0]
+    if padding_idx >= 0:
+        rows = jnp.where((flat == padding_idx)[:, None], 0, rows)
+    if scale_grad_by_freq:
+        counts = jnp.zeros(number, jnp.int32).at[flat].add(1)
+        rows = rows / counts[flat][:, None].astype(rows.dtype)
+    return jnp.zeros(shapes[0], grad.dtype).at[flat].add(rows)
+
+
+embedding.derivative(weight=_embedding_gradient)
+
+
+@operator("embedding_renorm", inplace=True, function=False, method=False, differentiable=False)
+def _renorm(self, indices, *, max_norm, norm_type):
+    norms = p_norm(self, norm_type, 1, keepdims=True)
+    used = jnp.zeros((self.shape[0], 1), bool).at[indices.reshape(-1)].set(True)
+    return jnp.where(used & (norms > max_norm), self * (max_norm / (norms + 1e-7)), self)
+
+
+def _renorm_used(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
+    from .call import call_inplace
+
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
+        call_inplace(_renorm.operator, (weight, indices), (max_norm, norm_type))
+    finally:
+        state.grad_enabled = enabled
+
+
+def _padding(padding_idx: int | None, number: int) -> int:
+    if padding_idx is None:
+        return -1
+    if not -number <= padding_idx < number:
+        raise AssertionError(f"Padding_idx must be within num_embeddings: {padding_idx} is not, of {number}")
+    return padding_idx % number
+
+
+def _refuse_sparse(sparse: bool, name: str) -> None:
+    if sparse:
+        raise NotImplementedError(
+            f"{name}(sparse=True): sparse gradients are not implemented. With sparse=False the gradient of `weight` is a "
+            "dense tensor of its size."
+        )
+
+
+@composite("embedding", method=False, namespace="nn.functional")
+def _embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of `weight` (number, size) that the integers in `input` name: (*input.shape, size).
+
+    Row `padding_idx` gets no gradient.  With `max_norm` the rows used are first shortened to it, in place.  A number out
+    of range gives NaN.
+
+    >>> import xgrad
+    >>> xgrad.nn.functional.embedding(xgrad.tensor([1, 0]), xgrad.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[3., 4.],
+            [1., 2.]])
+    """
+    _refuse_sparse(sparse, "embedding")
+    padding = _padding(padding_idx, weight.shape[0])
+    if max_norm is not None:
+        _renorm_used(weight, input, max_norm, norm_type)
+    return embedding.function(weight, input, padding, scale_grad_by_freq)
+
+
+@functional("one_hot_of", function=False, differentiable=False)
+def _one_hot(self, *, num_classes):
+    return (self[..., None] == jnp.arange(num_classes)).astype(self.dtype)
+
+
+@composite(method=False, namespace="nn.functional")
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """A last dimension of `num_classes` zeros with a 1 at the class: (*tensor.shape, num_classes), of integers.
+
+    With `num_classes=-1` there are as many as the largest class needs.  Classes out of range are an error.
+
+    >>> import xgrad
+    >>> xgrad.nn.functional.one_hot(xgrad.tensor([0, 2]))
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
+    from .call import call
+
+    if tensor.dtype != dtypes.default_integer():
+        raise RuntimeError(
+            f"one_hot is only applicable to index tensor of type LongTensor, but got {tensor.dtype.name}: convert it to "
+            f"{dtypes.default_integer().name}"
+        )
+    array = tensor._read()
+    if array.size == 0:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+    else:
+        low, high = int(array.min()), int(array.max())
+        if low < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        if num_classes == -1:
+            num_classes = high + 1
+        if num_classes < 1:
+            raise RuntimeError("num_classes should be positive")
+        if high >= num_classes:
+            raise RuntimeError(f"Class values must be smaller than num_classes: {high} is not, of {num_classes}.")
+    return call(_one_hot.operator, (tensor,), (num_classes,))

@@ -1,0 +1,349 @@
+"""Tensors made from sizes: constants, ranges, identity matrices; their `_like` and `new_` forms.
+
+Every result comes out of a cached program, placed by that program (`place`): it is ours, so the first in-place write
+needs no copy, and a large one is never made on one device to be moved to another.
+"""
+
+from collections.abc import Callable
+from math import ceil, prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+from .. import dtypes
+from ..config import settings
+from ..tensor import Tensor
+from .call import call, write_out
+from .data import finish, number_dtype, place, placement
+from .registry import composite, operator
+from .views import sizes_of
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _constant(*, value, size, dtype, placement):
+    """`value` everywhere; a program of its own, for zeros and ones are asked for all the time."""
+    return place(jnp.full(size, value, dtype), placement)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _filled(self, *, size, dtype, placement):
+    """A value that is an argument everywhere."""
+    return place(jnp.full(size, self.astype(dtype), dtype), placement)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _range(start, step, *, n, dtype, placement):
+    wide = jnp.float32 if dtype.itemsize < 4 and dtype in dtypes.FLOATS else dtype
+    return place((start.astype(wide) + step.astype(wide) * jnp.arange(n, dtype=wide)).astype(dtype), placement)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _spaced(start, end, base, *, steps, dtype, placement):
+    """linspace from both ends, as PyTorch computes it: integers are truncated, not rounded."""
+    wide = dtype if dtype.kind == "c" else jnp.promote_types(dtype, jnp.float32)
+    start, end = start.astype(wide), end.astype(wide)
+    i = jnp.arange(steps)
+    step = (end - start) / max(steps - 1, 1)
+    points = jnp.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
+    points = jnp.full((1,), start) if steps == 1 else points
+    return place((points if base is None else jnp.power(base.astype(wide), points)).astype(dtype), placement)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _eye(*, n, m, dtype, placement):
+    return place(jnp.eye(n, m, dtype=dtype), placement)
+
+
+def checked_sizes(size: tuple, keyword: Any = None) -> tuple[int, ...]:
+    """Sizes in any of PyTorch's spellings.  Raises `RuntimeError` for a negative one."""
+    found = sizes_of(size if keyword is None else (keyword,))
+    if any(n < 0 for n in found):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(found)}: {list(found)}")
+    return found
+
+
+def made(result: Tensor, requires_grad: bool = False, out: Tensor | None = None, name: str = "") -> Tensor:
+    return finish(result, requires_grad) if out is None else write_out(name, result, out)
+
+
+def like(input: Tensor, same_shape: bool = True) -> Sharding | None:
+    """Where a tensor made after `input` is put; a mesh holds one of another shape replicated."""
+    where = input._placed()
+    if where is None:
+        return None
+    if isinstance(where, SingleDeviceSharding):
+        root = input._array if input._array is not None else input._storage.array  # type: ignore[union-attr]
+        return where if root.committed else None
+    if same_shape:
+        return input._read().sharding
+    return NamedSharding(where.mesh, PartitionSpec()) if isinstance(where, NamedSharding) else None
+
+
+# -- constants --------------------------------------------------------------------------------------------------------
+
+
+def _constants(name: str, value: int, doc: str) -> Callable:
+    """zeros, zeros_like, new_zeros and their siblings; gives the first."""
+    op = _constant.operator
+
+    def factory(
+        *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
+    ) -> Tensor:  # fmt: skip
+        if named and set(named) != {"size"}:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(n for n in named if n != 'size')}'")
+        shape = checked_sizes(size, named.get("size"))
+        dtype = out.dtype if dtype is None and out is not None else dtype
+        dtype = settings.default_dtype if dtype is None else dtypes.as_dtype(dtype)
+        result = call(op, (), (value, shape, dtype, placement(device)))
+        return made(result, requires_grad, out, name)
+
+    def factory_like(
+        input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+        pin_memory: bool = False, memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+        where = like(input) if device is None else placement(device)
+        return finish(call(op, (), (value, tuple(input.shape), dtype, where)), requires_grad)
+
+    def new(
+        input: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    ) -> Tensor:  # fmt: skip
+        dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+        where = like(input, False) if device is None else placement(device)
+        shape = checked_sizes(size, named.get("size"))
+        return finish(call(op, (), (value, shape, dtype, where)), requires_grad)
+
+    factory.__doc__ = f"A tensor {doc}, of the given sizes (`{name}(2, 3)` or `{name}((2, 3))`)."
+    factory_like.__doc__ = f"A tensor {doc}, of the shape, dtype and device of `input` unless others are given."
+    new.__doc__ = f"A tensor {doc}, of the given sizes, of this tensor's dtype and device unless others are given."
+    for known, fn, kinds in ((name, factory, (True, False)), (name + "_like", factory_like, (True, False)),
+                             ("new_" + name, new, (False, True))):  # fmt: skip
+        fn.__name__ = fn.__qualname__ = known
+        composite(known, function=kinds[0], method=kinds[1])(fn)
+    return factory
+
+
+zeros = _constants("zeros", 0, "of zeros")
+ones = _constants("ones", 1, "of ones")
+empty = _constants("empty", 0, "whose values are not to be relied upon (zeros: XLA leaves no memory uninitialised)")
+
+
+def fill_value(value: Any, dtype: np.dtype) -> Any:
+    """A number as an argument of a kernel that makes a tensor of `dtype`.  Raises `OverflowError` if it does not fit."""
+    if isinstance(value, (Tensor, jax.Array)):
+        return value
+    if dtype in dtypes.INTEGERS:
+        value, info = int(value), np.iinfo(dtype)
+        if not info.min <= value <= info.max:
+            raise OverflowError(f"value {value} cannot be converted to type {dtype.name} without overflow")
+        return dtype.type(value)
+    if isinstance(value, complex) and dtype not in dtypes.COMPLEX:
+        raise RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
+    return bool(value) if dtype == dtypes.bool else complex(value) if dtype in dtypes.COMPLEX else float(value)
+
+
+def _full(value: Any, size: tuple, dtype: Any, where: Sharding | None) -> Tensor:
+    if dtype is None:
+        dtype = value.dtype if isinstance(value, (Tensor, np.generic)) else number_dtype(value)
+    dtype = dtypes.as_dtype(dtype)
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise TypeError(f"full(): fill_value must be a number or a 0-dim tensor, got shape {list(value.shape)}")
+        value = value.detach()
+    return call(_filled.operator, (_as_array(fill_value(value, dtype)),), (size, dtype, where))
+
+
+def _as_array(value: Any) -> Any:
+    """A NumPy scalar keeps its width as an argument only as an array."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+@composite(method=False)
+def full(
+    size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of the given size with `fill_value` everywhere, whose kind gives the dtype.
+
+    >>> import xgrad
+    >>> xgrad.full((2, 2), 3.5)
+    tensor([[3.5000, 3.5000],
+            [3.5000, 3.5000]])
+    """
+    return made(_full(fill_value, checked_sizes((size,)), dtype, placement(device)), requires_grad, out, "full")
+
+
+@composite(method=False)
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor with `fill_value` everywhere, of the shape, dtype and device of `input` unless others are given."""
+    where = like(input) if device is None else placement(device)
+    return finish(_full(fill_value, tuple(input.shape), dtype or input.dtype, where), requires_grad)
+
+
+@composite(function=False)
+def new_full(
+    input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of the given size with `fill_value` everywhere, of this tensor's dtype and device."""
+    where = like(input, False) if device is None else placement(device)
+    return finish(_full(fill_value, checked_sizes((size,)), dtype or input.dtype, where), requires_grad)
+
+
+# -- memory layouts, which are only remembered as views of a contiguous storage ------------------------------------------
+
+
+@composite(method=False)
+def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
+    """A tensor with the given strides, as a view of a fresh storage that is just large enough."""
+    size, stride = checked_sizes((size,)), sizes_of((stride,))
+    span = 1 + sum((n - 1) * s for n, s in zip(size, stride)) if prod(size) else 0
+    storage = empty(span, **{k: v for k, v in options.items() if k != "requires_grad"})
+    return finish(storage.as_strided(size, stride).detach(), options.get("requires_grad", False))
+
+
+@composite(function=False)
+def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+    """A tensor with the given strides, of this tensor's dtype and device."""
+    return empty_strided(size, stride, **{"dtype": input.dtype, "device": like(input, False), **options})
+
+
+@composite(method=False)
+def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
+    """A tensor whose dimensions lie in memory in the order `physical_layout`."""
+    size, order = checked_sizes((size,)), sizes_of((physical_layout,))
+    if sorted(order) != list(range(len(size))):
+        raise RuntimeError(f"empty_permuted: physical_layout {list(order)} must name each of {len(size)} dimensions once")
+    strides, step = [0] * len(size), 1
+    for d in reversed(order):
+        strides[d], step = step, step * max(size[d], 1)
+    return empty_strided(size, strides, **options)
+
+
+# -- ranges -----------------------------------------------------------------------------------------------------------
+
+
+def _number(value: Any) -> Any:
+    """A bound given as a number or a 0-dim tensor."""
+    return value.item() if hasattr(value, "item") else value
+
+
+@composite(method=False)
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The numbers from `start` (0) up to, and without, `end`; integers unless one of the arguments is a float.
+
+    Raises `RuntimeError` for a step of 0 or away from `end`.
+
+    >>> import xgrad
+    >>> xgrad.arange(1, 10, 3)
+    tensor([1, 4, 7])
+    """
+    start, end, step = (_number(v) for v in ((0, start, step) if end is None else (start, end, step)))
+    if dtype is None and out is not None:
+        dtype = out.dtype
+    integral = not any(isinstance(v, float) for v in (start, end, step))
+    dtype = dtypes.as_dtype(dtype if dtype is not None else int if integral else float)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError(
+            f"upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}"
+        )
+    if dtype == dtypes.default_integer():
+        start, end, step = int(start), int(end), int(step)
+    n = -((start - end) // step) if all(isinstance(v, int) for v in (start, end, step)) else ceil((end - start) / step)
+    first, by = (_as_array(fill_value(v, dtype)) for v in (start, step))
+    if n and dtype in dtypes.INTEGERS:
+        fill_value(start + (n - 1) * step, dtype)
+    return made(call(_range.operator, (first, by), (n, dtype, placement(device))), requires_grad, out, "arange")
+
+
+def _spacing(name: str) -> Callable:
+    def build(
+        start: Any, end: Any, steps: int, base: Any, out: Any, dtype: Any, device: Any, requires_grad: bool
+    ) -> Tensor:
+        start, end, base = (v.detach() if isinstance(v, Tensor) else v for v in (start, end, base))
+        for v in (start, end):
+            if isinstance(v, Tensor) and v.ndim:
+                raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {v.ndim} dimension(s)")
+        if steps < 0:
+            raise RuntimeError("number of steps must be non-negative")
+        if dtype is None:
+            imaginary = any(isinstance(v, complex) or getattr(v, "dtype", None) in dtypes.COMPLEX for v in (start, end))
+            dtype = out.dtype if out is not None else complex if imaginary else float
+        dtype = dtypes.as_dtype(dtype)
+        start, end = (_as_array(fill_value(v, dtype)) for v in (start, end))
+        result = call(_spaced.operator, (start, end, base), (int(steps), dtype, placement(device)))
+        return made(result, requires_grad, out, name)
+
+    return build
+
+
+_linspace, _logspace = _spacing("linspace"), _spacing("logspace")
+
+
+@composite(method=False)
+def linspace(
+    start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """`steps` evenly spaced numbers from `start` to `end`, both included."""
+    return _linspace(start, end, steps, None, out, dtype, device, requires_grad)
+
+
+@composite(method=False)
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """`steps` numbers from base**start to base**end, evenly spaced in the exponent."""
+    return _logspace(start, end, steps, base, out, dtype, device, requires_grad)
+
+
+@composite(method=False)
+def eye(
+    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The matrix of shape (n, m), or (n, n), with ones on its diagonal and zeros elsewhere."""
+    m = n if m is None else m
+    if n < 0 or m < 0:
+        raise RuntimeError(f"n must be greater or equal to 0, got {n}" if n < 0 else f"m must be >= 0, got {m}")
+    dtype = settings.default_dtype if dtype is None else dtypes.as_dtype(dtype)
+    return made(call(_eye.operator, (), (int(n), int(m), dtype, placement(device))), requires_grad, out, "eye")
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _triangle_indices(*, row, col, offset, lower, dtype, placement):
+    find = np.tril_indices if lower else np.triu_indices
+    return place(jnp.asarray(np.stack(find(row, offset, col)).astype(dtype)), placement)
+
+
+def _triangle(name: str, lower: bool) -> None:
+    def indices(
+        row: int, col: int, offset: int = 0, *, dtype: Any = int, device: Any = None, layout: Any = None,
+        pin_memory: bool = False,
+    ) -> Tensor:  # fmt: skip
+        if row < 0 or col < 0:
+            raise RuntimeError(f"{'row' if row < 0 else 'col'} must be non-negative, got {min(row, col)}")
+        dtype = dtypes.as_dtype(dtype)
+        return call(_triangle_indices.operator, (), (row, col, offset, lower, dtype, placement(device)))
+
+    indices.__name__ = name
+    indices.__doc__ = f"The indices, of shape (2, n), of the {'lower' if lower else 'upper'} triangle of a (row, col) matrix."
+    composite(name, method=False)(indices)
+
+
+_triangle("tril_indices", True)
+_triangle("triu_indices", False)

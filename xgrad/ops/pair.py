@@ -1,0 +1,64 @@
+"""The call path of an operator on two tensors: `call` unrolled for the commonest case.
+
+It does what `call` does for two Tensors without static arguments, and hands everything else to it.  What it saves, a
+loop, a list and the look at the mask, is 0.5 µs of 2.7 around a kernel of 4.4 µs.
+"""
+
+from typing import Any
+
+from ..config import state
+from ..engine.accumulate_grad import make_accumulator
+from ..tensor import Tensor
+from . import registry
+from .call import call, save_for_backward, versions_of
+from .registry import Operator
+
+_NO_EDGE = (None, 0)
+
+
+def call_pair(op: Operator, a: Any, b: Any) -> Any:
+    """`call(op, (a, b), ())`."""
+    if a.__class__ is not Tensor or b.__class__ is not Tensor or state.forward_level >= 0:
+        return call(op, (a, b), ())
+    x, y = a._array, b._array
+    if x is None or y is None:
+        return call(op, (a, b), ())  # a view, or a base that has views
+    try:
+        kernel = op.kernels[()]
+        out = kernel.run(x, y)
+    except Exception:
+        return call(op, (a, b), ())  # the first call makes the kernel; an error is explained there
+    result = Tensor()
+    result._array = out
+    left, right = a._requires_grad, b._requires_grad
+    if (left or right) and kernel.differentiable and state.grad_enabled:
+        plan = kernel.plans.get(left + 2 * right)
+        if plan is None:
+            return call(op, (a, b), ())
+        node = plan.node_class()
+        node.plan = plan
+        node.avals = (out.aval,)
+        node.sequence_nr = state.next_sequence_nr()
+        node.next_edges = (_edge(a) if left else _NO_EDGE, _edge(b) if right else _NO_EDGE)
+        result._grad_fn = node
+        result._requires_grad = True
+        if plan.saves_result or plan.static or state.saved_hooks:
+            save_for_backward(plan, node, (a, b), (result,) if plan.saves_result else ())
+        elif plan.pick is not None:
+            node.saved = plan.pick((a, b))
+            if a._version_counter is not None or b._version_counter is not None:
+                node.versions = versions_of(node.saved)
+    return result
+
+
+def _edge(a: Tensor) -> tuple:
+    fn = a._grad_fn
+    if fn is not None:
+        return (fn, a._output_nr)
+    reference = a._accumulator
+    if reference is not None and (fn := reference()) is not None:
+        return (fn, 0)
+    return (make_accumulator(a), 0)
+
+
+registry.call_pair = call_pair
