@@ -6,6 +6,8 @@ from . import ops as ops
 from . import attach as attach
 from . import autograd as autograd
 from . import dtypes as dtypes
+from . import linalg as linalg
+from . import special as special
 from . import nn as nn
 from .autograd.grad_mode import enable_grad as enable_grad
 from .autograd.grad_mode import is_grad_enabled as is_grad_enabled

@@ -22,7 +22,7 @@ from .devices import device
 from .errors import InplaceViewError
 from .views.chain import ViewChain
 from .views.meta import CreationMeta, ViewMeta, creation_meta_now, propagate_creation_meta, relation_of, view_error
-from .views.storage import Storage, Tracer, VersionCounter, exclusive
+from .views.storage import Storage, Tracer, VersionCounter, writing
 
 if TYPE_CHECKING:
     from .engine.node import Node
@@ -90,7 +90,9 @@ class Tensor:
         if array is not None:
             return array
         storage, chain = self._storage, self._chain
-        assert storage is not None
+        if storage is None:  # another thread adds to this gradient at the moment
+            with writing:
+                return self._array if self._storage is None else self._read()
         root = storage.array
         if chain.is_root:
             return root
@@ -125,14 +127,14 @@ class Tensor:
 
     def _write(self, new: Any) -> None:
         """Replace the value by an array of the same shape and dtype, made by one of our kernels, for all aliases."""
-        storage = self._storage
+        storage, chain = self._storage, self._chain
         if storage is None:
             self._array = new
             self._owned = True
-        elif self._chain.is_root:
+        elif chain.is_root:
             storage.replace(new)
         else:
-            storage.replace(self._chain.write_back(storage.array, new, exclusive(storage)))
+            storage.rewrite(lambda donate: lambda root: chain.write_back(root, new, donate))
         self._bump()
 
     def _bump(self) -> None:

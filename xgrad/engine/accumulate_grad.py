@@ -6,7 +6,6 @@ sharding and dtype.  A stored gradient has its variable's sharding; where a new 
 warned about, once (PyTorch: torch/csrc/autograd/functions/accumulate_grad.h).
 """
 
-import threading
 import warnings
 import weakref
 from typing import Any
@@ -14,12 +13,11 @@ from typing import Any
 import jax
 
 from ..tensor import Tensor, from_array
-from ..views.storage import Tracer
+from ..views.storage import Tracer, writing
 from . import node as _node
 from .input_buffer import accumulate, add_arrays
 from .node import MAX_SEQUENCE_NR, Node
 
-_lock = threading.RLock()  # several threads may accumulate into one leaf
 
 
 class AccumulateGrad(Node):
@@ -47,10 +45,10 @@ class AccumulateGrad(Node):
         grads[0] = None
         if new is None:
             return ()
-        with _lock:
+        with writing:  # several threads may accumulate into one leaf
             if isinstance(new, Tensor):
                 old = variable._grad
-                variable._grad = new if old is None else tensor_add(old, new)
+                variable._grad = new.clone() if old is None else tensor_add(old, new)  # type: ignore[attr-defined]
             else:
                 self._accumulate(variable, [new])
                 del new

@@ -238,16 +238,12 @@ def _capture(task: GraphTask, node: Node, info: ExecInfo, inputs: list) -> None:
     *and* whose node is needed is captured before its own hooks, as in PyTorch.
     """
     assert info.captures is not None
-    seen = inputs
     if not info.needed:
         _run_tensor_hooks(task, node, inputs)
         _run_retain_hooks(task, node, inputs)
-    elif _leaf_hooks(node) or (node._hooks is not None and node._hooks.tensor):
-        seen = list(inputs)
-        _run_tensor_hooks(task, node, seen)
     for number, places in info.captures.items():
         for place in places:
-            task.captured[place] = seen[number]
+            task.captured[place] = inputs[number]
 
 
 def _evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) -> Any:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from ..random import next_key
 from ..tensor import Tensor, from_array
+from .norms import p_norm
 from .promotion import promote, require_floating, require_real, wrap_dim
 from .registry import FUNCTIONS, composite, operator
 
@@ -279,6 +280,11 @@ def log_softmax(self, *, dim, dtype=None):
     return jax.nn.log_softmax(x, axis=along).reshape(self.shape)
 
 
+@functional("softmin", function=False)
+def _softmin(self, *, dim, dtype=None):
+    return softmax(-self, dim=dim, dtype=dtype)
+
+
 def _along(x: Any, dim: int) -> int:
     return wrap_dim(dim, x.ndim) if x.ndim else None  # type: ignore[return-value]
 
@@ -318,7 +324,7 @@ def _softmax_of(name: str, doc: str, compute: Any) -> None:
 
 _softmax_of("softmax", "exp(x) over its sum along `dim`.", softmax.function)
 _softmax_of("log_softmax", "The logarithm of softmax along `dim`.", log_softmax.function)
-_softmax_of("softmin", "softmax of -x along `dim`.", lambda x, dim, dtype: softmax.function(-x, dim, dtype))
+_softmax_of("softmin", "softmax of -x along `dim`.", _softmin.function)
 
 
 @composite(method=False, namespace=("nn.functional", ""))
@@ -338,27 +344,12 @@ def rrelu(
 # -- of a vector ------------------------------------------------------------------------------------------------------
 
 
-def p_norm(x: Any, p: float, dim: Any, keepdims: bool = False) -> Any:
-    """The p-norm along `dim`, with PyTorch's subgradient 0 at the origin."""
-    size = jnp.abs(x)
-    if p == 0:
-        return jnp.sum(size != 0, axis=dim, keepdims=keepdims).astype(size.dtype)
-    if p == float("inf"):
-        return jnp.max(size, axis=dim, keepdims=keepdims)
-    if p == 1:
-        return jnp.sum(size, axis=dim, keepdims=keepdims)
-    # The root has no slope at 0, nor has a power below 1: both are computed at 1 there, and then not taken.
-    nonzero = jnp.where(size == 0, 1, size)
-    total = jnp.sum(x * jnp.conj(x) if p == 2 else jnp.where(size == 0, 0, nonzero**p), axis=dim, keepdims=keepdims).real
-    return jnp.where(total == 0, 0, jnp.where(total == 0, 1, total) ** (1 / p))
-
-
 @functional(out=True)
 def normalize(self, *, p=2.0, dim=1, eps=1e-12):
     """`input` over its `p`-norm along `dim`, which counts as at least `eps`."""
     require_floating(self, "normalize")
     along = tuple(wrap_dim(d, self.ndim) for d in (dim if isinstance(dim, tuple) else (dim,))) if self.ndim else None
-    norm = p_norm(self, p, along, keepdims=self.ndim > 0)
+    norm = p_norm(self, p, along, self.ndim > 0)
     return self / jnp.where(norm < eps, eps, norm).astype(norm.dtype)
 
 
@@ -371,7 +362,7 @@ def cosine_similarity(x1, x2, *, dim=1, eps=1e-8):
     dim = wrap_dim(dim, x1.ndim)
 
     def unit(x: Any) -> Any:
-        norm = p_norm(x, 2, dim, keepdims=True)
+        norm = p_norm(x, 2, (dim,), True)
         # PyTorch raises the norm to eps behind autograd's back: its derivative stays that of the norm.
         return x / (norm + jax.lax.stop_gradient(jnp.maximum(norm, eps) - norm))
 
@@ -382,4 +373,4 @@ def cosine_similarity(x1, x2, *, dim=1, eps=1e-8):
 def pairwise_distance(x1, x2, *, p=2.0, eps=1e-6, keepdim=False):
     """The `p`-norm of x1 - x2 + eps along the last dimension."""
     x1, x2 = promote(x1, x2)
-    return p_norm(x1 - x2 + eps, p, -1, keepdim)
+    return p_norm(x1 - x2 + eps, p, (-1,), keepdim)

@@ -18,9 +18,7 @@ from ..engine.accumulate_grad import make_accumulator
 from ..engine.node import gradient_edge
 from ..engine.saved_variable import SavedVariable
 from ..tensor import Tensor, from_array, from_foreign
-from ..views.chain import ViewChain
 from ..views.meta import check_inplace, relation_of
-from ..views.storage import exclusive
 from . import nodes, registry
 from .kernel import Kernel, Plan
 from .registry import Operator
@@ -301,26 +299,16 @@ class _like:
 
 def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
     """The in-place kernel, where the value lives: into the array itself, or through the chain into the root."""
+    storage = self._share()
+    chain = self._chain
     try:
-        storage = self._storage
-        if storage is None:
-            if exclusive(self, "_array"):
-                self._array = kernel.write(True)(self._array, *arrays)
-            else:
-                self._array = kernel.write(False)(self._array, *arrays)
-            self._owned = True
-        elif self._chain.is_root:
-            if exclusive(storage):
-                storage.replace(kernel.write(True)(storage.array, *arrays))
-            else:
-                storage.replace(kernel.write(False)(storage.array, *arrays))
+        if chain.is_root:
+            storage.rewrite(kernel.write, *arrays)
         else:
-            chain: ViewChain = self._chain
             chain.check_writable()
             # One program reads the view, computes and writes back; it returns the root and nothing else, for XLA
             # would copy the whole buffer if it did.
-            program = chain.update(kernel.written, kernel, exclusive(storage))
-            storage.replace(program(storage.array, chain.starts, *arrays))
+            storage.rewrite(lambda donate: chain.update(kernel.written, kernel, donate), chain.starts, *arrays)
     except Exception as error:
         raise explain(error, op, [self, *arrays]) from error.__cause__
     self._bump()

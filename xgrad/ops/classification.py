@@ -2,8 +2,8 @@
 
 Backward computes the softmax anew from the input, so no tensor of the input's size is kept.
 
-A class outside of its range is an error in PyTorch.  Here it makes the loss NaN: whether it is outside only the device
-knows, and asking would make every call wait for it.
+A class out of range raises `IndexError` where its value can be had without waiting for a device (on the CPU); elsewhere
+it makes the loss NaN.
 """
 
 from typing import Any
@@ -12,8 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..tensor import Tensor
+from .indices import on_host
 from .loss import functional, reduced, reduction_of
 from .promotion import require_floating
+from .registry import composite
 
 
 def _picked(x: Any, classes: Any, count: int) -> Any:
@@ -50,17 +53,21 @@ def _check(name: str, x: Any, target: Any, weight: Any, of_classes: bool) -> Non
         )
 
 
-def _negative_log_likelihood(log_p, target, weight, ignore_index, reduction, smoothing=0.0):
-    """The loss of log-probabilities (batch, classes, ...), each element weighed by its class."""
-    count = log_p.shape[1]
-    by_class = (-1,) + (1,) * (log_p.ndim - 2)
+def _negative_log_likelihood(x, log_z, target, weight, ignore_index, reduction, smoothing=0.0):
+    """The loss of log-probabilities x - log_z (batch, classes, ...), each element weighed by its class.
+
+    The difference is not formed for all classes: without it the forward is 4 times faster (32000 classes, CPU).
+    """
+    count = x.shape[1]
+    by_class = jnp.ones((), x.dtype) if weight is None else weight.reshape((-1,) + (1,) * (x.ndim - 2))
     kept = target != ignore_index
     safe = jnp.where(kept, target, 0)
-    each = jnp.ones((), log_p.dtype) if weight is None else weight[jnp.clip(safe, 0, max(count - 1, 0))]
+    each = jnp.ones((), x.dtype) if weight is None else weight[jnp.clip(safe, 0, max(count - 1, 0))]
     each = jnp.where(kept, each, 0)
-    loss = jnp.where(kept, -_picked(log_p, safe, count) * each, 0) if count else jnp.zeros(target.shape, log_p.dtype)
+    loss = jnp.where(kept, (log_z - _picked(x, safe, count)) * each, 0) if count else jnp.zeros(target.shape, x.dtype)
     if smoothing:
-        even = -jnp.sum(log_p if weight is None else log_p * weight.reshape(by_class), axis=1)
+        total = count if weight is None else jnp.sum(weight)
+        even = log_z * total - jnp.sum(x * by_class, axis=1)
         loss = (1 - smoothing) * loss + smoothing / count * jnp.where(kept, even, 0)
     if reduction == "mean":
         return jnp.sum(loss) / jnp.sum(each)
@@ -75,45 +82,39 @@ def _batched(x: Any, target: Any) -> tuple[Any, Any]:
 _PARAMETERS = "size_average=None, ignore_index=-100, reduce=None, reduction='mean'"
 
 
-@functional(signature=f"input, target, weight=None, {_PARAMETERS}")
-def nll_loss(
+@functional("nll_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}")
+def _nll_loss(
     self, target, weight=None, *, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
 ):
-    """Minus the log-probability, in `input` (batch, classes, ...), of the class in `target` (batch, ...)."""
     reduction = reduction_of(size_average, reduce, reduction)
     _check("nll_loss", self, target, weight, True)
     log_p, classes = _batched(self, target)
-    loss = _negative_log_likelihood(log_p, classes, weight, ignore_index, reduction)
+    loss = _negative_log_likelihood(log_p, 0, classes, weight, ignore_index, reduction)
     return loss.reshape(target.shape) if reduction == "none" else loss
 
 
-@functional(signature=f"input, target, weight=None, {_PARAMETERS}, label_smoothing=0.0")
-def cross_entropy(
+@functional(
+    "cross_entropy_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}, label_smoothing=0.0"
+)
+def _cross_entropy(
     self, target, weight=None, *, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
     label_smoothing=0.0,
 ):  # fmt: skip
-    """The cross entropy of logits (batch, classes, ...) and targets: class indices (batch, ...), or probabilities.
-
-    `weight`: one for each class; the mean is weighted.  Elements whose target is `ignore_index` do not count.
-    `label_smoothing` mixes the target with the uniform distribution.  A class out of range gives NaN.
-
-    >>> import xgrad
-    >>> logits = xgrad.tensor([[2.0, 0.0], [0.0, 2.0]])
-    >>> xgrad.nn.functional.cross_entropy(logits, xgrad.tensor([0, 1]))
-    tensor(0.1269)
-    """
     reduction = reduction_of(size_average, reduce, reduction)
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     of_classes = self.shape != target.shape or target.dtype not in dtypes.INEXACT
     _check("cross_entropy", self, target, weight, of_classes)
-    log_p, expected = _batched(self, target)
-    log_p = jax.nn.log_softmax(log_p, axis=1)
+    x, expected = _batched(self, target)
     if of_classes:
-        loss = _negative_log_likelihood(log_p, expected, weight, ignore_index, reduction, label_smoothing)
+        # The largest logit comes off before the exponentials; the loss does not depend on it.
+        shifted = x - jax.lax.stop_gradient(jnp.max(x, axis=1, keepdims=True, initial=-jnp.inf))
+        log_z = jnp.log(jnp.sum(jnp.exp(shifted), axis=1))
+        loss = _negative_log_likelihood(shifted, log_z, expected, weight, ignore_index, reduction, label_smoothing)
         return loss.reshape(target.shape) if reduction == "none" else loss
     if ignore_index >= 0:
         raise RuntimeError("ignore_index is not supported for floating point target")
+    log_p = jax.nn.log_softmax(x, axis=1)
     if label_smoothing:
         expected = expected * (1 - label_smoothing) + label_smoothing / expected.shape[1]
     weighed = log_p if weight is None else log_p * weight.reshape((-1,) + (1,) * (log_p.ndim - 2))
@@ -122,6 +123,59 @@ def cross_entropy(
         return jnp.sum(loss) / loss.size
     return loss.reshape(self.shape[:0] if self.ndim == 1 else loss.shape) if reduction == "none" else jnp.sum(loss)
 
+
+
+def _check_classes(input: Tensor, target: Tensor, ignore_index: int) -> None:
+    """Raise `IndexError` for a class out of range."""
+    values = on_host(target)
+    if values is None or not values.size or values.dtype.kind not in "iu" or not input.ndim:
+        return
+    count = input.shape[min(input.ndim - 1, 1)]
+    wrong = values[(values != ignore_index) & ((values < 0) | (values >= count))]
+    if wrong.size:
+        raise IndexError(f"Target {wrong.flat[0]} is out of bounds: there are {count} classes.")
+
+
+@composite(method=False, namespace="nn.functional")
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-probability, in `input` (batch, classes, ...), of the class in `target` (batch, ...)."""
+    _check_classes(input, target, ignore_index)
+    return _nll_loss.function(input, target, weight, size_average, ignore_index, reduce, reduction)
+
+
+@composite(method=False, namespace="nn.functional")
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The cross entropy of logits (batch, classes, ...) and targets: class indices (batch, ...), or probabilities.
+
+    `weight`: one for each class; the mean is weighted.  Elements whose target is `ignore_index` do not count.
+    `label_smoothing` mixes the target with the uniform distribution.  A class out of range is an error (on accelerators NaN).
+
+    >>> import xgrad
+    >>> logits = xgrad.tensor([[2.0, 0.0], [0.0, 2.0]])
+    >>> xgrad.nn.functional.cross_entropy(logits, xgrad.tensor([0, 1]))
+    tensor(0.1269)
+    """
+    _check_classes(input, target, ignore_index)
+    return _cross_entropy.function(
+        input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing
+    )
 
 
 # -- margins of classes -----------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from .. import dtypes
 from ..config import state
 from ..tensor import Tensor
-from .activation import p_norm
+from .indices import check_range, on_host
+from .norms import p_norm
 from .registry import composite, operator
 
 functional = partial(operator, method=False, out=False)
@@ -50,7 +52,7 @@ embedding.derivative(weight=_embedding_gradient)
 
 @operator("embedding_renorm", inplace=True, function=False, method=False, differentiable=False)
 def _renorm(self, indices, *, max_norm, norm_type):
-    norms = p_norm(self, norm_type, 1, keepdims=True)
+    norms = p_norm(self, norm_type, (1,), True)
     used = jnp.zeros((self.shape[0], 1), bool).at[indices.reshape(-1)].set(True)
     return jnp.where(used & (norms > max_norm), self * (max_norm / (norms + 1e-7)), self)
 
@@ -94,7 +96,7 @@ def _embedding(
     """The rows of `weight` (number, size) that the integers in `input` name: (*input.shape, size).
 
     Row `padding_idx` gets no gradient.  With `max_norm` the rows used are first shortened to it, in place.  A number out
-    of range gives NaN.
+    of range is an error (on accelerators NaN).
 
     >>> import xgrad
     >>> xgrad.nn.functional.embedding(xgrad.tensor([1, 0]), xgrad.tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -103,6 +105,7 @@ def _embedding(
     """
     _refuse_sparse(sparse, "embedding")
     padding = _padding(padding_idx, weight.shape[0])
+    check_range(input, weight.shape[0], 0)
     if max_norm is not None:
         _renorm_used(weight, input, max_norm, norm_type)
     return embedding.function(weight, input, padding, scale_grad_by_freq)
@@ -131,18 +134,18 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             f"one_hot is only applicable to index tensor of type LongTensor, but got {tensor.dtype.name}: convert it to "
             f"{dtypes.default_integer().name}"
         )
-    array = tensor._read()
-    if array.size == 0:
-        if num_classes <= 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
-    else:
-        low, high = int(array.min()), int(array.max())
-        if low < 0:
+    values = on_host(tensor)
+    if values is None and num_classes == -1:
+        values = np.asarray(tensor)  # the number of classes is a shape: it has to be known now
+    if values is not None and values.size:
+        if values.min() < 0:
             raise RuntimeError("Class values must be non-negative.")
         if num_classes == -1:
-            num_classes = high + 1
-        if num_classes < 1:
-            raise RuntimeError("num_classes should be positive")
-        if high >= num_classes:
-            raise RuntimeError(f"Class values must be smaller than num_classes: {high} is not, of {num_classes}.")
+            num_classes = int(values.max()) + 1
+        if values.max() >= num_classes > 0:
+            raise RuntimeError(f"Class values must be smaller than num_classes: {values.max()} is not, of {num_classes}.")
+    elif num_classes == -1:
+        raise RuntimeError("Can not infer total number of classes from empty tensor.")
+    if num_classes < 1:
+        raise RuntimeError("num_classes should be positive")
     return call(_one_hot.operator, (tensor,), (num_classes,))

@@ -27,7 +27,7 @@ def require_elements(self: Any, dims: tuple[int, ...], name: str) -> None:
     if any(self.shape[d] == 0 for d in dims) and (len(dims) < self.ndim or not self.size):
         empty = next(d for d in dims if self.shape[d] == 0)
         raise IndexError(
-            f"{name}(): Expected reduction dim {empty} to have non-zero size, but the input has shape {list(self.shape)}"
+            f"{name}(): Expected reduction dim {empty} to have non-zero size, but the shape is {list(self.shape)}"
         )
 
 
@@ -56,7 +56,9 @@ def share(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
     dims = wrap_dims(dim, self.ndim)
     result = restore_dims(result, self.shape, dims, keepdim)
     hit = (self == result) | (jnp.isnan(self) & jnp.isnan(result))
-    return restore_dims(grad, self.shape, dims, keepdim) * (hit / jnp.sum(hit, axis=dims, keepdims=True)).astype(grad.dtype)
+    return restore_dims(grad, self.shape, dims, keepdim) * (hit / jnp.sum(hit, axis=dims, keepdims=True)).astype(
+        grad.dtype
+    )
 
 
 def _selected(name: str, choose: Any) -> Any:
@@ -71,9 +73,7 @@ def _selected(name: str, choose: Any) -> Any:
 
     node = f"{name.capitalize()}Backward{1 if name == 'median' else 0}"
     op = operator(f"{name}.dim", outputs=getattr(return_types, name), node=node, **private)(along)
-    op.derivative(
-        self=lambda grad, indices, shapes, dim, keepdim: scatter(grad, indices, shapes[0], dim, keepdim)
-    )
+    op.derivative(self=lambda grad, indices, shapes, dim, keepdim: scatter(grad, indices, shapes[0], dim, keepdim))
     return op
 
 
@@ -166,7 +166,10 @@ def _index(self, dim, keepdim, choose, name):
     if self.dtype == np.bool_:
         raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
     if dim is None and not self.size:
-        raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
+        raise IndexError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+            "the 'dim' argument."
+        )
     dims = wrap_dims(dim, self.ndim)
     require_elements(self, dims, name)
     if not self.ndim:
@@ -249,7 +252,9 @@ def kthvalue(self, *, k, dim=-1, keepdim=False):
     """The named tuple (values, indices) of the k-th smallest elements along `dim`; k counts from 1."""
     dim = wrap_dim(dim, self.ndim)
     if not 1 <= k <= (self.shape[dim] if self.ndim else 1):
-        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}: k={k}, shape {list(self.shape)}")
+        raise RuntimeError(
+            f"kthvalue(): selected number k out of range for dimension {dim}: k={k}, shape {list(self.shape)}"
+        )
     if not self.ndim:
         return self, jnp.zeros((), dtypes.default_integer())
     return gather(self, ranked(self, dim, k - 1), dim, keepdim)

@@ -1,7 +1,8 @@
 """xgrad.linalg: determinants, inverses, solvers, decompositions.
 
-Importing it imports the products and the norms.  Formulas are given where the saved result makes the gradient cheaper
-than the derived one (`inv`, `solve`, `cholesky`); the rest is derived from `jax.numpy.linalg` and `jax.scipy.linalg`.
+Importing it imports products, contractions, norms and decompositions.  Formulas are given where the saved result makes
+the gradient cheaper than the derived one (`inv`, `solve`, `cholesky`); the rest is derived from `jax.numpy.linalg` and
+`jax.scipy.linalg`.
 (PyTorch: aten/src/ATen/native/BatchLinearAlgebra.cpp, torch/csrc/autograd/FunctionsManual.cpp.)
 """
 
@@ -13,11 +14,12 @@ import jax.numpy as jnp
 import jax.scipy.linalg
 
 from .. import dtypes, return_types
-from ..tensor import Tensor
+from ..tensor import Tensor, from_array
+from . import contractions as contractions
 from . import norms as norms
-from . import products as products
-from .promotion import conj
+from .decompositions import pinv, qr, require_matrices, svd
 from .products import require_same
+from .promotion import conj
 from .registry import FUNCTIONS, METHODS, composite, operator
 
 linalg = partial(operator, namespace="linalg", method=False)
@@ -28,16 +30,6 @@ def adjoint(x: Any) -> Any:
     return conj(x.mT)
 
 
-def require_matrices(A: Any, name: str, square: bool = True) -> None:
-    """Refuse what is no (batch of) floating-point (square) matrices."""
-    if A.ndim < 2:
-        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions, but it has {A.ndim}.")
-    if square and A.shape[-1] != A.shape[-2]:
-        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices")
-    if A.dtype not in dtypes.INEXACT or A.dtype.itemsize < 4:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor of 32 bits or more as input. Got {A.dtype.name}")
-
-
 # -- determinants -----------------------------------------------------------------------------------------------------
 
 
@@ -45,6 +37,8 @@ def require_matrices(A: Any, name: str, square: bool = True) -> None:
 def det(A):
     """The determinants of square matrices."""
     require_matrices(A, "linalg.det")
+    if not A.shape[-1]:
+        return jnp.prod(A, axis=(-2, -1))  # of no elements: 1, with a gradient of A's empty shape
     return jnp.linalg.det(A)
 
 
@@ -105,7 +99,10 @@ def solve(A, B, *, left=True):
         B = B[..., None]
         left = True
     if B.shape[-2 if left else -1] != A.shape[-1]:
-        raise RuntimeError(f"linalg.solve: Incompatible shapes of A and B for the equation AX = B ({list(A.shape)} and {list(B.shape)})")
+        raise RuntimeError(
+            "linalg.solve: Incompatible shapes of A and B for the equation AX = B "
+            f"({list(A.shape)} and {list(B.shape)})"
+        )
     X = _solve(A, B, left)
     return X[..., 0] if vector else X
 
@@ -137,13 +134,16 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     return jax.lax.linalg.triangular_solve(A, B, left_side=left, lower=not upper, unit_diagonal=unitriangular)
 
 
-@operator(signature="input, A, upper=True, transpose=False, unitriangular=False", outputs=None, function=False, method=False)
-def triangular_solve(self, A, *, upper=True, transpose=False, unitriangular=False):
-    batch = jnp.broadcast_shapes(A.shape[:-2], self.shape[:-2])
-    A, B = (jnp.broadcast_to(x, batch + x.shape[-2:]) for x in (A, self))
-    return jax.lax.linalg.triangular_solve(
-        A, B, left_side=True, lower=not upper, transpose_a=transpose, unit_diagonal=unitriangular
-    )
+@linalg("linalg_tensorinv")
+def tensorinv(A, *, ind=2):
+    """The inverse for `tensordot(., ., ind)`."""
+    return jnp.linalg.tensorinv(A, ind)
+
+
+@linalg("linalg_tensorsolve", signature="A, B, dims=None")
+def tensorsolve(A, B, *, dims=None):
+    """The X with tensordot(A, X, X.ndim) = B."""
+    return jnp.linalg.tensorsolve(A, B, axes=dims)
 
 
 # -- Cholesky ---------------------------------------------------------------------------------------------------------
@@ -212,78 +212,7 @@ def matrix_exp(A):
     return jax.scipy.linalg.expm(A) if A.size else A
 
 
-# -- decompositions ---------------------------------------------------------------------------------------------------
-
-
-@linalg("linalg_qr", outputs=return_types.linalg_qr)
-def qr(A, *, mode="reduced"):
-    """The named tuple (Q, R) of A = Q R; `mode`: "reduced", "complete" or "r" (Q is then empty)."""
-    require_matrices(A, "linalg.qr", square=False)
-    if mode not in ("reduced", "complete", "r"):
-        raise RuntimeError(f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'")
-    if mode == "r":
-        return jnp.zeros((0,), A.dtype), jnp.linalg.qr(A, mode="r")
-    Q, R = jnp.linalg.qr(A, mode=mode)
-    return Q, R
-
-
-@linalg("linalg_eigh", signature='A, UPLO="L"', outputs=return_types.linalg_eigh)
-def eigh(A, *, UPLO="L"):
-    """The named tuple (eigenvalues, eigenvectors) of Hermitian matrices, of which one triangle is read."""
-    require_matrices(A, "linalg.eigh")
-    values, vectors = jnp.linalg.eigh(A, UPLO=UPLO.upper(), symmetrize_input=False)
-    return values, vectors
-
-
-@linalg("linalg_eigvalsh", signature='A, UPLO="L"')
-def eigvalsh(A, *, UPLO="L"):
-    """The eigenvalues of Hermitian matrices in ascending order."""
-    return eigh(A, UPLO=UPLO)[0]
-
-
-@linalg("linalg_svd", signature="A, full_matrices=True, *, driver=None", outputs=return_types.linalg_svd)
-def svd(A, *, full_matrices=True, driver=None):
-    """The named tuple (U, S, Vh) of A = U diag(S) Vh.  Differentiable with `full_matrices=False`."""
-    require_matrices(A, "linalg.svd", square=False)
-    U, S, Vh = jnp.linalg.svd(A, full_matrices=full_matrices)
-    return U, S, Vh
-
-
-@linalg("linalg_svdvals", signature="A, *, driver=None")
-def svdvals(A, *, driver=None):
-    """The singular values in descending order."""
-    require_matrices(A, "linalg.svdvals", square=False)
-    return jnp.linalg.svd(A, compute_uv=False)
-
-
-@linalg("linalg_pinv", signature="A, *, atol=None, rtol=None, hermitian=False")
-def pinv(A, *, atol=None, rtol=None, hermitian=False):
-    """The pseudo-inverse: singular values up to max(atol, rtol * the largest one) count as zero."""
-    require_matrices(A, "linalg.pinv", square=hermitian)
-    if not A.size:
-        return jnp.zeros(A.mT.shape, A.dtype)
-    if rtol is None:
-        rtol = 0.0 if atol else max(A.shape[-2:]) * float(jnp.finfo(A.dtype).eps)
-    if atol:
-        largest = jnp.max(jax.lax.stop_gradient(jnp.linalg.svd(A, compute_uv=False)), axis=-1)
-        rtol = jnp.maximum(atol / largest, rtol)
-    return jnp.linalg.pinv(A, rtol=rtol, hermitian=hermitian)
-
-
-@linalg("linalg_matrix_rank", signature="A, *, atol=None, rtol=None, hermitian=False", differentiable=False)
-def matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
-    """The number of singular values above max(atol, rtol * the largest one)."""
-    require_matrices(A, "linalg.matrix_rank", square=hermitian)
-    if not A.size:
-        return jnp.zeros(A.shape[:-2], dtypes.default_integer())
-    values = jnp.linalg.svd(A, compute_uv=False)
-    if rtol is None:
-        rtol = 0.0 if atol else max(A.shape[-2:]) * float(jnp.finfo(A.dtype).eps)
-    bound = jnp.maximum(atol or 0.0, rtol * jnp.max(values, axis=-1, keepdims=True))
-    return jnp.sum(values > bound, axis=-1).astype(dtypes.default_integer())
-
-
-# -- top-level names and older forms --------------------------------------------------------------------------------------
+# -- top-level names and older forms ----------------------------------------------------------------------------------
 
 for _name, _op in {
     "det": det, "slogdet": slogdet, "inverse": inv, "matrix_power": matrix_power, "matrix_exp": matrix_exp,
@@ -309,3 +238,21 @@ def _old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """The named tuple (U, S, V) of input = U diag(S) V^H; `linalg.svd` gives V^H."""
     U, S, Vh = svd.function(input, full_matrices=not some)
     return return_types.svd(U, S, Vh.mH)
+
+
+# -- forms that also tell what went wrong: info is always 0, for values are not looked at -----------------------------
+
+
+def _with_info(name: str, op: Any, fields: Any) -> None:
+    def public(A: Tensor, *others: Tensor, check_errors: bool = False, **options: Any) -> Any:
+        info = jnp.zeros(A.shape[:-2], dtypes.int32)
+        return fields(op.function(A, *others, **options), from_array(info))
+
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = f"The named tuple of `linalg.{name.removesuffix('_ex')}` and an `info` of zeros."
+    FUNCTIONS["linalg"][name] = public
+
+
+_with_info("inv_ex", inv, return_types.linalg_inv_ex)
+_with_info("cholesky_ex", cholesky, return_types.linalg_cholesky_ex)
+_with_info("solve_ex", solve, return_types.linalg_solve_ex)

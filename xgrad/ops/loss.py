@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 
 from ..tensor import Tensor
-from .activation import p_norm, pairwise_distance
+from .activation import pairwise_distance
+from .norms import p_norm
 from .promotion import broadcast_shapes, promote
-from .registry import FUNCTIONS, composite, operator
+from .registry import composite, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 everywhere = partial(functional, namespace=("nn.functional", ""))
@@ -272,10 +273,10 @@ def triplet_margin_loss(
         )
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
-    far = p_norm(anchor - negative + eps, p, -1)
+    far = p_norm(anchor - negative + eps, p, (-1,), False)
     if swap:
-        far = jnp.minimum(far, p_norm(positive - negative + eps, p, -1))
-    return _margin(p_norm(anchor - positive + eps, p, -1), far, margin, (size_average, reduce, reduction))
+        far = jnp.minimum(far, p_norm(positive - negative + eps, p, (-1,), False))
+    return _margin(p_norm(anchor - positive + eps, p, (-1,), False), far, margin, (size_average, reduce, reduction))
 
 
 @composite(method=False, namespace="nn.functional")
@@ -294,13 +295,12 @@ def triplet_margin_with_distance_loss(
         raise ValueError(f"margin must be greater than 0, got {margin}")
     distance = distance_function or pairwise_distance.function
     far = distance(anchor, negative)
-    if swap:
-        far = FUNCTIONS[""]["minimum"](far, distance(positive, negative))
-    return _hinge.function(distance(anchor, positive), far, margin, reduction)
+    swapped = distance(positive, negative) if swap else far
+    return _hinge.function(distance(anchor, positive), far, swapped, margin, reduction)
 
 
-@functional("triplet_hinge", function=False, signature="near, far, margin, reduction")
-def _hinge(near, far, *, margin, reduction):
-    return _margin(near, far, margin, (None, None, reduction))
+@functional("triplet_hinge", function=False, signature="near, far, swapped, margin, reduction")
+def _hinge(near, far, swapped, *, margin, reduction):
+    return _margin(near, jnp.minimum(far, swapped), margin, (None, None, reduction))
 
 

@@ -27,7 +27,8 @@ def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any
     """(sum |x|^p)^(1/p) over `dims`, and its limits at 0 and ±inf."""
     if not x.size and (p < 0 or p == INF) and any(x.shape[d] == 0 for d in dims or range(x.ndim)):
         raise RuntimeError(
-            f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have an identity"
+            f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have "
+            "an identity"
         )
     reduce = dict(axis=dims, keepdims=keepdim)
     if p == 0:
@@ -49,11 +50,15 @@ def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any
 
 def _converted(self, dtype, name):
     if self.dtype not in dtypes.INEXACT:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {dtypes.TORCH_NAMES[self.dtype]}")
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {dtypes.TORCH_NAMES[self.dtype]}"
+        )
     if dtype is None:
         return self
     if (dtype in dtypes.COMPLEX) != (self.dtype in dtypes.COMPLEX) or dtype not in dtypes.INEXACT:
-        raise RuntimeError(f"{name}: dtype should be {'complex' if jnp.iscomplexobj(self) else 'real'}, but got {dtype.name}")
+        raise RuntimeError(
+            f"{name}: dtype should be {'complex' if jnp.iscomplexobj(self) else 'real'}, but got {dtype.name}"
+        )
     return self.astype(dtype)
 
 
@@ -90,7 +95,13 @@ def _matrix_norm(A, *, ord, dim, keepdim):
 
 
 def matrix_norm(
-    A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The norm of matrices in two dimensions: "fro", "nuc", ±1, ±2, ±inf.
 
@@ -125,7 +136,9 @@ def linalg_norm(
             raise RuntimeError("linalg.norm: If ord is specified but dim is not, the input must be 1D or 2D")
         return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
     if ord is not None and dim is None and A.ndim != 1:
-        raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D.")
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
+        )
     given = {} if out is None else {"out": out}
     return vector_norm.function(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype, **given)
 
@@ -165,5 +178,3 @@ def renorm(self, *, p, dim, maxnorm):
     size = p_norm(self, float(p), others, True)
     factor = jnp.where(size > maxnorm, maxnorm / (jnp.where(size == 0, 1, size) + 1e-7), 1)
     return self * factor.astype(self.dtype)
-
-

@@ -57,7 +57,7 @@ def _pad_from_input(self, *, pad, mode):
     sides = [(0, 0)] * (self.ndim - n) + [(pad[2 * i], pad[2 * i + 1]) for i in reversed(range(n))]
     for axis, (size, (low, high)) in enumerate(zip(self.shape, sides)):
         limit = {"reflect": size - 1, "circular": size}.get(mode)
-        if limit is not None and max(low, high) > limit:
+        if limit is not None and max(low, high, 0) > limit and axis >= self.ndim - n:
             raise RuntimeError(
                 f"Padding size should be less than {'the corresponding input dimension' if mode == 'reflect' else 'or equal to the input dimension'}, "
                 f"but got: padding ({low}, {high}) at dimension {axis} of input {list(self.shape)}"
@@ -140,7 +140,7 @@ def unfold(self, *, kernel_size, dilation=1, padding=0, stride=1):
         raise RuntimeError(f"Expected 3D or 4D (batch mode) tensor for input, but got {list(self.shape)}")
     x = self if self.ndim == 4 else self[None]
     patches = _patches(x, *how)
-    out = patches.reshape(x.shape[0], x.shape[1] * prod(how[0]), -1)
+    out = patches.reshape(x.shape[0], x.shape[1] * prod(how[0]), prod(patches.shape[3:]))
     return out if self.ndim == 4 else out[0]
 
 

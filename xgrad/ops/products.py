@@ -1,4 +1,4 @@
-"""Matrix products: matmul, mm, bmm, mv, dot, outer, the addmm family, einsum, tensordot, kron, cross.
+"""Products of two tensors: matmul, mm, bmm, mv, dot, inner, outer, kron, cross, and the addmm family.
 
 All are linear in each factor, and their gradients are transposes: `grad @ other^H` for self, `self^H @ grad` for other.
 `linear` derives them from the function as one program, batch sums included, and saves a factor only if the *other*
@@ -12,14 +12,19 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ShapeMismatchError
-from ..tensor import Tensor
 from .promotion import conj, promote, wrap_dim
-from .registry import FUNCTIONS, composite, linear, operator
+from .registry import linear, operator
 
 
 def torch_name(x: Any) -> str:
     """A dtype as PyTorch's messages write it."""
-    names = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long"}
+    names = {
+        "float32": "float",
+        "float64": "double",
+        "float16": "c10::Half",
+        "bfloat16": "c10::BFloat16",
+        "int64": "long",
+    }
     return names.get(x.dtype.name, x.dtype.name)
 
 
@@ -98,7 +103,8 @@ def bmm(self, mat2):
     if self.shape[0] != mat2.shape[0] or self.shape[2] != mat2.shape[1]:
         expected = [self.shape[0], self.shape[2]]
         raise ShapeMismatchError(
-            f"bmm: Expected size for first two dimensions of batch2 tensor to be: {expected} but got: {list(mat2.shape[:2])}."
+            f"bmm: Expected size for first two dimensions of batch2 tensor to be: {expected} "
+            f"but got: {list(mat2.shape[:2])}."
         )
     return product(self, mat2, "bmm")
 
@@ -126,8 +132,8 @@ def _inner_product(self, other, name):
             raise RuntimeError(f"1D tensors expected, but got {self.ndim}D and {other.ndim}D tensors ({name})")
     if self.shape != other.shape:
         raise ShapeMismatchError(
-            f"inconsistent tensor size, expected tensor [{self.shape[0]}] and src [{other.shape[0]}] to have the same number "
-            f"of elements, but got {self.shape[0]} and {other.shape[0]} elements respectively ({name})"
+            f"{name}: inconsistent tensor size, expected tensor [{self.shape[0]}] and src [{other.shape[0]}] to have "
+            f"the same number of elements, but got {self.shape[0]} and {other.shape[0]} elements respectively"
         )
     return product(self, other, name)
 
@@ -158,7 +164,8 @@ def inner(self, other):
         return self * other
     if self.shape[-1] != other.shape[-1]:
         raise ShapeMismatchError(
-            f"inner() the last dimension must match on both input tensors but got shapes {list(self.shape)} and {list(other.shape)}"
+            "inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(self.shape)} and {list(other.shape)}"
         )
     return jnp.inner(self, other)
 
@@ -189,7 +196,9 @@ kron.derivative(self=linear, other=linear)
 def _cross(self, other, dim, name):
     self, other = promote(self, other)
     if self.ndim != other.ndim:
-        raise RuntimeError(f"{name}: inputs must have the same number of dimensions, but got {self.ndim} and {other.ndim}")
+        raise RuntimeError(
+            f"{name}: inputs must have the same number of dimensions, but got {self.ndim} and {other.ndim}"
+        )
     dim = wrap_dim(dim, self.ndim)
     if self.shape[dim] != 3 or other.shape[dim] != 3:
         raise RuntimeError(
@@ -226,32 +235,6 @@ for _op in (cross, linalg_cross):
 linalg_vecdot.derivative(x=lambda grad, y, dim: conj(jnp.expand_dims(grad, dim)) * y, y=linear)
 
 
-@operator("tensordot", function=False, method=False)
-def _tensordot(self, other, *, dims):
-    require_same(self, other, "tensordot")
-    return jnp.tensordot(self, other, axes=dims)
-
-
-_tensordot.derivative(self=linear, other=linear)
-
-
-@composite(method=False)
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """The sum of products over `dims`: the number of last dimensions of a and first of b, or two lists of dimensions."""
-    if isinstance(dims, Tensor):
-        dims = dims.tolist()
-    if isinstance(dims, (tuple, list)):
-        dims = tuple(dims) if len(dims) == 2 else ((dims[0],), (dims[0],))
-        dims = tuple((d,) if isinstance(d, int) else tuple(d) for d in dims)
-        sizes = [[x.shape[i] for i in d] for x, d in zip((a, b), dims)]
-        if sizes[0] != sizes[1]:
-            raise RuntimeError(f"contracted dimensions need to match, but the first has sizes {sizes[0]} and the second {sizes[1]}")
-    elif dims < 0:
-        raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
-    given = {} if out is None else {"out": out}
-    return _tensordot.function(a, b, dims, **given)
-
-
 # -- beta * input + alpha * product -----------------------------------------------------------------------------------
 
 
@@ -259,13 +242,15 @@ def blend(self: Any, product: Any, beta: Any, alpha: Any, name: str) -> Any:
     """beta * self + alpha * product; with beta = 0 NaNs in self do not count."""
     for number, what in ((beta, "beta"), (alpha, "alpha")):
         if dtypes.category(jnp.asarray(number).dtype) > max(1, dtypes.category(product.dtype)):
-            raise RuntimeError(f"For integral input tensors, argument {what} must not be a floating point number ({name})")
+            raise RuntimeError(
+                f"For integral input tensors, argument {what} must not be a floating point number ({name})"
+            )
     require_same(self, product, name)
     scaled = jnp.where(beta == 0, 0, beta * self).astype(self.dtype)
     if len(self.shape) > product.ndim or any(m not in (1, n) for m, n in zip(self.shape[::-1], product.shape[::-1])):
         raise ShapeMismatchError(
-            f"{name}: the expanded size must match: input of shape {list(self.shape)} does not broadcast to the product's "
-            f"shape {list(product.shape)}"
+            f"{name}: the expanded size must match: input of shape {list(self.shape)} does not broadcast to the "
+            f"product's shape {list(product.shape)}"
         )
     return scaled + (alpha * product).astype(product.dtype)
 
@@ -340,102 +325,3 @@ addbmm.derivative(
     batch1=lambda grad, batch2, alpha: scale(grad @ conj(batch2.mT), alpha),
     batch2=lambda grad, batch1, alpha: scale(conj(batch1.mT) @ grad, alpha),
 )
-
-
-# -- products of many -------------------------------------------------------------------------------------------------
-
-
-@operator(namespace="linalg", method=False, signature="*tensors")
-def linalg_multi_dot(*tensors):
-    """The product of matrices, in the order that is cheapest; the first and the last may be vectors."""
-    if len(tensors) < 2:
-        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
-    for first, second in zip(tensors, tensors[1:]):
-        require_same(first, second, "multi_dot")
-        if first.shape[-1] != second.shape[0]:
-            raise shapes_error("multi_dot", first.shape, second.shape)
-    return jnp.linalg.multi_dot(tensors) if len(tensors) > 2 else jnp.dot(*tensors)
-
-
-linalg_multi_dot.derivative(all=linear)
-
-
-@operator("einsum", function=False, method=False, signature="equation, *operands")
-def _einsum(*operands, equation):
-    for other in operands[1:]:
-        require_same(operands[0], other, "einsum")
-    return jnp.einsum(equation, *operands)
-
-
-_einsum.derivative(all=linear)
-
-
-@composite(method=False)
-def einsum(equation: Any, *operands: Any) -> Tensor:
-    """Sums of products by Einstein's convention: `einsum("bij,bjk->bik", x, y)`; also `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
-
-    Raises `RuntimeError` if the equation does not fit the operands.
-
-    >>> import xgrad
-    >>> xgrad.einsum("ij->j", xgrad.ones(2, 3))
-    tensor([2., 2., 2.])
-    """
-    if not isinstance(equation, str):
-        equation, operands = _from_sublists((equation, *operands))
-    elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-        operands = tuple(operands[0])
-    if not operands:
-        raise RuntimeError("einsum(): must provide at least one operand")
-    equation = _with_output(equation.replace(" ", ""))
-    terms = equation.partition("->")[0].split(",")
-    if len(terms) != len(operands):
-        raise RuntimeError(
-            f"einsum(): {'fewer' if len(terms) > len(operands) else 'more'} operands were provided than specified in the "
-            f"equation: {len(operands)} for '{equation}'"
-        )
-    for i, (term, x) in enumerate(zip(terms, operands)):
-        n = len(term.replace("...", ""))
-        if x.ndim < n or (x.ndim > n and "..." not in term):
-            raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({n}) does not match the number of dimensions "
-                f"({x.ndim}) for operand {i} and no ellipsis was given"
-            )
-    return _einsum.function(equation, *operands)
-
-
-def _with_output(equation: str) -> str:
-    """PyTorch's implicit output: the ellipsis, then the letters that occur once (capitals first)."""
-    if "->" in equation:
-        return equation
-    letters = equation.replace("...", "").replace(",", "")
-    once = sorted(c for c in set(letters) if letters.count(c) == 1)
-    return f"{equation}->{'...' if '...' in equation else ''}{''.join(once)}"
-
-
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-
-def _from_sublists(arguments: tuple) -> tuple[str, tuple]:
-    """(equation, operands) of `x, [0, 1], y, [1, ...], [0]`."""
-
-    def term(sublist: Any) -> str:
-        return "".join("..." if i is Ellipsis else _LETTERS[i] for i in sublist)
-
-    operands, sublists = arguments[0:-1:2], arguments[1::2]
-    equation = ",".join(term(s) for s in sublists)
-    return (f"{equation}->{term(arguments[-1])}" if len(arguments) % 2 else equation), operands
-
-
-def _multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-    given = {} if out is None else {"out": out}
-    return linalg_multi_dot.function(*tensors, **given)
-
-
-def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
-    """The product of matrices, in the order that is cheapest (`linalg.multi_dot`)."""
-    return matrices[0] if len(matrices) == 1 else _multi_dot(matrices, out=out)
-
-
-_multi_dot.__doc__ = linalg_multi_dot.function.__doc__
-FUNCTIONS["linalg"]["multi_dot"] = _multi_dot
-FUNCTIONS[""]["chain_matmul"] = chain_matmul

@@ -83,9 +83,11 @@ def mean(self, *, dim=None, keepdim=False, dtype=None):
 
 
 mean.derivative(
-    self=lambda grad, shapes, dim, keepdim: spread(grad / count(shapes[0], dim), shapes[0], dim, keepdim)
-    if math.prod(shapes[0])
-    else jnp.zeros(shapes[0], grad.dtype)
+    self=lambda grad, shapes, dim, keepdim: (
+        spread(grad / count(shapes[0], dim), shapes[0], dim, keepdim)
+        if math.prod(shapes[0])
+        else jnp.zeros(shapes[0], grad.dtype)
+    )
 )
 
 
@@ -94,7 +96,9 @@ def nanmean(self, *, dim=None, keepdim=False, dtype=None):
     """Mean over `dim` of the elements that are not NaN."""
     self = self if dtype is None else self.astype(dtype)
     if self.dtype not in dtypes.FLOATS:
-        raise RuntimeError("nanmean(): expected input to have floating point or complex dtype but got " + self.dtype.name)
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got " + self.dtype.name
+        )
     return jnp.nanmean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
 
 
@@ -127,8 +131,10 @@ def logsumexp(self, *, dim, keepdim=False):
 
 
 logsumexp.derivative(
-    self=lambda grad, self, result, dim, keepdim: spread(grad, self.shape, dim, keepdim)
-    * conj(jnp.exp(as_float(self) - spread(result, self.shape, dim, keepdim)))
+    self=lambda grad, self, result, dim, keepdim: (
+        spread(grad, self.shape, dim, keepdim)
+        * conj(jnp.exp(as_float(self) - spread(result, self.shape, dim, keepdim)))
+    )
 )
 
 

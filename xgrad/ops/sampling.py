@@ -315,7 +315,6 @@ def _filler(name: str, defaults: dict[str, float], sample: Callable, valid: Call
     shown = ", ".join(f"{k}={v}" for k, v in defaults.items())
     fill.__doc__ = f"Fill the tensor with numbers of the {name[:-1].replace('_', '-')} distribution ({shown})."
     composite(name, function=False)(fill)
-    composite.__globals__["METHODS"].setdefault(name, fill)
 
 
 _filler(
@@ -348,7 +347,7 @@ _filler(
 )  # fmt: skip
 
 
-@composite(function=False)
+@composite("bernoulli_", function=False)
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill the tensor with ones with probability `p` (a number or a tensor that broadcasts), else zeros."""
     _require_range(p, 0, 1, "bernoulli_ expects p to be in [0, 1]")

@@ -108,7 +108,9 @@ def diff(self, prepend=None, append=None, *, n=1, dim=-1):
     parts = [p for p in (prepend, self, append) if p is not None]
     for part in parts:
         if part.ndim != self.ndim:
-            raise RuntimeError(f"diff expects prepend or append to be the same dimension as input: {part.ndim} and {self.ndim}")
+            raise RuntimeError(
+                f"diff expects prepend or append to be the same dimension as input: {part.ndim} and {self.ndim}"
+            )
     if not n:
         return self
     joined = jnp.concatenate(promote(*parts), axis=dim) if len(parts) > 1 else self

@@ -72,7 +72,7 @@ for _op in (sort, topk):
     _op.derivative(self=lambda grad, indices, shapes, dim: scatter(grad, indices, shapes[0], dim))
 
 
-# -- unique: the number of results depends on the values, so nothing is traced --------------------------------------------
+# -- unique: the number of results depends on the values, so nothing is traced ----------------------------------------
 
 unjitted = partial(operator, jit=False, differentiable=False, out=False, function=False, method=False)
 
@@ -90,7 +90,7 @@ def _unique(self, *, dim, inverse, counts):
 def _unique_consecutive(self, *, dim, inverse, counts):
     x = self.reshape(-1) if dim is None else jnp.moveaxis(self, wrap_dim(dim, self.ndim), 0)
     n = x.shape[0]
-    changed = (x[1:] != x[:-1]).reshape(max(n - 1, 0), -1).any(axis=1)
+    changed = (x[1:] != x[:-1]).any(axis=tuple(range(1, x.ndim)))
     fresh = jnp.concatenate([jnp.ones(min(n, 1), bool), changed])
     starts = jnp.flatnonzero(fresh)
     values = x[starts] if dim is None else jnp.moveaxis(x[starts], 0, wrap_dim(dim, self.ndim))
@@ -112,7 +112,11 @@ def _as_indices(parts: Any) -> Any:
 
 @composite
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
 ) -> Any:
     """The distinct elements (or slices along `dim`), sorted; and the inverse indices and the counts, if asked for.
 
@@ -157,8 +161,8 @@ def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=
     if sorted_sequence.ndim > 1:
         if sorted_sequence.shape[:-1] != input.shape[:-1]:
             raise RuntimeError(
-                "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value "
-                f"tensor must match, but got {list(sorted_sequence.shape)} and {list(input.shape)}"
+                "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input "
+                f"value tensor must match, but got {list(sorted_sequence.shape)} and {list(input.shape)}"
             )
         for _ in range(sorted_sequence.ndim - 1):
             find = jax.vmap(find)
@@ -169,7 +173,9 @@ def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=
 
 
 @composite
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Any = None) -> Tensor:
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Any = None
+) -> Tensor:
     """The index of the bucket, bounded by the sorted 1-D `boundaries`, to which each element belongs."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import dtypes
 from ..tensor import Size, Tensor
+from ..views.view_ops import Conj, Neg
 from .promotion import wrap_dim
 from .registry import FUNCTIONS, METHODS, composite
 from .viewing import try_view, view, view_inplace, views_of
@@ -261,10 +262,32 @@ def conj(input: Tensor) -> Tensor:
     return view(input, ("conj",), "ConjBackward0") if input.dtype in dtypes.COMPLEX else input
 
 
-@composite(aliases=("resolve_neg",))
+def _has_step(self: Tensor, kind: type) -> bool:
+    return self._chain is not None and any(isinstance(step, kind) for step in self._chain.steps)
+
+
+@composite
+def is_conj(input: Tensor) -> bool:
+    """Whether the tensor is a conjugate view.  (PyTorch keeps a bit; here it is a step of the view chain.)"""
+    return _has_step(input, Conj)
+
+
+@composite
+def is_neg(input: Tensor) -> bool:
+    """Whether the tensor is a negative view."""
+    return _has_step(input, Neg)
+
+
+@composite
 def resolve_conj(input: Tensor) -> Tensor:
-    """The tensor itself: there are no conjugate or negative bits here."""
-    return input
+    """The tensor itself, or a copy of a conjugate view."""
+    return input.clone() if is_conj(input) else input  # type: ignore[attr-defined]
+
+
+@composite
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself, or a copy of a negative view."""
+    return input.clone() if is_neg(input) else input  # type: ignore[attr-defined]
 
 
 @composite
@@ -282,6 +305,12 @@ def positive(input: Tensor) -> Tensor:
 
 
 METHODS["__pos__"] = positive
+
+
+@composite(method=False)
+def detach(input: Tensor) -> Tensor:
+    """An alias of the value outside of the graph."""
+    return input.detach()
 
 
 @composite

@@ -1,6 +1,6 @@
 """Storage: the one owner of a root array; version counters; and the proof that a buffer may be donated.
 
-Invariant: a write donates the root's buffer to XLA only if nobody else can see it (`exclusive`): the array came from
+Invariant: a write donates the root's buffer to XLA only if nobody else can see it (`Storage.rewrite`): the array came from
 one of our own kernels, its reference count is that of an array held by one attribute, and it is no tracer.  Anything
 else is copied by the write, and owned from then on.
 
@@ -13,12 +13,18 @@ A tensor without views has no Storage: it *is* its array.  `Tensor._storage` mak
 
 import itertools
 import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 _ids = itertools.count(1)
 Tracer = jax.core.Tracer
+
+# Held while an array is taken out of its owner to be donated: a reader who finds no array waits for it.  No user code
+# runs under it.
+writing = threading.RLock()
 
 
 class VersionCounter:
@@ -33,55 +39,61 @@ class VersionCounter:
 class Storage:
     """One root `jax.Array` (or tracer), and a generation that each write raises."""
 
-    __slots__ = ("__weakref__", "array", "generation", "id", "owned")
+    __slots__ = ("__weakref__", "_array", "generation", "id", "owned")
 
     def __init__(self, array: Any, owned: bool) -> None:
-        self.array = array
+        self._array = array
         self.owned = owned
         self.generation = 0
         self.id = next(_ids)
 
+    @property
+    def array(self) -> Any:
+        """The root."""
+        array = self._array
+        if array is None:
+            with writing:
+                array = self._array
+        return array
+
     def replace(self, array: Any) -> None:
-        """The root after a write by one of our kernels."""
-        self.array = array
+        """Another root, made by one of our kernels."""
+        self._array = array
         self.owned = True
         self.generation += 1
+
+    def rewrite(self, program_of: Callable, *operands: Any) -> None:
+        """Run `program_of(donate)(root, *operands)` and make its result the root.
+
+        The root is taken out of the storage first, so that from its reference count on nobody can get hold of it.
+        """
+        with writing:
+            array, self._array = self._array, None
+            try:
+                donate = DONATION and self.owned and sys.getrefcount(array) <= TAKEN and not isinstance(array, Tracer)
+                new = program_of(donate)(array, *operands)
+            except BaseException:
+                self._array = array
+                raise
+            self.replace(new)
 
 
 class _Probe:
     __slots__ = ("array",)
 
 
-def _calibrate() -> int:
-    """The reference count that an object held by one attribute alone shows to `sys.getrefcount(holder.array)`."""
+def _calibrate() -> tuple[int, int]:
+    """The reference counts of an object held by one attribute alone, and by one local variable alone."""
     probe = _Probe()
     probe.array = object()
-    return sys.getrefcount(probe.array)
+    held = sys.getrefcount(probe.array)
+    array, probe.array = probe.array, None
+    return held, sys.getrefcount(array)
 
 
-ALONE = _calibrate()
+ALONE, TAKEN = _calibrate()
 # Without a global lock, a count read here may be old when the donation happens.
 DONATION = getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
-def exclusive(holder: Any, slot: str = "array") -> bool:
-    """Whether `holder` (a Storage, or a Tensor without one) may donate its array: owned, referenced once, no tracer.
-
-    The caller must not hold the array in a variable of its own.
-    """
-    if slot == "array":
-        return (
-            DONATION
-            and holder.owned
-            and sys.getrefcount(holder.array) <= ALONE
-            and not isinstance(holder.array, Tracer)
-        )
-    return (
-        DONATION
-        and holder._owned
-        and sys.getrefcount(holder._array) <= ALONE
-        and not isinstance(holder._array, Tracer)
-    )
 
 
 def sole(values: list, index: int) -> bool:

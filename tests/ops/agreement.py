@@ -1,0 +1,39 @@
+"""Compare a layer function with PyTorch's: values, gradients and second derivatives, in float64."""
+
+import numpy as np
+import torch
+
+import xgrad
+
+
+def random(*shape, seed=0):
+    """Normally distributed numbers."""
+    return np.random.RandomState(seed).randn(*shape)
+
+
+def derivatives(library, function, arrays, order):
+    """The result, the gradients for a fixed cotangent, and the gradients of a fixed combination of those."""
+    tensors = [library.tensor(a) for a in arrays]
+    for t, a in zip(tensors, arrays):
+        t.requires_grad_(a.dtype.kind == "f")
+    inputs = [t for t, a in zip(tensors, arrays) if a.dtype.kind == "f"]
+    out = function(library.nn.functional, *tensors)
+    found = [out]
+    while order and out.requires_grad:
+        order -= 1
+        weights = library.tensor(random(*out.shape, seed=len(found)))
+        grads = library.autograd.grad((out * weights).sum(), inputs, create_graph=True, allow_unused=True)
+        grads = [g for g in grads if g is not None]
+        found += grads
+        out = sum((g * g).sum() for g in grads)
+    return [np.asarray(t.detach().numpy()) for t in found]
+
+
+def agree(function, *arrays, order=2):
+    """Assert that `function(F, *tensors)` and its derivatives are PyTorch's."""
+    wanted = derivatives(torch, function, arrays, order)
+    got = derivatives(xgrad, function, arrays, order)
+    assert len(got) == len(wanted)
+    for g, w in zip(got, wanted):
+        assert g.dtype == w.dtype
+        np.testing.assert_allclose(g, w, rtol=1e-7, atol=1e-9)

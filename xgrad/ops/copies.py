@@ -1,0 +1,107 @@
+"""Copies where PyTorch has a view of the same name (`narrow_copy`, ...), and writes out of place (`select_scatter`, ...).
+
+Tables over the views of views.py: a copy is the view, cloned; a scatter is a write into the view of a clone.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations as choose
+from itertools import combinations_with_replacement as choose_again
+from typing import Any
+
+import numpy as np
+
+from ..tensor import Tensor
+from .registry import FUNCTIONS, METHODS, composite
+
+
+def _copied(value: Any) -> Any:
+    return tuple(v.clone() for v in value) if isinstance(value, tuple) else value.clone()
+
+
+def _copy_of(name: str, view: Callable, method: bool = False) -> None:
+    def copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return _copied(view(input, *args, **kwargs))
+
+    copy.__name__ = name
+    copy.__doc__ = f"As `{name.replace('_copy', '').replace('unsafe_', '')}`, but a copy and no view."
+    composite(name, method=method)(copy)
+
+
+def _view_of(name: str) -> Callable:
+    return FUNCTIONS[""].get(name) or METHODS[name]
+
+
+for _name in (
+    "alias", "as_strided", "detach", "diagonal", "expand", "narrow", "permute", "select", "split", "split_with_sizes",
+    "squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze", "view", "view_as_complex", "view_as_real",
+):  # fmt: skip
+    _copy_of(_name + "_copy", Tensor.detach if _name == "detach" else _view_of(_name), method=_name == "narrow")
+
+for _name in ("chunk", "split", "split_with_sizes"):
+    _copy_of("unsafe_" + _name, _view_of(_name), method=True)
+
+
+@composite(method=False)
+def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """A copy of `input[start:end:step]` in one dimension."""
+    return _copied(_slice(input, dim, start, end, step))
+
+
+def _slice(input: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
+    from .viewing import view
+
+    return view(input, ("slice", dim, start, end, step), "SliceBackward0")
+
+
+def _written(input: Tensor, src: Tensor, view: Callable) -> Tensor:
+    out = input.clone()  # type: ignore[attr-defined]
+    part = view(out)
+    if part.shape != src.shape:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = "
+            f"{list(part.shape)}"
+        )
+    part.copy_(src)
+    return out
+
+
+@composite
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of `input` with `src` written at one index of one dimension."""
+    return _written(input, src, lambda x: x.select(dim, index))
+
+
+@composite
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A copy of `input` with `src` written into the slice `start:end:step` of one dimension."""
+    return _written(input, src, lambda x: _slice(x, dim, start, end, step))
+
+
+@composite
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of `input` with `src` written onto a diagonal."""
+    return _written(input, src, lambda x: x.diagonal(offset, dim1, dim2))
+
+
+@composite
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+) -> Tensor:
+    """A copy of `input` with `src` written through a geometry of sizes and strides."""
+    return _written(input, src, lambda x: x.as_strided(size, stride, storage_offset))
+
+
+@composite
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All choices of `r` elements of a 1-dim tensor, as rows, in the order of `itertools.combinations`."""
+    if input.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_empty(0)  # type: ignore[attr-defined]
+    rows: Sequence = list((choose_again if with_replacement else choose)(range(input.shape[0]), r))
+    index = np.array(rows, np.int32).reshape(-1, r)
+    return input.take(FUNCTIONS[""]["from_numpy"](index))  # type: ignore[attr-defined]
