@@ -2,6 +2,8 @@
 
 __version__ = "0.1.0"
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from . import ops as ops
 from . import attach as attach
 from . import autograd as autograd
@@ -20,7 +22,18 @@ from .dtypes import get_default_dtype as get_default_dtype
 from .dtypes import promote_types as promote_types
 from .dtypes import set_default_dtype as set_default_dtype
 from .ops.registry import FUNCTIONS as _FUNCTIONS
+from . import random as random
+from .random import Generator as Generator
+from .random import default_generator as default_generator
+from .random import fork_rng as fork_rng
+from .random import get_rng_state as get_rng_state
+from .random import initial_seed as initial_seed
+from .random import manual_seed as manual_seed
+from .random import seed as seed
+from .random import set_rng_state as set_rng_state
 from .tensor import Size as Size
 from .tensor import Tensor as Tensor
 
+if _TYPE_CHECKING:
+    from .functions import *  # noqa: F403 - the stub of the operators, which the next line makes names of
 globals().update(_FUNCTIONS[""])

@@ -26,6 +26,9 @@ from .views.storage import Storage, Tracer, VersionCounter, writing
 
 if TYPE_CHECKING:
     from .engine.node import Node
+    from .methods import TensorMethods  # the stub of what xgrad/attach.py adds
+else:
+    TensorMethods = object
 
 
 class Size(tuple):
@@ -45,7 +48,7 @@ class Size(tuple):
         return int(np.prod(self, dtype=np.int64))
 
 
-class Tensor:
+class Tensor(TensorMethods):
     """A multi-dimensional array with PyTorch's eager autograd, on a JAX array.
 
     Make one with `xgrad.tensor`, `xgrad.zeros`, ...; `Tensor()` itself takes no data.

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from ..random import next_key
 from ..tensor import Tensor, from_array
-from .norms import p_norm
+from .norms import magnitude, p_norm
 from .promotion import promote, require_floating, require_real, wrap_dim
 from .registry import FUNCTIONS, composite, operator
 
@@ -209,7 +209,7 @@ def logsigmoid(self):
 @functional()
 def softsign(self):
     """x / (1 + |x|)."""
-    return self / (1 + jnp.abs(self))
+    return self / (1 + magnitude(self))
 
 
 @functional()

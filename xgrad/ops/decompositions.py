@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg
 
 from .. import dtypes, return_types
 from .promotion import conj
@@ -142,12 +141,17 @@ def lu(A, *, pivot=True):
     require_matrices(A, "linalg.lu", square=False)
     if not pivot:
         raise NotImplementedError("linalg.lu: LU without pivoting is not implemented")
-    return tuple(jax.scipy.linalg.lu(A))
+    packed, _, order = jax.lax.linalg.lu(A)
+    m, n = A.shape[-2:]
+    k = min(m, n)
+    L = jnp.tril(packed[..., :k], -1) + jnp.eye(m, k, dtype=A.dtype)
+    P = (order[..., None, :] == jnp.arange(m)[:, None]).astype(A.dtype)
+    return P, L, jnp.triu(packed[..., :k, :])
 
 
 @linalg("linalg_eig", outputs=return_types.linalg_eig)
 def eig(A):
-    """The named tuple (eigenvalues, eigenvectors) of square matrices, complex.  On CPU only, in most releases of jax."""
+    """The named tuple (eigenvalues, eigenvectors) of square matrices, complex.  Not on every device and jax release."""
     require_matrices(A, "linalg.eig")
     values, vectors = jnp.linalg.eig(A)
     return values, vectors
@@ -155,20 +159,15 @@ def eig(A):
 
 @linalg("linalg_eigvals")
 def eigvals(A):
-    """The complex eigenvalues of square matrices, in no order.  On CPU only, in most releases of jax."""
+    """The complex eigenvalues of square matrices, in no order.  Not on every device and jax release."""
     require_matrices(A, "linalg.eigvals")
     return jnp.linalg.eigvals(A)
-
-
-@linalg("linalg_householder_product", signature="A, tau")
-def householder_product(A, tau):
-    """The first columns of the product of Householder reflections, as LAPACK stores them."""
-    return jax.lax.linalg.householder_product(A, tau)
 
 
 @linalg("linalg_vander", signature="x, *, N=None")
 def vander(x, *, N=None):
     """The Vandermonde matrices: the powers 0 to N - 1 of each element."""
+    x = jnp.atleast_1d(x)
     N = x.shape[-1] if N is None else N
     powers = jnp.broadcast_to(x[..., None], (*x.shape, N)).at[..., :1].set(1)
     return jnp.cumprod(powers, axis=-1)

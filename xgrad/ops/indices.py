@@ -18,20 +18,16 @@ _backend: str | None = None
 def on_host(x: Any) -> np.ndarray | None:
     """The values, if they can be had without waiting for an accelerator, else None."""
     global _backend
-    if isinstance(x, Tensor):
-        array = x._read()
-        if isinstance(array, Tracer):
-            return None
-        if _backend is None:
-            _backend = jax.default_backend()
-        if _backend != "cpu" and any(d.platform != "cpu" for d in array.devices()):
-            return None
-        if not array.is_fully_addressable:
-            return None
-        return np.asarray(x._export())
     if isinstance(x, (bool, int, float, np.ndarray, np.generic)):
         return np.asarray(x)
-    return None
+    array = x._export() if isinstance(x, Tensor) else x
+    if isinstance(array, Tracer):
+        return None
+    if _backend is None:
+        _backend = jax.default_backend()
+    if _backend != "cpu" and any(d.platform != "cpu" for d in array.devices()):
+        return None
+    return np.asarray(array) if array.is_fully_addressable else None
 
 
 def check_range(index: Any, size: int, dim: int, negative: bool = False) -> None:

@@ -6,6 +6,7 @@ the gradient cheaper than the derived one (`inv`, `solve`, `cholesky`); the rest
 (PyTorch: aten/src/ATen/native/BatchLinearAlgebra.cpp, torch/csrc/autograd/FunctionsManual.cpp.)
 """
 
+import math
 from functools import partial
 from typing import Any
 
@@ -143,7 +144,15 @@ def tensorinv(A, *, ind=2):
 @linalg("linalg_tensorsolve", signature="A, B, dims=None")
 def tensorsolve(A, B, *, dims=None):
     """The X with tensordot(A, X, X.ndim) = B."""
-    return jnp.linalg.tensorsolve(A, B, axes=dims)
+    if dims is not None:
+        A = jnp.moveaxis(A, dims, range(A.ndim - len(dims), A.ndim))
+    shape = A.shape[B.ndim :]
+    if math.prod(shape) != B.size:
+        raise RuntimeError(
+            "linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), but got {math.prod(shape)} != {B.size}"
+        )
+    return jnp.linalg.solve(A.reshape(B.size, B.size), B.reshape(-1)).reshape(shape)
 
 
 # -- Cholesky ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from ..tensor import Tensor
 from .activation import pairwise_distance
-from .norms import p_norm
+from .norms import magnitude, p_norm
 from .promotion import broadcast_shapes, promote
 from .registry import composite, operator
 
@@ -82,7 +82,7 @@ def mse_loss(self, target, weight=None, *, size_average=None, reduce=None, reduc
 def l1_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
     """|input - target|."""
     x, target = _pair(self, target)
-    return _weighted(jnp.abs(x - target), weight, size_average, reduce, reduction)
+    return _weighted(magnitude(x - target), weight, size_average, reduce, reduction)
 
 
 def _huber(distance: Any, width: float) -> Any:
@@ -97,7 +97,7 @@ def smooth_l1_loss(self, target, *, size_average=None, reduce=None, reduction="m
     x, target = _pair(self, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    loss = jnp.abs(x - target) if beta == 0 else _huber(x - target, beta) / beta
+    loss = magnitude(x - target) if beta == 0 else _huber(x - target, beta) / beta
     return reduced(loss, size_average, reduce, reduction)
 
 

@@ -19,8 +19,9 @@ INF = float("inf")
 
 
 def magnitude(x: Any) -> Any:
-    """The absolute value, whose derivative is 0 at 0."""
-    return jnp.abs(x)
+    """The absolute value, whose derivative is 0 at 0 (that of `jnp.abs` is 1)."""
+    zero = x == 0
+    return jnp.where(zero, 0, jnp.abs(jnp.where(zero, 1, x)))
 
 
 def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any:
@@ -178,3 +179,21 @@ def renorm(self, *, p, dim, maxnorm):
     size = p_norm(self, float(p), others, True)
     factor = jnp.where(size > maxnorm, maxnorm / (jnp.where(size == 0, 1, size) + 1e-7), 1)
     return self * factor.astype(self.dtype)
+
+
+@operator(method=False, out=False, signature="x1, x2, p=2.0, compute_mode=None")
+def cdist(x1, x2, *, p=2.0, compute_mode=None):
+    """The `p`-norms of the differences of all pairs of rows: (..., m, d) and (..., n, d) give (..., m, n).
+
+    Distances are computed from the differences in every `compute_mode`.
+    """
+    if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(
+            "cdist only supports at least 2D tensors, and X1 and X2 must have the same number of columns, but got "
+            f"{list(x1.shape)} and {list(x2.shape)}"
+        )
+    x1, x2 = promote(x1, x2)
+    difference = x1[..., :, None, :] - x2[..., None, :, :]
+    if not difference.size:
+        return jnp.sum(difference, axis=-1)
+    return p_norm(difference, float(p), (difference.ndim - 1,), False)

@@ -129,6 +129,12 @@ def check_broadcast(*operands: Any) -> None:
         broadcast_shapes(*shapes)
 
 
+def promote_together(*operands: Any) -> tuple:
+    """The operands, cast to their common dtype; an error if their shapes do not broadcast."""
+    check_broadcast(*operands)
+    return promote(*operands)
+
+
 def conj(x: Any) -> Any:
     """The complex conjugate; a real array itself."""
     return jnp.conj(x) if jnp.iscomplexobj(x) else x

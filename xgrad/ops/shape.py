@@ -259,13 +259,18 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
 # -- flipping and rolling -------------------------------------------------------------------------------------------------
 
 
-@operator(signature="input, *dims", out=False)
-def flip(self, *, dims):
-    """A copy with the order of the elements reversed in the given dimensions."""
+@operator("flip", function=False, method=False, out=False)
+def _flip(self, *, dims):
     return jnp.flip(self, wrap_dims(dims, self.ndim)) if len(dims) else self
 
 
-flip.derivative(self=transposed)
+_flip.derivative(self=transposed)
+
+
+@composite
+def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
+    """A copy with the order of the elements reversed in the given dimensions: `flip(x, (0, 1))` or `x.flip(0, 1)`."""
+    return call(_flip.operator, (input,), (sizes_of(args if dims is None else (dims,)),))
 
 
 def _mirror(name: str, dim: int) -> None:
@@ -273,7 +278,7 @@ def _mirror(name: str, dim: int) -> None:
     def mirror(input: Tensor) -> Tensor:
         if input.ndim <= dim:
             raise RuntimeError(f"Input must be >= {dim + 1}-d.")
-        return flip.function(input, (dim,))
+        return flip(input, dim)
 
     mirror.__doc__ = f"A copy with dimension {dim} reversed."
 

@@ -1,0 +1,3 @@
+"""Views on devices without strides: chains of view operations, replayed on a base and written back through."""
+
+from .tracking import tracking as tracking

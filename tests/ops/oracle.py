@@ -1,0 +1,78 @@
+"""Compare a function of a library with PyTorch's: values, gradients, second derivatives and tangents."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import xgrad
+import xgrad.autograd.forward_ad
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normally distributed numbers."""
+    return np.random.RandomState(seed).standard_normal(shape)
+
+
+def positive(n: int, seed: int = 0) -> np.ndarray:
+    """A well-conditioned positive definite matrix."""
+    a = numbers(n, n, seed=seed)
+    return a @ a.T + n * np.eye(n)
+
+
+def flatten(out: Any) -> list:
+    return [out] if hasattr(out, "dtype") else [t for item in out for t in flatten(item)]
+
+
+def value(t: Any) -> np.ndarray:
+    return np.asarray(t.detach().numpy())
+
+
+def derivatives(library: Any, function: Any, arrays: tuple, order: int) -> list[np.ndarray]:
+    """The results, the gradients for a fixed cotangent, and the gradients of a fixed combination of those."""
+    inputs = [library.tensor(a, requires_grad=a.dtype.kind in "fc") for a in arrays]
+    wanted = [t for t in inputs if t.requires_grad]
+    outs = flatten(function(library, *inputs))
+    found = [value(t) for t in outs]
+    for step in range(order):
+        outs = [t for t in outs if t.requires_grad]
+        if not outs:
+            break
+        weights = [library.tensor(_like(t, seed=step)) for t in outs]
+        grads = library.autograd.grad(outs, wanted, weights, create_graph=True, allow_unused=True)
+        outs = [g for g in grads if g is not None]
+        found += [value(g) for g in outs]
+    return found
+
+
+def _like(t: Any, seed: int) -> np.ndarray:
+    array = numbers(*t.shape, seed=seed + 7)
+    if value(t).dtype.kind == "c":
+        array = array + 1j * numbers(*t.shape, seed=seed + 8)
+    return np.asarray(array, value(t).dtype)
+
+
+def tangents(library: Any, function: Any, arrays: tuple) -> list[np.ndarray]:
+    """The tangents of the results for fixed tangents of the floating inputs."""
+    forward = library.autograd.forward_ad
+    with forward.dual_level():
+        duals = []
+        for a in arrays:
+            t = library.tensor(a)
+            duals.append(forward.make_dual(t, library.tensor(_like(t, seed=3))) if a.dtype.kind in "fc" else t)
+        outs = [forward.unpack_dual(t).tangent for t in flatten(function(library, *duals))]
+        return [value(t) for t in outs if t is not None]
+
+
+def agree(function: Any, *arrays: Any, order: int = 2, forward: bool = True) -> None:
+    """Assert that `function(library, *tensors)` and its derivatives are PyTorch's."""
+    arrays = tuple(np.asarray(a) for a in arrays)
+    pairs = [(derivatives(xgrad, function, arrays, order), derivatives(torch, function, arrays, order))]
+    if forward:
+        pairs.append((tangents(xgrad, function, arrays), tangents(torch, function, arrays)))
+    for got, wanted in pairs:
+        assert len(got) == len(wanted)
+        for g, w in zip(got, wanted):
+            assert g.dtype == w.dtype
+            assert g.shape == w.shape
+            np.testing.assert_allclose(g, w, rtol=1e-7, atol=1e-9)

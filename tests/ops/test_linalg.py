@@ -1,0 +1,236 @@
+"""Products, contractions, solvers and decompositions: values, derivatives, what is saved, errors."""
+
+import numpy as np
+import pytest
+from oracle import agree, numbers, positive
+
+import xgrad
+
+A, B = numbers(3, 4), numbers(4, 2, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((3,), (3,)),
+        ((3,), (3, 2)),
+        ((4, 3), (3,)),
+        ((4, 3), (3, 2)),
+        ((3,), (2, 3, 4)),
+        ((2, 4, 3), (3,)),
+        ((5, 4, 3), (3, 2)),
+        ((4, 3), (5, 3, 2)),
+        ((5, 1, 4, 3), (6, 3, 2)),
+        ((1, 3, 3), (2, 3, 3)),
+        ((2, 0), (0, 3)),
+    ],
+)
+def test_matmul_of_vectors_matrices_and_batches_that_broadcast(first, second):
+    agree(lambda lib, x, y: x @ y, numbers(*first), numbers(*second, seed=1))
+
+
+def test_matmul_saves_a_factor_only_for_the_other_ones_gradient():
+    x, w = xgrad.tensor(A, requires_grad=True), xgrad.tensor(B, requires_grad=True)
+    assert (x @ w).grad_fn._names() == ["self", "other"]
+    assert (x @ w.detach()).grad_fn._names() == ["other"]
+    assert (x.detach() @ w).grad_fn._names() == ["self"]
+    assert xgrad.addmm(w[0], x, w.detach()).grad_fn._names() == ["mat2", "beta", "alpha"]
+
+
+PRODUCTS = {
+    "mm": [(3, 4), (4, 2)], "bmm": [(2, 3, 4), (2, 4, 5)], "mv": [(3, 4), (4,)], "dot": [(4,), (4,)],
+    "vdot": [(4,), (4,)], "inner": [(2, 4), (3, 4)], "outer": [(3,), (4,)], "kron": [(2, 3), (2, 2)],
+    "cross": [(2, 3), (2, 3)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_two(name):
+    x, y = (numbers(*shape, seed=i) for i, shape in enumerate(PRODUCTS[name]))
+    agree(lambda lib, x, y: getattr(lib, name)(x, y), x, y)
+
+
+@pytest.mark.parametrize("name", sorted(set(PRODUCTS) - {"cross", "kron"}))
+def test_products_of_complex_tensors(name):
+    x, y = (numbers(*s, seed=i) + 1j * numbers(*s, seed=i + 5) for i, s in enumerate(PRODUCTS[name]))
+    agree(lambda lib, x, y: getattr(lib, name)(x, y), x, y, order=1)
+
+
+BLENDS = {
+    "addmm": [(2,), (3, 4), (4, 2)], "addmv": [(3,), (3, 4), (4,)], "addr": [(3, 4), (3,), (4,)],
+    "baddbmm": [(2, 3, 1), (2, 3, 4), (2, 4, 5)], "addbmm": [(3, 5), (2, 3, 4), (2, 4, 5)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLENDS)
+@pytest.mark.parametrize("options", [{}, {"beta": 0.5, "alpha": -2.0}])
+def test_input_plus_product(name, options):
+    arrays = [numbers(*shape, seed=i) for i, shape in enumerate(BLENDS[name])]
+    agree(lambda lib, *xs: getattr(lib, name)(*xs, **options), *arrays, order=2 if options else 1)
+
+
+def test_beta_zero_ignores_nan_and_new_numbers_do_not_recompile():
+    x = xgrad.tensor(np.full((3, 2), np.nan), requires_grad=True)
+    y = xgrad.addmm(x, xgrad.tensor(A), xgrad.tensor(B), beta=0)
+    np.testing.assert_allclose(y.detach().numpy(), A @ B)
+    y.sum().backward()
+    assert (x.grad.numpy() == 0).all()
+    programs = len(xgrad.addmm.operator.kernels)
+    xgrad.addmm(x, xgrad.tensor(A), xgrad.tensor(B), beta=0.1234)
+    assert len(xgrad.addmm.operator.kernels) == programs
+
+
+def test_addmm_in_place():
+    x = xgrad.tensor(np.ones((3, 2)))
+    assert x.addmm_(xgrad.tensor(A), xgrad.tensor(B)) is x
+    np.testing.assert_allclose(x.numpy(), 1 + A @ B)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij->j", [(3, 4)]),
+        ("ii", [(3, 3)]),
+        ("ii->i", [(3, 3)]),
+        ("ij,jk", [(3, 4), (4, 2)]),
+        ("Ba,aC", [(3, 4), (4, 2)]),
+        ("...ij,...jk->...ik", [(5, 3, 4), (4, 2)]),
+        ("i,ij,j->", [(3,), (3, 4), (4,)]),
+    ],
+)
+def test_einsum(equation, shapes):
+    arrays = [numbers(*shape, seed=i) for i, shape in enumerate(shapes)]
+    agree(lambda lib, *xs: lib.einsum(equation, *xs), *arrays)
+
+
+def test_einsum_with_lists_of_dimensions():
+    agree(lambda lib, x, y: lib.einsum(x, [0, 1], y, [1, 2], [2, 0]), A, B, order=1)
+    agree(lambda lib, x, y: lib.einsum(x, [..., 0], y, [0, 3]), A, B, order=1)
+
+
+def test_einsum_errors():
+    x = xgrad.tensor(A)
+    with pytest.raises(RuntimeError, match="fewer operands were provided"):
+        xgrad.einsum("ij,jk", x)
+    with pytest.raises(RuntimeError, match=r"number of subscripts in the equation \(3\).*number of dimensions \(2\)"):
+        xgrad.einsum("ijk", x)
+
+
+def test_contractions_of_many():
+    agree(lambda lib, x, y: lib.tensordot(x, y, 1), A, B)
+    agree(lambda lib, x, y: lib.tensordot(x, y, ([0, 2], [1, 0])), numbers(2, 3, 4), numbers(4, 2), order=1)
+    agree(lambda lib, *xs: lib.linalg.multi_dot(xs), A, B, numbers(2, 5), numbers(5), order=1)
+    with pytest.raises(RuntimeError, match="contracted dimensions need to match"):
+        xgrad.tensordot(xgrad.tensor(A), xgrad.tensor(A), ([0], [1]))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x, y: x @ x, r"mat1 and mat2 shapes cannot be multiplied \(3x4 and 3x4\)"),
+        (lambda x, y: x @ y.float(), "expected m1 and m2 to have the same dtype, but got: double != float"),
+        (lambda x, y: x @ x.sum(), "both arguments to matmul need to be at least 1D, but they are 2D and 0D"),
+        (lambda x, y: xgrad.mm(x, x[0]), "mat2 must be a matrix"),
+        (lambda x, y: xgrad.bmm(x[None], y), "must be a 3D tensor"),
+        (lambda x, y: xgrad.dot(x[0], x[0, :3]), "inconsistent tensor size"),
+        (lambda x, y: xgrad.addmm(y.T, x, y), "does not broadcast"),
+        (lambda x, y: xgrad.addmm(y.long(), x.long(), y.long(), alpha=0.5), "must not be a floating point number"),
+        (lambda x, y: xgrad.linalg.inv(x), "must be batches of square matrices, but they are 3 by 4"),
+        (lambda x, y: xgrad.linalg.det(x[0]), "must have at least 2 dimensions"),
+    ],
+)
+def test_errors_name_shapes_and_dtypes(call, text):
+    with pytest.raises(RuntimeError, match=text):
+        call(xgrad.tensor(A), xgrad.tensor(B))
+
+
+# -- xgrad.linalg -----------------------------------------------------------------------------------------------------
+
+P = np.stack([positive(3), positive(3, seed=1)])
+GENERAL = numbers(2, 3, 3) + 2 * np.eye(3)
+
+
+@pytest.mark.parametrize("name", ["det", "inv", "pinv", "matrix_exp", "svdvals", "cond"])
+def test_functions_of_matrices(name):
+    agree(lambda lib, x: getattr(lib.linalg, name)(x), GENERAL)
+
+
+@pytest.mark.parametrize("n", [-2, 0, 1, 3])
+def test_matrix_powers(n):
+    agree(lambda lib, x: lib.linalg.matrix_power(x, n), GENERAL, order=1, forward=n != 0)
+
+
+@pytest.mark.parametrize("name", ["inv", "slogdet", "det"])
+def test_functions_of_complex_matrices(name):
+    x = GENERAL + 1j * numbers(2, 3, 3, seed=4)
+    agree(
+        lambda lib, x: tuple(lib.linalg.slogdet(x)) if name == "slogdet" else getattr(lib.linalg, name)(x), x, order=1
+    )
+
+
+def test_slogdet():
+    agree(lambda lib, x: lib.linalg.slogdet(x).logabsdet, GENERAL)
+    agree(lambda lib, x: x.logdet(), P)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "left"),
+    [
+        ((3, 3), (3,), True),
+        ((3, 3), (3, 2), True),
+        ((2, 3, 3), (2, 3), True),
+        ((2, 3, 3), (3, 2), True),
+        ((3, 3), (2, 3, 4), True),
+        ((2, 3, 3), (2, 4, 3), False),
+    ],
+)
+def test_solve_of_vectors_matrices_and_batches_that_broadcast(first, second, left):
+    x = numbers(*first) + 2 * np.eye(3)
+    agree(lambda lib, a, b: lib.linalg.solve(a, b, left=left), x, numbers(*second, seed=1))
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_triangular_solve_and_cholesky(upper):
+    agree(lambda lib, a, b: lib.linalg.solve_triangular(a, b, upper=upper), P, numbers(2, 3, 2), order=1)
+    agree(lambda lib, x: lib.linalg.cholesky(x, upper=upper), P)
+    agree(
+        lambda lib, x: lib.linalg.cholesky(x, upper=upper),
+        P + 1j * np.triu(np.ones(3), 1) - 1j * np.tril(np.ones(3), -1),
+        order=1,
+    )
+
+
+def test_cholesky_reads_the_lower_triangle_and_its_gradient_is_symmetric():
+    agree(lambda lib, x: lib.linalg.cholesky(x), np.tril(positive(3)), order=1)
+
+
+def test_inverses_save_their_result():
+    x = xgrad.tensor(P, requires_grad=True)
+    assert xgrad.linalg.inv(x).grad_fn._names() == ["result"]
+    assert xgrad.linalg.cholesky(x).grad_fn._names() == ["result"]
+
+
+def test_decompositions_up_to_phases():
+    agree(lambda lib, x: lib.linalg.qr(x).R.abs(), numbers(2, 4, 3))
+    agree(lambda lib, x: lib.linalg.eigvalsh(x), P)
+    agree(lambda lib, x: lib.linalg.eigh(x + x.mT).eigenvectors.abs(), P)
+    agree(lambda lib, x: lib.linalg.svd(x, full_matrices=False).U.abs(), numbers(2, 4, 3), order=1)
+
+
+def test_qr_and_lu_rebuild_the_matrix():
+    x = xgrad.tensor(GENERAL)
+    q, r = xgrad.linalg.qr(x)
+    p, l, u = xgrad.linalg.lu(x)
+    for product in (q @ r, p @ l @ u):
+        np.testing.assert_allclose(product.numpy(), GENERAL, atol=1e-12)
+
+
+def test_empty_matrices():
+    for name in ("det", "inv"):
+        agree(lambda lib, x, name=name: getattr(lib.linalg, name)(x), np.zeros((2, 0, 0)), order=1, forward=False)
+
+
+def test_rank_counts_singular_values_above_the_tolerance():
+    x = np.diag([1.0, 1e-3, 0.0])
+    agree(lambda lib, x: lib.linalg.matrix_rank(x), x)
+    agree(lambda lib, x: lib.linalg.matrix_rank(x, atol=0.01), x)

@@ -1,0 +1,83 @@
+"""Many random programs: `python -m tests.property.run --count 100000 --seed 1 --jobs 2`.
+
+Prints how many ran and, for those that fail, the shortest failing program's source for torch and for xgrad.
+"""
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Most of the time goes into compiling small programs: have XLA optimize less.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="python -m tests.property.run", description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=1000, help="how many programs (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="the first program's seed; the others follow (default: 0)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes (default: 1)")
+    parser.add_argument("--failures", type=int, default=5, help="stop after so many (default: 5)")
+    parser.add_argument("--length", type=int, default=12, help="the most steps of a program (default: 12)")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    if options.jobs > 1:
+        return in_processes(options)
+    import jax
+
+    from . import programs
+
+    start, failures, told = time.monotonic(), 0, time.monotonic()
+    counts = Counter()
+    flavours = list(programs.FLAVOURS.values())
+    ran = 0
+    for seed in range(options.seed, options.seed + options.count):
+        chosen = random.Random(seed)
+        draw = programs.Draw(chosen)
+        program, theirs = programs.generate(draw, draw.one(flavours), 3 + draw.below(options.length - 2))
+        ran += 1
+        counts["steps"] += len(program.steps)
+        counts["steps that raised"] += sum(e is not None for e in theirs.errors)
+        gradient = theirs.seen["gradient"]
+        counts["with gradients" if isinstance(gradient, list) else "whose gradient is an error"] += 1
+        counts["with second gradients"] += isinstance(gradient, list) and len(gradient) > 1
+        counts["without torch's gradients"] += not theirs.gradients_count
+        try:
+            programs.compare(program, theirs)
+        except Exception as error:
+            failures += 1
+            print(f"\nseed {seed}: {str(error)[:600]}")
+            small = programs.shrink(program) if isinstance(error, AssertionError) else program
+            print(small.source("torch"), programs.fails(small), sep="\n# ", flush=True)
+            if failures >= options.failures:
+                break
+        if ran % 2000 == 0:
+            jax.clear_caches()  # compiled programs accumulate
+        if time.monotonic() - told > 60:
+            told = time.monotonic()
+            print(f"{ran} programs, {failures} failed, {told - start:.0f} s", flush=True)
+    print(f"{ran} programs ran in both paths, {failures} failed, {time.monotonic() - start:.0f} s: {dict(counts)}")
+    return 1 if failures else 0
+
+
+def in_processes(options):
+    each = -(-options.count // options.jobs)
+    running = []
+    for job in range(options.jobs):
+        count = min(each, options.count - job * each)
+        command = [sys.executable, "-m", "tests.property.run", "--count", str(count), "--jobs", "1"]
+        command += ["--seed", str(options.seed + job * each), "--failures", str(options.failures)]
+        running.append(subprocess.Popen([*command, "--length", str(options.length)]))
+    return max(process.wait() for process in running)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

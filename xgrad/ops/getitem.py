@@ -1,0 +1,214 @@
+"""`x[index]` and `x[index] = value`, by PyTorch's rules.
+
+Integers, slices, None and Ellipsis make a view: one look-up in the view chain where it was made before.  What is left
+(tensors, lists, masks) is an `index` of that view, whose result comes in place of adjacent indexed dimensions, else in
+front.  An integer is a view even beside a tensor, so it never counts as an advanced index (in NumPy it does).
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import dtypes
+from ..tensor import Tensor
+from .call import call
+from .data import tensor
+from .indexing import Tracer, expand_masks, index_, write_at
+from .registry import METHODS
+from .viewing import view
+
+_WHOLE = ("slice", None, None, None)
+_SELECT, _SLICE, _UNSQUEEZE, _ALIAS = "SelectBackward0", "SliceBackward0", "UnsqueezeBackward0", "AliasBackward0"
+
+
+def _bound(value: Any) -> int | None:
+    """The bound of a slice; a 0-dim tensor may be one."""
+    if value is None or value.__class__ is int:
+        return value
+    try:
+        return value.__index__()
+    except AttributeError:
+        raise TypeError("slice indices must be integers or None or have an __index__ method") from None
+
+
+def _basic(index: tuple) -> tuple | None:
+    """(key, name of the node) of an index of integers, slices, None and Ellipsis; None if there is something else."""
+    key: list = []
+    name = _ALIAS
+    for i in index:
+        kind = i.__class__
+        if kind is int:
+            key.append(i)
+            name = _SELECT
+        elif kind is slice:
+            start, stop, step = i.start, i.stop, i.step
+            if stop is None and (start is None or start == 0) and (step is None or step == 1):
+                key.append(_WHOLE)
+                continue
+            key.append(("slice", _bound(start), _bound(stop), _bound(step)))
+            name = _SLICE
+        elif i is None:
+            key.append(None)
+            name = _UNSQUEEZE
+        elif i is Ellipsis:
+            key.append(i)
+        else:
+            return None
+    return ("getitem", tuple(key)), name
+
+
+def getitem(self: Tensor, index: Any) -> Tensor:
+    """`self[index]`: a view for integers, slices, None and Ellipsis; a copy for tensors, lists and masks.
+
+    Raises `IndexError` for an index out of range, too many indices, or a mask of another shape; `ValueError` for a
+    slice with a negative step.
+
+    >>> import xgrad
+    >>> x = xgrad.arange(6).reshape(2, 3)
+    >>> x[1, xgrad.tensor([2, 0])]
+    tensor([5, 3])
+    """
+    kind = index.__class__
+    if kind is int:
+        return view(self, ("getitem", (index,)), _SELECT)
+    if kind is slice:
+        key = ("slice", _bound(index.start), _bound(index.stop), _bound(index.step))
+        return view(self, ("getitem", (key,)), _SLICE)
+    if kind is tuple:
+        basic = _basic(index)
+        if basic is not None:
+            return view(self, *basic)
+    part, indices = _resolve(self, index)
+    if not indices:
+        return part
+    places, tensors = expand_masks(part, indices)
+    return call(index_.operator, (part, *tensors), (places,))
+
+
+def _resolve(self: Tensor, index: Any) -> tuple[Tensor, list]:
+    """(the view by what is basic in the index, an index tensor or None for each of its dimensions)."""
+    entries = [_entry(i) for i in _as_tuple(index)]
+    used = sum(_consumed(i) for i in entries)
+    if used > self.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {self.ndim}")
+    key: list = []
+    indices: list = []
+    dim = 0  # of self
+    for number, i in enumerate(entries):
+        n = _consumed(i)
+        if i.__class__ is bool:  # a new dimension of size 1 that is taken or not
+            key.append(None)
+            indices.append(tensor([0] if i else [], dtype=int))
+        elif isinstance(i, Tensor):
+            if i.dtype in (dtypes.bool, dtypes.uint8) and tuple(i.shape) != tuple(self.shape[dim : dim + n]):
+                raise IndexError(
+                    f"The shape of the mask {list(i.shape)} at index {number} does not match the shape of the indexed tensor "
+                    f"{list(self.shape)} at index {dim}"
+                )
+            key += [_WHOLE] * n
+            indices.append(i)
+        else:
+            key.append(i)
+            if i is None or i.__class__ is slice:
+                indices.append(None)
+            elif i is Ellipsis:
+                indices += [None] * (self.ndim - used)
+                n = self.ndim - used
+        dim += n
+    while indices and indices[-1] is None:
+        indices.pop()
+    if all(i is Ellipsis or i is _WHOLE for i in key):
+        return self if indices else view(self, ("getitem", tuple(key)), _ALIAS), indices
+    basic = _basic(tuple(slice(None) if i is _WHOLE else i for i in key))
+    assert basic is not None
+    return view(self, *basic), indices
+
+
+def _as_tuple(index: Any) -> tuple:
+    """The entries of an index.  A list with slices, None or Ellipsis in it is read as a tuple, as PyTorch does."""
+    if isinstance(index, tuple):
+        return index
+    if isinstance(index, list) and any(i is None or i is Ellipsis or isinstance(i, slice) for i in index):
+        return tuple(index)
+    return (index,)
+
+
+def _entry(i: Any) -> Any:
+    """One entry as int, slice, None, Ellipsis, bool or an index tensor with dimensions."""
+    if i is None or i is Ellipsis or isinstance(i, (bool, int, slice)):
+        return i
+    if isinstance(i, (list, tuple, range)):
+        i = tensor(list(i)) if len(i) else tensor([], dtype=int)
+    elif isinstance(i, (np.ndarray, np.generic, jax.Array)):
+        i = tensor(i if i.dtype.kind == "b" or i.dtype == np.uint8 or i.dtype.kind not in "iu" else i.astype(int))
+    if isinstance(i, Tensor):
+        if i.dtype in dtypes.INEXACT:
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        if i.ndim or isinstance(i._read(), Tracer):
+            return i
+        return bool(i) if i.dtype in (dtypes.bool, dtypes.uint8) else int(i)
+    if hasattr(i, "__index__"):
+        return i.__index__()
+    raise IndexError(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+        f"{type(i).__name__})"
+    )
+
+
+def _consumed(i: Any) -> int:
+    """How many dimensions an entry takes up."""
+    if isinstance(i, Tensor):
+        return i.ndim if i.dtype in (dtypes.bool, dtypes.uint8) else 1
+    return 0 if i is None or i is Ellipsis or i.__class__ is bool else 1
+
+
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    """`self[index] = value`, recorded: `copy_` into a view, `index_put_` for tensors, `masked_fill_` for mask and number."""
+    kind = index.__class__
+    basic = _basic(index if kind is tuple else (index,))
+    if basic is not None:
+        part = view(self, *basic)
+        part.copy_(_assigned(value, self, part.ndim))  # type: ignore[attr-defined]
+        return
+    part, indices = _resolve(self, index)
+    if not indices:
+        part.copy_(_assigned(value, self, part.ndim))  # type: ignore[attr-defined]
+        return
+    scalar = not isinstance(value, Tensor) or value.ndim == 0
+    masks = [i for i in indices if i is not None]
+    if len(masks) == 1 and masks[0].dtype == dtypes.bool and scalar and isinstance(value, (Tensor, int, float, complex)):
+        if isinstance(value, Tensor) and value.dtype != self.dtype:
+            raise _dtype_error(self, value)
+        before, mask = indices.index(masks[0]), masks[0]
+        after = part.ndim - before - mask.ndim
+        part.masked_fill_(mask.reshape((*mask.shape, *(1,) * after)), value)  # type: ignore[attr-defined]
+        return
+    places, tensors = expand_masks(part, indices)
+    limit = part.ndim - len(places) + max((i.ndim for i in tensors), default=0)
+    write_at(part, places, tensors, _assigned(value, self, limit), False, True)
+
+
+def _assigned(value: Any, self: Tensor, ndim: int) -> Any:
+    """The assigned value, as a number or a tensor of at most `ndim` dimensions: leading ones of size 1 are dropped."""
+    if isinstance(value, (np.ndarray, jax.Array, np.generic)):
+        value = tensor(value, dtype=self.dtype)
+    if isinstance(value, Tensor):
+        extra = value.ndim - ndim
+        if extra > 0 and all(n == 1 for n in value.shape[:extra]):
+            return value.reshape(tuple(value.shape[extra:]))  # type: ignore[attr-defined]
+        return value
+    if isinstance(value, (bool, int, float, complex)):
+        return value
+    raise TypeError(f"can't assign a {type(value).__name__} to a tensor: make it a tensor first")
+
+
+def _dtype_error(self: Tensor, value: Tensor) -> RuntimeError:
+    return RuntimeError(
+        "Index put requires the source and destination dtypes match, got "
+        f"{dtypes.TORCH_NAMES.get(self.dtype, self.dtype.name)} for the destination and "
+        f"{dtypes.TORCH_NAMES.get(value.dtype, value.dtype.name)} for the source."
+    )
+
+
+METHODS["__getitem__"], METHODS["__setitem__"] = getitem, setitem

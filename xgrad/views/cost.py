@@ -1,0 +1,98 @@
+"""What a compiled program costs: its operations, arithmetic, memory traffic and temporary memory, as XLA reports them.
+
+XLA's answers differ between backends and releases of JAX: whatever it does not say is None here, never a guess.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+# Instructions that name, pass or regroup values, and compute none.
+_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "fusion", "call"}
+# `ROOT %name = f32[4,4]{1,0} add(...)`; of a tuple-shaped result the shape stands in parentheses.
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = (?:\(.*?\)|\S+) ([\w\-]+)\(", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one compiled program, or of several together; None where XLA does not say.
+
+    `operations`: HLO instructions after optimization, inside of fusions too, without those that compute nothing.
+    `flops`, `bytes_accessed`: XLA's own estimates.  `temporary_bytes`: scratch memory beside arguments and results.
+    `compile_seconds`: the median time to trace, lower and compile it.
+    """
+
+    operations: int | None = None
+    flops: float | None = None
+    bytes_accessed: float | None = None
+    temporary_bytes: int | None = None
+    compile_seconds: float | None = None
+
+    def __add__(self, other: "Cost") -> "Cost":
+        def plus(a: Any, b: Any) -> Any:
+            return None if a is None or b is None else a + b
+
+        return Cost(*(plus(a, b) for a, b in zip(self.values(), other.values())))
+
+    def values(self) -> tuple:
+        """The fields, in order."""
+        return (self.operations, self.flops, self.bytes_accessed, self.temporary_bytes, self.compile_seconds)
+
+
+FREE = Cost(0, 0.0, 0.0, 0, 0.0)  # of no program at all
+
+
+def operations_of(hlo: str) -> Counter:
+    """How often each operation occurs in the text of an HLO module, without those that compute nothing.
+
+    >>> operations_of('''
+    ... ENTRY %main (x: f32[4]) -> f32[4] {
+    ...   %x = f32[4]{0} parameter(0)
+    ...   ROOT %y.1 = f32[4]{0} add(%x, %x), metadata={op_name="add"}
+    ... }''')
+    Counter({'add': 1})
+    """
+    return Counter(name for name in _INSTRUCTION.findall(hlo) if name not in _FREE)
+
+
+def compiled(function: Callable, arguments: Sequence[Any], donate: Sequence[int] = ()) -> tuple[Any, float]:
+    """A program of `function`, compiled afresh, and the seconds that it took."""
+
+    def fresh(*args: Any) -> Any:  # JAX caches by function: a new one is traced and compiled again
+        return function(*args)
+
+    fresh.__name__ = getattr(function, "__name__", "program")
+    start = time.perf_counter()
+    program = jax.jit(fresh, donate_argnums=tuple(donate)).lower(*arguments).compile()
+    return program, time.perf_counter() - start
+
+
+def cost_of(program: Any, compile_seconds: float | None = None) -> Cost:
+    """The cost of what `jax.jit(...).lower(...).compile()` gave."""
+    text = _asked(program.as_text)
+    analysis = _asked(program.cost_analysis)
+    if isinstance(analysis, (list, tuple)):  # one for each device, or for each program, on some releases
+        analysis = analysis[0] if analysis else None
+    analysis = analysis or {}
+    memory = _asked(program.memory_analysis)
+    return Cost(
+        operations=None if text is None else operations_of(text).total(),
+        # XLA leaves out what is zero, if it says anything.
+        flops=float(analysis.get("flops", 0.0)) if analysis else None,
+        bytes_accessed=float(analysis.get("bytes accessed", 0.0)) if analysis else None,
+        temporary_bytes=getattr(memory, "temp_size_in_bytes", None),
+        compile_seconds=compile_seconds,
+    )
+
+
+def _asked(question: Callable) -> Any:
+    """The answer, or None of a backend that does not implement it."""
+    try:
+        return question()
+    except (NotImplementedError, RuntimeError):  # XlaRuntimeError is a RuntimeError
+        return None
