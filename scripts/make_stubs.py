@@ -23,6 +23,9 @@ from typing import Any
 
 import jax
 import numpy as np
+
+from {dots}devices import device
+from {dots}random import Generator
 from {dots}tensor import Size, Tensor
 
 """
@@ -36,7 +39,7 @@ def annotation(value: Any) -> str:
     text = inspect.formatannotation(value)
     for module in ("xgrad.tensor.", "collections.abc.", "typing.", "builtins."):
         text = text.replace(module, "")
-    return text.replace("numpy.", "np.")
+    return text.replace("numpy.", "np.").replace("xgrad.devices.device", "device").replace("xgrad.random.", "")
 
 
 def parameter(p: inspect.Parameter) -> str:

@@ -4,15 +4,17 @@
 variable, set here.
 """
 
-from . import tensor as _tensor
+import sys
+
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
 from .engine import accumulate_grad, copy_slices, engine, hooks, validate
 from .ops import copying, registry, values
 from .tensor import Tensor
 
-_tensor._view_node = copy_slices.regenerate
-_tensor._move_retained_hook = hooks.move_retained_hook
+_tensor = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
+_tensor._view_node = copy_slices.regenerate  # type: ignore[attr-defined]
+_tensor._move_retained_hook = hooks.move_retained_hook  # type: ignore[attr-defined]
 
 _add = registry.FUNCTIONS[""]["add"]
 engine.tensor_add = accumulate_grad.tensor_add = _add

@@ -6,6 +6,7 @@ Promotion follows c10::promoteTypes and at::result_type: categories bool < integ
 tensor against a dimensioned one, and a Python number against any tensor, promotes only across categories.
 """
 
+import builtins
 import functools
 from typing import Any
 
@@ -50,7 +51,7 @@ TORCH_NAMES = {
 }  # fmt: skip
 
 
-def x64_enabled() -> "np.bool":
+def x64_enabled() -> "builtins.bool":
     """Whether JAX keeps 64-bit types at present."""
     return jax.config.jax_enable_x64  # type: ignore[attr-defined]
 
@@ -60,11 +61,11 @@ def as_dtype(spec: Any) -> np.dtype:
 
     Raises `DtypeDisabledError` for a 64-bit dtype while JAX's x64 mode is off; `TypeError` for what is no dtype.
     """
-    if spec is _py_float:
+    if spec is builtins.float:
         return settings.default_dtype
-    if spec is _py_int:
+    if spec is builtins.int:
         return default_integer()
-    if spec is _py_complex:
+    if spec is builtins.complex:
         return complex_of(settings.default_dtype)
     try:
         found = np.dtype(spec)
@@ -77,9 +78,6 @@ def as_dtype(spec: Any) -> np.dtype:
             f"set JAX_ENABLE_X64=1; or ask for xgrad.{WIDE[found]}."
         )
     return found
-
-
-_py_float, _py_int, _py_complex = type(0.0), type(0), type(0j)
 
 
 def default_integer() -> np.dtype:
@@ -97,10 +95,6 @@ def get_default_dtype() -> np.dtype:
     return settings.default_dtype
 
 
-def is_inexact(d: np.dtype) -> "np.bool":
-    return d in INEXACT
-
-
 def complex_of(d: np.dtype) -> np.dtype:
     """The complex dtype whose parts have dtype `d`."""
     return complex128 if d in (float64, complex128) else complex64
@@ -111,12 +105,12 @@ def real_of(d: np.dtype) -> np.dtype:
     return float32 if d == complex64 else float64 if d == complex128 else d
 
 
-def category(d: np.dtype) -> "_py_int":
+def category(d: np.dtype) -> "builtins.int":
     """0 bool, 1 integral, 2 floating, 3 complex."""
     return 3 if d in COMPLEX else 2 if d in FLOATS else 0 if d == bool else 1
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def promote_types(a: np.dtype, b: np.dtype) -> np.dtype:
     """The smallest dtype to which both convert, by PyTorch's table.
 
@@ -148,8 +142,8 @@ def promote_types(a: np.dtype, b: np.dtype) -> np.dtype:
     return a if a.itemsize > b.itemsize else b
 
 
-@functools.lru_cache(maxsize=None)
-def result_dtype(operands: tuple[tuple[np.dtype, "_py_int"], ...], default: np.dtype) -> np.dtype:
+@functools.cache
+def result_dtype(operands: tuple[tuple[np.dtype, "builtins.int"], ...], default: np.dtype) -> np.dtype:
     """The dtype of an operation on operands given as (dtype, priority).
 
     Priority 2 is a tensor with dimensions, 1 a 0-dim tensor, 0 a Python number (whose dtype tells its category).  A

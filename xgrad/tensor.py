@@ -344,6 +344,8 @@ class Tensor(TensorMethods):
         if self._requires_grad and value.dtype not in dtypes.INEXACT:
             raise RuntimeError(f"data set to a tensor of dtype {value.dtype.name} must be floating point or complex")
         value._share()
+        if value.shape != self.shape or value.dtype != self.dtype or value.device != self.device:
+            self._accumulator = None  # it expects gradients of the old kind
         self._array = None
         self._storage, self._chain = value._storage, value._chain
         self._cache, self._cache_generation = None, -1

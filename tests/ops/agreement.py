@@ -12,18 +12,19 @@ def random(*shape, seed=0):
 
 
 def derivatives(library, function, arrays, order):
-    """The result, the gradients for a fixed cotangent, and the gradients of a fixed combination of those."""
+    """The result, the gradients for a fixed cotangent, and the gradients of those gradients' sum of squares."""
     tensors = [library.tensor(a) for a in arrays]
     for t, a in zip(tensors, arrays):
         t.requires_grad_(a.dtype.kind == "f")
     inputs = [t for t, a in zip(tensors, arrays) if a.dtype.kind == "f"]
     out = function(library.nn.functional, *tensors)
     found = [out]
-    while order and out.requires_grad:
-        order -= 1
-        weights = library.tensor(random(*out.shape, seed=len(found)))
-        grads = library.autograd.grad((out * weights).sum(), inputs, create_graph=True, allow_unused=True)
-        grads = [g for g in grads if g is not None]
+    for seed in range(order):
+        weights = library.tensor(random(*out.shape, seed=100 + seed))
+        grads: list = [None] * len(inputs)
+        if out.requires_grad:
+            grads = library.autograd.grad((out * weights).sum(), inputs, create_graph=True, allow_unused=True)
+        grads = [x.detach() * 0 if g is None else g for g, x in zip(grads, inputs)]
         found += grads
         out = sum((g * g).sum() for g in grads)
     return [np.asarray(t.detach().numpy()) for t in found]

@@ -43,9 +43,9 @@ def test_indices_are_those_of_the_maxima_in_the_channel(n):
 
 
 def test_max_pool_of_integers_with_padding():
-    x = np.arange(-8, 0).reshape(1, 8)
-    wanted = torch.nn.functional.max_pool1d(torch.tensor(x), 3, 2, 1)
-    np.testing.assert_array_equal(F.max_pool1d(xgrad.tensor(x), 3, 2, 1).numpy(), wanted.numpy())
+    x = np.arange(-16, 0).reshape(1, 4, 4)
+    wanted = torch.nn.functional.max_pool2d(torch.tensor(x), 3, 2, 1)
+    np.testing.assert_array_equal(F.max_pool2d(xgrad.tensor(x), 3, 2, 1).numpy(), wanted.numpy())
 
 
 @pytest.mark.parametrize("n", SHAPES)

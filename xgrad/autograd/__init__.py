@@ -6,6 +6,7 @@ from .backward import backward as backward
 from .backward import grad as grad
 from .function import Function as Function
 from .function import once_differentiable as once_differentiable
+from .grad_mode import _force_original_view_tracking as _force_original_view_tracking
 from .grad_mode import enable_grad as enable_grad
 from .grad_mode import no_grad as no_grad
 from .grad_mode import set_grad_enabled as set_grad_enabled

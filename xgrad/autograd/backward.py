@@ -25,9 +25,10 @@ def _root(tensor: Any, i: int) -> tuple[Node, int]:
         return (tensor.node, tensor.output_nr)
     if not isinstance(tensor, Tensor):
         raise TypeError(f"element {i} of tensors must be a Tensor, but got {type(tensor).__name__}")
-    if not tensor.requires_grad:
+    edge = gradient_edge(tensor)
+    if edge[0] is None:
         raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
-    return gradient_edge(tensor)
+    return edge
 
 
 def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
@@ -113,7 +114,8 @@ def _input_edge(x: Any, i: int) -> tuple:
         raise TypeError(f"element {i} of inputs must be a Tensor or a GradientEdge, but got {type(x).__name__}")
     if not x.requires_grad:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
-    return gradient_edge(x)
+    edge = gradient_edge(x)
+    return edge if edge[0] is not None else (Node(), 0)  # a view made under no_grad: reached by no graph
 
 
 def grad(

@@ -71,7 +71,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"Expected tangent to have the same shape as primal, but got: {list(tangent.shape)} and {list(tensor.shape)}"
         )
     if tangent.dtype != tensor.dtype:
-        raise RuntimeError(f"Expected tangent and primal to have the same dtype, but got {tangent.dtype.name} and {tensor.dtype.name}")
+        raise RuntimeError(
+            f"Expected tangent and primal to have the same dtype, but got {tangent.dtype.name} and {tensor.dtype.name}"
+        )
     dual = tensor.alias()  # type: ignore[attr-defined]
     dual._tangents = {number: tangent}
     return dual

@@ -38,7 +38,9 @@ class Function:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls._node_class = type(cls.__name__ + "Backward", (PythonNode,), {"function": cls, "__module__": cls.__module__})
+        cls._node_class = type(
+            cls.__name__ + "Backward", (PythonNode,), {"function": cls, "__module__": cls.__module__}
+        )
 
     def __init__(self) -> None:
         raise RuntimeError(f"{type(self).__name__} should not be instantiated. Call {type(self).__name__}.apply(...).")

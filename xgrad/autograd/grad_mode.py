@@ -103,3 +103,39 @@ class set_grad_enabled(_Mode):
 def is_grad_enabled() -> bool:
     """Whether operations are recorded in this thread."""
     return state.grad_enabled
+
+
+class _force_original_view_tracking(_Mode):
+    """PyTorch's name for `xgrad.views.tracking`: True is "replay", False "geometry"; at once or for a `with` block.
+
+    PyTorch, told False, goes back to `as_strided` on devices that have it; that is the geometry path here.
+
+    >>> import xgrad
+    >>> base = xgrad.ones(2, 3, requires_grad=True).clone()
+    >>> with xgrad.autograd._force_original_view_tracking(False):
+    ...     row = base[0]
+    >>> _ = row.mul_(2)
+    >>> row.grad_fn.name()
+    'AsStridedBackward0'
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.previous = state.tracking
+        self.mode = bool(mode)
+        self._switch()
+
+    def _switch(self) -> None:
+        state.tracking = "replay" if self.mode else "geometry"
+
+    def __call__(self, function: Callable) -> Callable:
+        state.tracking = self.previous
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        self._switch()
+
+    def __exit__(self, *error: Any) -> None:
+        state.tracking = self.previous
+
+    def clone(self) -> "_force_original_view_tracking":
+        return _force_original_view_tracking(self.mode)

@@ -19,7 +19,6 @@ from .input_buffer import accumulate, add_arrays
 from .node import MAX_SEQUENCE_NR, Node
 
 
-
 class AccumulateGrad(Node):
     """Accumulates into `variable.grad`; runs as soon as the gradient is complete."""
 
@@ -28,13 +27,6 @@ class AccumulateGrad(Node):
     _warned = False
 
     variable: Tensor
-
-    @property
-    def avals(self) -> tuple:  # type: ignore[override]
-        """What a gradient must look like: as the variable does now."""
-        variable = self.variable
-        array = variable._array
-        return (array.aval if array is not None else variable._chain,)
 
     def tensor_hooks(self) -> Any:
         return self.variable._hooks
@@ -98,6 +90,9 @@ def make_accumulator(tensor: Tensor) -> AccumulateGrad:
     """The accumulator of a leaf, which its graphs keep alive."""
     accumulator = AccumulateGrad()
     accumulator.variable = tensor
+    # What a gradient must look like: as the variable does now.  (unsqueeze_ under no_grad may change it later.)
+    array = tensor._array
+    accumulator.avals = (array.aval if array is not None else tensor._chain,)
     tensor._accumulator = weakref.ref(accumulator)
     return accumulator
 

@@ -54,7 +54,13 @@ def leave(value: Any) -> Any:
 
 
 def execute(
-    edges: tuple, grads: list[Tensor | None], *, keep_graph: bool, create_graph: bool, outputs: list[tuple], accumulate_grad: bool
+    edges: tuple,
+    grads: list[Tensor | None],
+    *,
+    keep_graph: bool,
+    create_graph: bool,
+    outputs: list[tuple],
+    accumulate_grad: bool,
 ) -> list:
     """Run backward from `edges` with the root gradients `grads`.
 
@@ -298,4 +304,3 @@ def current_graph_task_id() -> int:
 
 
 tensor_add: Any = None  # the recorded sum, set by xgrad/attach.py
-

@@ -131,7 +131,7 @@ def gradient_edge(tensor: Any) -> tuple:
     node = tensor._grad_fn if tensor._view is None else tensor.grad_fn
     if node is not None:
         return (node, tensor._output_nr)
-    if not (tensor._requires_grad or tensor.requires_grad):
+    if not tensor._requires_grad:  # a view made under no_grad requires grad because its base does, and has no edge
         return (None, 0)
     accumulator = tensor._accumulator
     if accumulator is not None:

@@ -98,7 +98,8 @@ class PythonNode(Node, FunctionContext):
     def apply(self, grads: list, needs: int) -> list:
         if self._materialize:
             grads = [
-                from_array(jnp.zeros(a.shape, a.dtype)) if g is None else g for g, a in zip(grads, self.avals, strict=True)
+                from_array(jnp.zeros(a.shape, a.dtype)) if g is None else g
+                for g, a in zip(grads, self.avals, strict=True)
             ]
         elif all(g is None for g in grads):
             pass
@@ -184,7 +185,9 @@ def _wire(node: PythonNode, function: Any, tensors: list, edges: tuple, outputs:
     ]
     node.next_edges = edges
     wired = []
-    views = sum(d and isinstance(o, Tensor) and o._view is not None for o, d in zip(outputs, differentiable, strict=True))
+    views = sum(
+        d and isinstance(o, Tensor) and o._view is not None for o, d in zip(outputs, differentiable, strict=True)
+    )
     many = sum(differentiable) > 1
     node.avals = tuple(_Like(o) for o in outputs if isinstance(o, Tensor))
     place = 0
@@ -248,7 +251,6 @@ def _set(output: Tensor, node: PythonNode, place: int, creation: CreationMeta) -
 def _forward(node: PythonNode, function: Any, args: tuple, outputs: list) -> None:
     level = state.forward_level
     given = [a._tangents.get(level) if isinstance(a, Tensor) and a._tangents else None for a in args]
-    node._for_jvp = node._for_forward
     results = function.jvp(node, *given)
     results = results if isinstance(results, tuple) else (results,)
     tensors = [o for o in outputs if isinstance(o, Tensor)]

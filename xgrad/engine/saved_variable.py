@@ -116,7 +116,9 @@ class SavedVariable:
         if self.released:
             raise RuntimeError("Calling register_hooks on a SavedTensor whose value has been freed is not allowed.")
         if self._unpack is not None:
-            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set is forbidden")
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor whose hooks have already been set is forbidden"
+            )
         if not (callable(pack) and callable(unpack)):
             raise TypeError("register_hooks expects two callables, pack and unpack")
         self._pack(pack, unpack)
@@ -154,7 +156,9 @@ class SavedVariable:
         assert self._unpack is not None
         value = self._unpack(self._packed)
         if not isinstance(value, Tensor):
-            raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got {type(value).__name__}")
+            raise TypeError(
+                f"Output of saved tensor unpack_hook expected to be a Tensor but got {type(value).__name__}"
+            )
         return value
 
     def _rebuild(self, value: Tensor, owner: Any) -> Tensor:

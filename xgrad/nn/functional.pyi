@@ -5,6 +5,9 @@ from typing import Any
 
 import jax
 import numpy as np
+
+from ..devices import device
+from ..random import Generator
 from ..tensor import Size, Tensor
 
 def adaptive_avg_pool1d(input: Any, output_size: Any) -> Tensor: ...

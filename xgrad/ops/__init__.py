@@ -7,7 +7,7 @@ from . import call, pair  # isort: skip - the declarations below bind them
 from . import copying, values, views
 
 _FAMILIES = (
-    "arithmetic", "pointwise", "comparison", "casts", "reduction", "scan", "sorting", "linalg", "activation",
+    "arithmetic", "binary", "pointwise", "comparison", "casts", "reduction", "scan", "sorting", "linalg", "activation",
     "convolution", "pooling", "normalization", "padding", "resampling", "loss", "classification", "layers",
     "embedding", "dropout", "data", "factories", "sampling", "shape", "copies",
     "scatter", "indexing", "getitem", "_mini",

@@ -359,14 +359,14 @@ def cosine_similarity(x1, x2, *, dim=1, eps=1e-8):
     x1, x2 = promote(x1, x2)
     require_floating(x1, "cosine_similarity")
     x1, x2 = jnp.broadcast_arrays(x1, x2)
-    dim = wrap_dim(dim, x1.ndim)
+    along = (wrap_dim(dim, x1.ndim),) if x1.ndim else None
 
     def unit(x: Any) -> Any:
-        norm = p_norm(x, 2, (dim,), True)
+        norm = p_norm(x, 2, along, x.ndim > 0)
         # PyTorch raises the norm to eps behind autograd's back: its derivative stays that of the norm.
         return x / (norm + jax.lax.stop_gradient(jnp.maximum(norm, eps) - norm))
 
-    return jnp.sum(unit(x1) * unit(x2), axis=dim)
+    return jnp.sum(unit(x1) * unit(x2), axis=along)
 
 
 @functional(namespace=("nn.functional", ""), signature="x1, x2, p=2.0, eps=1e-06, keepdim=False")

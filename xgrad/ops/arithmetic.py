@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..dtypes import as_dtype, category
 from ..tensor import Tensor
-from .call import call, call_inplace, call_out
+from .call import call, call_inplace, call_out, is_operand
 from .pair import call_pair
 from .promotion import as_float, check_broadcast, conj, promote_float, promote_together, require_floating, require_real
 from .registry import Operator, composite, operator
@@ -167,7 +167,277 @@ _div.derivative(
 )
 
 
-def _rounded_quotient(self, other, *, rounding_mode):
+def _floored(a: Any, b: Any) -> Any:
+    """floor(a / b), corrected for the rounding of the quotient; the quotient itself, infinite or NaN, where b is 0."""
+    if a.dtype not in dtypes.INEXACT:
+        return jnp.floor_divide(a, b)
+    return jnp.where(b == 0, a / b, jnp.floor_divide(a, jnp.where(b == 0, 1, b)))
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    return jnp.trunc(a / b) if a.dtype in dtypes.INEXACT else jax.lax.div(*jnp.broadcast_arrays(a, b))
+
+
+def _rounded_div(self, other, *, rounding_mode):
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}"
+        )
     self, other = promote_together(self, other)
-    require_real(self, "div", allow_bool=False) if False else None
-    return _floored(self, other) if rounding_mode == "floor" else _truncated(self, other)
+    require_real(self, "div")
+    # Its tangent is 0, that of the quotient where other is 0 included.
+    return jax.lax.stop_gradient((_floored if rounding_mode == "floor" else _truncated)(self, other))
+
+
+_rounded = Operator("div", _rounded_div, pointwise=True)
+_rounded.derivative(self=zero, other=zero)
+
+
+@composite(aliases=("divide",))
+def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+    """input / other, broadcast; integers are divided as floats unless `rounding_mode` is "trunc" or "floor".
+
+    >>> import xgrad
+    >>> xgrad.div(xgrad.tensor([-7, 7]), 2, rounding_mode="floor")
+    tensor([-4,  3])
+    """
+    if rounding_mode is None:
+        return _run(_div.operator, (input, other), out)
+    return _run(_rounded, (input, other), out, (rounding_mode,))
+
+
+@composite("div_", function=False, aliases=("divide_",))
+def _div_inplace(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """In-place version of `xgrad.div`."""
+    if rounding_mode is None:
+        return call_inplace(_div.operator, (input, other), ())
+    return call_inplace(_rounded, (input, other), (rounding_mode,))
+
+
+@composite
+def true_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """input / other, broadcast; integers are divided as floats."""
+    return _run(_div.operator, (input, other), out)
+
+
+@composite("true_divide_", function=False)
+def _true_divide_inplace(input: Tensor, other: Any) -> Tensor:
+    """In-place version of `xgrad.true_divide`."""
+    return call_inplace(_div.operator, (input, other), ())
+
+
+@operator(inplace=True, differentiable=False, dunder="__floordiv__", rdunder="__rfloordiv__", idunder="__ifloordiv__")
+def floor_divide(self, other):
+    """floor(input / other), broadcast.  It has no gradient; `div(rounding_mode="floor")` has one, of zeros."""
+    self, other = promote_together(self, other)
+    require_real(self, "floor_divide")
+    return _floored(self, other)
+
+
+@operator(inplace=True, dunder="__mod__", rdunder="__rmod__", idunder="__imod__")
+def remainder(self, other):
+    """The remainder of input / other, with the sign of `other` (Python's %)."""
+    self, other = promote_together(self, other)
+    require_real(self, "remainder")
+    return jnp.remainder(self, other)
+
+
+@operator(inplace=True)
+def fmod(self, other):
+    """The remainder of input / other, with the sign of `input` (C's fmod)."""
+    self, other = promote_together(self, other)
+    require_real(self, "fmod")
+    return jnp.fmod(self, other)
+
+
+remainder.derivative(self=lambda grad: grad, other=lambda grad, self, other: -grad * _floored(self, other))
+fmod.derivative(self=lambda grad: grad, other=lambda grad, self, other: -grad * _truncated(self, other))
+
+
+# -- powers and roots -------------------------------------------------------------------------------------------------
+
+
+# PyTorch's short cuts (pow_tensor_scalar_optimized_kernel): a few multiplications are faster than a logarithm, and exact.
+_SHORT = {
+    2: lambda x: x * x,
+    3: lambda x: x * x * x,
+    0.5: jnp.sqrt,
+    -0.5: jax.lax.rsqrt,
+    -1: lambda x: 1 / x,
+    -2: lambda x: 1 / (x * x),
+}
+_NEGATIVE = "Integers to negative integer powers are not allowed."
+
+
+def _as_number(x: Any) -> Any:
+    """Truth values as integers."""
+    return x.astype(dtypes.default_integer()) if x.dtype == bool else x
+
+
+def _short_pow(self, *, exponent):
+    if self.dtype not in dtypes.INEXACT and exponent < 0:
+        raise RuntimeError(_NEGATIVE)
+    return _SHORT[exponent](_as_number(self))
+
+
+def _integer_pow(base: Any, exponent: Any) -> Any:
+    """Integers to the power of integers; a negative power of all but 1 and -1 is 0."""
+    result = jnp.power(base, jnp.maximum(exponent, 0))
+    unit = jnp.where(base == 1, 1, jnp.where(base == -1, 1 - 2 * (exponent & 1), 0)).astype(base.dtype)
+    return jnp.where(exponent < 0, unit, result)
+
+
+def _pow(self, exponent):
+    self, exponent = promote_together(self, exponent)
+    if self.dtype in dtypes.INEXACT:
+        return jnp.power(self, exponent)
+    require_real(self, "pow")
+    return _integer_pow(self, exponent)
+
+
+def _pow_exponent(grad: Any, self: Any, exponent: Any) -> Any:
+    """The gradient of the exponent: 0 for 0 to the power of what is not negative, where the logarithm is infinite."""
+    self, exponent = promote_float(self, exponent)
+    flat = (self == 0) & (jnp.real(exponent) >= 0)
+    safe = jnp.where(flat, 1, self)
+    return jnp.where(flat, 0, grad * conj(jnp.power(self, exponent) * jnp.log(safe)))
+
+
+_short, _general = Operator("pow", _short_pow), Operator("pow", _pow)
+_general.derivative(exponent=_pow_exponent)
+
+
+def _power(input: Any, exponent: Any) -> tuple[Operator, tuple, tuple]:
+    """The operator for these arguments, with its array and static arguments."""
+    kind = exponent.__class__
+    if (kind is int or kind is float) and isinstance(input, Tensor):
+        # Of an integer tensor, x ** 2.0 is a float, so it is not x * x.
+        if exponent in _SHORT and (kind is int or input.dtype in dtypes.INEXACT):
+            return _short, (input,), (exponent,)
+        if kind is int and exponent < 0 and input.dtype not in dtypes.INEXACT:
+            raise RuntimeError(_NEGATIVE)
+    return _general, (input, exponent), ()
+
+
+@composite
+def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+    """input to the power of `exponent`, broadcast; one of the two may be a number.
+
+    Raises `RuntimeError` for integers to a negative integer power.
+
+    >>> import xgrad
+    >>> xgrad.pow(xgrad.tensor([1.0, 2.0, 3.0]), 2)
+    tensor([1., 4., 9.])
+    """
+    op, args, statics = _power(input, exponent)
+    return _run(op, args, out, statics)
+
+
+@composite("pow_", function=False, method_aliases=("__ipow__",))
+def _pow_inplace(input: Tensor, exponent: Any) -> Tensor:
+    """In-place version of `xgrad.pow`."""
+    return call_inplace(*_power(input, exponent))
+
+
+@composite("__pow__", function=False)
+def _pow_operator(input: Tensor, exponent: Any) -> Tensor:
+    return pow(input, exponent) if is_operand(exponent) else NotImplemented
+
+
+@composite("__rpow__", function=False)
+def _rpow_operator(input: Tensor, base: Any) -> Tensor:
+    return pow(base, input) if is_operand(base) else NotImplemented
+
+
+@operator(inplace=True)
+def float_power(self, exponent):
+    """input to the power of `exponent`, computed in float64 or complex128."""
+    check_broadcast(self, exponent)
+    either = category(jnp.asarray(self).dtype) == 3 or category(jnp.asarray(exponent).dtype) == 3
+    dtype = as_dtype(dtypes.complex128 if either else dtypes.float64)
+    return jnp.power(jnp.asarray(self).astype(dtype), jnp.asarray(exponent).astype(dtype))
+
+
+float_power.derivative(exponent=_pow_exponent)
+
+
+@operator(inplace=True, node="PowBackward0")
+def square(self):
+    """input * input."""
+    self = _as_number(self)
+    return self * self
+
+
+@operator(inplace=True, pointwise=True)
+def sqrt(self):
+    """The square root; NaN of negative numbers."""
+    return jnp.sqrt(as_float(self))
+
+
+@operator(inplace=True, pointwise=True)
+def rsqrt(self):
+    """1 / sqrt(input)."""
+    return jax.lax.rsqrt(as_float(self))
+
+
+@operator(inplace=True, pointwise=True)
+def reciprocal(self):
+    """1 / input; integers give floats."""
+    return 1 / as_float(self)
+
+
+sqrt.derivative(self=lambda grad, result: grad / conj(2 * result))
+rsqrt.derivative(self=lambda grad, result: -0.5 * grad * conj(result * result * result))
+reciprocal.derivative(self=lambda grad, result: -grad * conj(result * result))
+
+
+# -- fused products ---------------------------------------------------------------------------------------------------
+
+
+@operator(inplace=True, signature="input, tensor1, tensor2, *, value=1")
+def addcmul(self, tensor1, tensor2, value=1):
+    """input + value * tensor1 * tensor2, broadcast."""
+    self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
+    return self + _scaled(tensor1 * tensor2, value)
+
+
+@operator(inplace=True, signature="input, tensor1, tensor2, *, value=1")
+def addcdiv(self, tensor1, tensor2, value=1):
+    """input + value * tensor1 / tensor2, broadcast.  Raises `RuntimeError` if both are integers."""
+    if category(tensor1.dtype) < 2 and category(tensor2.dtype) < 2:
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported: divide with xgrad.div, which has a rounding_mode, "
+            "and add the quotient, or convert tensor1 or tensor2 to a floating-point dtype."
+        )
+    self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
+    return self + _scaled(tensor1 / tensor2, value)
+
+
+@operator(inplace=True, signature="input, end, weight")
+def lerp(self, end, weight):
+    """input + weight * (end - input), broadcast.  Raises `RuntimeError` unless all tensors have one dtype."""
+    for name, x in (("end", end), ("weight", weight)):
+        if x.dtype != self.dtype and not getattr(x, "weak_type", False):
+            raise RuntimeError(f"expected dtype {self.dtype.name} for `{name}` but got dtype {x.dtype.name}")
+    require_floating(self, "lerp")
+    check_broadcast(self, end, weight)
+    # From the nearer end, so that weight 1 gives `end` exactly.
+    near = jnp.abs(weight) < 0.5
+    return jnp.where(near, self + weight * (end - self), end - (end - self) * (1 - weight)).astype(self.dtype)
+
+
+addcmul.derivative(
+    self=lambda grad: grad,
+    tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
+    tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value),
+)
+addcdiv.derivative(
+    self=lambda grad: grad,
+    tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
+    tensor2=lambda grad, tensor1, tensor2, value: -grad * conj(value * tensor1 / (tensor2 * tensor2)),
+)
+lerp.derivative(
+    self=lambda grad, weight: grad * conj(1 - weight),
+    end=lambda grad, weight: grad * conj(weight),
+    weight=lambda grad, self, end: grad * conj(end - self),
+)

@@ -109,9 +109,6 @@ def versions_of(saved: tuple) -> tuple[int, ...]:
     )
 
 
-
-
-
 def _operand(op: Operator, x: Any) -> Any:
     """An argument as a Tensor or a Python number."""
     if x is None or isinstance(x, Tensor) or x.__class__ in _NUMBERS:
@@ -120,9 +117,7 @@ def _operand(op: Operator, x: Any) -> Any:
         return x.item() if np.dtype(x.dtype) not in (dtypes.bfloat16,) else float(x)
     if isinstance(x, (jax.Array, np.ndarray)):
         return from_foreign(jax.numpy.asarray(x))
-    raise TypeError(
-        f"{op.name}(): expected a Tensor or a number as an array argument, but got {type(x).__name__}"
-    )
+    raise TypeError(f"{op.name}(): expected a Tensor or a number as an array argument, but got {type(x).__name__}")
 
 
 def _plain(x: Tensor) -> Tensor:
@@ -245,9 +240,7 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
     if needs:
         check_inplace(self)
     old_tangents = [a._tangents for a in args if isinstance(a, Tensor)]
-    before: Any = None
-    if needs or any(old_tangents):
-        before = _before(self)
+    before = _before(self) if needs or any(old_tangents) else Tensor()
     arrays = [a._read() if isinstance(a, Tensor) else a for a in args[1:]]
     node = None
     if needs:
@@ -259,13 +252,12 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         if saves_self:
             before._array = self._read()
         if plan.saved or plan.static:
-            save_for_backward(plan, node, (before, *args[1:]), ())
-    keep = before is not None and (before._array is not None or any(old_tangents))
-    if keep and before._array is None:
+            save_for_backward(plan, node, (before if saves_self else self, *args[1:]), ())
+    if any(old_tangents) and before._array is None:
         before._array = self._read()
     _write(op, kernel, self, arrays)
     if node is not None:
-        node.avals = (_like(self),)
+        node.avals = (_Like(self),)
         rebase_history(self, node, relation_of)
         if node.plan.saves_result:
             _save_result(node, self)
@@ -288,7 +280,7 @@ def _before(self: Tensor) -> Tensor:
     return old
 
 
-class _like:
+class _Like:
     """Shape and dtype of a tensor."""
 
     __slots__ = ("dtype", "shape")

@@ -99,7 +99,9 @@ def _linear(result: Tensor, tensors: tuple, node: Any, again: Any) -> Tensor:
 def read(chain: ViewChain, grad: Tensor) -> Tensor:
     """`chain.replay`, recorded."""
     out = from_array(chain.replay(grad._read()))
-    return _linear(out, (grad,), lambda: chain_node("ReplayBackward0", chain, gradient_edge(grad)), lambda t: read(chain, t))
+    return _linear(
+        out, (grad,), lambda: chain_node("ReplayBackward0", chain, gradient_edge(grad)), lambda t: read(chain, t)
+    )
 
 
 def adjoint(chain: ViewChain, grad: Tensor) -> Tensor:
@@ -108,7 +110,7 @@ def adjoint(chain: ViewChain, grad: Tensor) -> Tensor:
 
     def node() -> Node:
         made = _Replay()
-        made.chain, made.next_edges, made.avals = chain, (gradient_edge(grad),), (_root_like(chain),)
+        made.chain, made.next_edges, made.avals = chain, (gradient_edge(grad),), (_RootLike(chain),)
         made.sequence_nr = state.next_sequence_nr()
         return made
 
@@ -123,7 +125,7 @@ def write(chain: ViewChain, base: Tensor, new: Tensor | None) -> Tensor:
 
     def node() -> Node:
         made = _WriteBack()
-        made.chain, made.avals = chain, (_root_like(chain),)
+        made.chain, made.avals = chain, (_RootLike(chain),)
         made.next_edges = (gradient_edge(base), gradient_edge(new))
         made.sequence_nr = state.next_sequence_nr()
         return made
@@ -135,7 +137,9 @@ def write(chain: ViewChain, base: Tensor, new: Tensor | None) -> Tensor:
     return _linear(out, (base, new), node, along)
 
 
-class _root_like:
+class _RootLike:
+    """Shape and dtype of a chain's root."""
+
     __slots__ = ("dtype", "shape")
 
     def __init__(self, chain: ViewChain) -> None:

@@ -41,8 +41,8 @@ def _formatter(values: np.ndarray) -> Any:
 
 
 def _show_complex(values: np.ndarray) -> Any:
-    real, w1 = _formatter(values.real)
-    imag, w2 = _formatter(values.imag)
+    real, w1 = _formatter(np.real(values))
+    imag, w2 = _formatter(np.imag(values))
 
     def show(v: Any) -> str:
         im = imag(v.imag)

@@ -66,6 +66,9 @@ def _pad_from_input(self, *, pad, mode):
             raise RuntimeError(f"Expected a non-empty dimension {axis} of input {list(self.shape)} to pad in mode {mode}")
         if size + low + high < 1 and size:
             raise RuntimeError(f"input {list(self.shape)} is too small for the padding ({low}, {high}) at dimension {axis}")
+    if mode == "circular":  # PyTorch wraps round what cropping has left
+        crop = tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high) in zip(self.shape, sides))
+        return jnp.pad(self[crop], [(max(low, 0), max(high, 0)) for low, high in sides], mode="wrap")
     grown = jnp.pad(self, [(max(low, 0), max(high, 0)) for low, high in sides], mode=_NUMPY_MODES[mode])
     crop = tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high) in zip(grown.shape, sides))
     return grown[crop]

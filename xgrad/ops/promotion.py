@@ -7,13 +7,13 @@ nothing.  An error raised here leaves the call before anything is changed.
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
 from ..config import settings
 from ..errors import ShapeMismatchError
+from ..views.storage import Tracer
 
 
 def operand(x: Any) -> tuple[np.dtype, int]:
@@ -148,4 +148,4 @@ def restore_dims(x: Any, shape: tuple, dims: tuple[int, ...], keepdim: bool) -> 
 
 
 def is_tracing(*arrays: Any) -> bool:
-    return any(isinstance(a, jax.core.Tracer) for a in arrays)
+    return any(isinstance(a, Tracer) for a in arrays)

@@ -32,6 +32,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax.numpy as jnp
+
 from ..dtypes import as_dtype
 from ..tensor import Tensor
 from .kernel import Kernel, linear
@@ -256,7 +258,7 @@ def operator(
         if inplace:
             bare = _signature(op, signature, False)[0]
             body = f"{guard}return _inplace(_op, {arrays}, {statics})"
-            written = _define(op, known + "_", bare, body, _inplace_doc(known), places[0])
+            written = _define(op if differentiable else _overwriting(op), known + "_", bare, body, _inplace_doc(known), places[0])
             for alias in names:
                 if inplace is True:
                     METHODS[alias + "_"] = written
@@ -272,6 +274,14 @@ def operator(
         return Declared(op, public)
 
     return declare
+
+
+def _overwriting(op: Operator) -> Operator:
+    """The in-place form of an operator without derivative: what it wrote over has a gradient, of zeros, from then on."""
+    twin = Operator(op.name, op.function, outputs=op.outputs, node=op.node_name)
+    twin.derivative(all=lambda grad, needs: [jnp.zeros_like(grad)] * len(needs))
+    twin.check = op.check
+    return twin
 
 
 def _invoke(op: Operator, arrays: str, statics: str) -> str:

@@ -127,7 +127,10 @@ def _kept(grad: Any, index: Any, dim: int, reduce: Any) -> Any:
         raise NotImplementedError(
             'the derivative of scatter with reduce="multiply" is not implemented: use scatter_reduce with "prod"'
         )
-    return grad if reduce == "add" else scatter(grad, index, jnp.zeros((), grad.dtype).astype(float), dim=dim)
+    if reduce == "add" or not index.size:
+        return grad
+    x, index, dim = _lay_out(grad, index, dim, "scatter")
+    return x.at[_coordinates(index, dim)].set(0).reshape(grad.shape)
 
 
 def _gathered(grad: Any, index: Any, shapes: Any, dim: int, reduce: Any) -> Any:
@@ -215,20 +218,23 @@ def _prod(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
     value = stop_gradient(base).at[where].multiply(stop_gradient(src))
     if self.dtype not in FLOATS:
         return value
-    # JAX has no derivative of a scattered product with duplicates.  Its differential is the sum over the factors of
-    # (product of the others) × (their own); that of the others is total / own, or, beside a zero, that of the nonzero.
+    # JAX has no derivative of a scattered product with duplicates.  This is the same product, smooth in every factor: the
+    # exponential of a sum of logarithms for the factors that are not zero, times the product of those that are, for
+    # which up to two factors count (the first two derivatives of a product of three zeros are zero).
+    def add_up(mine: Any, theirs: Any) -> Any:
+        return mine.at[where].add(theirs)
+
     zero, zero_src = base == 0, src == 0
-    zeros = zero.astype(jnp.int32).at[where].add(zero_src.astype(jnp.int32))
-    logs = jnp.log(jnp.abs(jnp.where(zero, 1, base))).at[where].add(jnp.log(jnp.abs(jnp.where(zero_src, 1, src))))
-    odd = (base < 0).astype(jnp.int32).at[where].add((src < 0).astype(jnp.int32)) % 2
-    nonzero = jnp.exp(logs) * (1 - 2 * odd).astype(self.dtype)
-
-    def others(x: Any, is_zero: Any, total: Any, zeros: Any) -> Any:
-        return jnp.where(zeros - is_zero > 0, 0, jnp.where(is_zero, total, total / jnp.where(is_zero, 1, x)))
-
-    moved = (base - stop_gradient(base)) * others(base, zero, nonzero, zeros)
-    moved = moved.at[where].add((src - stop_gradient(src)) * others(src, zero_src, nonzero[where], zeros[where]))
-    return value + jnp.where(jnp.isfinite(value), moved, 0)
+    logs = add_up(jnp.log(jnp.abs(jnp.where(zero, 1, base))), jnp.log(jnp.abs(jnp.where(zero_src, 1, src))))
+    sign = 1 - 2 * (add_up((base < 0).astype(jnp.int32), (src < 0).astype(jnp.int32)) % 2)
+    count = add_up(zero.astype(jnp.int32), zero_src.astype(jnp.int32))
+    once, once_src = jnp.where(zero, base, 0), jnp.where(zero_src, src, 0)
+    first, second = add_up(once, once_src), add_up(once**2, once_src**2)
+    zeros = jnp.where(count == 0, 1, jnp.where(count == 1, first, jnp.where(count == 2, (first**2 - second) / 2, 0)))
+    smooth = jnp.exp(logs) * sign.astype(self.dtype) * zeros
+    # `value` is the product itself, which the exponential would round.
+    finite = jnp.isfinite(value) & jnp.isfinite(smooth)
+    return jnp.where(finite, smooth + stop_gradient(value - smooth), value)
 
 
 _REDUCE = {"sum": _sum, "mean": _mean, "prod": _prod, "amax": _extreme("max"), "amin": _extreme("min")}

@@ -206,4 +206,3 @@ def attach(tensor: type) -> None:
     }  # fmt: skip
     for name, method in methods.items():
         setattr(tensor, name, method)
-

@@ -11,7 +11,7 @@ from ..engine.copy_slices import chain_node
 from ..engine.node import gradient_edge
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
-from ..views.meta import CreationMeta
+from ..views.meta import CreationMeta, check_inplace
 
 DEFAULT = CreationMeta.DEFAULT
 _INEXACT_KINDS = "fcV"  # bfloat16 and the float8s have kind V; a bit-cast to an integer has no gradient
@@ -71,7 +71,9 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
         return out
     back = self._chain.inverse()
     if back is None:
-        raise RuntimeError("as_strided: this alias shows only part of its storage; take it of the base, or clone() first")
+        raise RuntimeError(
+            "as_strided: this alias shows only part of its storage; take it of the base, or clone() first"
+        )
     return attach_view(self, seen, back.concat(seen), name, creation)
 
 
@@ -96,18 +98,9 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
     The operation is appended to the tensor's chain *and* to what autograd knows of it (its ViewMeta's chain, or, of a
     base, the chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
     """
-    if state.grad_enabled and self.requires_grad and self.is_leaf:
-        from ..errors import LeafInplaceError
-
-        raise LeafInplaceError(
-            f"a leaf Variable that requires grad is being used in an in-place operation ({key[0]}_). Use the "
-            "out-of-place form, or do it under xgrad.no_grad()."
-        )
+    if state.grad_enabled and self.requires_grad:
+        check_inplace(self)
     meta = self._view
-    if meta is not None and state.grad_enabled and self.requires_grad and meta.creation_meta is not DEFAULT:
-        from ..views.meta import view_error
-
-        raise view_error(self, "is being modified inplace")
     self._share()
     chain = self._chain
     before = self.grad_fn if self.requires_grad else None
@@ -131,8 +124,8 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
 
             move_retained_hook(self, node)
         self._grad_fn, self._output_nr, self._requires_grad = node, 0, True
-    if meta is not None:
-        meta.attr_version = self._version
+        if meta is not None:  # unrecorded, it makes a view's grad_fn stale like any other in-place operation
+            meta.attr_version = self._version
     if self._tangents is not None:
         for tangent in self._tangents.values():
             view_inplace(tangent, key, name)

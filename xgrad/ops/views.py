@@ -126,7 +126,10 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     """
     size = sizes_of(shape)
     out = try_view(input, ("reshape", *size), "ViewBackward0")
-    return view(input.clone(), ("reshape", *size), "UnsafeViewBackward0") if out is None else out  # type: ignore
+    if out is None:
+        out = view(input.clone(), ("reshape", *size), "UnsafeViewBackward0")  # type: ignore[attr-defined]
+        out._view = None  # nobody else has the copy: it is no view
+    return out
 
 
 @composite(function=False)
@@ -481,11 +484,7 @@ _at_least("atleast_1d", lambda x: x if x.ndim >= 1 else reshape(x, (1,)))
 _at_least("atleast_2d", lambda x: x if x.ndim >= 2 else unsqueeze(x, 0) if x.ndim else reshape(x, (1, 1)))
 _at_least(
     "atleast_3d",
-    lambda x: x
-    if x.ndim >= 3
-    else unsqueeze(x, -1)
-    if x.ndim == 2
-    else reshape(x, (1, -1, 1)),
+    lambda x: x if x.ndim >= 3 else unsqueeze(x, -1) if x.ndim == 2 else reshape(x, (1, -1, 1)),
 )
 
 # -- in place -----------------------------------------------------------------------------------------------------------
@@ -511,4 +510,3 @@ _inplace(
     "AsStridedBackward0",
     lambda size, stride, storage_offset=None: ("as_strided", tuple(size), tuple(stride), storage_offset),
 )
-

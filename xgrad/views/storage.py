@@ -17,10 +17,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import jax
+from jax.core import Tracer
 
 _ids = itertools.count(1)
-Tracer = jax.core.Tracer
 
 # Held while an array is taken out of its owner to be donated: a reader who finds no array waits for it.  No user code
 # runs under it.

@@ -1,0 +1,192 @@
+"""linear, bilinear, attention, embedding, dropout, padding and resampling against PyTorch."""
+
+import numpy as np
+import pytest
+import torch
+
+import xgrad
+import xgrad.nn.functional as F
+
+from .agreement import agree, random
+
+
+def test_linear_and_bilinear():
+    agree(lambda f, x, w, b: f.linear(x, w, b), random(2, 3, 4), random(5, 4, seed=1), random(5, seed=2))
+    agree(lambda f, x, w: f.linear(x, w), random(3, 4), random(4, seed=1))
+    agree(lambda f, x, y, w: f.bilinear(x, y, w), random(2, 3), random(2, 4, seed=1), random(5, 3, 4, seed=2))
+
+
+# -- attention --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}])
+def test_attention(options):
+    arrays = [random(2, 3, 4, seed=s) for s in range(3)]
+    agree(lambda f, q, k, v: f.scaled_dot_product_attention(q, k, v, **options), *arrays)
+
+
+def test_attention_masks_and_shared_heads():
+    q, k, v = random(1, 4, 3, 2), random(1, 2, 5, 2, seed=1), random(1, 2, 5, 2, seed=2)
+    mask = random(3, 5) > 0
+    mask[1] = False  # this query may attend to nothing
+    agree(lambda f, q, k, v, m: f.scaled_dot_product_attention(q, k, v, m, enable_gqa=True), q, k, v, mask, order=1)
+    agree(lambda f, q, k, v, m: f.scaled_dot_product_attention(q, k, v, m), q[:, :2], k, v, random(3, 5), order=1)
+
+
+# -- embedding --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"padding_idx": -3}, {"scale_grad_by_freq": True}])
+def test_embedding(options):
+    rows = np.array([[1, 1], [0, 3]])
+    agree(lambda f, w: f.embedding(_like(f, rows), w, **options), random(4, 3), order=2 if not options else 1)
+
+
+def _like(f, array):
+    return (torch if f is torch.nn.functional else xgrad).tensor(array)
+
+
+def test_embedding_saves_the_indices_and_not_the_table():
+    table = xgrad.ones(3, 2, requires_grad=True)
+    assert F.embedding(xgrad.tensor([0]), table).grad_fn._names() == ["indices"]
+
+
+def test_max_norm_shortens_the_rows_used_in_place():
+    weight, rows = random(4, 3) * 3, np.array([0, 2])
+    ours, theirs = xgrad.tensor(weight), torch.tensor(weight)
+    F.embedding(xgrad.tensor(rows), ours, max_norm=1.0)
+    torch.nn.functional.embedding(torch.tensor(rows), theirs, max_norm=1.0)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
+
+
+def test_one_hot():
+    x = np.array([[0, 2], [1, 1]])
+    for n in (-1, 5):
+        wanted = torch.nn.functional.one_hot(torch.tensor(x), n)
+        np.testing.assert_array_equal(F.one_hot(xgrad.tensor(x), n).numpy(), wanted.numpy())
+
+
+# -- dropout ----------------------------------------------------------------------------------------------------------
+
+
+def test_dropout_scales_what_it_keeps_and_its_gradient_has_the_same_mask():
+    x = xgrad.ones(4000, requires_grad=True)
+    out = F.dropout(x, 0.25)
+    kept = out.detach().numpy()
+    assert set(np.unique(kept)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert 0.7 < (kept > 0).mean() < 0.8
+    out.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), kept)
+
+
+def test_dropout_keeps_a_key_and_no_mask():
+    node = F.dropout(xgrad.ones(100, requires_grad=True)).grad_fn
+    assert node._names() == ["key"]
+    assert node._saved_key.shape == (2,)
+
+
+def test_dropout_is_reproducible_and_each_call_draws_anew():
+    x = xgrad.ones(50)
+    xgrad.random.manual_seed(1)
+    first, second = F.dropout(x).numpy(), F.dropout(x).numpy()
+    assert (first != second).any()
+    xgrad.random.manual_seed(1)
+    np.testing.assert_array_equal(F.dropout(x).numpy(), first)
+
+
+def test_inplace_dropout_backpropagates():
+    x = xgrad.ones(100, requires_grad=True)
+    y = x * 1
+    assert F.dropout(y, 0.5, inplace=True) is y
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), y.detach().numpy())
+
+
+@pytest.mark.parametrize(("name", "shape"), [("dropout1d", (20, 6, 5)), ("dropout2d", (20, 6, 2, 3)), ("dropout3d", (20, 6, 2, 2, 2))])
+def test_channel_dropout_drops_whole_channels(name, shape):
+    out = getattr(F, name)(xgrad.ones(*shape), 0.5).numpy().reshape(120, -1)
+    assert (out == out[:, :1]).all()
+    assert 0 < (out[:, 0] == 0).mean() < 1
+
+
+def test_alpha_dropout_keeps_mean_and_variance():
+    x = xgrad.tensor(random(20000))
+    out = F.alpha_dropout(x, 0.3, training=True).numpy()
+    assert abs(out.mean()) < 0.05
+    assert abs(out.var() - 1) < 0.05
+    assert F.alpha_dropout(x, 0.3) is x
+    assert not F.alpha_dropout(x, 1.0, training=True).numpy().any()
+
+
+# -- padding and resampling -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize("sides", [(2, 1), (1, 1, 0, 2), (-1, 2)])
+def test_pad(mode, sides):
+    x = random(*(2, 2, 4) if len(sides) == 2 else (1, 2, 3, 4))
+    agree(lambda f, x: f.pad(x, sides, mode), x, order=1)
+
+
+def test_pad_with_a_value():
+    agree(lambda f, x: f.pad(x, (1, -1), value=3.5), random(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("mode", "shape", "options"),
+    [
+        ("nearest", (1, 2, 3, 4), {"scale_factor": 2}),
+        ("nearest", (1, 2, 5), {"size": 3}),
+        ("nearest-exact", (1, 1, 5, 4), {"size": (7, 3)}),
+        ("linear", (1, 2, 5), {"scale_factor": 1.7}),
+        ("bilinear", (1, 2, 4, 5), {"size": (7, 3)}),
+        ("bilinear", (1, 2, 4, 5), {"size": (7, 3), "align_corners": True}),
+        ("bilinear", (1, 2, 6, 5), {"size": (3, 8), "antialias": True}),
+        ("bicubic", (1, 2, 4, 5), {"scale_factor": (1.5, 0.7)}),
+        ("bicubic", (1, 1, 7, 5), {"size": (3, 8), "antialias": True}),
+        ("trilinear", (1, 1, 3, 2, 4), {"scale_factor": 2.0, "recompute_scale_factor": True}),
+        ("area", (1, 2, 5, 4), {"size": (3, 2)}),
+    ],
+)
+def test_interpolate(mode, shape, options):
+    agree(lambda f, x: f.interpolate(x, mode=mode, **options), random(*shape), order=1)
+
+
+def test_unfold_and_fold_are_transposes():
+    agree(lambda f, x: f.unfold(x, (2, 3), dilation=(2, 1), padding=1, stride=2), random(2, 3, 5, 6), order=1)
+    agree(lambda f, x: f.fold(x, (4, 5), 2, padding=1, stride=2), random(2, 8, 9), order=1)
+
+
+def test_rearranging_channels():
+    agree(lambda f, x: f.pixel_shuffle(x, 2), random(2, 8, 2, 3), order=1)
+    agree(lambda f, x: f.pixel_unshuffle(x, 2), random(2, 4, 6), order=1)
+    agree(lambda f, x: f.channel_shuffle(x, 2), random(2, 6, 2), order=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: F.linear(xgrad.ones(2, 3), xgrad.ones(4, 5)), RuntimeError, r"cannot be multiplied \(2x3 and 5x4\)"),
+        (lambda: F.dropout(xgrad.ones(1), 1.5), ValueError, "between 0 and 1, but got 1.5"),
+        (lambda: F.embedding(xgrad.tensor([3]), xgrad.ones(3, 2)), IndexError, "index 3 is out of bounds"),
+        (lambda: F.embedding(xgrad.tensor([0]), xgrad.ones(3, 2), sparse=True), NotImplementedError, "With sparse=False"),
+        (lambda: F.embedding(xgrad.tensor([0]), xgrad.ones(3, 2), 3), AssertionError, "within num_embeddings"),
+        (lambda: F.one_hot(xgrad.tensor([-1])), RuntimeError, "Class values must be non-negative"),
+        (lambda: F.one_hot(xgrad.tensor([5]), 3), RuntimeError, "Class values must be smaller than num_classes"),
+        (lambda: F.pad(xgrad.ones(3), (1,)), RuntimeError, "Length of pad must be even but instead it equals 1"),
+        (lambda: F.pad(xgrad.ones(1, 3), (3, 0), "reflect"), RuntimeError, "should be less than the corresponding input"),
+        (lambda: F.pad(xgrad.ones(1, 3), (3, 0), "mirror"), NotImplementedError, "Unrecognised padding mode mirror"),
+        (lambda: F.interpolate(xgrad.ones(1, 1, 3)), ValueError, "only one of size or scale_factor should be defined"),
+        (lambda: F.interpolate(xgrad.ones(1, 1, 3), 4, mode="bilinear"), NotImplementedError, "Got 3D input, but bilinear"),
+        (lambda: F.pixel_shuffle(xgrad.ones(3, 2, 2), 2), RuntimeError, "divisible by the square of upscale_factor"),
+    ],
+)
+def test_wrong_calls_say_what_is_wrong(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_attention_refuses_a_mask_beside_is_causal():
+    q = xgrad.ones(1, 2, 3)
+    with pytest.raises(RuntimeError, match="attn_mask should not be set when is_causal=True"):
+        F.scaled_dot_product_attention(q, q, q, xgrad.ones(2, 2), is_causal=True)

@@ -1,0 +1,437 @@
+"""compare: one function under both tracking paths, side by side: values, gradients, graphs, programs, time, memory.
+
+Invariants: both paths run on fresh copies of the same inputs, with the same random numbers and the same cotangents; what
+is timed is interleaved, A B A B, so that a machine that slows down slows both.
+
+This module needs tensors and autograd, so it stands above the rest of this package: nothing here imports it.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import dtypes
+from ..autograd.backward import grad as gradients_of
+from ..autograd.grad_mode import enable_grad
+from ..engine.copy_slices import ChainBackward, CopySlices
+from ..engine.node import Node
+from ..random import use_key
+from ..tensor import Tensor, from_array, from_foreign
+from .chain import ViewChain
+from .cost import FREE, Cost, compiled, cost_of
+from .tracking import PATHS, tracking
+
+_PATIENCE = 1.0  # seconds: beyond it, a measurement is not repeated more often than it must be
+_copied = jax.jit(jnp.copy)
+
+
+# ---------------------------------------------------------------- what is reported
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An output or a gradient of the one path against that of the other.
+
+    `equal`: bit for bit, a NaN equal to a NaN.  `largest`: the largest absolute difference; None if only one path has
+    that value.  `within_rounding`: at most 64 units in the last place of its largest element.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    equal: bool
+    largest: float | None
+    within_rounding: bool
+
+
+@dataclass(frozen=True)
+class ViewProgram:
+    """A compiled program that backward runs for a view: `role` is "read", "write" or "adjoint"."""
+
+    role: str
+    chain: ViewChain
+    nodes: int  # how many nodes of the graph run it
+    cost: Cost
+
+    @property
+    def steps(self) -> str:
+        """The view steps it is made of, e.g. "Slice, Reshape"; of an as_strided, what it was lowered to."""
+        names = [", ".join(type(step).__name__ for step in chain.steps) for chain in (self.chain, self.chain.lowered)]
+        return names[0] if names[0] == names[1] else f"{names[0]} as {names[1] or 'nothing'}"
+
+
+@dataclass
+class PathReport:
+    """What one path did.  `nodes` counts the names in the graph; `outputs` and `gradients` are NumPy arrays.
+
+    `whole` is the cost of the function and its gradients as one program; None if it cannot be traced, and then
+    `untraceable` says why.  Times are medians, in seconds.
+    """
+
+    name: str
+    outputs: tuple[np.ndarray, ...]
+    gradients: tuple[np.ndarray | None, ...]
+    nodes: Counter[str]
+    programs: list[ViewProgram] = field(default_factory=list)
+    whole: Cost | None = None
+    untraceable: str | None = None
+    eager_seconds: float | None = None
+    compiled_seconds: float | None = None
+
+    @property
+    def views(self) -> Cost:
+        """The cost of all view programs together, each as often as nodes run it; compiled once."""
+        total = FREE
+        for program in self.programs:
+            once, n = program.cost, program.nodes
+            times = [None if v is None else v * n for v in once.values()[:3]]
+            total = total + Cost(*times, 0, once.compile_seconds)
+        temporary = [p.cost.temporary_bytes for p in self.programs]  # one runs at a time
+        most = None if None in temporary else max((t for t in temporary if t is not None), default=0)
+        return Cost(*total.values()[:3], most, total.compile_seconds)
+
+
+@dataclass
+class Comparison:
+    """The replay path against the geometry path.  Prints as a table; shows as one in a notebook; `plot()` draws it."""
+
+    name: str
+    paths: dict[str, PathReport]
+    differences: list[Difference]
+
+    @property
+    def equal(self) -> bool:
+        """Whether all outputs and gradients are equal, bit for bit."""
+        return all(d.equal for d in self.differences)
+
+    @property
+    def within_rounding(self) -> bool:
+        """Whether all outputs and gradients are equal up to rounding."""
+        return all(d.within_rounding for d in self.differences)
+
+    @property
+    def max_difference(self) -> float:
+        """The largest absolute difference of any output or gradient; infinite if only one path has one."""
+        return max((float("inf") if d.largest is None else d.largest for d in self.differences), default=0.0)
+
+    def __str__(self) -> str:
+        from . import report
+
+        return report.text(self)
+
+    __repr__ = __str__
+
+    def print(self, rich: bool = False) -> None:
+        """Print the table; with `rich=True` by that package, in colours."""
+        from . import report
+
+        if rich:
+            report.print_rich(self)
+        else:
+            print(self)
+
+    def _repr_html_(self) -> str:
+        from . import report
+
+        return report.html(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what differs as bars, into matplotlib axes `ax` or a new figure; returns the axes.
+
+        Raises `ImportError` if matplotlib is not installed.
+        """
+        from . import report
+
+        return report.plot(self, ax)
+
+
+# ---------------------------------------------------------------- running
+
+
+def compare(fn: Callable, *inputs: Any, repeats: int = 7, programs: bool = True, timing: bool = True) -> Comparison:
+    """Run `fn(*inputs)` and its gradients under both tracking paths, and report what is the same and what differs.
+
+    `fn` returns a tensor or a tuple of tensors.  Each run gets fresh copies of the inputs, so it may write to them;
+    beside them it should change nothing, for it runs often, and is traced.  Tensors that require grad are
+    differentiated; arrays of NumPy and JAX become tensors; everything else goes in as it is.  An output that is no real
+    scalar is reduced by a fixed random cotangent.  Random numbers are the same in each run.
+
+    `repeats`: runs of each path that are timed.  `programs=False` compiles nothing beside what eager runs compile,
+    `timing=False` times nothing.
+    Raises `TypeError` if `fn` returns something else, and whatever `fn` raises, with a note that names the path.
+
+    >>> import xgrad
+    >>> def double_a_row(x):
+    ...     x = x.clone()
+    ...     x[0].mul_(2)
+    ...     return x
+    >>> result = xgrad.compare(double_a_row, xgrad.ones(2, 3, requires_grad=True), timing=False)
+    >>> result.equal, result.max_difference
+    (True, 0.0)
+    >>> result.paths["geometry"].nodes["CopySlices"]
+    1
+    """
+    if repeats < 1:
+        raise ValueError(f"compare(): repeats must be at least 1, but got {repeats}")
+    subject = _Subject(fn, inputs)
+    paths: dict[str, PathReport] = {}
+    chains: dict[str, Counter] = {}
+    for path in PATHS:
+        outputs, grads, roots = subject.run(path)
+        graph = list(_graph(roots))
+        paths[path] = PathReport(
+            path, tuple(_numpy(o) for o in outputs), tuple(_numpy(g) for g in grads), Counter(n.name() for n in graph)
+        )
+        chains[path] = _programs_of(graph)
+    if programs:
+        _compile_views(paths, chains)
+        _compile_whole(subject, paths, repeats if timing else 0)
+    if timing:
+        for path, times in _interleaved({path: subject.timed(path) for path in PATHS}, repeats).items():
+            paths[path].eager_seconds = median(times)
+    a, b = (paths[path] for path in PATHS)
+    differences = [
+        _difference(f"output {i}" if len(a.outputs) > 1 else "output", x, y)
+        for i, (x, y) in enumerate(zip(a.outputs, b.outputs, strict=True))
+    ]
+    differences += [
+        _difference(f"gradient of input {i}", x, y)
+        for i, x, y in zip(subject.differentiated, a.gradients, b.gradients, strict=True)
+        if not (x is None and y is None)
+    ]
+    return Comparison(getattr(fn, "__name__", type(fn).__name__), paths, differences)
+
+
+class _Subject:
+    """A function, its inputs, and the cotangents of its outputs."""
+
+    def __init__(self, fn: Callable, inputs: tuple) -> None:
+        self.fn = fn
+        self.inputs = tuple(from_foreign(jnp.asarray(x)) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs)
+        self.differentiated = [i for i, x in enumerate(self.inputs) if isinstance(x, Tensor) and x.requires_grad]
+        self.cotangents: list[np.ndarray | None] | None = None
+        self.key = jax.random.PRNGKey(0)
+
+    def arrays(self) -> list:
+        """A fresh copy of each tensor among the inputs."""
+        return [_copied(x._read()) for x in self.inputs if isinstance(x, Tensor)]
+
+    def run(self, path: str) -> tuple[list, list, list[Node]]:
+        """Outputs, gradients (None where there is none) and the roots of the graph."""
+        return self.traced(path, self.key, self.arrays())
+
+    def traced(self, path: str, key: Any, arrays: list) -> tuple[list, list, list[Node]]:
+        """The same of given arrays, which may be tracers."""
+        fresh = iter(arrays)
+        copies: dict[int, Tensor] = {}  # an input that is given twice is one tensor
+        for x in self.inputs:
+            if isinstance(x, Tensor):
+                array = next(fresh)
+                copies.setdefault(id(x), from_array(array).requires_grad_(x.requires_grad))
+        given = tuple(copies.get(id(x), x) for x in self.inputs)
+        try:
+            with tracking(path), enable_grad(), use_key(key):
+                outputs = self._outputs(self.fn(*given))
+                roots = [(o, c) for o, c in zip(outputs, self._cotangents(outputs)) if o.requires_grad]
+                nodes = [o.grad_fn for o, _ in roots if o.grad_fn is not None]
+                wanted = [given[i] for i in self.differentiated]
+                grads: Any = [None] * len(wanted)
+                if roots and wanted:
+                    tensors, cotangents = zip(*roots)
+                    grads = gradients_of(tensors, wanted, cotangents, allow_unused=True)
+        except Exception as error:
+            error.add_note(f'under xgrad.views.tracking("{path}")')
+            raise
+        return [o._read() for o in outputs], [None if g is None else g._read() for g in grads], nodes
+
+    def _outputs(self, returned: Any) -> list[Tensor]:
+        outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+        for o in outputs:
+            if not isinstance(o, Tensor):
+                raise TypeError(f"compare(): the function must return a Tensor or a tuple of them, but got {type(o).__name__}")
+        return outputs
+
+    def _cotangents(self, outputs: list[Tensor]) -> list[Tensor | None]:
+        if self.cotangents is None:
+            rng = np.random.default_rng(0)
+            self.cotangents = [_cotangent(rng, o) for o in outputs]
+        return [None if c is None else from_foreign(jnp.asarray(c)) for c in self.cotangents]
+
+    def whole(self, path: str) -> Callable:
+        """Values and gradients as a function of the key and the arrays, to be compiled as one program."""
+
+        def value_and_grad(key: Any, *arrays: Any) -> Any:
+            return self.traced(path, key, list(arrays))[:2]
+
+        return value_and_grad
+
+    def timed(self, path: str) -> Callable[[], float]:
+        """A run of forward and backward that gives the seconds it took."""
+
+        def once() -> float:
+            arrays = self.arrays()
+            jax.block_until_ready(arrays)
+            start = time.perf_counter()
+            outputs, grads, _ = self.traced(path, self.key, arrays)
+            jax.block_until_ready([outputs, grads])
+            return time.perf_counter() - start
+
+        return once
+
+
+def _cotangent(rng: np.random.Generator, output: Tensor) -> np.ndarray | None:
+    """None stands for the one of a real scalar."""
+    shape, dtype = tuple(output.shape), output.dtype
+    if dtype not in dtypes.INEXACT or (shape == () and dtype not in dtypes.COMPLEX):
+        return None
+    value = rng.standard_normal(shape)
+    return (value + 1j * rng.standard_normal(shape) if dtype in dtypes.COMPLEX else value).astype(dtype)
+
+
+# ---------------------------------------------------------------- the graph and its programs
+
+
+def _graph(roots: list[Node]) -> Iterator[Node]:
+    """Each node once, those of the last operations first."""
+    seen, stack = set(roots), list(dict.fromkeys(roots))
+    while stack:
+        node = stack.pop()
+        yield node
+        for child, _ in node.next_edges:
+            if child is not None and child not in seen:
+                seen.add(child)
+                stack.append(child)
+
+
+
+def _programs_of(graph: list[Node]) -> Counter:
+    """(role, chain) of the programs that the view nodes of a graph run, with how many nodes run each.
+
+    Chains that differ in their starts share a program: the first of them stands for all.
+    """
+    first: dict[tuple, ViewChain] = {}
+    counts: Counter = Counter()
+    for node in graph:
+        if isinstance(node, CopySlices):
+            roles: tuple[str, ...] = ("read", "write")
+        elif isinstance(node, ChainBackward):
+            roles = ("adjoint",)
+        else:
+            continue
+        if not node.chain.is_root:
+            for role in roles:
+                counts[role, first.setdefault(node.chain.program_key, node.chain)] += 1
+    return counts
+
+
+def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter]) -> None:
+    """Compile each view program of both paths on its own, A B A B."""
+    programs: dict[tuple, Any] = {}
+    times: dict[tuple, list[float]] = {}
+    start = time.perf_counter()
+    for turn in range(3):
+        if turn and time.perf_counter() - start > _PATIENCE:
+            break
+        for path in PATHS:
+            for role, chain in chains[path]:
+                program, seconds = _compile_view(role, chain)
+                programs[path, role, chain] = program
+                times.setdefault((path, role, chain), []).append(seconds)
+    for path in PATHS:
+        paths[path].programs = [
+            ViewProgram(role, chain, n, cost_of(programs[path, role, chain], median(times[path, role, chain])))
+            for (role, chain), n in chains[path].items()
+        ]
+
+
+def _compile_view(role: str, chain: ViewChain) -> tuple[Any, float]:
+    root = jax.ShapeDtypeStruct(chain.root_shape, chain.root_dtype)
+    part = jax.ShapeDtypeStruct(chain.shape, chain.dtype)
+    program = chain.program
+    if role == "read":
+        return compiled(program.trace_replay, (root, *chain.starts))
+    if role == "write":  # as the engine runs it where nobody else holds the base's gradient: in place
+        return compiled(program.trace_write, (root, part, *chain.starts), donate=(0,))
+    return compiled(program.trace_adjoint, (part, *chain.starts))
+
+
+def _compile_whole(subject: _Subject, paths: dict[str, PathReport], repeats: int) -> None:
+    """Compile function and gradients as one program for each path, A B A B, and time it."""
+    arrays = subject.arrays()
+    programs: dict[str, Any] = {}
+    times: dict[str, list[float]] = {path: [] for path in PATHS}
+    start = time.perf_counter()
+    for turn in range(3):
+        if turn and time.perf_counter() - start > _PATIENCE:
+            break
+        for path in PATHS:
+            try:
+                programs[path], seconds = compiled(subject.whole(path), (subject.key, *arrays))
+            except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, RuntimeError, TypeError) as error:
+                # It asks for a value, say: what runs eagerly need not be one program.
+                for report in paths.values():
+                    report.untraceable = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+                return
+            times[path].append(seconds)
+    for path in PATHS:
+        paths[path].whole = cost_of(programs[path], median(times[path]))
+
+    def once(program: Any) -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(program(subject.key, *arrays))
+        return time.perf_counter() - start
+
+    if repeats:
+        runs = _interleaved({path: lambda p=programs[path]: once(p) for path in PATHS}, repeats)
+        for path in PATHS:
+            paths[path].compiled_seconds = median(runs[path])
+
+
+def _interleaved(runs: dict[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
+    """`repeats` times of each, A B A B, after one of each that does not count; fewer if they take long, but three."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    start = time.perf_counter()
+    for turn in range(-1, repeats):
+        if turn >= 3 and time.perf_counter() - start > 2 * _PATIENCE:
+            break
+        for name, run in runs.items():
+            seconds = run()
+            if turn >= 0:
+                times[name].append(seconds)
+    return times
+
+
+# ---------------------------------------------------------------- values
+
+
+def _numpy(array: Any) -> Any:
+    return None if array is None else np.asarray(array)
+
+
+def _difference(name: str, a: np.ndarray | None, b: np.ndarray | None) -> Difference:
+    one = a if a is not None else b
+    assert one is not None
+    shape, dtype = one.shape, one.dtype
+    if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
+        return Difference(name, shape, dtype.name, False, None, False)
+    if dtype not in dtypes.INEXACT:
+        largest = float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0))
+        return Difference(name, shape, dtype.name, bool((a == b).all()), largest, bool((a == b).all()))
+    wide = np.complex128 if dtype in dtypes.COMPLEX else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    with np.errstate(invalid="ignore"):
+        distance = np.where(same, 0.0, np.abs(x - y))
+    distance = np.where(np.isnan(distance), np.inf, distance)
+    largest = float(distance.max(initial=0.0))
+    scale = float(np.max(np.where(np.isfinite(x), np.abs(x), 0.0), initial=0.0))
+    return Difference(
+        name, shape, dtype.name, bool(same.all()), largest, largest <= 64 * float(jnp.finfo(dtype).eps) * scale
+    )

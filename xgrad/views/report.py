@@ -1,0 +1,249 @@
+"""How a `Comparison` looks: as text, as HTML, through rich, and as bars.
+
+The table is made once, as rows of cells; each form only lays them out.
+"""
+
+from collections.abc import Iterator
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .tracking import PATHS
+
+if TYPE_CHECKING:
+    from .compare import Comparison, Cost
+
+_MOST_PROGRAMS = 12  # listed one by one; more are only summed up
+
+
+class Row(NamedTuple):
+    """A label and one cell for each path; a heading has no cells, and a subordinate row is indented."""
+
+    label: str
+    cells: tuple[str, ...] = ()
+    depth: int = 0
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def number(value: float | None) -> str:
+    """A count with thousands separated; a dash for what is not known.
+
+    >>> number(12345), number(None)
+    ('12,345', '-')
+    """
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """A time in the unit that suits it.
+
+    >>> seconds(0.00123), seconds(2.5e-5), seconds(12)
+    ('1.23 ms', '25 µs', '12 s')
+    """
+    if value is None:
+        return "-"
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if value * factor >= 1 or unit == "µs":
+            return f"{value * factor:.3g} {unit}"
+    raise AssertionError
+
+
+def size(value: float | None) -> str:
+    """A number of bytes in the unit that suits it.
+
+    >>> size(1536), size(0)
+    ('1.54 kB', '0 B')
+    """
+    if value is None:
+        return "-"
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value:.0f} B"
+
+
+# ---------------------------------------------------------------- the table
+
+
+def verdict(comparison: "Comparison") -> str:
+    """One line: what holds of all values."""
+    if comparison.equal:
+        return "outputs and gradients are equal, bit for bit"
+    largest = f"the largest difference is {comparison.max_difference:.3g}"
+    return f"outputs and gradients are equal up to rounding: {largest}" if comparison.within_rounding else f"NOT EQUAL: {largest}"
+
+
+def values(comparison: "Comparison") -> list[str]:
+    """One line for each output and gradient."""
+    lines = []
+    for d in comparison.differences:
+        if d.equal:
+            state = "equal"
+        elif d.largest is None:
+            state = "NOT EQUAL: only one path has it, or shape or dtype differ"
+        else:
+            state = f"{'within rounding' if d.within_rounding else 'NOT EQUAL'}, difference {d.largest:.3g}"
+        lines.append(f"{d.name} {d.dtype}{list(d.shape)}: {state}")
+    return lines
+
+
+def _costs(costs: "list[Cost]", depth: int = 1) -> Iterator[Row]:
+    yield Row("operations", tuple(number(c.operations) for c in costs), depth)
+    yield Row("FLOPs", tuple(number(c.flops) for c in costs), depth)
+    yield Row("bytes accessed", tuple(size(c.bytes_accessed) for c in costs), depth)
+    yield Row("temporary memory", tuple(size(c.temporary_bytes) for c in costs), depth)
+    yield Row("compile time", tuple(seconds(c.compile_seconds) for c in costs), depth)
+
+
+def rows(comparison: "Comparison") -> Iterator[Row]:
+    """The table, below its heading."""
+    reports = [comparison.paths[path] for path in PATHS]
+    yield Row("nodes in the graph", tuple(number(r.nodes.total()) for r in reports))
+    names = {name: max(r.nodes[name] for r in reports) for r in reports for name in r.nodes}
+    for name in sorted(names, key=lambda n: (-names[n], n)):
+        yield Row(name, tuple(number(r.nodes[name]) if r.nodes[name] else "-" for r in reports), 1)
+    if any(r.programs for r in reports):
+        yield Row("programs of views in backward", tuple(number(len(r.programs)) for r in reports))
+        yield from _costs([r.views for r in reports])
+    if all(r.whole is not None for r in reports):
+        yield Row("forward and backward as one program")
+        yield from _costs([r.whole for r in reports if r.whole is not None])
+        if any(r.compiled_seconds is not None for r in reports):
+            yield Row("run time", tuple(seconds(r.compiled_seconds) for r in reports), 1)
+    if any(r.eager_seconds is not None for r in reports):
+        yield Row("forward and backward, eager")
+        yield Row("run time", tuple(seconds(r.eager_seconds) for r in reports), 1)
+
+
+def notes(comparison: "Comparison") -> list[str]:
+    """What stands under the table: each view program, and why there is no whole one."""
+    lines = []
+    for path in PATHS:
+        programs = comparison.paths[path].programs
+        for p in programs if len(programs) <= _MOST_PROGRAMS else ():
+            shapes = f"{list(p.chain.root_shape)} -> {list(p.chain.shape)}"
+            cost = f"{number(p.cost.operations)} operations, {size(p.cost.bytes_accessed)}"
+            lines.append(f"{path:<9} {p.role:<8} {shapes}  {p.steps}  x{p.nodes}  ({cost})")
+    untraceable = comparison.paths[PATHS[0]].untraceable
+    if untraceable is not None:
+        lines.append(f"not one program: {untraceable}")
+    return lines
+
+
+def text(comparison: "Comparison") -> str:
+    """The table as aligned plain text."""
+    table = list(rows(comparison))
+    label = max([len(r.label) + 2 * r.depth for r in table] + [12])
+    width = max([len(c) for r in table for c in r.cells] + [len(p) for p in PATHS])
+    lines = [f"compare {comparison.name}: {verdict(comparison)}"]
+    lines += [f"  {line}" for line in values(comparison)]
+    lines += ["", " " * label + "".join(f"  {p:>{width}}" for p in PATHS), "-" * (label + (width + 2) * len(PATHS))]
+    for row in table:
+        name = "  " * row.depth + row.label
+        lines.append((f"{name:<{label}}" + "".join(f"  {c:>{width}}" for c in row.cells)).rstrip())
+    extra = notes(comparison)
+    return "\n".join(lines + (["", *extra] if extra else []))
+
+
+def html(comparison: "Comparison") -> str:
+    """The table for a notebook."""
+    good = comparison.within_rounding
+    parts = [
+        f"<p><b>compare {escape(comparison.name)}</b>: "
+        f"<span style='color:{'#1a7f37' if good else '#cf222e'}'>{escape(verdict(comparison))}</span><br>",
+        "<br>".join(f"<small>{escape(line)}</small>" for line in values(comparison)),
+        "</p><table><thead><tr><th></th>",
+        "".join(f"<th style='text-align:right'>{p}</th>" for p in PATHS),
+        "</tr></thead><tbody>",
+    ]
+    for row in rows(comparison):
+        indent = f"padding-left:{0.5 + 1.5 * row.depth}em;text-align:left;font-weight:{'normal' if row.depth else 'bold'}"
+        cells = "".join(f"<td style='text-align:right'>{escape(c)}</td>" for c in row.cells)
+        span = "" if row.cells else f" colspan='{1 + len(PATHS)}'"
+        parts.append(f"<tr><td style='{indent}'{span}>{escape(row.label)}</td>{cells}</tr>")
+    parts.append("</tbody></table>")
+    extra = notes(comparison)
+    if extra:
+        lines = escape("\n".join(extra))
+        parts.append(f"<details><summary>the view programs</summary><pre>{lines}</pre></details>")
+    return "".join(parts)
+
+
+def print_rich(comparison: "Comparison") -> None:
+    """Print the table by the package rich.  Raises `ImportError` if it is not installed."""
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError as error:
+        raise ImportError('rich is not installed: pip install rich, or print without "rich=True"') from error
+    table = Table("", *(path for path in PATHS), title=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows(comparison):
+        style = "bold" if not row.depth else None
+        table.add_row("  " * row.depth + row.label, *row.cells, style=style)
+    console = Console()
+    colour = "green" if comparison.within_rounding else "red"
+    console.print(f"[bold]compare {comparison.name}[/bold]: [{colour}]{verdict(comparison)}[/{colour}]")
+    for line in values(comparison):
+        console.print(f"  {line}", markup=False, highlight=False)
+    console.print(table)
+    for line in notes(comparison):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+# ---------------------------------------------------------------- the picture
+
+_COLOURS = {"replay": "#1f6feb", "geometry": "#e08a1e"}
+
+
+def bars(comparison: "Comparison") -> list[tuple[str, list[float], list[str]]]:
+    """(label, value of each path, the value as text) of what is drawn; what is not known is left out."""
+    reports = [comparison.paths[path] for path in PATHS]
+    views = [r.views if r.programs else None for r in reports]
+    wholes = [r.whole for r in reports]
+    candidates: list[tuple[str, list[Any], Any]] = [
+        ("nodes in the graph", [float(r.nodes.total()) for r in reports], number),
+        ("view programs:\noperations", [c and c.operations for c in views], number),
+        ("view programs:\nbytes accessed", [c and c.bytes_accessed for c in views], size),
+        ("one program:\noperations", [c and c.operations for c in wholes], number),
+        ("one program:\nbytes accessed", [c and c.bytes_accessed for c in wholes], size),
+        ("one program:\ntemporary memory", [c and c.temporary_bytes for c in wholes], size),
+        ("one program:\ncompile time", [c and c.compile_seconds for c in wholes], seconds),
+        ("one program:\nrun time", [r.compiled_seconds for r in reports], seconds),
+        ("eager:\nrun time", [r.eager_seconds for r in reports], seconds),
+    ]
+    return [
+        (label, [float(v) for v in amounts], [show(v) for v in amounts])
+        for label, amounts, show in candidates
+        if all(v is not None for v in amounts) and max(amounts) > 0
+    ]
+
+
+def plot(comparison: "Comparison", ax: Any = None) -> Any:
+    """Horizontal bars, each pair relative to its larger one, with the values written beside them."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('plot() needs matplotlib: pip install "xgrad[viz]"') from error
+    drawn = bars(comparison)
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7, 0.62 * len(drawn) + 1.2), layout="constrained")
+    height = 0.38
+    for place, path in enumerate(PATHS):
+        at = [i + (place - 0.5) * height for i in range(len(drawn))]
+        lengths = [amounts[place] / max(amounts) for _, amounts, _ in drawn]
+        ax.barh(at, lengths, height=height * 0.92, color=_COLOURS[path], label=path)
+        for y, length, (_, _, texts) in zip(at, lengths, drawn):
+            ax.text(length + 0.015, y, texts[place], va="center", fontsize=8, color="#444444")
+    ax.set_yticks(range(len(drawn)), [label for label, _, _ in drawn], fontsize=8.5)
+    ax.invert_yaxis()
+    ax.set_xlim(0, 1.22)
+    ax.set_xticks([])
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    equal = "equal, bit for bit" if comparison.equal else f"largest difference {comparison.max_difference:.2g}"
+    ax.set_title(f"replay against geometry: values and gradients\n{equal}", fontsize=10.5, loc="left")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.45, 0.0), ncols=2, frameon=False, fontsize=9)
+    return ax
