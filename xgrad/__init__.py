@@ -40,6 +40,11 @@ if _TYPE_CHECKING:
     from .functions import *  # noqa: F403 - the stub of the operators, which the next line makes names of
 globals().update(_FUNCTIONS[""])
 
+# Layouts and memory formats, taken where PyTorch takes them: every array here is dense and row-major.
+strided = "strided"
+contiguous_format, preserve_format = "contiguous_format", "preserve_format"
+channels_last, channels_last_3d = "channels_last", "channels_last_3d"
+
 
 def __getattr__(name: str) -> _Any:
     if name == "compare":  # its module is loaded by those who compare: it would add a tenth to xgrad's own import

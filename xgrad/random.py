@@ -130,8 +130,8 @@ class Generator:
                 with jax.ensure_compile_time_eval():
                     after, drawn = _split(state)
                 warnings.warn(
-                    "Random numbers that are drawn under a JAX trace become constants of the compiled program: each run "
-                    "of it uses the same ones. Pass a key into the program, and draw under "
+                    "Random numbers that are drawn under a JAX trace become constants of the compiled program: each "
+                    "run of it uses the same ones. Pass a key into the program, and draw under "
                     "`with xgrad.random.use_key(key):`.",
                     stacklevel=4,
                 )

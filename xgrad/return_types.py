@@ -12,7 +12,7 @@ from typing import Any
 _FIELDS = {
     "max": "values indices", "min": "values indices", "median": "values indices", "nanmedian": "values indices",
     "mode": "values indices", "kthvalue": "values indices", "sort": "values indices", "topk": "values indices",
-    "cummax": "values indices", "cummin": "values indices", "aminmax": "min max",
+    "cummax": "values indices", "cummin": "values indices", "aminmax": "min max", "frexp": "mantissa exponent",
     "slogdet": "sign logabsdet", "linalg_slogdet": "sign logabsdet", "linalg_qr": "Q R", "qr": "Q R",
     "linalg_eigh": "eigenvalues eigenvectors", "linalg_eig": "eigenvalues eigenvectors", "linalg_svd": "U S Vh",
     "svd": "U S V", "linalg_lu": "P L U", "linalg_inv_ex": "inverse info", "linalg_cholesky_ex": "L info",

@@ -46,14 +46,20 @@ def test_the_gradient_of_one_argument_saves_only_the_other():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda x, w: F.conv2d(x, w), r"weight of size \[4, 3, 2, 2\], expected input\[1, 2, 5, 5\] to have 3 channels"),
+        (
+            lambda x, w: F.conv2d(x, w),
+            r"weight of size \[4, 3, 2, 2\], expected input\[1, 2, 5, 5\] to have 3 channels",
+        ),
         (lambda x, w: F.conv1d(x, w), "expected a 3-dimensional weight"),
         (lambda x, w: F.conv2d(x, w, stride=0), "non-positive stride is not supported"),
         (lambda x, w: F.conv2d(xgrad.ones(1, 3, 1, 1), w), "Kernel size can't be greater than actual input size"),
         (lambda x, w: F.conv2d(xgrad.ones(1, 3, 5, 5), w, xgrad.ones(2)), "expected bias to be 1-dimensional with 4"),
         (lambda x, w: F.conv2d(xgrad.ones(1, 3, 5, 5), w, padding=(1, 1, 1)), "padding to be a single integer value"),
         (lambda x, w: F.conv2d(xgrad.ones(1, 3, 5, 5), w, padding="full"), "Invalid padding string: 'full'"),
-        (lambda x, w: F.conv2d(xgrad.ones(1, 3, 5, 5), w.to(xgrad.float64)), "to have the same dtype, but got Float and Double"),
+        (
+            lambda x, w: F.conv2d(xgrad.ones(1, 3, 5, 5), xgrad.tensor(np.ones((4, 3, 2, 2)))),
+            "to have the same dtype, but got Float and Double",
+        ),
         (
             lambda x, w: F.conv_transpose2d(xgrad.ones(1, 4, 2, 2), w, output_padding=1),
             "output padding must be smaller than either stride or dilation",

@@ -102,7 +102,9 @@ def test_inplace_dropout_backpropagates():
     np.testing.assert_array_equal(x.grad.numpy(), y.detach().numpy())
 
 
-@pytest.mark.parametrize(("name", "shape"), [("dropout1d", (20, 6, 5)), ("dropout2d", (20, 6, 2, 3)), ("dropout3d", (20, 6, 2, 2, 2))])
+@pytest.mark.parametrize(
+    ("name", "shape"), [("dropout1d", (20, 6, 5)), ("dropout2d", (20, 6, 2, 3)), ("dropout3d", (20, 6, 2, 2, 2))]
+)
 def test_channel_dropout_drops_whole_channels(name, shape):
     out = getattr(F, name)(xgrad.ones(*shape), 0.5).numpy().reshape(120, -1)
     assert (out == out[:, :1]).all()
@@ -169,15 +171,27 @@ def test_rearranging_channels():
         (lambda: F.linear(xgrad.ones(2, 3), xgrad.ones(4, 5)), RuntimeError, r"cannot be multiplied \(2x3 and 5x4\)"),
         (lambda: F.dropout(xgrad.ones(1), 1.5), ValueError, "between 0 and 1, but got 1.5"),
         (lambda: F.embedding(xgrad.tensor([3]), xgrad.ones(3, 2)), IndexError, "index 3 is out of bounds"),
-        (lambda: F.embedding(xgrad.tensor([0]), xgrad.ones(3, 2), sparse=True), NotImplementedError, "With sparse=False"),
+        (
+            lambda: F.embedding(xgrad.tensor([0]), xgrad.ones(3, 2), sparse=True),
+            NotImplementedError,
+            "With sparse=False",
+        ),
         (lambda: F.embedding(xgrad.tensor([0]), xgrad.ones(3, 2), 3), AssertionError, "within num_embeddings"),
         (lambda: F.one_hot(xgrad.tensor([-1])), RuntimeError, "Class values must be non-negative"),
         (lambda: F.one_hot(xgrad.tensor([5]), 3), RuntimeError, "Class values must be smaller than num_classes"),
         (lambda: F.pad(xgrad.ones(3), (1,)), RuntimeError, "Length of pad must be even but instead it equals 1"),
-        (lambda: F.pad(xgrad.ones(1, 3), (3, 0), "reflect"), RuntimeError, "should be less than the corresponding input"),
+        (
+            lambda: F.pad(xgrad.ones(1, 3), (3, 0), "reflect"),
+            RuntimeError,
+            "should be less than the corresponding input",
+        ),
         (lambda: F.pad(xgrad.ones(1, 3), (3, 0), "mirror"), NotImplementedError, "Unrecognised padding mode mirror"),
         (lambda: F.interpolate(xgrad.ones(1, 1, 3)), ValueError, "only one of size or scale_factor should be defined"),
-        (lambda: F.interpolate(xgrad.ones(1, 1, 3), 4, mode="bilinear"), NotImplementedError, "Got 3D input, but bilinear"),
+        (
+            lambda: F.interpolate(xgrad.ones(1, 1, 3), 4, mode="bilinear"),
+            NotImplementedError,
+            "Got 3D input, but bilinear",
+        ),
         (lambda: F.pixel_shuffle(xgrad.ones(3, 2, 2), 2), RuntimeError, "divisible by the square of upscale_factor"),
     ],
 )

@@ -48,7 +48,8 @@ PRODUCTS = {
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_of_two(name):
     x, y = (numbers(*shape, seed=i) for i, shape in enumerate(PRODUCTS[name]))
-    agree(lambda lib, x, y: getattr(lib, name)(x, y), x, y)
+    options = {"dim": 1} if name == "cross" else {}
+    agree(lambda lib, x, y: getattr(lib, name)(x, y, **options), x, y)
 
 
 @pytest.mark.parametrize("name", sorted(set(PRODUCTS) - {"cross", "kron"}))
@@ -129,13 +130,19 @@ def test_contractions_of_many():
     ("call", "text"),
     [
         (lambda x, y: x @ x, r"mat1 and mat2 shapes cannot be multiplied \(3x4 and 3x4\)"),
-        (lambda x, y: x @ y.float(), "expected m1 and m2 to have the same dtype, but got: double != float"),
+        (
+            lambda x, y: x @ xgrad.tensor(B.astype("float32")),
+            "expected m1 and m2 to have the same dtype, but got: double != float",
+        ),
         (lambda x, y: x @ x.sum(), "both arguments to matmul need to be at least 1D, but they are 2D and 0D"),
         (lambda x, y: xgrad.mm(x, x[0]), "mat2 must be a matrix"),
         (lambda x, y: xgrad.bmm(x[None], y), "must be a 3D tensor"),
         (lambda x, y: xgrad.dot(x[0], x[0, :3]), "inconsistent tensor size"),
         (lambda x, y: xgrad.addmm(y.T, x, y), "does not broadcast"),
-        (lambda x, y: xgrad.addmm(y.long(), x.long(), y.long(), alpha=0.5), "must not be a floating point number"),
+        (
+            lambda x, y: xgrad.addmm(*[xgrad.tensor(np.eye(2, dtype=int))] * 3, alpha=0.5),
+            "must not be a floating point",
+        ),
         (lambda x, y: xgrad.linalg.inv(x), "must be batches of square matrices, but they are 3 by 4"),
         (lambda x, y: xgrad.linalg.det(x[0]), "must have at least 2 dimensions"),
     ],
@@ -153,7 +160,7 @@ GENERAL = numbers(2, 3, 3) + 2 * np.eye(3)
 
 @pytest.mark.parametrize("name", ["det", "inv", "pinv", "matrix_exp", "svdvals", "cond"])
 def test_functions_of_matrices(name):
-    agree(lambda lib, x: getattr(lib.linalg, name)(x), GENERAL)
+    agree(lambda lib, x: getattr(lib.linalg, name)(x), GENERAL, order=1 if name == "matrix_exp" else 2)
 
 
 @pytest.mark.parametrize("n", [-2, 0, 1, 3])
@@ -171,7 +178,7 @@ def test_functions_of_complex_matrices(name):
 
 def test_slogdet():
     agree(lambda lib, x: lib.linalg.slogdet(x).logabsdet, GENERAL)
-    agree(lambda lib, x: x.logdet(), P)
+    agree(lambda lib, x: x.logdet(), P, order=1)
 
 
 @pytest.mark.parametrize(
@@ -193,12 +200,9 @@ def test_solve_of_vectors_matrices_and_batches_that_broadcast(first, second, lef
 @pytest.mark.parametrize("upper", [False, True])
 def test_triangular_solve_and_cholesky(upper):
     agree(lambda lib, a, b: lib.linalg.solve_triangular(a, b, upper=upper), P, numbers(2, 3, 2), order=1)
-    agree(lambda lib, x: lib.linalg.cholesky(x, upper=upper), P)
-    agree(
-        lambda lib, x: lib.linalg.cholesky(x, upper=upper),
-        P + 1j * np.triu(np.ones(3), 1) - 1j * np.tril(np.ones(3), -1),
-        order=1,
-    )
+    agree(lambda lib, x: lib.linalg.cholesky(x + x.mT, upper=upper), P)
+    x = P + 1j * np.triu(np.ones(3), 1) - 1j * np.tril(np.ones(3), -1)
+    agree(lambda lib, x: lib.linalg.cholesky(x + x.mH, upper=upper), x, order=1)
 
 
 def test_cholesky_reads_the_lower_triangle_and_its_gradient_is_symmetric():

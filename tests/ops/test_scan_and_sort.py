@@ -84,7 +84,7 @@ def test_distinct_elements():
     agree(lambda lib, x: lib.unique(x, return_inverse=True, return_counts=True), x)
     agree(lambda lib, x: lib.unique_consecutive(x, return_inverse=True, return_counts=True), x)
     agree(lambda lib, x: lib.unique(x, dim=0), np.array([[2, 1], [0, 1], [2, 1]]))
-    agree(lambda lib, x: lib.unique_consecutive(x), np.zeros((0,)))
+    agree(lambda lib, x: lib.unique_consecutive(x), np.zeros((0,), int))
 
 
 def test_searching():

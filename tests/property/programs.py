@@ -17,14 +17,18 @@ Where the two libraries differ on purpose, the generator knows, and says it here
 * An operand that overlaps the written view partly (`x.add_(x.t())`): PyTorch refuses, or reads what it has just written;
   xgrad computes with the value from before the write.  Not generated.
 * `as_strided` of a view may reach outside of the view.  PyTorch's gradient then drops what lies outside, xgrad's goes to
-  the base.  Generated only within the view, of a tensor that autograd knows as a base or as a view.
+  the base.  Generated only within the view, of a tensor that autograd knows as a base or as a view; and for the same
+  reason no gradient is then asked for that would arrive at a view on the way.
 * Results of operators are laid out row-major in xgrad, while PyTorch keeps the permutation of its operands' strides.
   Of a result that is no row-major block, only views are taken that no layout forbids (no `view`, no `as_strided`).
 * A result that backward needs (`tanh`) and that was overwritten through an alias with another version counter (`.data`):
   PyTorch does not notice, and differentiates with the new value.  xgrad keeps the value that was saved.  From there on
   the gradients of the program are compared between the two paths only.
+* A view of a tensor that began to require grad later is refused by PyTorch as "a leaf" in an in-place operation, unless
+  somebody has read its `grad_fn` since.  xgrad always makes its `grad_fn` anew: torch is made to read it first.
 """
 
+import contextlib
 import itertools
 import re
 from dataclasses import dataclass, field, replace
@@ -45,6 +49,7 @@ def data(shape, seed):
 """
 
 SHAPES = ((2, 3), (2, 2, 2), (4,))
+ALONE = ("mul_(0.5)", "add_(0.25)", "zero_()", "tanh_()", "fill_(0.75)")
 NAME = re.compile(r"\bt\d+\b")
 
 
@@ -285,6 +290,8 @@ class TorchRun(Run):
         writes = not step.defines
         if writes and step.uses and step.uses[0] in self.env:
             before = self.env[step.uses[0]]
+            with contextlib.suppress(RuntimeError):
+                before.grad_fn
         error = super().step(step)
         if error is None:
             self._note(step, before)
@@ -393,8 +400,11 @@ class Generator:
         live = self.live()
         graded = [n for n in live if self.env[n].requires_grad] or live
         root = self.draw.one(list(reversed(graded)))
-        inputs = tuple(dict.fromkeys(self.draw.one(graded) for _ in range(1 + self.draw.below(3))))
         leaves = [n for n in graded if self.env[n]._base is None and self.env[n].grad_fn is None]
+        wanted = graded
+        if any(".as_strided(" in step.line for step in self.steps):
+            wanted = [n for n in graded if self.env[n]._base is None] or leaves or graded
+        inputs = tuple(dict.fromkeys(self.draw.one(wanted) for _ in range(1 + self.draw.below(3))))
         inputs = tuple(dict.fromkeys(inputs + tuple(leaves[:1])))
         program = Program(tuple(self.steps), root, inputs)
         return program, self.running.finish(program)
@@ -468,7 +478,7 @@ class Generator:
         refused = overlaps_itself(x)
         kind = self.draw.below(10)
         if kind < 2:
-            line = f"{name}.{self.draw.one(('mul_(0.5)', 'add_(0.25)', 'zero_()', 'tanh_()', 'fill_(0.75)'))}"
+            line = f"{name}.{self.draw.one(ALONE)}"
         elif kind < 3 and x.ndim:
             line = self.assignment(name, x)
         else:
@@ -546,8 +556,8 @@ class Generator:
 
     def strides_are_known(self, name):
         """Whether `as_strided` of this tensor means the same in both: a whole storage, or a recorded view of one."""
-        x = self.env[name]
-        return x._base is not None or len(places(x)) * x.element_size() == x.untyped_storage().nbytes()
+        root = self.env[name] if self.env[name]._base is None else self.env[name]._base
+        return len(places(root)) * root.element_size() == root.untyped_storage().nbytes()
 
     def strided(self, name, x):
         """An `as_strided` that stays within the elements of the tensor."""

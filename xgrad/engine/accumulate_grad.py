@@ -11,6 +11,7 @@ import weakref
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer, writing
@@ -71,6 +72,8 @@ class AccumulateGrad(Node):
 
     def _place(self, variable: Tensor, new: list) -> None:
         here, there = new[0], variable._read()
+        if here.shape != there.shape:  # unsqueeze_ under no_grad came after the recording
+            here = new[0] = jnp.broadcast_to(here, there.shape)
         if isinstance(here, Tracer) or isinstance(there, Tracer):
             return
         have, want = here.sharding, there.sharding

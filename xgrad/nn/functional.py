@@ -11,6 +11,6 @@ tensor([0.0000, 0.6931, 100.0000])
 from .. import ops as ops
 from ..ops.registry import FUNCTIONS
 
-__all__ = sorted(FUNCTIONS["nn.functional"])  # noqa: PLE0605
+__all__ = sorted(FUNCTIONS["nn.functional"])
 
 globals().update(FUNCTIONS["nn.functional"])

@@ -10,7 +10,7 @@ _FAMILIES = (
     "arithmetic", "binary", "pointwise", "comparison", "casts", "reduction", "scan", "sorting", "linalg", "activation",
     "convolution", "pooling", "normalization", "padding", "resampling", "loss", "classification", "layers",
     "embedding", "dropout", "data", "factories", "sampling", "shape", "copies",
-    "scatter", "indexing", "getitem", "_mini",
+    "scatter", "indexing", "masks", "advanced", "getitem", "_mini",
 )  # fmt: skip
 for _family in _FAMILIES:
     if importlib.util.find_spec(f"{__name__}.{_family}"):

@@ -1,4 +1,4 @@
-"""Activations: pointwise functions of layers, and the gated and normalizing ones (PyTorch: Activation.cpp, SoftMax.cpp).
+"""Activations: pointwise functions of layers, gated and normalizing ones (PyTorch: Activation.cpp, SoftMax.cpp).
 
 Most derivatives are derived: at a kink `jnp.where` picks the branch whose slope PyTorch takes there.  Those that are
 given save the result, which the next layer keeps anyway.
@@ -126,7 +126,8 @@ def prelu(self, weight):
     channels = self.shape[1] if self.ndim > 1 else 1
     if weight.ndim > 1 or weight.size not in (1, channels):
         raise RuntimeError(
-            f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.size} and channel "
+            f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.size} and "
+            "channel "
             f"size = {channels}."
         )
     w = weight.reshape((-1,) + (1,) * (self.ndim - 2)) if self.ndim > 1 else weight.reshape(())

@@ -257,7 +257,7 @@ fmod.derivative(self=lambda grad: grad, other=lambda grad, self, other: -grad * 
 # -- powers and roots -------------------------------------------------------------------------------------------------
 
 
-# PyTorch's short cuts (pow_tensor_scalar_optimized_kernel): a few multiplications are faster than a logarithm, and exact.
+# PyTorch's short cuts (pow_tensor_scalar_optimized_kernel): a few products are faster than a logarithm, and exact.
 _SHORT = {
     2: lambda x: x * x,
     3: lambda x: x * x * x,

@@ -287,24 +287,25 @@ def _parts(a: Any, b: Any) -> None:
     broadcast_shapes(a.shape, b.shape)
 
 
-@operator("complex", signature="real, imag", method=False)
-def _complex(self, imag):
+@operator("complex", method=False)
+def _complex(real, imag):
     """The complex numbers with these real and imaginary parts.
 
     Raises `RuntimeError` unless both are floating-point tensors of one dtype.
     """
-    _parts(self, imag)
-    return jax.lax.complex(*(x.astype(jnp.promote_types(x.dtype, jnp.float32)) for x in jnp.broadcast_arrays(self, imag)))
+    _parts(real, imag)
+    wide = jnp.promote_types(real.dtype, jnp.float32)  # there is no complex number of two halves
+    return jax.lax.complex(*(x.astype(wide) for x in jnp.broadcast_arrays(real, imag)))
 
 
-_complex.derivative(self=lambda grad: jnp.real(grad), imag=lambda grad: jnp.imag(grad))
+_complex.derivative(real=lambda grad: jnp.real(grad), imag=lambda grad: jnp.imag(grad))
 
 
-@operator(signature="abs, angle", method=False)
-def polar(self, angle):
+@operator(method=False)
+def polar(abs, angle):
     """The complex numbers with these absolute values and angles."""
-    _parts(self, angle)
-    return jax.lax.complex(self * jnp.cos(angle), self * jnp.sin(angle))
+    _parts(abs, angle)
+    return jax.lax.complex(abs * jnp.cos(angle), abs * jnp.sin(angle))
 
 
 # -- choice -----------------------------------------------------------------------------------------------------------

@@ -45,10 +45,13 @@ def _check(name: str, x: Any, target: Any, weight: Any, of_classes: bool) -> Non
         if target.shape != wanted:
             raise RuntimeError(f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}")
     elif target.shape != x.shape:
-        raise RuntimeError(f"{name}: target of class probabilities must have input's shape {list(x.shape)}, got {list(target.shape)}")
+        raise RuntimeError(
+            f"{name}: target of class probabilities must have input's shape {list(x.shape)}, got {list(target.shape)}"
+        )
     if weight is not None and weight.shape != (x.shape[classes_at],):
         raise RuntimeError(
-            f"{name}: weight tensor should be defined either for all {x.shape[classes_at]} classes or no classes but got "
+            f"{name}: weight tensor should be defined either for all {x.shape[classes_at]} classes or no classes "
+            "but got "
             f"weight tensor of shape: {list(weight.shape)}"
         )
 
@@ -83,9 +86,7 @@ _PARAMETERS = "size_average=None, ignore_index=-100, reduce=None, reduction='mea
 
 
 @functional("nll_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}")
-def _nll_loss(
-    self, target, weight=None, *, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
-):
+def _nll_loss(self, target, weight=None, *, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     reduction = reduction_of(size_average, reduce, reduction)
     _check("nll_loss", self, target, weight, True)
     log_p, classes = _batched(self, target)
@@ -122,7 +123,6 @@ def _cross_entropy(
     if reduction == "mean":
         return jnp.sum(loss) / loss.size
     return loss.reshape(self.shape[:0] if self.ndim == 1 else loss.shape) if reduction == "none" else jnp.sum(loss)
-
 
 
 def _check_classes(input: Tensor, target: Tensor, ignore_index: int) -> None:
@@ -165,7 +165,8 @@ def cross_entropy(
     """The cross entropy of logits (batch, classes, ...) and targets: class indices (batch, ...), or probabilities.
 
     `weight`: one for each class; the mean is weighted.  Elements whose target is `ignore_index` do not count.
-    `label_smoothing` mixes the target with the uniform distribution.  A class out of range is an error (on accelerators NaN).
+    `label_smoothing` mixes the target with the uniform distribution.  A class out of range is an error (on
+    accelerators NaN).
 
     >>> import xgrad
     >>> logits = xgrad.tensor([[2.0, 0.0], [0.0, 2.0]])
@@ -184,9 +185,7 @@ _LEGACY = "size_average=None, reduce=None, reduction='mean'"
 
 
 @functional(signature=f"input, target, p=1, margin=1.0, weight=None, {_LEGACY}")
-def multi_margin_loss(
-    self, target, weight=None, *, p=1, margin=1.0, size_average=None, reduce=None, reduction="mean"
-):
+def multi_margin_loss(self, target, weight=None, *, p=1, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """How far the other classes come within `margin` of the right one, to the power `p`, mean over the classes."""
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -194,7 +193,9 @@ def multi_margin_loss(
     x = self.reshape(1, -1) if single else self
     classes = target.reshape(-1)
     if classes.shape[0] != x.shape[0]:
-        raise RuntimeError(f"multi_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}")
+        raise RuntimeError(
+            f"multi_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}"
+        )
     gap = margin - _picked(x, classes, x.shape[1])[:, None] + x
     loss = jnp.where(gap > 0, gap**p, 0)
     if weight is not None:
@@ -208,8 +209,13 @@ def multi_margin_loss(
 def multilabel_margin_loss(self, target, *, size_average=None, reduce=None, reduction="mean"):
     """The margin loss of several right classes: those that `target` lists before its first -1."""
     if self.shape != target.shape:
-        raise RuntimeError(f"multilabel_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}")
-    x, classes = self.reshape(-1, self.shape[-1] if self.ndim else 1), target.reshape(-1, target.shape[-1] if target.ndim else 1)
+        raise RuntimeError(
+            f"multilabel_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}"
+        )
+    x, classes = (
+        self.reshape(-1, self.shape[-1] if self.ndim else 1),
+        target.reshape(-1, target.shape[-1] if target.ndim else 1),
+    )
     listed = jnp.cumprod(classes >= 0, axis=1).astype(bool)
     safe = jnp.where(listed, classes, 0)
     right = jnp.any((safe[:, :, None] == jnp.arange(x.shape[1])) & listed[:, :, None], axis=1)

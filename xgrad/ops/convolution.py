@@ -23,17 +23,22 @@ def expand(value: Any, n: int, name: str) -> tuple[int, ...]:
     if len(value) == 1:
         return value * n
     if len(value) != n:
-        raise RuntimeError(f"expected {name} to be a single integer value or a list of {n} values, but got {name}={list(value)}")
+        raise RuntimeError(
+            f"expected {name} to be a single integer value or a list of {n} values, but got {name}={list(value)}"
+        )
     return value
 
 
 def _check(name: str, n: int, x: Any, weight: Any, bias: Any, groups: int, in_axis: int, **sizes: tuple) -> None:
     require_same_dtype(x, weight, name)
     if weight.ndim != n + 2:
-        raise RuntimeError(f"{name}: expected a {n + 2}-dimensional weight, but got a weight of size {list(weight.shape)}")
+        raise RuntimeError(
+            f"{name}: expected a {n + 2}-dimensional weight, but got a weight of size {list(weight.shape)}"
+        )
     if x.ndim not in (n + 1, n + 2):
         raise RuntimeError(
-            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size: {list(x.shape)}"
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size: "
+            f"{list(x.shape)}"
         )
     for what, least in (("stride", 1), ("dilation", 1), ("padding", 0), ("output_padding", 0)):
         if any(s < least for s in sizes.get(what, ())):
@@ -45,17 +50,20 @@ def _check(name: str, n: int, x: Any, weight: Any, bias: Any, groups: int, in_ax
     channels = weight.shape[in_axis] * (groups if in_axis == 1 else 1)
     if weight.shape[0] % groups:
         raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size "
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
+            "size "
             f"{list(weight.shape)} instead"
         )
     if x.shape[x.ndim - n - 1] != channels:
         raise RuntimeError(
-            f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have {channels} "
+            f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have "
+            f"{channels} "
             f"channels, but got {x.shape[x.ndim - n - 1]} channels instead"
         )
     if bias is not None and bias.shape != (out_channels,):
         raise RuntimeError(
-            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {out_channels} elements, "
+            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {out_channels} "
+            "elements, "
             f"but got bias of size {list(bias.shape)} instead"
         )
 
@@ -91,7 +99,8 @@ def _convolve(n, x, weight, bias, stride, padding, dilation, groups):
     for size, (low, high), d, k in zip(x.shape[-n:], pads, dilation, kernel, strict=True):
         if size + low + high < d * (k - 1) + 1:
             raise RuntimeError(
-                f"{name}: Calculated padded input size per channel: {size + low + high}. Kernel size: {d * (k - 1) + 1}. "
+                f"{name}: Calculated padded input size per channel: {size + low + high}. Kernel size: "
+                f"{d * (k - 1) + 1}. "
                 "Kernel size can't be greater than actual input size"
             )
     return _apply(
@@ -103,9 +112,7 @@ def _convolve_transposed(n, x, weight, bias, stride, padding, output_padding, gr
     stride, dilation = expand(stride, n, "stride"), expand(dilation, n, "dilation")
     padding, extra = expand(padding, n, "padding"), expand(output_padding, n, "output_padding")
     name = f"conv_transpose{n}d"
-    _check(
-        name, n, x, weight, bias, groups, 0, stride=stride, dilation=dilation, padding=padding, output_padding=extra
-    )
+    _check(name, n, x, weight, bias, groups, 0, stride=stride, dilation=dilation, padding=padding, output_padding=extra)
     for e, s, d in zip(extra, stride, dilation, strict=True):
         if e >= max(s, d):
             raise RuntimeError(

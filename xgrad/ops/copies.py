@@ -1,4 +1,4 @@
-"""Copies where PyTorch has a view of the same name (`narrow_copy`, ...), and writes out of place (`select_scatter`, ...).
+"""Copies where PyTorch has a view of the same name (`narrow_copy`), and writes out of place (`select_scatter`).
 
 Tables over the views of views.py: a copy is the view, cloned; a scatter is a write into the view of a clone.
 """
@@ -86,9 +86,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 
 @composite
-def as_strided_scatter(
-    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
-) -> Tensor:
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A copy of `input` with `src` written through a geometry of sizes and strides."""
     return _written(input, src, lambda x: x.as_strided(size, stride, storage_offset))
 

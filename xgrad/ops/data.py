@@ -7,6 +7,7 @@ Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (floa
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Sharding, SingleDeviceSharding
 
@@ -29,6 +30,12 @@ def _converted(self, *, dtype):
 def place(x: Any, placement: Sharding | None) -> Any:
     """In a kernel: `x`, computed where `placement` says."""
     return x if placement is None else jax.lax.with_sharding_constraint(x, placement)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def filled(self, *, size, dtype, placement):
+    """One value, an argument of the program, everywhere."""
+    return place(jnp.full(size, jnp.asarray(self).astype(dtype), dtype), placement)
 
 
 def placement(device: Any) -> Sharding | None:
@@ -132,12 +139,38 @@ def narrowed(array: np.ndarray) -> np.ndarray:
         info = np.iinfo(small)
         if array.size and not (info.min <= array.min() and array.max() <= info.max):
             raise OverflowError(
-                f"Overflow: an integer of a NumPy array of {dtype.name} does not fit into {small.name}, and JAX's 64-bit "
-                "mode is off: enable it with jax.config.update('jax_enable_x64', True)"
+                f"Overflow: an integer of a NumPy array of {dtype.name} does not fit into {small.name}, and JAX's "
+                "64-bit mode is off: enable it with jax.config.update('jax_enable_x64', True)"
             )
         return array.astype(small)
     dtypes.as_dtype(dtype)
     return array
+
+
+def fill_value(value: Any, dtype: np.dtype) -> Any:
+    """A number as an argument of a kernel that makes a tensor of `dtype`; `OverflowError` if it does not fit."""
+    if isinstance(value, (Tensor, jax.Array)):
+        return value
+    if dtype in dtypes.INTEGERS:
+        value, info = int(value), np.iinfo(dtype)
+        if not info.min <= value <= info.max:
+            raise OverflowError(
+                f"Overflow: value {value} cannot be converted to type {dtype.name} without overflow{_widen(dtype)}"
+            )
+        # A Python integer goes in as one of the default dtype, which may be too narrow for it.
+        return value if value <= np.iinfo(dtypes.default_integer()).max else np.asarray(value, dtype)
+    if isinstance(value, complex) and dtype not in dtypes.COMPLEX:
+        raise RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
+    return bool(value) if dtype == dtypes.bool else complex(value) if dtype in dtypes.COMPLEX else float(value)
+
+
+def constant_array(array: np.ndarray, device: Any) -> Any:
+    """Host data as an array, which stays concrete under a trace: an index or a mask may be read from it."""
+    out = jax.device_put(array, placement(device))
+    if isinstance(out, Tracer):
+        with jax.ensure_compile_time_eval():
+            out = jax.device_put(array, placement(device))
+    return out
 
 
 def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
@@ -153,12 +186,18 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
         if copy or wanted != data.dtype:
             return call(_converted.operator, (from_foreign(data),), (np.dtype(wanted),))
         return from_foreign(data)
-    if isinstance(data, (list, tuple)) or type(data) in _BUILTINS:
+    if type(data) in _BUILTINS:
+        dtype = number_dtype(data) if dtype is None else dtype
+        out = call(filled.operator, (fill_value(data, dtype),), ((), dtype, placement(device)))
+        if not isinstance(out._array, Tracer):
+            return out
+        array = np.asarray(data, dtype)
+    elif isinstance(data, (list, tuple)):
         array = _from_lists(data, dtype)
     else:
         array = np.array(_host(data))  # a copy: device_put may keep the memory it is given
         array = narrowed(array) if dtype is None else array.astype(dtype)
-    return from_foreign(jax.device_put(array, placement(device)))
+    return from_foreign(constant_array(array, device))
 
 
 @composite(method=False)
@@ -220,7 +259,7 @@ def scalar_tensor(
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A 0-dim tensor of a number, of the default dtype unless another is given."""
-    return tensor(s, dtype=dtypes.as_dtype(float) if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    return tensor(s, dtype=float if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
 @composite(function=False)

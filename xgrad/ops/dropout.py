@@ -54,8 +54,8 @@ def _alpha_dropout(self, key, *, p, channels):
 
 
 _alpha_dropout.derivative(
-    self=lambda grad, key, p, channels: (
-        jnp.where(_kept(grad.shape, key, p, channels), grad * (_alpha_scale(p) if p < 1 else 0), 0)
+    self=lambda grad, key, p, channels: jnp.where(
+        _kept(grad.shape, key, p, channels), grad * (_alpha_scale(p) if p < 1 else 0), 0
     ),
 )
 
@@ -110,8 +110,10 @@ def _declare(n: int) -> None:
         if input.ndim not in (n + 1, n + 2):
             if n == 1:
                 raise RuntimeError(
-                    f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that dropout1d exists to "
-                    "do channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch "
+                    f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that dropout1d "
+                    "exists to "
+                    "do channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an "
+                    "optional batch "
                     "dimension (i.e. 2D or 3D inputs)."
                 )
             single = False

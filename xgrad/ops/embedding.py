@@ -78,7 +78,8 @@ def _padding(padding_idx: int | None, number: int) -> int:
 def _refuse_sparse(sparse: bool, name: str) -> None:
     if sparse:
         raise NotImplementedError(
-            f"{name}(sparse=True): sparse gradients are not implemented. With sparse=False the gradient of `weight` is a "
+            f"{name}(sparse=True): sparse gradients are not implemented. With sparse=False the gradient of "
+            "`weight` is a "
             "dense tensor of its size."
         )
 
@@ -95,8 +96,8 @@ def _embedding(
 ) -> Tensor:
     """The rows of `weight` (number, size) that the integers in `input` name: (*input.shape, size).
 
-    Row `padding_idx` gets no gradient.  With `max_norm` the rows used are first shortened to it, in place.  A number out
-    of range is an error (on accelerators NaN).
+    Row `padding_idx` gets no gradient.  With `max_norm` the rows used are first shortened to it, in place.  A number
+    out of range is an error (on accelerators NaN).
 
     >>> import xgrad
     >>> xgrad.nn.functional.embedding(xgrad.tensor([1, 0]), xgrad.tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -131,7 +132,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
     if tensor.dtype != dtypes.default_integer():
         raise RuntimeError(
-            f"one_hot is only applicable to index tensor of type LongTensor, but got {tensor.dtype.name}: convert it to "
+            f"one_hot is only applicable to index tensor of type LongTensor, but got {tensor.dtype.name}: convert "
+            "it to "
             f"{dtypes.default_integer().name}"
         )
     values = on_host(tensor)
@@ -143,7 +145,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes == -1:
             num_classes = int(values.max()) + 1
         if values.max() >= num_classes > 0:
-            raise RuntimeError(f"Class values must be smaller than num_classes: {values.max()} is not, of {num_classes}.")
+            raise RuntimeError(
+                f"Class values must be smaller than num_classes: {values.max()} is not, of {num_classes}."
+            )
     elif num_classes == -1:
         raise RuntimeError("Can not infer total number of classes from empty tensor.")
     if num_classes < 1:

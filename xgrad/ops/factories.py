@@ -8,7 +8,6 @@ from collections.abc import Callable
 from math import ceil, prod
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
@@ -17,7 +16,7 @@ from .. import dtypes
 from ..config import settings
 from ..tensor import Tensor
 from .call import call, write_out
-from .data import finish, number_dtype, place, placement
+from .data import fill_value, filled, finish, number_dtype, place, placement
 from .registry import composite, operator
 from .views import sizes_of
 
@@ -26,12 +25,6 @@ from .views import sizes_of
 def _constant(*, value, size, dtype, placement):
     """`value` everywhere; a program of its own, for zeros and ones are asked for all the time."""
     return place(jnp.full(size, value, dtype), placement)
-
-
-@operator(function=False, method=False, out=False, differentiable=False)
-def _filled(self, *, size, dtype, placement):
-    """A value that is an argument everywhere."""
-    return place(jnp.full(size, self.astype(dtype), dtype), placement)
 
 
 @operator(function=False, method=False, out=False, differentiable=False)
@@ -133,20 +126,6 @@ ones = _constants("ones", 1, "of ones")
 empty = _constants("empty", 0, "whose values are not to be relied upon (zeros: XLA leaves no memory uninitialised)")
 
 
-def fill_value(value: Any, dtype: np.dtype) -> Any:
-    """A number as an argument of a kernel that makes a tensor of `dtype`.  Raises `OverflowError` if it does not fit."""
-    if isinstance(value, (Tensor, jax.Array)):
-        return value
-    if dtype in dtypes.INTEGERS:
-        value, info = int(value), np.iinfo(dtype)
-        if not info.min <= value <= info.max:
-            raise OverflowError(f"value {value} cannot be converted to type {dtype.name} without overflow")
-        return dtype.type(value)
-    if isinstance(value, complex) and dtype not in dtypes.COMPLEX:
-        raise RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
-    return bool(value) if dtype == dtypes.bool else complex(value) if dtype in dtypes.COMPLEX else float(value)
-
-
 def _full(value: Any, size: tuple, dtype: Any, where: Sharding | None) -> Tensor:
     if dtype is None:
         dtype = value.dtype if isinstance(value, (Tensor, np.generic)) else number_dtype(value)
@@ -155,12 +134,7 @@ def _full(value: Any, size: tuple, dtype: Any, where: Sharding | None) -> Tensor
         if value.ndim:
             raise TypeError(f"full(): fill_value must be a number or a 0-dim tensor, got shape {list(value.shape)}")
         value = value.detach()
-    return call(_filled.operator, (_as_array(fill_value(value, dtype)),), (size, dtype, where))
-
-
-def _as_array(value: Any) -> Any:
-    """A NumPy scalar keeps its width as an argument only as an array."""
-    return np.asarray(value) if isinstance(value, np.generic) else value
+    return call(filled.operator, (fill_value(value, dtype),), (size, dtype, where))
 
 
 @composite(method=False)
@@ -198,7 +172,7 @@ def new_full(
     return finish(_full(fill_value, checked_sizes((size,)), dtype or input.dtype, where), requires_grad)
 
 
-# -- memory layouts, which are only remembered as views of a contiguous storage ------------------------------------------
+# -- memory layouts, which are only remembered as views of a contiguous storage ---------------------------------------
 
 
 @composite(method=False)
@@ -221,7 +195,9 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
     """A tensor whose dimensions lie in memory in the order `physical_layout`."""
     size, order = checked_sizes((size,)), sizes_of((physical_layout,))
     if sorted(order) != list(range(len(size))):
-        raise RuntimeError(f"empty_permuted: physical_layout {list(order)} must name each of {len(size)} dimensions once")
+        raise RuntimeError(
+            f"empty_permuted: physical_layout {list(order)} must name each of {len(size)} dimensions once"
+        )
     strides, step = [0] * len(size), 1
     for d in reversed(order):
         strides[d], step = step, step * max(size[d], 1)
@@ -263,7 +239,7 @@ def arange(
     if dtype == dtypes.default_integer():
         start, end, step = int(start), int(end), int(step)
     n = -((start - end) // step) if all(isinstance(v, int) for v in (start, end, step)) else ceil((end - start) / step)
-    first, by = (_as_array(fill_value(v, dtype)) for v in (start, step))
+    first, by = (fill_value(v, dtype) for v in (start, step))
     if n and dtype in dtypes.INTEGERS:
         fill_value(start + (n - 1) * step, dtype)
     return made(call(_range.operator, (first, by), (n, dtype, placement(device))), requires_grad, out, "arange")
@@ -276,14 +252,16 @@ def _spacing(name: str) -> Callable:
         start, end, base = (v.detach() if isinstance(v, Tensor) else v for v in (start, end, base))
         for v in (start, end):
             if isinstance(v, Tensor) and v.ndim:
-                raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {v.ndim} dimension(s)")
+                raise RuntimeError(
+                    f"{name} only supports 0-dimensional start and end tensors, but got {v.ndim} dimension(s)"
+                )
         if steps < 0:
             raise RuntimeError("number of steps must be non-negative")
         if dtype is None:
             imaginary = any(isinstance(v, complex) or getattr(v, "dtype", None) in dtypes.COMPLEX for v in (start, end))
             dtype = out.dtype if out is not None else complex if imaginary else float
         dtype = dtypes.as_dtype(dtype)
-        start, end = (_as_array(fill_value(v, dtype)) for v in (start, end))
+        start, end = (fill_value(v, dtype) for v in (start, end))
         result = call(_spaced.operator, (start, end, base), (int(steps), dtype, placement(device)))
         return made(result, requires_grad, out, name)
 
@@ -341,7 +319,9 @@ def _triangle(name: str, lower: bool) -> None:
         return call(_triangle_indices.operator, (), (row, col, offset, lower, dtype, placement(device)))
 
     indices.__name__ = name
-    indices.__doc__ = f"The indices, of shape (2, n), of the {'lower' if lower else 'upper'} triangle of a (row, col) matrix."
+    indices.__doc__ = (
+        f"The indices of the {'lower' if lower else 'upper'} triangle of a (row, col) matrix, of shape (2, n)."
+    )
     composite(name, method=False)(indices)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from .. import dtypes
 from ..tensor import Tensor
+from .advanced import expand_masks, index_, write_at
 from .call import call
 from .data import tensor
-from .indexing import Tracer, expand_masks, index_, write_at
+from .indices import Tracer
 from .registry import METHODS
 from .viewing import view
 
@@ -103,8 +104,8 @@ def _resolve(self: Tensor, index: Any) -> tuple[Tensor, list]:
         elif isinstance(i, Tensor):
             if i.dtype in (dtypes.bool, dtypes.uint8) and tuple(i.shape) != tuple(self.shape[dim : dim + n]):
                 raise IndexError(
-                    f"The shape of the mask {list(i.shape)} at index {number} does not match the shape of the indexed tensor "
-                    f"{list(self.shape)} at index {dim}"
+                    f"The shape of the mask {list(i.shape)} at index {number} does not match the shape of the indexed "
+                    f"tensor {list(self.shape)} at index {dim}"
                 )
             key += [_WHOLE] * n
             indices.append(i)
@@ -164,7 +165,7 @@ def _consumed(i: Any) -> int:
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
-    """`self[index] = value`, recorded: `copy_` into a view, `index_put_` for tensors, `masked_fill_` for mask and number."""
+    """`self[index] = value`, recorded: `copy_` into a view, `index_put_` for tensors, `masked_fill_` for a mask."""
     kind = index.__class__
     basic = _basic(index if kind is tuple else (index,))
     if basic is not None:
@@ -175,9 +176,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not indices:
         part.copy_(_assigned(value, self, part.ndim))  # type: ignore[attr-defined]
         return
-    scalar = not isinstance(value, Tensor) or value.ndim == 0
+    scalar = value.ndim == 0 if isinstance(value, Tensor) else isinstance(value, (int, float, complex))
     masks = [i for i in indices if i is not None]
-    if len(masks) == 1 and masks[0].dtype == dtypes.bool and scalar and isinstance(value, (Tensor, int, float, complex)):
+    if scalar and len(masks) == 1 and masks[0].dtype == dtypes.bool:
         if isinstance(value, Tensor) and value.dtype != self.dtype:
             raise _dtype_error(self, value)
         before, mask = indices.index(masks[0]), masks[0]

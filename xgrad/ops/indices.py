@@ -45,3 +45,12 @@ def require_integers(index: Any, name: str) -> None:
     """Raise `IndexError` unless an index holds integers."""
     if index.dtype.kind not in "iu":
         raise IndexError(f"{name}(): Expected dtype int64 or int32 for index, but got {index.dtype.name}")
+
+
+def same_dtype(self: Any, source: Any, name: str) -> None:
+    """Raise `RuntimeError` unless what is written has the dtype of what it is written into, as PyTorch asks."""
+    if source.dtype != self.dtype:
+        raise RuntimeError(
+            f"{name}(): Expected self.dtype to be equal to src.dtype: self and source expected to have the same dtype, "
+            f"but got {self.dtype.name} and {source.dtype.name}"
+        )

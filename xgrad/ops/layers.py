@@ -48,7 +48,8 @@ def bilinear(input1, input2, weight, bias=None):
         )
     if weight.ndim != 3 or input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
         raise RuntimeError(
-            f"bilinear(): input sizes do not match weight size: got {input1.shape[-1]} and {input2.shape[-1]} for a weight "
+            f"bilinear(): input sizes do not match weight size: got {input1.shape[-1]} and {input2.shape[-1]} for "
+            "a weight "
             f"{list(weight.shape)}"
         )
     if bias is not None and bias.shape != weight.shape[:1]:
@@ -101,8 +102,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query @ key.T * scale + mask) @ value, over the last two dimensions (sequence, features).
 
-    `attn_mask`: bool (True takes part) or a term added to the scores; `is_causal` instead of it: no query sees later keys.
-    `scale` is 1 / sqrt(features) unless given; `enable_gqa` lets several query heads (dimension -3) share a key head.
+    `attn_mask`: bool (True takes part) or a term added to the scores; `is_causal` instead of it: no query sees
+    later keys.  `scale` is 1 / sqrt(features) unless given; `enable_gqa` lets several query heads (dimension -3) share a key head.
     """
     from .call import call
 
@@ -117,7 +118,8 @@ def scaled_dot_product_attention(
         raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise RuntimeError(
-            f"scaled_dot_product_attention: query {list(query.shape)}, key {list(key.shape)} and value {list(value.shape)} "
+            f"scaled_dot_product_attention: query {list(query.shape)}, key {list(key.shape)} and value "
+            f"{list(value.shape)} "
             "do not fit together: query and key need the same last size, key and value the same sequence"
         )
     random = from_array(next_key()) if dropout_p > 0 else None

@@ -121,7 +121,7 @@ def _x_log_x(x: Any) -> Any:
 
 @everywhere()
 def kl_div(self, target, *, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """target * (log target - input), for an input of log-probabilities; "batchmean" is the sum over the batch's size."""
+    """target * (log target - input), for log-probabilities; "batchmean" is the sum over the batch's size."""
     x, target = promote(self, target)
     loss = jnp.exp(target) * (target - x) if log_target else _x_log_x(target) - target * x
     if reduction == "batchmean" and size_average is None and reduce is None:
@@ -170,7 +170,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
 
 
-@everywhere(signature=f"input, target, log_input=True, full=False, size_average=None, eps=1e-08, reduce=None, reduction='mean'")  # fmt: skip
+@everywhere()
 def poisson_nll_loss(
     self, target, *, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
 ):
@@ -302,5 +302,3 @@ def triplet_margin_with_distance_loss(
 @functional("triplet_hinge", function=False, signature="near, far, swapped, margin, reduction")
 def _hinge(near, far, swapped, *, margin, reduction):
     return _margin(near, jnp.minimum(far, swapped), margin, (None, None, reduction))
-
-

@@ -53,14 +53,18 @@ def _check_shape(name: str, x: Any, normalized_shape: Any, **parameters: Any) ->
     for what, value in parameters.items():
         if value is not None and value.shape != normalized_shape:
             raise RuntimeError(
-                f"Expected {what} to be of same shape as normalized_shape, but got {what} of shape {list(value.shape)} and "
+                f"Expected {what} to be of same shape as normalized_shape, but got {what} of shape "
+                f"{list(value.shape)} and "
                 f"normalized_shape = {list(normalized_shape)}"
             )
     require_floating(x, name)
     return tuple(range(x.ndim - n, x.ndim))
 
 
-@functional(signature="input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True", node="NativeLayerNormBackward0")
+@functional(
+    signature="input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True",
+    node="NativeLayerNormBackward0",
+)
 def layer_norm(self, weight=None, bias=None, *, normalized_shape, eps=1e-5):
     """Mean 0 and variance 1 over the last dimensions, of sizes `normalized_shape`; then `* weight + bias`."""
     axes = _check_shape("layer_norm", self, normalized_shape, weight=weight, bias=bias)
@@ -80,7 +84,10 @@ def rms_norm(self, weight=None, *, normalized_shape, eps=None):
     return _affine(x, weight, None, normalized_shape).astype(self.dtype)
 
 
-@functional(signature="input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True", node="NativeGroupNormBackward0")
+@functional(
+    signature="input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True",
+    node="NativeGroupNormBackward0",
+)
 def group_norm(self, weight=None, bias=None, *, num_groups, eps=1e-5):
     """Mean 0 and variance 1 over each of `num_groups` groups of channels; then `* weight + bias` by channel."""
     if self.ndim < 2:

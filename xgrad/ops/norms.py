@@ -6,6 +6,7 @@ They are built into the function with `jnp.where`, so that they hold in forward 
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from .. import dtypes
@@ -46,7 +47,7 @@ def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any
     at_zero = 0 if p > 0 else INF
     total = jnp.sum(jnp.where(zero, at_zero, jnp.where(zero, 1, size) ** p), **reduce)
     none = (total == 0) | jnp.isinf(total)
-    return jnp.where(none, total ** (1 / p), jnp.where(none, 1, total) ** (1 / p))
+    return jnp.where(none, jax.lax.stop_gradient(total) ** (1 / p), jnp.where(none, 1, total) ** (1 / p))
 
 
 def _converted(self, dtype, name):

@@ -19,12 +19,13 @@ functional = partial(operator, namespace="nn.functional", method=False, out=Fals
 
 @operator(method=False, out=False)
 def constant_pad_nd(self, *, pad, value=0):
-    """`value` before and after the last dimensions: `pad` is (before, after) for the last one, then the one before it."""
+    """`value` around the last dimensions: `pad` is (before, after) for the last one, then for the one before it."""
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
     if len(pad) > 2 * self.ndim:
         raise RuntimeError(
-            f"Length of pad should be no more than twice the number of dimensions of the input. Pad length is {len(pad)} "
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is "
+            f"{len(pad)} "
             f"while the input has {self.ndim} dimensions."
         )
     sides = [(pad[2 * i], pad[2 * i + 1], 0) for i in range(len(pad) // 2)]
@@ -32,7 +33,8 @@ def constant_pad_nd(self, *, pad, value=0):
     for size, (low, high, _) in zip(self.shape, sides):
         if size + low + high < 0:
             raise RuntimeError(
-                f"The input size {size}, plus negative padding {low} and {high} resulted in a negative output size, which "
+                f"The input size {size}, plus negative padding {low} and {high} resulted in a negative output "
+                "size, which "
                 "is invalid"
             )
     return jax.lax.pad(self, jnp.asarray(value, self.dtype), sides)
@@ -49,9 +51,12 @@ def _pad_from_input(self, *, pad, mode):
     n = len(pad) // 2
     if mode not in _NUMPY_MODES or len(pad) % 2 or self.ndim not in (n + 1, n + 2) or not 1 <= n <= 3:
         if mode not in _NUMPY_MODES:
-            raise NotImplementedError(f"Unrecognised padding mode {mode}: it is constant, reflect, replicate or circular")
+            raise NotImplementedError(
+                f"Unrecognised padding mode {mode}: it is constant, reflect, replicate or circular"
+            )
         raise NotImplementedError(
-            f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got {len(pad)} numbers for an "
+            f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got {len(pad)} numbers "
+            "for an "
             f"input of {self.ndim} dimensions"
         )
     sides = [(0, 0)] * (self.ndim - n) + [(pad[2 * i], pad[2 * i + 1]) for i in reversed(range(n))]
@@ -59,13 +64,18 @@ def _pad_from_input(self, *, pad, mode):
         limit = {"reflect": size - 1, "circular": size}.get(mode)
         if limit is not None and max(low, high, 0) > limit and axis >= self.ndim - n:
             raise RuntimeError(
-                f"Padding size should be less than {'the corresponding input dimension' if mode == 'reflect' else 'or equal to the input dimension'}, "
+                "Padding size should be less than "
+                f"{'the corresponding input dimension' if mode == 'reflect' else 'or equal to the input dimension'}, "
                 f"but got: padding ({low}, {high}) at dimension {axis} of input {list(self.shape)}"
             )
         if size == 0 and (low > 0 or high > 0):
-            raise RuntimeError(f"Expected a non-empty dimension {axis} of input {list(self.shape)} to pad in mode {mode}")
+            raise RuntimeError(
+                f"Expected a non-empty dimension {axis} of input {list(self.shape)} to pad in mode {mode}"
+            )
         if size + low + high < 1 and size:
-            raise RuntimeError(f"input {list(self.shape)} is too small for the padding ({low}, {high}) at dimension {axis}")
+            raise RuntimeError(
+                f"input {list(self.shape)} is too small for the padding ({low}, {high}) at dimension {axis}"
+            )
     if mode == "circular":  # PyTorch wraps round what cropping has left
         crop = tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high) in zip(self.shape, sides))
         return jnp.pad(self[crop], [(max(low, 0), max(high, 0)) for low, high in sides], mode="wrap")
@@ -103,7 +113,11 @@ def _patches(x: Any, kernel: tuple, dilation: tuple, padding: tuple, stride: tup
         jax.lax.slice(
             x,
             (0, 0, i * dilation[0], j * dilation[1]),
-            (*x.shape[:2], i * dilation[0] + (out[0] - 1) * stride[0] + 1, j * dilation[1] + (out[1] - 1) * stride[1] + 1),
+            (
+                *x.shape[:2],
+                i * dilation[0] + (out[0] - 1) * stride[0] + 1,
+                j * dilation[1] + (out[1] - 1) * stride[1] + 1,
+            ),
             (1, 1, *stride),
         )
         for i in range(kernel[0])
@@ -117,7 +131,8 @@ def _positions(size: tuple, kernel: tuple, dilation: tuple, padding: tuple, stri
     if any(o < 1 for o in out):
         raise RuntimeError(
             f"Given an input with spatial size {list(size)}, kernel_size={list(kernel)}, dilation={list(dilation)}, "
-            f"padding={list(padding)}, calculated shape of the array of sliding blocks as {out}, but its components must "
+            f"padding={list(padding)}, calculated shape of the array of sliding blocks as {out}, but its "
+            "components must "
             "be at least one."
         )
     return out
@@ -159,8 +174,10 @@ def fold(self, *, output_size, kernel_size, dilation=1, padding=0, stride=1):
     out = _positions(size, *how)
     if columns.shape[1] % prod(kernel) or columns.shape[2] != prod(out):
         raise RuntimeError(
-            f"Given output_size={list(size)}, kernel_size={list(kernel)}, dilation={list(how[1])}, padding={list(how[2])}, "
-            f"stride={list(how[3])}, expected size of input's dimension 1 to be divisible by {prod(kernel)} and its dimension "
+            f"Given output_size={list(size)}, kernel_size={list(kernel)}, dilation={list(how[1])}, "
+            f"padding={list(how[2])}, "
+            f"stride={list(how[3])}, expected size of input's dimension 1 to be divisible by {prod(kernel)} and "
+            "its dimension "
             f"2 to match the calculated number of sliding blocks {' * '.join(map(str, out))} = {prod(out)}, but got "
             f"{list(self.shape)}."
         )
@@ -179,7 +196,8 @@ def pixel_shuffle(self, *, upscale_factor):
     r = upscale_factor
     if self.ndim < 3 or r < 1 or self.shape[-3] % (r * r):
         raise RuntimeError(
-            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but got "
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+            "upscale_factor, but got "
             f"input of size {list(self.shape)} and upscale_factor={r}"
         )
     *lead, c, h, w = self.shape
@@ -209,7 +227,8 @@ def channel_shuffle(self, *, groups):
     """Take one channel of each of `groups` groups in turn (dimension 1)."""
     if self.ndim < 3 or groups < 1 or self.shape[1] % groups:
         raise RuntimeError(
-            f"Number of channels must be divisible by groups. Got {list(self.shape)} and {groups} groups (the input needs "
+            f"Number of channels must be divisible by groups. Got {list(self.shape)} and {groups} groups (the "
+            "input needs "
             "more than 2 dimensions)."
         )
     n, c, *rest = self.shape

@@ -1,7 +1,7 @@
-"""Pooling: the maximum or mean of windows (PyTorch: DilatedMaxPool2d.cpp, AveragePool2d.cpp, AdaptiveAveragePooling.cpp).
+"""Pooling: the maximum or mean of windows (PyTorch: DilatedMaxPool2d.cpp, AveragePool2d.cpp, AdaptivePooling.h).
 
-Windows are boxes, so each dimension is pooled in turn, one strided slice for each place in the window: XLA makes one loop
-of them.  `lax.reduce_window` is 3 to 6 times slower on CPUs, its gradient 5 to 9 times (measured, 3x3 on 64x64).
+Windows are boxes, so each dimension is pooled in turn, one strided slice for each place in the window: XLA makes one
+loop of them.  `lax.reduce_window` is 3 to 6 times slower on CPUs, its gradient 5 to 9 times (3x3 on 64x64).
 """
 
 from functools import partial
@@ -51,7 +51,8 @@ def _windows(name: str, shape: tuple, kernel: Any, stride: Any, padding: Any, di
     """For each dimension the places that each window covers: an array (place in the window, window)."""
     n = len(shape)
     stride = kernel if stride is None or stride == () else stride
-    sizes = [expand(v, n, w) for v, w in ((kernel, "kernel_size"), (stride, "stride"), (padding, "padding"), (dilation, "dilation"))]  # fmt: skip
+    given = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    sizes = [expand(value, n, what) for what, value in given.items()]
     found = []
     for size, k, s, p, d in zip(shape, *sizes, strict=True):
         out = _out_size(name, size, k, s, p, d, ceil_mode)
@@ -67,7 +68,9 @@ def _adaptive(shape: tuple, output_size: Any) -> list:
     for size, out in zip(shape, wanted, strict=True):
         out = size if out is None else out
         if out < 0:
-            raise RuntimeError(f"adaptive pooling: elements of output_size must be greater than or equal to 0, got {out}")
+            raise RuntimeError(
+                f"adaptive pooling: elements of output_size must be greater than or equal to 0, got {out}"
+            )
         start = np.arange(out) * size // max(out, 1)
         end = -(-(np.arange(out) + 1) * size // max(out, 1))
         longest = int(max(end - start, default=1))
@@ -161,14 +164,19 @@ def _declare_max(n: int) -> None:
     )
 
     def public(
-        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
         return_indices: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         form = pool_with_indices if return_indices else pool
         return form.function(input, kernel_size, stride, padding, dilation, ceil_mode)
 
     public.__name__ = name
-    public.__doc__ = f"""The maximum of each window, over the last {n} dimension(s); with `return_indices` also where it is.
+    public.__doc__ = f"""The maximum of each window, over the last {n} dimension(s); `return_indices`: also where it is.
 
     The window's `stride` defaults to `kernel_size`; padding counts as minus infinity.  The first of equal elements is
     the maximum and takes the gradient.

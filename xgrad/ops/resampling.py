@@ -116,29 +116,35 @@ def interpolate(
 ) -> Tensor:
     """Resample (batch, channels, *space) to `size`, or to `scale_factor` times its size.
 
-    `mode`: "nearest", "nearest-exact", "area"; "linear" (one dimension), "bilinear", "bicubic" (two), "trilinear" (three).
+    `mode`: "nearest", "nearest-exact", "area"; "linear" (for one dimension), "bilinear" and "bicubic" (two), "trilinear".
     """
     n = input.ndim - 2
     if (size is None) == (scale_factor is None):
         raise ValueError("only one of size or scale_factor should be defined, and one must be")
     if mode not in ("nearest", "nearest-exact", "area", *_RANKS):
-        raise NotImplementedError(f"interpolate: unknown mode {mode!r}: it is nearest, nearest-exact, area, {', '.join(_RANKS)}")
+        raise NotImplementedError(
+            f"interpolate: unknown mode {mode!r}: it is nearest, nearest-exact, area, {', '.join(_RANKS)}"
+        )
     if mode not in _RANKS and align_corners is not None:
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
     if input.ndim not in (3, 4, 5) or _RANKS.get(mode, input.ndim) != input.ndim:
         raise NotImplementedError(
-            f"Got {input.ndim}D input, but {mode} mode needs {f'{_RANKS[mode]}D' if mode in _RANKS else '3D, 4D or 5D'} input "
+            f"Got {input.ndim}D input, but {mode} mode needs "
+            f"{f'{_RANKS[mode]}D' if mode in _RANKS else '3D, 4D or 5D'} input "
             "(batch, channels, *space)"
         )
     if antialias and (mode not in ("bilinear", "bicubic")):
-        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
     given = size if size is not None else scale_factor
     many = tuple(given) if isinstance(given, (tuple, list)) else (given,) * n
     if len(many) != n:
         raise ValueError(
-            f"Input and {'output' if size is not None else 'scale_factor'} must have the same number of spatial dimensions, "
+            f"Input and {'output' if size is not None else 'scale_factor'} must have the same number of spatial "
+            "dimensions, "
             f"but got input with spatial dimensions of {list(input.shape[2:])} and {given}"
         )
     if size is not None:

@@ -70,7 +70,7 @@ def _randperm(key, *, n, dtype, placement):
     return place(jax.random.permutation(key, n).astype(dtype), placement)
 
 
-# -- factories ----------------------------------------------------------------------------------------------------------
+# -- factories --------------------------------------------------------------------------------------------------------
 
 
 def _require_inexact(dtype: Any, name: str) -> Any:
@@ -111,7 +111,7 @@ randn = _random("randn", _randn.operator, "numbers of the standard normal distri
 
 
 def _bounds(low: Any, high: Any, dtype: np.dtype) -> tuple[Any, Any]:
-    """Bounds of integers as arguments.  Raises `RuntimeError` for an empty range, `OverflowError` outside of the dtype."""
+    """Bounds of integers as arguments: `RuntimeError` for an empty range, `OverflowError` outside of the dtype."""
     low, high = (int(v.item() if isinstance(v, Tensor) else v) for v in (low, high))
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
@@ -182,7 +182,7 @@ def randperm(
     return made(call(_randperm.operator, (_key(generator),), statics), requires_grad, out, "randperm")
 
 
-# -- samples of given parameters ----------------------------------------------------------------------------------------
+# -- samples of given parameters --------------------------------------------------------------------------------------
 
 
 @operator("bernoulli", function=False, method=False, out=False)
@@ -212,7 +212,9 @@ def bernoulli(
 
 @operator("normal", function=False, method=False, out=False, node="NormalBackward0")
 def _normal_of(mean, std, key):
-    wide = dtypes.promote_types(*(x.dtype if x.dtype in dtypes.INEXACT else settings.default_dtype for x in (mean, std)))
+    wide = dtypes.promote_types(
+        *(x.dtype if x.dtype in dtypes.INEXACT else settings.default_dtype for x in (mean, std))
+    )
     dtype = mean.dtype if getattr(std, "weak_type", False) else std.dtype if getattr(mean, "weak_type", False) else wide
     shape = jnp.broadcast_shapes(mean.shape, std.shape)
     return _normal(key, shape, dtype) * stop_gradient(std).astype(dtype) + stop_gradient(mean).astype(dtype)
@@ -286,7 +288,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     return call(_poisson.operator, (input, _key(generator)), ())
 
 
-# -- in place -----------------------------------------------------------------------------------------------------------
+# -- in place ---------------------------------------------------------------------------------------------------------
 
 
 def _filler(name: str, defaults: dict[str, float], sample: Callable, valid: Callable | None = None) -> None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from ..dtypes import FLOATS, INEXACT
-from .indices import check_range, require_integers
+from .indices import check_range, require_integers, same_dtype
 from .promotion import wrap_dim
 from .registry import composite, operator
 
@@ -44,21 +44,24 @@ def _lay_out(self: Any, index: Any, dim: int, name: str, src: Any = None) -> tup
         return self_, index_, dim
     if index_.ndim != self_.ndim:
         raise RuntimeError(
-            f"{name}(): Index tensor must have the same number of dimensions as input tensor: {index.ndim} and {self.ndim}"
+            f"{name}(): Index tensor must have the same number of dimensions as input tensor: {index.ndim}, {self.ndim}"
         )
     if any(i > n for d, (i, n) in enumerate(zip(index_.shape, self_.shape)) if d != dim):
         raise RuntimeError(
-            f"Size does not match at dimension {dim}: {name}() expected index {list(index.shape)} to be no larger than self "
-            f"{list(self.shape)} apart from dimension {dim}"
+            f"Size does not match at dimension {dim}: {name}() expected index {list(index.shape)} to be no larger than "
+            f"self {list(self.shape)} apart from dimension {dim}"
         )
     if src is not None:
+        same_dtype(self, src, name)
         if _lift(src).ndim != index_.ndim:
             raise RuntimeError(
-                f"{name}(): Index tensor must have the same number of dimensions as src tensor: {index.ndim} and {src.ndim}"
+                f"{name}(): Index tensor must have the same number of dimensions as src tensor: {index.ndim} and "
+                f"{src.ndim}"
             )
         if any(i > n for i, n in zip(index_.shape, _lift(src).shape)):
             raise RuntimeError(
-                f"{name}() expected index {list(index.shape)} to be no larger in any dimension than src {list(src.shape)}"
+                f"{name}() expected index {list(index.shape)} to be no larger in any dimension than src "
+                f"{list(src.shape)}"
             )
     return self_, index_, dim
 
@@ -113,8 +116,6 @@ def scatter(self, index, src, value=None, *, dim, reduce=None):
         return self
     if number:
         src = jnp.asarray(src).astype(self.dtype)
-    elif src.dtype != self.dtype:
-        raise RuntimeError(f"scatter(): Expected self.dtype to be equal to src.dtype: {self.dtype.name}, {src.dtype.name}")
     else:
         src = _part(src, index_)
     at = self_.at[_coordinates(index_, dim)]
@@ -149,8 +150,6 @@ def scatter_add(self, index, src, *, dim):
     self_, index_, dim = _lay_out(self, index, dim, "scatter_add", src)
     if not index.size:
         return self
-    if src.dtype != self.dtype:
-        raise RuntimeError(f"scatter(): Expected self.dtype to be equal to src.dtype: {self.dtype.name}, {src.dtype.name}")
     return self_.at[_coordinates(index_, dim)].add(_part(src, index_)).reshape(self.shape)
 
 
@@ -171,8 +170,6 @@ def scatter_reduce(self, index, src, *, dim, reduce, include_self=True):
     self_, index_, dim = _lay_out(self, index, dim, "scatter_reduce", src)
     if not index.size:
         return self
-    if src.dtype != self.dtype:
-        raise RuntimeError(f"scatter(): Expected self.dtype to be equal to src.dtype: {self.dtype.name}, {src.dtype.name}")
     where = _coordinates(index_, dim)
     hit = jnp.zeros(self_.shape, bool).at[where].set(True)
     out = _REDUCE[reduce](self_, _part(src, index_), where, None if include_self else hit)
@@ -218,8 +215,9 @@ def _prod(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
     value = stop_gradient(base).at[where].multiply(stop_gradient(src))
     if self.dtype not in FLOATS:
         return value
-    # JAX has no derivative of a scattered product with duplicates.  This is the same product, smooth in every factor: the
-    # exponential of a sum of logarithms for the factors that are not zero, times the product of those that are, for
+
+    # JAX has no derivative of a scattered product with duplicates.  This is the same product, smooth in all factors:
+    # the exponential of a sum of logarithms for the factors that are not zero, times the product of those that are, for
     # which up to two factors count (the first two derivatives of a product of three zeros are zero).
     def add_up(mine: Any, theirs: Any) -> Any:
         return mine.at[where].add(theirs)
@@ -252,11 +250,13 @@ def index_reduce(self, index, source, *, dim, reduce, include_self=True):
     dim, source_ = wrap_dim(dim, self.ndim), _lift(source)
     if index.size != source_.shape[dim]:
         raise RuntimeError(
-            f"index_reduce(): Number of indices ({index.size}) should be equal to source.size(dim): ({source_.shape[dim]})"
+            f"index_reduce(): Number of indices ({index.size}) should be equal to source.size(dim): "
+            f"({source_.shape[dim]})"
         )
     lying = index.reshape([-1 if d == dim else 1 for d in range(source_.ndim)])
     every = jnp.broadcast_to(lying, source_.shape)
-    return scatter_reduce(_lift(self), every, source_, dim=dim, reduce=reduce, include_self=include_self).reshape(self.shape)
+    out = scatter_reduce(_lift(self), every, source_, dim=dim, reduce=reduce, include_self=include_self)
+    return out.reshape(self.shape)
 
 
 @composite
@@ -273,5 +273,3 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, out: Any
     shape = jnp.broadcast_shapes(*((*x.shape[:dim], 1, *x.shape[dim + 1 :]) for x in (input, indices)))
     x, i = (x.expand(*shape[:dim], x.shape[dim], *shape[dim + 1 :]) if x.ndim else x for x in (input, indices))
     return gather.function(x, dim, i, out=out)
-
-

@@ -40,7 +40,7 @@ def clone(self):
 clone.derivative(self=lambda grad: grad)
 
 
-# -- joining ------------------------------------------------------------------------------------------------------------
+# -- joining ----------------------------------------------------------------------------------------------------------
 
 
 def _require_tensors(tensors: Sequence, name: str) -> None:
@@ -73,8 +73,8 @@ def cat(*tensors, dim=0):
         for d, (m, n) in enumerate(zip(kept[0].shape, x.shape)):
             if m != n and d != dim:
                 raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {dim}. Expected size {m} but got size {n} for tensor "
-                    f"number {i} in the list."
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {m} but got size {n} for "
+                    f"tensor number {i} in the list."
                 )
     return jnp.concatenate([x.astype(dtype) for x in kept], axis=dim)
 
@@ -177,7 +177,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     return stack.function([g.flatten() for g in meshgrid(*given, indexing="ij")], 1)
 
 
-# -- repeating ----------------------------------------------------------------------------------------------------------
+# -- repeating --------------------------------------------------------------------------------------------------------
 
 
 @operator(signature="input, *repeats", function=False, out=False)
@@ -225,7 +225,9 @@ def _repeat_indices(self, *, total):
 
 
 @composite
-def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Each element (or slice along `dim`) repeated, `repeats` times or as often as a tensor says for each.
 
     Given a tensor alone, the index i as often as its i-th element says.  `output_size`, if it is known, saves reading
@@ -256,7 +258,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
     return index if input is None else input.index_select(dim, index)  # type: ignore[attr-defined]
 
 
-# -- flipping and rolling -------------------------------------------------------------------------------------------------
+# -- flipping and rolling ---------------------------------------------------------------------------------------------
 
 
 @operator("flip", function=False, method=False, out=False)
@@ -314,7 +316,7 @@ def roll(self, *, shifts, dims=()):
 roll.derivative(self=transposed)
 
 
-# -- triangles and diagonals ----------------------------------------------------------------------------------------------
+# -- triangles and diagonals ------------------------------------------------------------------------------------------
 
 
 def _require_matrix(x: Any, name: str) -> None:

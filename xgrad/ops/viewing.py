@@ -11,7 +11,7 @@ from ..engine.copy_slices import chain_node
 from ..engine.node import gradient_edge
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
-from ..views.meta import CreationMeta, check_inplace
+from ..views.meta import CreationMeta, check_inplace, relation_of
 
 DEFAULT = CreationMeta.DEFAULT
 _INEXACT_KINDS = "fcV"  # bfloat16 and the float8s have kind V; a bit-cast to an integer has no gradient
@@ -64,10 +64,12 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
     (PyTorch sends it through the view and drops what falls outside of it.)
     """
     parent = self._view
-    if parent is not None and parent.chain is self._chain and parent.base._moved is None:
+    if parent is not None and parent.chain is self._chain:
+        edge = gradient_edge(self)  # raises for a stale view; None of one that was made under no_grad
         out = make_view(self, seen, seen, name, creation)
         if state.grad_enabled and self.requires_grad:
-            out._grad_fn, out._requires_grad = chain_node(name, seen, gradient_edge(parent.base)), True
+            edge = edge if edge[0] is None else gradient_edge(parent.base)
+            out._grad_fn, out._requires_grad = chain_node(name, relation_of(out)[0], edge), True
         return out
     back = self._chain.inverse()
     if back is None:

@@ -1,0 +1,68 @@
+"""What importing xgrad does and needs; the stubs; the layers of the package."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import xgrad
+
+ROOT = pathlib.Path(xgrad.__file__).parent
+# Section by section, lowest first: a module imports from its own layer and from those before it.
+LAYERS = (
+    ("errors", "config", "return_types"), ("dtypes", "devices"), ("views",), ("tensor",), ("engine", "random"), ("ops",),
+    ("autograd",), ("attach", "nn", "linalg", "special"), ("interop", "utils", "viz", "cli", "compile"),
+)  # fmt: skip
+
+
+def test_stubs_are_what_the_declarations_say():
+    done = subprocess.run(
+        [sys.executable, ROOT.parent / "scripts" / "make_stubs.py", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_import_needs_only_jax_and_numpy_and_compiles_nothing():
+    code = """
+import sys
+import jax
+compiled = []
+jax.monitoring.register_event_duration_secs_listener(lambda event, *a, **k: compiled.append(event))
+import xgrad
+assert not [e for e in compiled if e.endswith("backend_compile_duration")], compiled
+heavy = {"torch", "optax", "sklearn", "matplotlib", "tqdm", "flax", "equinox", "rich"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def _imported(path):
+    """The modules of xgrad that a file imports when it is imported itself, as paths from the package's root."""
+    package = path.relative_to(ROOT).parts[:-1]
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            if node.module:
+                yield (*base, *node.module.split("."))
+            else:
+                yield from ((*base, alias.name) for alias in node.names)
+
+
+def test_imports_run_downwards():
+    rank = {name: i for i, names in enumerate(LAYERS) for name in names}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if len(parts) == 1 and parts[0] in ("__init__", "__main__"):
+            continue
+        # compare runs the whole engine twice; it stands with the views because it is about them.
+        own = len(LAYERS) if parts == ("views", "compare") else rank[parts[0]]
+        for target in _imported(path):
+            if target and target[0] in rank:
+                assert rank[target[0]] <= own, f"{'/'.join(parts)} imports {'.'.join(target)}"
+
+
+def test_no_private_jax():
+    for path in ROOT.rglob("*.py"):
+        text = path.read_text()
+        assert "jax._src" not in text, path
+        assert "jax.interpreters" not in text, path

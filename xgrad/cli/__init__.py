@@ -1,0 +1,30 @@
+"""The command line: `python -m xgrad COMMAND`.  Each command is a module with `add_arguments` and `run`.
+
+Exit codes: 0 done; 1 the command ran, and what it looked at is wrong; 2 it was called wrongly, and said how to call it.
+"""
+
+import argparse
+import importlib
+from collections.abc import Sequence
+
+_COMMANDS = {
+    "doctor": "what is installed, which devices JAX sees, and whether a first gradient is right",
+    "demo": "train a recurrent classifier that writes its states in place, and compare both tracking paths",
+    "compare": "run a function of yours under both tracking paths",
+    "bench": "a few ratios: xgrad against bare jitted kernels and eager jax.numpy",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` (default: the process's arguments) names; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m xgrad", description="xgrad: PyTorch's eager autograd on JAX arrays."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, purpose in _COMMANDS.items():
+        module = importlib.import_module(f".{name}", __name__)
+        own = commands.add_parser(name, help=purpose, description=module.__doc__)
+        module.add_arguments(own)
+        own.set_defaults(run=module.run, parser=own)
+    arguments = parser.parse_args(argv)
+    return arguments.run(arguments)

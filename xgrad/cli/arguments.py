@@ -1,0 +1,42 @@
+"""What the commands' arguments have in common: values that are checked as they are parsed."""
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from ..devices import device
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """A parser of integers not below `least`."""
+
+    def integer(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not an integer") from None
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}, but got {value}")
+        return value
+
+    return integer
+
+
+def place(text: str) -> device:
+    """A device that JAX sees."""
+    try:
+        return device(text)
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def needs(parser: argparse.ArgumentParser, extra: str, *modules: str) -> list[Any]:
+    """The modules, imported; if one is missing, an error that says what to install, and exit code 2."""
+    found = []
+    for name in modules:
+        try:
+            found.append(import_module(name))
+        except ImportError as error:
+            parser.error(f'{error.name or name} is not installed; pip install "xgrad[{extra}]"')
+    return found

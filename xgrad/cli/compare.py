@@ -1,0 +1,122 @@
+"""Run a function of yours under both tracking paths, and print what is the same and what differs.
+
+FILE.py:function names it.  Its inputs are what the file's own `inputs()` returns, if there is one; else random float32
+tensors that require grad: of the shapes that --shapes gives, or one of shape 4,4 for each parameter.
+"""
+
+import argparse
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .arguments import at_least, needs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("function", metavar="FILE.py:function", help="the function to run")
+    parser.add_argument("--shapes", type=shapes, help='of the inputs, such as "4,4;4": a 4x4 matrix and a vector of 4')
+    parser.add_argument("--repeats", type=at_least(1), default=7, help="runs that are timed (default: 7)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of random inputs (default: 0)")
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the comparison into this file")
+    parser.add_argument("--rich", action="store_true", help="print with the package rich")
+
+
+def shapes(text: str) -> list[tuple[int, ...]]:
+    """Shapes that are parted by semicolons; an empty one is a scalar's.
+
+    >>> shapes("4,4;4;")
+    [(4, 4), (4,), ()]
+    """
+    try:
+        found = [tuple(int(n) for n in shape.split(",") if n.strip()) for shape in text.split(";")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'{text!r} is no list of shapes such as "4,4;4"') from None
+    if any(n < 0 for shape in found for n in shape):
+        raise argparse.ArgumentTypeError(f"{text!r} has a negative size")
+    return found
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the comparison; 1 if the two paths disagree by more than rounding."""
+    import xgrad
+
+    parser: argparse.ArgumentParser = arguments.parser
+    module, function = load(arguments.function, parser)
+    if arguments.rich:
+        needs(parser, "demo", "rich")
+    if arguments.plot:
+        needs(parser, "viz", "matplotlib")
+    inputs = inputs_of(module, function, arguments)
+    try:
+        comparison = xgrad.compare(function, *inputs, repeats=arguments.repeats)
+    except Exception as error:
+        notes = " ".join(getattr(error, "__notes__", ()))
+        print(f"{arguments.function} failed {notes}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    comparison.print(rich=arguments.rich)
+    if arguments.plot:
+        import matplotlib as mpl
+
+        mpl.use("agg")
+        try:
+            comparison.plot().figure.savefig(arguments.plot, dpi=120)
+        except (OSError, ValueError) as error:  # no such folder; no such format
+            parser.error(f"argument --plot: {arguments.plot}: {error}")
+        print(f"picture: {arguments.plot}")
+    return 0 if comparison.within_rounding else 1
+
+
+def load(spec: str, parser: argparse.ArgumentParser) -> tuple[Any, Callable]:
+    """The user's module and function."""
+    file, colon, name = spec.rpartition(":")
+    if not colon or not file or not name:
+        parser.error(f"expected FILE.py:function, but got {spec!r}")
+    path = Path(file)
+    if not path.is_file():
+        parser.error(f"there is no file {file}")
+    made = importlib.util.spec_from_file_location(path.stem, path)
+    if made is None or made.loader is None:
+        parser.error(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(made)
+    sys.modules.setdefault(path.stem, module)  # dataclasses and pickles of the file look themselves up there
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        made.loader.exec_module(module)
+    except Exception as error:
+        parser.error(f"{file} cannot be loaded: {type(error).__name__}: {error}")
+    function = getattr(module, name, None)
+    if function is None:
+        names = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
+        parser.error(f"{file} has no function {name!r}; it has: {', '.join(names) or 'none'}")
+    if not callable(function):
+        parser.error(f"{name} in {file} is no function, but a {type(function).__name__}")
+    return module, function
+
+
+def inputs_of(module: Any, function: Callable, arguments: argparse.Namespace) -> tuple:
+    """From the file's `inputs()`, or random."""
+    import xgrad
+
+    parser: argparse.ArgumentParser = arguments.parser
+    given = getattr(module, "inputs", None)
+    xgrad.manual_seed(arguments.seed)
+    if arguments.shapes is None and callable(given):
+        try:
+            values = given()
+        except Exception as error:
+            parser.error(f"inputs() of the file failed: {type(error).__name__}: {error}")
+        return tuple(values) if isinstance(values, (tuple, list)) else (values,)
+    required = [
+        p.name
+        for p in inspect.signature(function).parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    chosen = arguments.shapes if arguments.shapes is not None else [(4, 4)] * len(required)
+    try:
+        inspect.signature(function).bind(*chosen)
+    except TypeError as error:
+        parser.error(f"argument --shapes: {len(chosen)} inputs do not fit {function.__name__}(): {error}")
+    return tuple(xgrad.randn(*shape).requires_grad_() for shape in chosen)

@@ -1,0 +1,201 @@
+"""Train a recurrent classifier of handwritten digits whose states are written in place, through views, into one buffer.
+
+The rows of each 8x8 image are the sequence.  Then the same gradients are computed along both tracking paths, replay and
+geometry, and compared.  Ends with the test accuracy, the largest difference, a table and a picture.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import xgrad
+
+from .arguments import at_least, needs, place
+
+HIDDEN, BATCH, STEPS, CLASSES = 64, 128, 8, 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", type=place, default=None, help="cpu, gpu:N, tpu:N or xla (default: JAX's default)")
+    parser.add_argument("--epochs", type=at_least(1), default=40, help="passes over the training set (default: 40)")
+    parser.add_argument(
+        "--path", choices=["replay", "geometry"], default="replay", help="the path that training takes (default: replay)"
+    )
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of parameters and order (default: 0)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture (default: out)")
+
+
+# ---------------------------------------------------------------- the model
+
+
+def recur(x: Any, w_in: Any, w_state: Any, bias: Any) -> Any:
+    """The last state of a recurrent layer over `x` [batch, steps, features].
+
+    All states live in one buffer.  `states[t]` is a view; writing `states[t + 1]` changes the buffer of which
+    the views that backward needs are parts: see `allow_mutation_on_saved_tensors` below.
+    """
+    batch, steps, _ = x.shape
+    states = xgrad.zeros(steps + 1, batch, w_state.shape[0], dtype=x.dtype, device=x.device)
+    for t in range(steps):
+        states[t + 1].copy_(xgrad.tanh(x[:, t] @ w_in + states[t] @ w_state + bias))
+    return states[steps]
+
+
+def loss_of(x: Any, labels: Any, w_in: Any, w_state: Any, bias: Any, w_out: Any, b_out: Any) -> Any:
+    """The mean cross entropy of a batch."""
+    logits = recur(x, w_in, w_state, bias) @ w_out + b_out
+    return xgrad.nn.functional.cross_entropy(logits, labels)
+
+
+def new_parameters(device: Any) -> list[Any]:
+    """Input, state and output weights with their biases: leaf tensors that require grad."""
+    shapes = [((STEPS, HIDDEN), STEPS), ((HIDDEN, HIDDEN), HIDDEN), ((HIDDEN,), 0)]
+    shapes += [((HIDDEN, CLASSES), HIDDEN), ((CLASSES,), 0)]
+    parameters = []
+    for shape, inputs in shapes:
+        values = xgrad.randn(*shape) / inputs**0.5 if inputs else xgrad.zeros(*shape)
+        parameters.append(values.to(device).requires_grad_())
+    return parameters
+
+
+# ---------------------------------------------------------------- the command
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, compare, draw; 1 if the two paths disagree, or if a full training misses its accuracy."""
+    started = time.perf_counter()
+    out: Path = arguments.out
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        arguments.parser.error(f"argument --out: {out} cannot be a folder: {error.strerror}")
+    needs(arguments.parser, "demo", "matplotlib", "optax", "sklearn", "tqdm")
+    device = arguments.device or xgrad.devices()[0]
+    print(f"xgrad {xgrad.__version__} on {device}: a recurrent classifier, states written in place through views")
+
+    data = load(device, arguments.seed)
+    xgrad.manual_seed(arguments.seed)
+    parameters = new_parameters(device)
+    losses = train(data, parameters, arguments)
+    accuracy = accuracy_of(data, parameters)
+
+    comparison, exact = compare_paths(data, parameters)
+    print()
+    print(comparison)
+    print()
+    print(f"test accuracy: {accuracy:.1%}, {len(data['test_labels'])} images, after {arguments.epochs} epochs")
+    print(f"largest difference of the two paths, outputs and gradients: {comparison.max_difference:.3g} in float32")
+    if exact is not None:
+        print(f"                                                            {exact.max_difference:.3g} in float64")
+    picture = draw(losses, accuracy, comparison, arguments)
+    print(f"picture: {picture}")
+    print(f"all in all: {time.perf_counter() - started:.0f} s")
+    if not comparison.within_rounding or (exact is not None and not exact.within_rounding):
+        print("FAILED: the two paths disagree")
+        return 1
+    return 0
+
+
+def load(device: Any, seed: int) -> dict[str, Any]:
+    """scikit-learn's digits, on the device: a fifth is for the test."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    images, labels = load_digits(return_X_y=True)
+    images = (images.reshape(-1, STEPS, 8) / 16).astype("float32")
+    parts = train_test_split(images, labels.astype("int32"), test_size=0.2, stratify=labels, random_state=seed)
+    x, x_test, y, y_test = (xgrad.as_tensor(part).to(device) for part in parts)
+    return {"train": x, "test": x_test, "train_labels": y, "test_labels": y_test}
+
+
+def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Namespace) -> list[float]:
+    """Adam over shuffled batches; returns the loss of each step."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+    from tqdm import tqdm
+
+    x, labels = data["train"], data["train_labels"]
+    per_epoch = len(x) // BATCH  # the rest waits for the next epoch: one shape, one compilation
+    schedule = optax.cosine_decay_schedule(5e-3, arguments.epochs * per_epoch)
+    optimizer = optax.adam(schedule)
+    state = optimizer.init([jnp.asarray(p) for p in parameters])
+    update = jax.jit(optimizer.update)
+
+    losses = []
+    with xgrad.views.tracking(arguments.path), tqdm(total=arguments.epochs * per_epoch, unit="step", ncols=90) as bar:
+        for epoch in range(arguments.epochs):
+            order = xgrad.randperm(len(x)).to(x.device)
+            for k in range(per_epoch):
+                batch = order[k * BATCH : (k + 1) * BATCH]
+                # States that are saved for backward lie in a buffer that later steps write: PyTorch's version check
+                # would refuse.  Here nothing is cloned for it: a saved array is immutable.
+                with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
+                    loss = loss_of(x[batch], labels[batch], *parameters)
+                    gradients = xgrad.autograd.grad(loss, parameters)
+                changes, state = update([jnp.asarray(g) for g in gradients], state)
+                with xgrad.no_grad():
+                    for parameter, change in zip(parameters, changes):
+                        parameter.add_(change)
+                losses.append(loss.detach())
+                bar.update()
+            bar.set_postfix(epoch=epoch + 1, loss=f"{losses[-1].item():.4f}")
+    return [loss.item() for loss in losses]
+
+
+@xgrad.no_grad()
+def accuracy_of(data: dict[str, Any], parameters: list[Any]) -> float:
+    """The part of the test images that is classified rightly."""
+    w_in, w_state, bias, w_out, b_out = parameters
+    logits = recur(data["test"], w_in, w_state, bias) @ w_out + b_out
+    return (logits.argmax(1) == data["test_labels"]).sum().item() / len(data["test_labels"])
+
+
+def compare_paths(data: dict[str, Any], parameters: list[Any]) -> tuple[Any, Any]:
+    """The loss and its gradients under both paths: in float32, and in float64 (None where a device has none)."""
+    import jax
+
+    def demo(w_in: Any, w_state: Any, bias: Any, w_out: Any, b_out: Any) -> Any:
+        return loss_of(data["train"][:BATCH].to(w_in.dtype), data["train_labels"][:BATCH], w_in, w_state, bias, w_out, b_out)
+
+    with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
+        comparison = xgrad.compare(demo, *parameters)
+        with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+            doubles = [p.detach().to(xgrad.float64).requires_grad_() for p in parameters]
+            try:
+                exact = xgrad.compare(demo, *doubles, programs=False, timing=False)
+            except jax.errors.JaxRuntimeError:  # an accelerator without float64
+                exact = None
+    return comparison, exact
+
+
+def draw(losses: list[float], accuracy: float, comparison: Any, arguments: argparse.Namespace) -> Path:
+    """One PNG: the loss over the steps, and the comparison as bars."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.6), layout="constrained", width_ratios=(1, 1.1))
+    left.plot(range(1, len(losses) + 1), losses, color="#8b949e", linewidth=0.8, label="each step")
+    per_epoch = max(len(losses) // arguments.epochs, 1)
+    means = [sum(losses[i : i + per_epoch]) / per_epoch for i in range(0, len(losses), per_epoch)]
+    middles = [per_epoch * (i + 0.5) for i in range(len(means))]
+    left.plot(middles, means, color="#1f6feb", linewidth=2, marker="o" if len(means) == 1 else None, label="mean of an epoch")
+    left.set_yscale("log")
+    left.set_xlabel("step")
+    left.set_ylabel("cross entropy")
+    left.set_title(
+        f"digits, rows as a sequence: test accuracy {accuracy:.1%}\ntrained on the {arguments.path} path",
+        fontsize=10.5,
+        loc="left",
+    )
+    left.spines[["top", "right"]].set_visible(False)
+    left.grid(alpha=0.25, which="both", linewidth=0.5)
+    left.legend(frameon=False, fontsize=9)
+    comparison.plot(right)
+    path = arguments.out / "demo.png"
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path

@@ -1,0 +1,197 @@
+"""Conversions, `.to(...)` of dtype and device, and fills.
+
+Both conversions are recorded as ToCopyBackward0: the gradient returns to the source's dtype, and to its device.
+Movement is `jax.device_put`, which no program can contain, so its node is no operator's (PyTorch: _to_copy).
+"""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Sharding
+
+from .. import dtypes
+from ..config import state
+from ..devices import device, placement_of, same_placement
+from ..dtypes import as_dtype
+from ..engine.node import Node, gradient_edge
+from ..tensor import Tensor, from_foreign
+from .arithmetic import zero
+from .copying import _linear
+from .registry import FUNCTIONS, METHODS, composite, operator
+
+# -- dtype ------------------------------------------------------------------------------------------------------------
+
+
+@operator("_to_dtype", function=False, method=False, out=False, node="ToCopyBackward0")
+def _to_dtype(self, *, dtype):
+    """A copy with another dtype."""
+    if self.dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX and dtype != dtypes.bool:
+        self = jnp.real(self)
+    return self.astype(dtype)
+
+
+_to_dtype.derivative(self=lambda grad: grad)
+
+
+def _convert(self: Tensor, dtype: np.dtype, copy: bool = False) -> Tensor:
+    if self.dtype == dtype and not copy:
+        return self
+    if self.dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX and dtype != dtypes.bool:
+        warnings.warn("Casting complex values to real discards the imaginary part", stacklevel=3)
+    return _to_dtype.function(self, dtype)
+
+
+# -- device -----------------------------------------------------------------------------------------------------------
+
+
+class ToCopyBackward0(Node):
+    """The backward of a movement: the gradient goes back to where the source was."""
+
+    def __init__(self, moved: Tensor, source: Any) -> None:
+        self.source = source
+        self.next_edges = (gradient_edge(moved),)
+        self.avals = (jax.ShapeDtypeStruct(moved.shape, moved.dtype),)
+        self.sequence_nr = state.next_sequence_nr()
+
+    def apply(self, grads: list, needs: int) -> Any:
+        grad = grads[0]
+        if grad is None:
+            return (None,)
+        return (_move(grad, self.source) if isinstance(grad, Tensor) else jax.device_put(grad, self.source),)
+
+
+def _move(self: Tensor, placement: Any, copy: bool = False) -> Tensor:
+    """The tensor on another device, recorded; the tensor itself if it is there."""
+    source = self._placed()
+    if source is None or same_placement(source, placement):
+        return self.clone() if copy else self  # type: ignore[attr-defined]
+    # Not ours to donate: device_put may give another array over the same buffer.
+    moved = from_foreign(jax.device_put(self._read(), placement))
+    return _linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: _move(t, placement))
+
+
+# -- to ---------------------------------------------------------------------------------------------------------------
+
+
+def _is_place(spec: Any) -> bool:
+    return isinstance(spec, (str, int, device, jax.Device, Sharding)) and not isinstance(spec, bool)
+
+
+@composite(function=False)
+def to(
+    input: Tensor,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """The tensor with another dtype, on another device, or both; itself if there is nothing to change.
+
+    `to(dtype)`, `to(device)`, `to(device, dtype)` or `to(other)`, each followed by `non_blocking` and `copy` (True:
+    always a copy).  A device is a string, a `jax.Device` or a `jax.sharding.Sharding`.
+
+    Raises `DtypeDisabledError` for a 64-bit dtype without JAX's 64-bit mode, `RuntimeError` for an absent device.
+
+    >>> import xgrad
+    >>> xgrad.tensor([1.5, 2.5]).to(xgrad.int32)
+    tensor([1, 2], dtype=xgrad.int32)
+    """
+    rest = list(args)
+    if rest and isinstance(rest[0], Tensor):
+        other = rest.pop(0)
+        dtype, device = other.dtype, other._placed()
+    elif rest and (rest[0] is None or _is_place(rest[0])):
+        device = rest.pop(0)
+        if rest and not isinstance(rest[0], bool):
+            dtype = rest.pop(0)
+    elif rest:
+        dtype = rest.pop(0)
+    if rest:
+        _, copy, *rest = (*rest, copy) if len(rest) == 1 else rest
+    if rest:
+        raise TypeError(f"to() takes at most a dtype, a device, non_blocking and copy, but got {args!r}")
+    # Both are looked at before anything is done.
+    wanted = None if dtype is None else as_dtype(dtype)
+    place = None if device is None else placement_of(f"cuda:{device}" if isinstance(device, int) else device)
+    result = input if wanted is None else _convert(input, wanted)
+    if place is not None:
+        result = _move(result, place)
+    return _convert(input, input.dtype, copy=True) if copy and result is input else result
+
+
+@composite(function=False)
+def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor on the CPU; itself if it is there."""
+    return _move(input, placement_of("cpu"))
+
+
+@composite(function=False)
+def cuda(input: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """The tensor on a GPU, the first unless `device` says which; itself if it is there."""
+    return to(input, "cuda" if device is None else device)
+
+
+@composite(function=False)
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """The tensor with the dtype of `other`, on its device."""
+    return to(input, other)
+
+
+@composite(function=False)
+def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor with another dtype; without one, the name of its type, such as 'xgrad.FloatTensor'."""
+    if dtype is None:
+        return f"xgrad.{dtypes.TORCH_NAMES.get(input.dtype, input.dtype.name)}Tensor"
+    return to(input, dtype)
+
+
+def _named(name: str, dtype: np.dtype) -> None:
+    def convert(self: Tensor, memory_format: Any = None) -> Tensor:
+        return _convert(self, as_dtype(dtype))
+
+    convert.__name__, convert.__doc__ = name, f"The tensor as {dtype.name}; itself if it is."
+    METHODS[name] = convert
+
+
+for _name, _dtype in {
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "bfloat16": dtypes.bfloat16,
+    "byte": dtypes.uint8, "char": dtypes.int8, "short": dtypes.int16, "int": dtypes.int32, "long": dtypes.int64,
+    "bool": dtypes.bool, "cfloat": dtypes.complex64, "cdouble": dtypes.complex128, "chalf": dtypes.chalf,
+}.items():  # fmt: skip
+    _named(_name, _dtype)
+
+
+# -- fills ------------------------------------------------------------------------------------------------------------
+
+
+@operator(inplace=True, method=False, out=False)
+def fill(self, value):
+    """A tensor like `input`, every element of which is `value`, a number or a 0-dim tensor.
+
+    >>> import xgrad
+    >>> x = xgrad.zeros(2, 2)
+    >>> x[0].fill_(5.0), x
+    (tensor([5., 5.]), tensor([[5., 5.],
+            [0., 0.]]))
+    """
+    value = jnp.asarray(value)
+    if value.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+    if value.dtype in dtypes.COMPLEX and self.dtype not in dtypes.COMPLEX:
+        raise RuntimeError(f"value cannot be converted to type {self.dtype.name} without overflow: it is complex")
+    return jnp.broadcast_to(value.astype(self.dtype), self.shape)
+
+
+@operator("zero", inplace=True, method=False, function=False, out=False)
+def _zero(self):
+    return jnp.zeros_like(self)
+
+
+fill.derivative(self=zero, value=lambda grad: grad)
+_zero.derivative(self=zero)
+FUNCTIONS[""]["fill_"], FUNCTIONS[""]["zero_"] = METHODS["fill_"], METHODS["zero_"]

@@ -1,0 +1,183 @@
+"""Masks: writing and reading where a tensor is true, and the indices of what is not zero.
+
+Where a result's size depends on values, these are read by the host (one byte an element); a trace cannot, and says so.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import dtypes
+from ..tensor import Tensor, from_foreign
+from .call import call, write_out
+from .data import constant_array
+from .indices import on_host, same_dtype
+from .promotion import broadcast_shapes, check_broadcast
+from .registry import composite, operator
+from .scatter import adjoint_of_read
+from .views import sizes_of
+
+Tracer = jax.core.Tracer
+
+
+def _require_mask(mask: Any, name: str) -> None:
+    if mask.dtype != bool:
+        raise RuntimeError(f"{name} only supports boolean masks, but got mask with dtype {mask.dtype.name}")
+
+
+@operator(inplace=True, out=False)
+def masked_fill(self, mask, value):
+    """A copy of `input` with `value`, a number or a 0-dim tensor, where the mask, which broadcasts, is true.
+
+    >>> import xgrad
+    >>> x = xgrad.tensor([1.0, -1.0])
+    >>> x.masked_fill(x < 0, 0.0)
+    tensor([1., 0.])
+    """
+    _require_mask(mask, "masked_fill_")
+    if jnp.ndim(value):
+        raise RuntimeError(
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got one with {jnp.ndim(value)} dimension(s)."
+        )
+    check_broadcast(self, mask)
+    value = jnp.asarray(value)
+    if dtypes.category(value.dtype) > max(dtypes.category(self.dtype), 2 if self.dtype in dtypes.INEXACT else 0):
+        raise RuntimeError(f"value cannot be converted to type {self.dtype.name} without overflow")
+    return jnp.where(mask, value.astype(self.dtype), self)
+
+
+masked_fill.derivative(
+    self=lambda grad, mask: jnp.where(mask, 0, grad), value=lambda grad, mask: jnp.where(mask, grad, 0).sum()
+)
+
+
+def _enough(args: tuple, statics: tuple) -> None:
+    self, mask, source = args
+    values = on_host(mask)
+    if values is not None and values.dtype == bool:
+        shape = broadcast_shapes(tuple(self.shape), values.shape)
+        n = int(np.broadcast_to(values, shape).sum())
+        if n > source.shape.numel():
+            raise RuntimeError(
+                f"masked_scatter: Number of elements of source < number of ones in mask: {source.shape.numel()} < {n}"
+            )
+
+
+@operator(inplace=True, out=False, check=_enough)
+def masked_scatter(self, mask, source):
+    """A copy of `input` with the elements of `source`, in their order, where the mask is true."""
+    _require_mask(mask, "masked_scatter_")
+    same_dtype(self, source, "masked_scatter_")
+    shape = broadcast_shapes(self.shape, mask.shape)
+    self, mask = jnp.broadcast_to(self, shape), jnp.broadcast_to(mask, shape)
+    if not source.size:
+        return self
+    order = jnp.cumsum(mask.reshape(-1)).reshape(shape) - 1
+    return jnp.where(mask, source.reshape(-1).at[jnp.maximum(order, 0)].get(mode="clip"), self)
+
+
+def _scattered_source(grad: Any, mask: Any, shapes: Any) -> Any:
+    flat = jnp.broadcast_to(mask, grad.shape).reshape(-1)
+    n = int(np.prod(shapes[2], dtype=int))
+    # What is not masked goes to the place n, which is outside, and is dropped.
+    places = jnp.where(flat, jnp.cumsum(flat) - 1, n)
+    return jnp.zeros(n, grad.dtype).at[places].add(grad.reshape(-1), mode="drop").reshape(shapes[2])
+
+
+masked_scatter.derivative(self=lambda grad, mask: jnp.where(mask, 0, grad), source=_scattered_source)
+
+
+@operator(function=False, method=False, out=False, node="MaskedSelectBackward0")
+def _masked(self, index, *, shape):
+    return jnp.broadcast_to(self, shape).reshape(-1)[index]
+
+
+_masked.derivative(self=adjoint_of_read)
+
+
+@composite
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements of `input` where the mask is true, both broadcast, as a vector.
+
+    The size depends on values, so not under a trace: use `masked_fill` or `where` there.
+    """
+    _require_mask(mask, "masked_select")
+    shape = broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    index = np.flatnonzero(np.broadcast_to(truth(mask, "masked_select"), shape))
+    result = call(_masked.operator, (input, index_tensor(index)), (shape,))
+    if out is None:
+        return result
+    return write_out("masked_select", result, out)
+
+
+@jax.jit
+def _is_true(array: Any) -> Any:
+    return array != 0
+
+
+def truth(x: Tensor, what: str) -> np.ndarray:
+    """Where `x` is not zero, on the host: one byte an element is read.  Raises `RuntimeError` under a trace."""
+    array = x._read()
+    if isinstance(array, Tracer):
+        raise RuntimeError(
+            f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, vmap, grad, xgrad.compile) "
+            "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size."
+        )
+    return np.asarray(array if array.dtype == bool else _is_true(array))
+
+
+def index_tensor(values: np.ndarray) -> Tensor:
+    return from_foreign(constant_array(values.astype(dtypes.default_integer(), copy=False), None))
+
+
+@composite
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None) -> Any:
+    """The indices of the elements that are not zero, one a row; `as_tuple`: one vector for each dimension.
+
+    >>> import xgrad
+    >>> xgrad.tensor([[0, 1], [2, 0]]).nonzero()
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    found = truth(input, "nonzero")
+    if as_tuple:
+        return tuple(index_tensor(i) for i in np.nonzero(found if found.ndim else found.reshape(1)))
+    result = index_tensor(np.argwhere(found))
+    if out is None:
+        return result
+    return write_out("nonzero", result, out)
+
+
+@composite
+def argwhere(input: Tensor) -> Tensor:
+    """The indices of the elements that are not zero, one a row."""
+    return nonzero(input)
+
+
+@operator(differentiable=False, out=False, signature="input, *, size, fill_value=-1")
+def nonzero_static(self, *, size, fill_value=-1):
+    """As `nonzero`, with exactly `size` rows: cut, or filled up; works under a trace."""
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    if not self.ndim:
+        return jnp.zeros((size, 0), dtypes.default_integer())
+    return jnp.argwhere(self, size=size, fill_value=fill_value).astype(dtypes.default_integer())
+
+
+@composite(method=False)
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Indices of the flattened tensor of the given shape as one index for each of its dimensions."""
+    if indices.dtype not in dtypes.INTEGERS:
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype.name}")
+    sizes = sizes_of((shape,)) if not isinstance(shape, int) else (shape,)
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    return call(_unraveled.operator, (indices,), (sizes,))
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _unraveled(self, *, sizes):
+    strides = np.cumprod((1, *sizes[:0:-1]))[::-1]
+    return tuple(self // int(s) % n for s, n in zip(strides, sizes))
