@@ -55,9 +55,9 @@ def array(x):
 
 def same(ours: Any, theirs: Any, where: str = "result", rtol: float = 1e-10, atol: float = 1e-12) -> None:
     """Assert that what xgrad gave equals what torch gave."""
-    if isinstance(theirs, (torch.Tensor, np.ndarray)):
+    if isinstance(theirs, (torch.Tensor, np.ndarray, xgrad.Tensor)):
         assert ours is not None, f"{where}: xgrad gave None, torch {theirs}"
-        theirs = array(theirs) if isinstance(theirs, torch.Tensor) else theirs
+        theirs = theirs if isinstance(theirs, np.ndarray) else array(theirs)
         ours = ours if isinstance(ours, np.ndarray) else array(ours)
         assert ours.shape == theirs.shape, f"{where}: shape {ours.shape}, torch {theirs.shape}"
         assert ours.dtype == theirs.dtype, f"{where}: dtype {ours.dtype}, torch {theirs.dtype}"

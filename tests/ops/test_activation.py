@@ -85,6 +85,10 @@ def test_norms_of_vectors_have_subgradient_zero_at_the_origin(p):
     agree(lambda f, x, y: f.pairwise_distance(x, y, p=p, eps=0.0), x, np.zeros((3, 3)), order=1)
 
 
+def test_pdist():
+    agree(lambda f, x: f.pdist(x, p=3.0), random(4, 3), order=1)
+
+
 def test_cosine_similarity_below_eps_keeps_the_norms_slope():
     x = np.array([[1e-3, 2e-3], [1.0, -2.0]])
     agree(lambda f, x, y: f.cosine_similarity(x, y, eps=0.1), x, random(2, 2), order=1)

@@ -59,6 +59,16 @@ def test_max_norm_shortens_the_rows_used_in_place():
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bag(mode):
+    rows, offsets = np.array([1, 2, 0, 2, 3]), np.array([0, 2, 2])
+
+    def function(f, w):
+        return f.embedding_bag(_like(f, rows), w, _like(f, offsets), mode=mode, padding_idx=2)
+
+    agree(function, random(4, 3), order=1)
+
+
 def test_one_hot():
     x = np.array([[0, 2], [1, 1]])
     for n in (-1, 5):
@@ -152,6 +162,19 @@ def test_pad_with_a_value():
 )
 def test_interpolate(mode, shape, options):
     agree(lambda f, x: f.interpolate(x, mode=mode, **options), random(*shape), order=1)
+
+
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(
+    ("mode", "align"), [("bilinear", False), ("bilinear", True), ("nearest", False), ("bicubic", True)]
+)
+def test_grid_sample(mode, padding_mode, align):
+    options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align}
+    agree(lambda f, x, g: f.grid_sample(x, g, **options), random(1, 2, 3, 4), random(1, 3, 2, 2, seed=1), order=1)
+
+
+def test_affine_grid():
+    agree(lambda f, t: f.affine_grid(t, (1, 1, 2, 3), align_corners=False), random(1, 2, 3))
 
 
 def test_unfold_and_fold_are_transposes():

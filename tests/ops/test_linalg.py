@@ -220,6 +220,14 @@ def test_decompositions_up_to_phases():
     agree(lambda lib, x: lib.linalg.eigvalsh(x), P)
     agree(lambda lib, x: lib.linalg.eigh(x + x.mT).eigenvectors.abs(), P)
     agree(lambda lib, x: lib.linalg.svd(x, full_matrices=False).U.abs(), numbers(2, 4, 3), order=1)
+    agree(lambda lib, x: lib.linalg.svd(x).U[..., :3].abs(), numbers(2, 4, 3), order=1)
+
+
+def test_full_svd_completes_the_basis():
+    U, S, Vh = xgrad.linalg.svd(xgrad.tensor(A))
+    assert (U.shape, S.shape, Vh.shape) == ((3, 3), (3,), (4, 4))
+    np.testing.assert_allclose((Vh @ Vh.mT).numpy(), np.eye(4), atol=1e-12)
+    np.testing.assert_allclose((U @ xgrad.linalg.multi_dot([S.diag(), Vh[:3]])).numpy(), A, atol=1e-12)
 
 
 def test_qr_and_lu_rebuild_the_matrix():

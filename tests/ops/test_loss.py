@@ -127,6 +127,19 @@ def test_multi_class_margins():
     )
 
 
+def test_ctc():
+    log_p = random(5, 2, 4)
+    lengths = (5, 4), (2, 3)
+    targets = np.array([[1, 1, 0], [2, 3, 2]])
+
+    def function(f, x, y):
+        return f.ctc_loss(f.log_softmax(x, 2), y, *lengths, reduction="none")
+
+    agree(function, log_p, targets, order=1)
+    impossible = F.ctc_loss(xgrad.tensor(log_p[:2]), xgrad.tensor(targets), (2, 2), (2, 3), zero_infinity=True)
+    assert float(impossible) == 0
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [

@@ -56,6 +56,19 @@ def test_avg_pool(n, options):
     agree(lambda f, x: getattr(f, f"avg_pool{n}d")(x, 3, **options), random(*SHAPES[n]), order=1)
 
 
+def test_max_unpool_puts_the_maxima_back():
+    x = random(1, 2, 5, 4)
+
+    def function(f, x):
+        values, indices = f.max_pool2d(x, 2, return_indices=True)
+        return f.max_unpool2d(values, indices, 2, output_size=(5, 4))
+
+    agree(function, x)
+    indices = xgrad.tensor(np.full((1, 1, 2, 2), 99))
+    with pytest.raises(IndexError, match="index 99 is out of bounds"):
+        F.max_unpool2d(xgrad.ones(1, 1, 2, 2), indices, 2)
+
+
 def test_avg_pool_with_a_divisor_of_ones_own_saves_nothing():
     agree(lambda f, x: f.avg_pool2d(x, 2, divisor_override=3), random(1, 2, 4, 4))
     assert F.avg_pool2d(xgrad.ones(1, 2, 4, 4, requires_grad=True), 2).grad_fn._names() == []

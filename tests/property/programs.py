@@ -175,11 +175,14 @@ class Run:
         first = T.autograd.grad(loss, inputs, create_graph=True, allow_unused=True)
         found.append([None if g is None else array(g) for g in first])
         useful = [g for g in first if g is not None and g.requires_grad]
+        second = [None] * len(inputs)
         if useful:
             penalty = (useful[0] * useful[0]).sum()
             for g in useful[1:]:
                 penalty = penalty + (g * g).sum()
-            found.append(T.autograd.grad(penalty, inputs, retain_graph=True, allow_unused=True))
+            second = T.autograd.grad(penalty, inputs, retain_graph=True, allow_unused=True)
+        # Of a gradient that is constantly zero, one library knows that it is a constant and the other need not.
+        found.append([np.zeros(tuple(x.shape)) if g is None else array(g) for x, g in zip(inputs, second)])
         loss.backward()
         return found
 

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from ..random import next_key
 from ..tensor import Tensor, from_array
-from .norms import magnitude, p_norm
-from .promotion import promote, require_floating, require_real, wrap_dim
+from .norms import magnitude
+from .promotion import require_floating, require_real, wrap_dim
 from .registry import FUNCTIONS, composite, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
@@ -340,38 +340,3 @@ def rrelu(
     from .call import call, call_inplace
 
     return (call_inplace if inplace else call)(_rrelu.operator, (input, from_array(next_key())), (lower, upper))
-
-
-# -- of a vector ------------------------------------------------------------------------------------------------------
-
-
-@functional(out=True)
-def normalize(self, *, p=2.0, dim=1, eps=1e-12):
-    """`input` over its `p`-norm along `dim`, which counts as at least `eps`."""
-    require_floating(self, "normalize")
-    along = tuple(wrap_dim(d, self.ndim) for d in (dim if isinstance(dim, tuple) else (dim,))) if self.ndim else None
-    norm = p_norm(self, p, along, self.ndim > 0)
-    return self / jnp.where(norm < eps, eps, norm).astype(norm.dtype)
-
-
-@functional(namespace=("nn.functional", ""), signature="x1, x2, dim=1, eps=1e-08")
-def cosine_similarity(x1, x2, *, dim=1, eps=1e-8):
-    """The cosine of the angle between `x1` and `x2` along `dim`; each norm counts as at least `eps`."""
-    x1, x2 = promote(x1, x2)
-    require_floating(x1, "cosine_similarity")
-    x1, x2 = jnp.broadcast_arrays(x1, x2)
-    along = (wrap_dim(dim, x1.ndim),) if x1.ndim else None
-
-    def unit(x: Any) -> Any:
-        norm = p_norm(x, 2, along, x.ndim > 0)
-        # PyTorch raises the norm to eps behind autograd's back: its derivative stays that of the norm.
-        return x / (norm + jax.lax.stop_gradient(jnp.maximum(norm, eps) - norm))
-
-    return jnp.sum(unit(x1) * unit(x2), axis=along)
-
-
-@functional(namespace=("nn.functional", ""), signature="x1, x2, p=2.0, eps=1e-06, keepdim=False")
-def pairwise_distance(x1, x2, *, p=2.0, eps=1e-6, keepdim=False):
-    """The `p`-norm of x1 - x2 + eps along the last dimension."""
-    x1, x2 = promote(x1, x2)
-    return p_norm(x1 - x2 + eps, p, (-1,), keepdim)

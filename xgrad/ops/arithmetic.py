@@ -16,7 +16,7 @@ from ..tensor import Tensor
 from .call import call, call_inplace, call_out, is_operand
 from .pair import call_pair
 from .promotion import as_float, check_broadcast, conj, promote_float, promote_together, require_floating, require_real
-from .registry import Operator, composite, operator
+from .registry import METHODS, Operator, composite, operator
 
 
 def zero(grad: Any) -> Any:
@@ -191,6 +191,10 @@ def _rounded_div(self, other, *, rounding_mode):
 
 _rounded = Operator("div", _rounded_div, pointwise=True)
 _rounded.derivative(self=zero, other=zero)
+
+
+for _form in ("", "r", "i"):  # PyTorch kept Python 2's names
+    METHODS[f"__{_form}div__"] = METHODS[f"__{_form}truediv__"]
 
 
 @composite(aliases=("divide",))

@@ -236,12 +236,14 @@ def heaviside(self, values):
 heaviside.derivative(self=zero, values=zero)
 
 
-@operator(inplace=True, differentiable=False)
+@operator(inplace=True)
 def nextafter(self, other):
-    """The next floating-point number after `input` towards `other`."""
+    """The next floating-point number after `input` towards `other`; it moves as `input` does, or as an equal `other`."""
     self, other = promote_together(self, other)
     require_floating(self, "nextafter")
-    return jnp.nextafter(self, other)
+    near = jnp.where(self == other, other, self)
+    moving = jnp.where(jnp.isfinite(near), near - jax.lax.stop_gradient(near), 0)  # 0 with the tangent of `near`
+    return jnp.nextafter(*(jax.lax.stop_gradient(x) for x in (self, other))) + moving
 
 
 @operator(inplace=True)

@@ -70,7 +70,9 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
             if a is None:
                 edges.append(_NO_EDGE)
             elif a._view is not None:
-                edges.append(gradient_edge(a))
+                edges.append(edge := gradient_edge(a))
+                if edge[0] is None:  # made under no_grad: nothing is computed, nor saved, for it
+                    plan = node.plan = kernel.without(plan, len(edges) - 1, len(args))
             elif (fn := a._grad_fn) is not None:
                 edges.append((fn, a._output_nr))
             elif (reference := a._accumulator) is not None and (fn := reference()) is not None:
@@ -169,9 +171,15 @@ def _record(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) ->
     node = plan.node_class()
     node.plan = plan
     node.sequence_nr = state.next_sequence_nr()
-    node.next_edges = tuple(
-        gradient_edge(a) if needs >> i & 1 and not (skip_self and i == 0) else _NO_EDGE for i, a in enumerate(args)
-    )
+    edges = []
+    for i, a in enumerate(args):
+        if needs >> i & 1 and not (skip_self and i == 0):
+            edges.append(edge := gradient_edge(a))
+            if edge[0] is None:
+                node.plan = kernel.without(node.plan, i, len(args))
+        else:
+            edges.append(_NO_EDGE)
+    node.next_edges = tuple(edges)
     return node
 
 

@@ -67,7 +67,7 @@ def _host(leaf: Any) -> np.ndarray:
     if not hasattr(leaf, "__array__") and not hasattr(leaf, "__jax_array__"):
         if isinstance(leaf, str):
             raise ValueError("too many dimensions 'str': a tensor is made of numbers")
-        raise TypeError(f"Could not infer dtype of {type(leaf).__name__}: expected numbers, lists of them or arrays")
+        raise RuntimeError(f"Could not infer dtype of {type(leaf).__name__}: expected numbers, lists of them or arrays")
     return np.asarray(leaf)
 
 
@@ -176,8 +176,10 @@ def constant_array(array: np.ndarray, device: Any) -> Any:
 def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
     """A leaf of the data; `copy=False` lets JAX arrays be shared, which nobody can change."""
     dtype = None if dtype is None else dtypes.as_dtype(dtype)
-    if isinstance(data, Tensor) or (not isinstance(data, (np.ndarray, np.generic)) and hasattr(data, "__jax_array__")):
-        data = data.detach()._read() if isinstance(data, Tensor) else data.__jax_array__()
+    if isinstance(data, Tensor):
+        data = data.detach()._read()
+    elif not isinstance(data, (jax.Array, np.ndarray, np.generic)) and hasattr(data, "__jax_array__"):
+        data = data.__jax_array__()
     if isinstance(data, jax.Array):
         wanted, where = dtype or data.dtype, placement(device)
         moves = where is not None and not isinstance(data, Tracer) and not same_placement(where, data.sharding)

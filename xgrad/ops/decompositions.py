@@ -64,10 +64,24 @@ def eigvalsh(A, *, UPLO="L"):
 
 @linalg("linalg_svd", signature="A, full_matrices=True, *, driver=None", outputs=return_types.linalg_svd)
 def svd(A, *, full_matrices=True, driver=None):
-    """The named tuple (U, S, Vh) of A = U diag(S) Vh.  Differentiable with `full_matrices=False`."""
+    """The named tuple (U, S, Vh) of A = U diag(S) Vh.
+
+    With `full_matrices` U and Vh are square; the columns beyond the reduced form are any basis, without a gradient.
+    """
     require_matrices(A, "linalg.svd", square=False)
-    U, S, Vh = jnp.linalg.svd(A, full_matrices=full_matrices)
-    return U, S, Vh
+    U, S, Vh = jnp.linalg.svd(A, full_matrices=False)
+    return (_completed(U), S, _completed(Vh.mT).mT) if full_matrices else (U, S, Vh)
+
+
+def _completed(Q: Any) -> Any:
+    """Orthonormal columns, and a basis of what is orthogonal to them."""
+    m, k = Q.shape[-2:]
+    if m == k:
+        return Q
+    if not k:
+        return jnp.broadcast_to(jnp.eye(m, dtype=Q.dtype), (*Q.shape[:-2], m, m))
+    rest = jnp.linalg.qr(jax.lax.stop_gradient(Q), mode="complete")[0][..., k:]
+    return jnp.concatenate([Q, rest], axis=-1)
 
 
 @linalg("linalg_svdvals", signature="A, *, driver=None")

@@ -3,12 +3,13 @@
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
 from ..config import state
-from ..tensor import Tensor
+from ..tensor import Tensor, from_array
 from .indices import check_range, on_host
 from .norms import p_norm
 from .registry import composite, operator
@@ -110,6 +111,84 @@ def _embedding(
     if max_norm is not None:
         _renorm_used(weight, input, max_norm, norm_type)
     return embedding.function(weight, input, padding, scale_grad_by_freq)
+
+
+# -- bags -------------------------------------------------------------------------------------------------------------
+
+
+@functional("embedding_bag", function=False)
+def _bag(weight, indices, offsets, per_sample_weights, *, mode, padding_idx, last):
+    """The sums, means or maxima of rows, those of one bag standing together from its offset on."""
+    bags = offsets.shape[0] - last
+    number = indices.shape[0]
+    bag = jnp.searchsorted(offsets, jnp.arange(number), side="right") - 1
+    counted = (indices != padding_idx) & (bag < bags)
+    bag = jnp.where(counted, bag, bags)  # a bag beyond the last one, which is dropped
+    rows = _rows(weight, indices)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights[:, None]
+    if mode == "max":
+        found = jax.ops.segment_max(rows, bag, bags + 1)[:bags]
+        return jnp.where(jax.ops.segment_sum(counted, bag, bags + 1)[:bags, None] > 0, found, 0)
+    total = jax.ops.segment_sum(rows, bag, bags + 1)[:bags]
+    if mode == "sum":
+        return total
+    count = jax.ops.segment_sum(counted.astype(rows.dtype), bag, bags + 1)[:bags, None]
+    return total / jnp.maximum(count, 1)
+
+
+@composite(method=False, namespace="nn.functional")
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The "sum", "mean" or "max" of the rows of `weight` that each bag of `input` names.
+
+    The bags are the rows of a 2-D `input`, or start at `offsets` of a 1-D one.  `per_sample_weights` only with "sum".
+    """
+    from .call import call
+
+    _refuse_sparse(sparse, "embedding_bag")
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"mode has to be one of sum, mean or max, but got {mode!r}")
+    if scale_grad_by_freq:
+        raise NotImplementedError("embedding_bag(scale_grad_by_freq=True) is missing: use embedding(...).sum(1)")
+    if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
+        raise (NotImplementedError if mode != "sum" else ValueError)(
+            "embedding_bag: per_sample_weights needs mode='sum' and the shape of input, but got mode="
+            f"{mode!r}, {list(per_sample_weights.shape)} and {list(input.shape)}"
+        )
+    padding = _padding(padding_idx, weight.shape[0])
+    check_range(input, weight.shape[0], 0)
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError("if input is 2D, then offsets has to be None, as input is treated as bags of fixed length")
+        bags, length = tuple(input.shape)
+        offsets = from_array(jnp.arange(bags) * length)
+        input = input.reshape(-1)  # type: ignore[attr-defined]
+        per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)  # type: ignore
+        include_last_offset = False
+    elif input.ndim != 1 or offsets is None or offsets.ndim != 1:
+        raise ValueError(
+            "embedding_bag: input has to be a 2D Tensor of bags, or a 1D Tensor with 1D offsets; got "
+            f"{input.ndim}D and "
+            f"offsets {'None' if offsets is None else list(offsets.shape)}"
+        )
+    if max_norm is not None:
+        _renorm_used(weight, input, max_norm, norm_type)
+    return call(_bag.operator, (weight, input, offsets, per_sample_weights), (mode, padding, int(include_last_offset)))
+
+
+# -- one_hot ----------------------------------------------------------------------------------------------------------
 
 
 @functional("one_hot_of", function=False, differentiable=False)

@@ -179,8 +179,6 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     scalar = value.ndim == 0 if isinstance(value, Tensor) else isinstance(value, (int, float, complex))
     masks = [i for i in indices if i is not None]
     if scalar and len(masks) == 1 and masks[0].dtype == dtypes.bool:
-        if isinstance(value, Tensor) and value.dtype != self.dtype:
-            raise _dtype_error(self, value)
         before, mask = indices.index(masks[0]), masks[0]
         after = part.ndim - before - mask.ndim
         part.masked_fill_(mask.reshape((*mask.shape, *(1,) * after)), value)  # type: ignore[attr-defined]
@@ -202,14 +200,6 @@ def _assigned(value: Any, self: Tensor, ndim: int) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         return value
     raise TypeError(f"can't assign a {type(value).__name__} to a tensor: make it a tensor first")
-
-
-def _dtype_error(self: Tensor, value: Tensor) -> RuntimeError:
-    return RuntimeError(
-        "Index put requires the source and destination dtypes match, got "
-        f"{dtypes.TORCH_NAMES.get(self.dtype, self.dtype.name)} for the destination and "
-        f"{dtypes.TORCH_NAMES.get(value.dtype, value.dtype.name)} for the source."
-    )
 
 
 METHODS["__getitem__"], METHODS["__setitem__"] = getitem, setitem

@@ -57,6 +57,11 @@ class Kernel:
         plan = self.plans[needs] = Plan(self, needs, count)
         return plan
 
+    def without(self, plan: "Plan", i: int, count: int) -> "Plan":
+        """The plan in which argument `i` requires no gradient after all."""
+        needs = plan.needs & ~(1 << i)
+        return self.plans.get(needs) or self.plan(needs, count)
+
     def written(self, self_array: Any, *others: Any) -> Any:
         """The function, as an in-place operation: its result must fit into `self`, and is cast to its dtype."""
         result = self.function(self_array, *others)

@@ -102,8 +102,9 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query @ key.T * scale + mask) @ value, over the last two dimensions (sequence, features).
 
-    `attn_mask`: bool (True takes part) or a term added to the scores; `is_causal` instead of it: no query sees
-    later keys.  `scale` is 1 / sqrt(features) unless given; `enable_gqa` lets several query heads (dimension -3) share a key head.
+    `attn_mask`: bool (True takes part) or a term added to the scores; `is_causal` instead of it: no query sees later
+    keys.  `scale` is 1 / sqrt(features) unless given; `enable_gqa` lets several query heads (dimension -3) share a key
+    head.
     """
     from .call import call
 

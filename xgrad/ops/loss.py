@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ..tensor import Tensor
-from .activation import pairwise_distance
+from .distances import pairwise_distance
 from .norms import magnitude, p_norm
 from .promotion import broadcast_shapes, promote
 from .registry import composite, operator

@@ -172,8 +172,8 @@ def dist(self, other, *, p=2):
     return p_norm(difference, float(p), None, False)
 
 
-@operator(inplace=True)
-def renorm(self, *, p, dim, maxnorm):
+@operator(inplace=True, signature="input, p, dim, maxnorm")
+def renorm(self, maxnorm, *, p, dim):
     """The sub-tensors along `dim`, those whose `p`-norm is larger scaled down to `maxnorm`."""
     dims = wrap_dims(dim, self.ndim)
     others = tuple(d for d in range(self.ndim) if d not in dims)

@@ -14,8 +14,9 @@ import numpy as np
 from .. import dtypes
 from ..tensor import Tensor
 from .convolution import expand
+from .indices import check_range
 from .promotion import require_floating, require_real
-from .registry import FUNCTIONS, composite, linear, operator
+from .registry import FUNCTIONS, composite, freeze, linear, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 
@@ -206,6 +207,55 @@ def _declare_max(n: int) -> None:
         FUNCTIONS[""][adaptive] = adaptive_pool.function
 
 
+def _declare_unpool(n: int) -> None:
+    name = f"max_unpool{n}d"
+
+    @functional(name, function=False)
+    def unpool(self, indices, *, size):
+        if self.shape != indices.shape:
+            raise RuntimeError(
+                f"{name}: the shape of indices should match the shape of the input, but got {list(indices.shape)} and "
+                f"{list(self.shape)}"
+            )
+        lead = self.shape[: self.ndim - n]
+        rows = int(np.prod(lead))
+        where = indices.reshape(rows, -1) if rows else indices.reshape(0, 1)
+        flat = jnp.zeros((rows, int(np.prod(size))), self.dtype)
+        flat = flat.at[jnp.arange(rows)[:, None], where].set(self.reshape(where.shape))
+        return flat.reshape(lead + size)
+
+    def gradient(grad, indices):
+        flat = grad.reshape(grad.shape[: grad.ndim - n] + (-1,))
+        where = indices.reshape(indices.shape[: grad.ndim - n] + (-1,))
+        return jnp.take_along_axis(flat, where, axis=-1).reshape(indices.shape)
+
+    unpool.derivative(self=gradient)
+
+    def public(
+        input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    ) -> Tensor:
+        stride = kernel_size if stride is None else stride
+        sizes = [
+            expand(freeze(v), n, w) for v, w in ((kernel_size, "kernel_size"), (stride, "stride"), (padding, "padding"))
+        ]
+        space = tuple(input.shape)[input.ndim - n :]
+        least = tuple((i - 1) * s + k - 2 * p for i, k, s, p in zip(space, *sizes, strict=True))
+        size = least if output_size is None else tuple(int(o) for o in output_size)[-n:]
+        for wanted, usual, s in zip(size, least, sizes[1], strict=True):
+            if not usual - s < wanted < usual + s:
+                raise ValueError(
+                    f"invalid output_size {list(size)}: each size must be within the stride of {list(least)}"
+                )
+        check_range(indices, int(np.prod(size)), input.ndim - n)
+        from .call import call
+
+        return call(unpool.operator, (input, indices), (size,))
+
+    public.__name__ = name
+    public.__doc__ = f"Put each maximum back to where `max_pool{n}d` found it, with zeros elsewhere."
+    composite(name, method=False, namespace="nn.functional")(public)
+
+
 # -- mean -------------------------------------------------------------------------------------------------------------
 
 
@@ -284,4 +334,5 @@ def _outer(counts: list) -> np.ndarray:
 
 for _n in (1, 2, 3):
     _declare_max(_n)
+    _declare_unpool(_n)
     _declare_mean(_n)

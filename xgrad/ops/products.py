@@ -187,7 +187,10 @@ outer.derivative(self=linear, vec2=linear)
 @operator
 def kron(self, other):
     """The Kronecker product: `other` scaled by each element of `input`."""
-    return jnp.kron(*promote(self, other))
+    self, other = promote(self, other)
+    if self.dtype == np.bool_:
+        return jnp.kron(self.astype(np.uint8), other.astype(np.uint8)).astype(np.bool_)
+    return jnp.kron(self, other)
 
 
 kron.derivative(self=linear, other=linear)

@@ -116,7 +116,8 @@ def interpolate(
 ) -> Tensor:
     """Resample (batch, channels, *space) to `size`, or to `scale_factor` times its size.
 
-    `mode`: "nearest", "nearest-exact", "area"; "linear" (for one dimension), "bilinear" and "bicubic" (two), "trilinear".
+    `mode`: "nearest", "nearest-exact", "area"; for one dimension "linear", for two "bilinear" or "bicubic", for three
+    "trilinear".
     """
     n = input.ndim - 2
     if (size is None) == (scale_factor is None):

@@ -65,9 +65,10 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
     """
     parent = self._view
     if parent is not None and parent.chain is self._chain:
-        edge = gradient_edge(self)  # raises for a stale view; None of one that was made under no_grad
+        record = state.grad_enabled and self.requires_grad
+        edge = gradient_edge(self) if record else None  # raises for a stale view; (None, 0) of one made under no_grad
         out = make_view(self, seen, seen, name, creation)
-        if state.grad_enabled and self.requires_grad:
+        if record:
             edge = edge if edge[0] is None else gradient_edge(parent.base)
             out._grad_fn, out._requires_grad = chain_node(name, relation_of(out)[0], edge), True
         return out

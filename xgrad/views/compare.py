@@ -327,7 +327,7 @@ def _programs_of(graph: list[Node]) -> Counter:
             continue
         if not node.chain.is_root:
             for role in roles:
-                counts[role, first.setdefault(node.chain.program_key, node.chain)] += 1
+                counts[role, first.setdefault((role, node.chain.program_key), node.chain)] += 1
     return counts
 
 

@@ -1,0 +1,164 @@
+"""Generators and samplers: reproducible, of the right distribution, gradient 0, usable from threads and in traces."""
+
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+import xgrad
+import xgrad.random
+
+from ..oracle import same_error
+
+N = 4096
+
+
+def moments(x):
+    values = np.asarray(x.detach().to(xgrad.float64)._read())
+    return values.mean(), values.std()
+
+
+SAMPLES = {
+    "rand": (lambda: xgrad.rand(N), 0.5, 12**-0.5),
+    "randn": (lambda: xgrad.randn(N), 0, 1),
+    "randint": (lambda: xgrad.randint(-2, 3, (N,)), 0, 2**0.5),
+    "bernoulli": (lambda: xgrad.full((N,), 0.25).bernoulli(), 0.25, (0.25 * 0.75) ** 0.5),
+    "bernoulli_": (lambda: xgrad.empty(N).bernoulli_(0.25), 0.25, (0.25 * 0.75) ** 0.5),
+    "normal": (lambda: xgrad.normal(xgrad.full((N,), 3.0), 2.0), 3, 2),
+    "normal_": (lambda: xgrad.empty(N).normal_(3, 2), 3, 2),
+    "uniform_": (lambda: xgrad.empty(N).uniform_(1, 3), 2, 2 * 12**-0.5),
+    "exponential_": (lambda: xgrad.empty(N).exponential_(2.0), 0.5, 0.5),
+    "geometric_": (lambda: xgrad.empty(N).geometric_(0.5), 2, 2**0.5),
+    "log_normal_": (lambda: xgrad.empty(N).log_normal_(0, 0.5).log(), 0, 0.5),
+    "random_": (lambda: xgrad.empty(N, dtype=xgrad.int32).random_(0, 5), 2, 2**0.5),
+    "poisson": (lambda: xgrad.poisson(xgrad.full((N,), 4.0)), 4, 2),
+    "multinomial": (lambda: xgrad.tensor([1.0, 0, 3]).multinomial(N, True), 1.5, 0.75**0.5),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_distribution_and_reproducibility(name):
+    make, mean, deviation = SAMPLES[name]
+    xgrad.manual_seed(0)
+    first, second = make(), make()
+    xgrad.manual_seed(0)
+    assert first.tolist() == make().tolist()
+    assert first.tolist() != second.tolist()
+    found = moments(first)
+    assert abs(found[0] - mean) < 6 * deviation / N**0.5
+    assert abs(found[1] - deviation) < 0.1 * deviation
+
+
+def test_cauchy_has_its_quartiles():
+    xgrad.manual_seed(0)
+    x = np.asarray(xgrad.empty(N).cauchy_(1, 2)._read())
+    assert np.allclose(np.quantile(x, [0.25, 0.5, 0.75]), [-1, 1, 3], atol=0.3)
+
+
+def test_without_replacement_nothing_comes_twice():
+    xgrad.manual_seed(0)
+    drawn = xgrad.ones(3, 20).multinomial(20)
+    assert [sorted(row) for row in drawn.tolist()] == [list(range(20))] * 3
+    assert sorted(xgrad.randperm(20).tolist()) == list(range(20))
+
+
+def test_dtypes_and_shapes():
+    assert xgrad.rand(2, 3, dtype=xgrad.bfloat16).dtype == xgrad.bfloat16
+    assert xgrad.randn((2,), dtype=xgrad.complex64).dtype == xgrad.complex64
+    assert xgrad.randint_like(xgrad.ones(2, 3), 5).dtype == xgrad.float32
+    assert xgrad.randint(7, (2, 3)).shape == (2, 3)
+    assert xgrad.randint(low=1, high=2, size=(4,)).tolist() == [1, 1, 1, 1]
+    assert set(xgrad.empty(200, dtype=xgrad.bool).random_().tolist()) == {True, False}
+    assert xgrad.rand(2, requires_grad=True).is_leaf
+
+
+def test_state_is_saved_restored_and_forked():
+    state = xgrad.get_rng_state()
+    first = xgrad.rand(3).tolist()
+    xgrad.set_rng_state(state)
+    with xgrad.fork_rng():
+        assert xgrad.rand(3).tolist() == first
+    assert xgrad.rand(3).tolist() == first
+    g = xgrad.Generator()
+    assert g.manual_seed(3) is g and g.initial_seed() == 3
+    assert xgrad.rand(2, generator=g).tolist() != xgrad.rand(2, generator=g).tolist()
+    twin = g.clone_state()
+    assert xgrad.rand(2, generator=g).tolist() == xgrad.rand(2, generator=twin).tolist()
+    with pytest.raises(TypeError, match="uint32"):
+        g.set_state(xgrad.ones(2))
+    with pytest.raises(ValueError, match="Overflow"):
+        xgrad.manual_seed(1 << 65)
+    with pytest.raises(TypeError, match="Generator"):
+        xgrad.rand(2, generator=3)
+
+
+def test_seeds_that_differ_in_the_upper_word_differ():
+    one, other = (xgrad.Generator().manual_seed(s) for s in (5, 5 + (1 << 32)))
+    assert xgrad.rand(2, generator=one).tolist() != xgrad.rand(2, generator=other).tolist()
+
+
+def test_threads_never_draw_the_same_key():
+    g, drawn = xgrad.Generator().manual_seed(0), []
+
+    def draw():
+        for _ in range(50):
+            drawn.append(tuple(np.asarray(g.next_key()).tolist()))
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert len(set(drawn)) == 200
+
+
+def test_samples_have_the_gradient_zero():
+    p = xgrad.full((3,), 0.5, requires_grad=True)
+    (p.bernoulli() * 2).sum().backward()
+    assert p.grad.tolist() == [0, 0, 0]
+    x = xgrad.ones(3, requires_grad=True)
+    y = x * 2
+    y[1:].normal_()
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 0, 0]
+    mean = xgrad.zeros(2, requires_grad=True)
+    xgrad.normal(mean, 1.0).sum().backward()
+    assert mean.grad.tolist() == [0, 0]
+
+
+def test_a_traced_key_makes_a_trace_random():
+    @jax.jit
+    def program(key):
+        with xgrad.random.use_key(key):
+            return xgrad.rand(2)._read(), xgrad.rand(2)._read()
+
+    first, second = program(jax.random.key(0))
+    assert first.tolist() != second.tolist()
+    assert program(jax.random.key(1))[0].tolist() != first.tolist()
+    assert program(jax.random.PRNGKey(0))[0].tolist() == first.tolist()
+
+
+def test_the_default_generator_in_a_trace_warns_and_survives():
+    with pytest.warns(UserWarning, match="constants of the compiled program"):
+        jax.jit(lambda: xgrad.rand(2)._read())()
+    assert len(xgrad.rand(2).tolist()) == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "match"),
+    [
+        (lambda T: T.randint(3, 3, (2,)), "'from' to be less than 'to'"),
+        (lambda T: T.rand(2, dtype=T.int64), "not implemented"),
+        (lambda T: T.rand(-1), "negative dimension"),
+        (lambda T: T.bernoulli(T.tensor([2.0])), "p_in >= 0 && p_in <= 1"),
+        (lambda T: T.ones(2).bernoulli_(2.0), r"p to be in \[0, 1\]"),
+        (lambda T: T.normal(0.0, -1.0, (2,)), "std >= 0.0"),
+        (lambda T: T.ones(2).uniform_(1, 0), r"\[from, to\) range"),
+        (lambda T: T.ones(2).exponential_(-1), "lambda > 0.0"),
+        (lambda T: T.ones(2).geometric_(2), r"p to be in \(0, 1\)"),
+        (lambda T: T.ones(2).multinomial(3), "without replacement"),
+        (lambda T: T.tensor([-1.0, 2]).multinomial(1), "element < 0"),
+        (lambda T: T.zeros(2).multinomial(1), "sum of probabilities <= 0"),
+    ],
+)
+def test_wrong_parameters(program, match):
+    same_error(program, match)
