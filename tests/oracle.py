@@ -13,21 +13,11 @@ import torch
 
 import xgrad
 import xgrad.views
-from xgrad.config import state
 
 PATHS = ("replay", "geometry")
 
 
-@contextlib.contextmanager
-def _tracking(path):
-    previous, state.tracking = state.tracking, path
-    try:
-        yield
-    finally:
-        state.tracking = previous
-
-
-tracking = getattr(xgrad.views, "tracking", _tracking)
+tracking = xgrad.views.tracking
 
 
 def values(shape, seed=0):
@@ -62,6 +52,8 @@ def same(ours: Any, theirs: Any, where: str = "result", rtol: float = 1e-10, ato
         assert ours.shape == theirs.shape, f"{where}: shape {ours.shape}, torch {theirs.shape}"
         assert ours.dtype == theirs.dtype, f"{where}: dtype {ours.dtype}, torch {theirs.dtype}"
         np.testing.assert_allclose(ours, theirs, rtol, atol, err_msg=where)
+    elif theirs is None:
+        assert ours is None, f"{where}: xgrad gave {ours}, torch None"
     elif isinstance(theirs, dict):
         assert list(ours) == list(theirs), f"{where}: keys {list(ours)}, torch {list(theirs)}"
         for key in theirs:

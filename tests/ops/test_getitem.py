@@ -1,4 +1,4 @@
-"""x[index] and x[index] = value, as torch's: shapes, views, node names, gradients, errors; random indices of all kinds."""
+"""x[index] and x[index] = value, as torch's: shapes, views, node names, gradients, errors; random indices."""
 
 import random
 
@@ -13,18 +13,39 @@ from ..oracle import as_torch, leaf, same_error
 
 X = (3, 4, 2)
 INDICES = {
-    "int": lambda T: 1, "negative": lambda T: -1, "slice": lambda T: slice(1, 3), "step": lambda T: slice(None, None, 2),
-    "none": lambda T: None, "ellipsis": lambda T: Ellipsis, "empty": lambda T: (), "ints": lambda T: (0, -1, 1),
-    "mixed": lambda T: (slice(None), None, 2, Ellipsis), "beyond": lambda T: slice(1, 99), "none_left": lambda T: slice(5, 2),
-    "whole": lambda T: (slice(None), slice(0, None, 1)), "last_int": lambda T: (slice(0, 2), 1), "numpy_int": lambda T: np.int64(2),
-    "tensor_int": lambda T: T.tensor(1), "list": lambda T: [0, 2, 2], "tensor": lambda T: T.tensor([[0, 1], [2, 2]]),
-    "array": lambda T: np.array([1, 0]), "range": lambda T: range(2), "no_index": lambda T: [], "true": lambda T: True,
-    "false": lambda T: (0, False), "mask": lambda T: T.tensor([True, False, True]), "list_mask": lambda T: [True, False, True],
-    "mask_2d": lambda T: T.ones(3, 4) > 0, "mask_last": lambda T: (Ellipsis, T.tensor([False, True])),
-    "adjacent": lambda T: (slice(None), T.tensor([0, 3]), T.tensor([1, 0])), "apart": lambda T: (T.tensor([0, 1]), slice(1, 3), [1, 0]),
-    "int_and_tensor": lambda T: (0, slice(None), T.tensor([1, 0, 1])), "none_between": lambda T: ([0, 1], None, [1, 2]),
-    "broadcast": lambda T: (T.tensor([[0], [2]]), T.tensor([1, 3])), "mask_and_tensor": lambda T: (T.tensor([True, False, True]), [1, 1]),
-}  # fmt: skip
+    "int": lambda T: 1,
+    "negative": lambda T: -1,
+    "slice": lambda T: slice(1, 3),
+    "step": lambda T: slice(None, None, 2),
+    "none": lambda T: None,
+    "ellipsis": lambda T: Ellipsis,
+    "empty": lambda T: (),
+    "ints": lambda T: (0, -1, 1),
+    "mixed": lambda T: (slice(None), None, 2, Ellipsis),
+    "beyond": lambda T: slice(1, 99),
+    "none_left": lambda T: slice(5, 2),
+    "whole": lambda T: (slice(None), slice(0, None, 1)),
+    "last_int": lambda T: (slice(0, 2), 1),
+    "numpy_int": lambda T: np.int64(2),
+    "tensor_int": lambda T: T.tensor(1),
+    "list": lambda T: [0, 2, 2],
+    "tensor": lambda T: T.tensor([[0, 1], [2, 2]]),
+    "array": lambda T: np.array([1, 0]),
+    "range": lambda T: range(2),
+    "no_index": lambda T: [],
+    "true": lambda T: True,
+    "false": lambda T: (0, False),
+    "mask": lambda T: T.tensor([True, False, True]),
+    "list_mask": lambda T: [True, False, True],
+    "mask_2d": lambda T: T.ones(3, 4) > 0,
+    "mask_last": lambda T: (Ellipsis, T.tensor([False, True])),
+    "adjacent": lambda T: (slice(None), T.tensor([0, 3]), T.tensor([1, 0])),
+    "apart": lambda T: (T.tensor([0, 1]), slice(1, 3), [1, 0]),
+    "int_and_tensor": lambda T: (0, slice(None), T.tensor([1, 0, 1])),
+    "none_between": lambda T: ([0, 1], None, [1, 2]),
+    "broadcast": lambda T: (T.tensor([[0], [2]]), T.tensor([1, 3])),
+    "mask_and_tensor": lambda T: (T.tensor([True, False, True]), [1, 1]),
+}
 
 
 @pytest.mark.parametrize("name", INDICES)
@@ -41,8 +62,14 @@ def test_read(name, path):
 DUPLICATES = {"list", "tensor"}
 
 
-@pytest.mark.parametrize("value", ["number", "tensor", "broadcast"])
-@pytest.mark.parametrize("name", [n for n in INDICES if n not in DUPLICATES])
+BROADCAST = ("int", "mixed", "mask", "apart", "broadcast")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(n, v) for n in INDICES if n not in DUPLICATES for v in ("number", "tensor")]
+    + [(n, "broadcast") for n in BROADCAST],
+)
 def test_write(name, value):
     def program(T):
         x, index = leaf(T, *X), INDICES[name](T)
@@ -85,7 +112,7 @@ def some_index(rng):
     return lambda T: tuple(e(T) for e in entries)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_random_index(seed):
     index = some_index(random.Random(seed))
 
@@ -123,7 +150,7 @@ def test_duplicates_accumulate_in_the_gradient_and_its_gradient():
         (lambda T: T.tensor([0.5]), "tensors used as indices must be long, int, byte or bool"),
         (lambda T: T.tensor([3]), "index 3 is out of bounds for dimension 0 with size 3"),
         (lambda T: (slice(None), T.tensor([-5])), "index -5 is out of bounds for dimension 1 with size 4"),
-        (lambda T: T.tensor([True, False]), r"The shape of the mask \[2\] at index 0 does not match the shape of the indexed"),
+        (lambda T: T.tensor([True, False]), r"The shape of the mask \[2\] at index 0 does not match the shape"),
         (lambda T: (T.tensor([0, 1]), T.tensor([0, 1, 2])), "shape mismatch: indexing tensors could not be broadcast"),
         (lambda T: (0, 0, 0, T.tensor([0])), "too many indices"),
     ],

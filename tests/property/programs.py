@@ -289,7 +289,8 @@ class TorchRun(Run):
         before = None
         if step.refused and len(step.uses) and all(n in self.env for n in step.uses):
             # A program that was shrunk may no longer overlap.
-            step = step if overlaps_itself(self.env[step.uses[0]]) else replace(step, refused=False)
+            target = step.line.partition(" = ")[0] if step.line.partition(".")[0] != step.uses[0] else step.uses[0]
+            step = step if overlaps_itself(eval(target, self.env)) else replace(step, refused=False)
         writes = not step.defines
         if writes and step.uses and step.uses[0] in self.env:
             before = self.env[step.uses[0]]
@@ -367,6 +368,7 @@ class Generator:
         self.env = self.running.env
         self.steps = []
         self.names = itertools.count()
+        self.aliases = []
 
     # helpers
 
@@ -396,7 +398,9 @@ class Generator:
         if self.draw.chance(self.flavour.two_bases):
             self.base()
         kinds = [self.view] * self.flavour.views + [self.write] * self.flavour.writes
-        kinds += [self.move] * self.flavour.moves + [self.alias] * self.flavour.alias + [self.split] * self.flavour.split
+        kinds += (
+            [self.move] * self.flavour.moves + [self.alias] * self.flavour.alias + [self.split] * self.flavour.split
+        )
         kinds += [self.result] * 8 + [self.look] * 4
         for _ in range(length):
             self.draw.one(kinds)()
@@ -433,7 +437,8 @@ class Generator:
 
     def alias(self):
         name = self.some()
-        self.add(f"{self.name()} = {name}.{self.draw.one(('detach()', 'data'))}", self.mode())
+        self.aliases.append(self.name())
+        self.add(f"{self.aliases[-1]} = {name}.{self.draw.one(('detach()', 'data'))}", self.mode())
 
     def split(self):
         name = self.some()
@@ -459,7 +464,7 @@ class Generator:
     def result(self):
         a, b = self.some(), self.some()
         line = self.draw.one((f"{a}.clone()", f"{a}.tanh()", f"{a} * {b}", f"{a} + {b}", f"{a}.sum()"))
-        if b in line[len(a):] and not _fits(self.env[b].shape, self.env[a].shape):
+        if b in line[len(a) :] and not _fits(self.env[b].shape, self.env[a].shape):
             line = f"{a} * {a}"
         self.add(f"{self.name()} = {line}", self.mode())
 
@@ -483,7 +488,7 @@ class Generator:
         if kind < 2:
             line = f"{name}.{self.draw.one(ALONE)}"
         elif kind < 3 and x.ndim:
-            line = self.assignment(name, x)
+            line, refused = self.assignment(name, x)
         else:
             operand = self.operand(x)
             line = f"{name}.{self.draw.one(('mul_', 'mul_', 'add_', 'copy_', 'sub_'))}({operand})"
@@ -495,7 +500,7 @@ class Generator:
         index = self.draw.one((f"{self.draw.below(n)}" if n else ":", "::2", "...", "1:", "..., 0"))
         part = eval(f"x[{index}]", {"x": x.detach()})
         value = self.draw.one(("0.5", self.operand(part)))
-        return f"{name}[{index}] = {value}" if part.numel() else None
+        return (f"{name}[{index}] = {value}" if part.numel() else None), overlaps_itself(part)
 
     def operand(self, x):
         """Something that broadcasts to the shape of `x` and does not overlap it partly."""
@@ -558,15 +563,24 @@ class Generator:
         return f"{name}.unfold({dim}, 2, {draw.one((2, 2, 2, 1))})" if n >= 2 else None
 
     def strides_are_known(self, name):
-        """Whether `as_strided` of this tensor means the same in both: a whole storage, or a recorded view of one."""
+        """Whether `as_strided` of this tensor means the same in both: a whole storage, no alias, or a view of one."""
         root = self.env[name] if self.env[name]._base is None else self.env[name]._base
+        if any(root is self.env[alias] for alias in self.aliases if alias in self.env):
+            return False
         return len(places(root)) * root.element_size() == root.untyped_storage().nbytes()
 
     def strided(self, name, x):
         """An `as_strided` that stays within the elements of the tensor."""
         inside = set(places(x))
         options = []
-        for size, stride in (((2,), (1,)), ((2,), (2,)), ((2, 2), (2, 1)), ((2, 2), (1, 2)), ((2,), (3,)), ((2, 2), (1, 1))):
+        for size, stride in (
+            ((2,), (1,)),
+            ((2,), (2,)),
+            ((2, 2), (2, 1)),
+            ((2, 2), (1, 2)),
+            ((2,), (3,)),
+            ((2, 2), (1, 1)),
+        ):
             for offset in sorted(inside):
                 reached = {offset + sum(i * s for i, s in zip(index, stride)) for index in np.ndindex(*size)}
                 if reached <= inside:

@@ -6,6 +6,7 @@ Prints how many ran and, for those that fail, the shortest failing program's sou
 import argparse
 import os
 import random
+import resource
 import subprocess
 import sys
 import time
@@ -38,7 +39,7 @@ def main():
     start, failures, told = time.monotonic(), 0, time.monotonic()
     counts = Counter()
     flavours = list(programs.FLAVOURS.values())
-    ran = 0
+    ran, most = 0, 2 << 20  # KiB of memory
     for seed in range(options.seed, options.seed + options.count):
         chosen = random.Random(seed)
         draw = programs.Draw(chosen)
@@ -59,8 +60,9 @@ def main():
             print(small.source("torch"), programs.fails(small), sep="\n# ", flush=True)
             if failures >= options.failures:
                 break
-        if ran % 2000 == 0:
+        if ran % 50 == 0 and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > most:
             jax.clear_caches()  # compiled programs accumulate
+            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (1 << 19)
         if time.monotonic() - told > 60:
             told = time.monotonic()
             print(f"{ran} programs, {failures} failed, {told - start:.0f} s", flush=True)

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"on {jax.devices()[0].device_kind}, jax {jax.__version__}; ratios of medians\n")
     print(f"{'':<44}{'against':<34}{'ratio':>7}")
     for pair in pairs():
-        print(f"{pair.name:<44}{pair.against:<34}{ratio(pair):>7.2f}", flush=True)
+        print(f"{pair.name:<44}{pair.against:<34}{ratio(pair):>7.2g}", flush=True)
     return 0
 
 
@@ -50,6 +50,7 @@ def ratio(pair: Pair) -> float:
     for _ in range(_ROUNDS):
         for which, function in enumerate((pair.ours, pair.theirs)):
             start = time.perf_counter()
+            last = None
             for _ in range(calls[which]):
                 last = function()
             wait_for(last)
@@ -58,7 +59,7 @@ def ratio(pair: Pair) -> float:
 
 
 def wait_for(result: Any) -> None:
-    """Until an array, or what is behind a tensor, has been computed.  A tensor's array is not held: it may be donated."""
+    """Until an array, or what a tensor shows, has been computed.  A tensor's array is not held: it may be donated."""
     import jax
 
     jax.block_until_ready(result._share().array if hasattr(result, "_share") else result)
@@ -92,14 +93,17 @@ def pairs() -> Iterator[Pair]:
         return once
 
     small_root, large_root = write(10**4), write(10**6)
-    yield Pair("16 elements written in place into 1e6", large_root, "the same into 1e4", small_root)
+    name = "16 elements written in place into 1e6"
+    yield Pair(name, large_root, "the same into 1e4", small_root)
     root, ones = jnp.zeros(10**6), jnp.ones(16)
-    yield Pair("16 elements written in place into 1e6", large_root, "eager .at[16:32].set", lambda: root.at[16:32].set(ones))
+    yield Pair(name, large_root, "eager .at[16:32].set", lambda: root.at[16:32].set(ones))
 
     def forward_backward() -> Any:
-        return xgrad.autograd.grad((w * x).sum(), w)[0]._read()
+        (gradient,) = xgrad.autograd.grad((w * x).sum(), w)
+        return gradient
 
+    name = "product and sum, forward and backward"
     derivative = jax.jit(jax.value_and_grad(lambda a, c: (a * c).sum()))
-    yield Pair("product and sum, forward and backward", forward_backward, "jax.grad of it, jitted", lambda: derivative(small, small))
+    yield Pair(name, forward_backward, "jax.grad of it, jitted", lambda: derivative(small, small))
     eager = jax.grad(lambda a, c: (a * c).sum())
-    yield Pair("product and sum, forward and backward", forward_backward, "jax.grad of it, eager", lambda: eager(small, small))
+    yield Pair(name, forward_backward, "jax.grad of it, eager", lambda: eager(small, small))

@@ -19,9 +19,14 @@ EPOCHS, ACCURACY = 30, 0.95  # a training of so many epochs must be so good
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", type=place, default=None, help="cpu, gpu:N, tpu:N or xla (default: JAX's default)")
-    parser.add_argument("--epochs", type=at_least(1), default=EPOCHS, help=f"passes over the training set (default: {EPOCHS})")
     parser.add_argument(
-        "--path", choices=["replay", "geometry"], default="replay", help="the path that training takes (default: replay)"
+        "--epochs", type=at_least(1), default=EPOCHS, help=f"passes over the training set (default: {EPOCHS})"
+    )
+    parser.add_argument(
+        "--path",
+        choices=["replay", "geometry"],
+        default="replay",
+        help="the path that training takes (default: replay)",
     )
     parser.add_argument("--seed", type=at_least(0), default=0, help="of parameters and order (default: 0)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture (default: out)")
@@ -83,10 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
     accuracy = accuracy_of(data, parameters)
 
     comparison, exact = compare_paths(data, parameters)
+    epochs = f"{arguments.epochs} epoch{'s' if arguments.epochs > 1 else ''} along the {arguments.path} path"
     print()
     print(comparison)
     print()
-    print(f"test accuracy: {accuracy:.1%}, {len(data['test_labels'])} images, after {arguments.epochs} epochs")
+    print(f"test accuracy: {accuracy:.1%}, {len(data['test_labels'])} images, after {epochs}")
     print(f"largest difference of the two paths, outputs and gradients: {comparison.max_difference:.3g} in float32")
     if exact is not None:
         print(f"                                                            {exact.max_difference:.3g} in float64")
@@ -162,17 +168,30 @@ def compare_paths(data: dict[str, Any], parameters: list[Any]) -> tuple[Any, Any
     import jax
 
     def demo(w_in: Any, w_state: Any, bias: Any, w_out: Any, b_out: Any) -> Any:
-        return loss_of(data["train"][:BATCH].to(w_in.dtype), data["train_labels"][:BATCH], w_in, w_state, bias, w_out, b_out)
+        return loss_of(
+            data["train"][:BATCH].to(w_in.dtype), data["train_labels"][:BATCH], w_in, w_state, bias, w_out, b_out
+        )
 
     with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
         comparison = xgrad.compare(demo, *parameters)
-        with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        with _x64():
             doubles = [p.detach().to(xgrad.float64).requires_grad_() for p in parameters]
             try:
                 exact = xgrad.compare(demo, *doubles, programs=False, timing=False)
             except jax.errors.JaxRuntimeError:  # an accelerator without float64
                 exact = None
     return comparison, exact
+
+
+def _x64() -> Any:
+    """JAX's 64-bit mode, as a block."""
+    import jax
+
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax import experimental  # where jax 0.7 has it
+
+    return experimental.enable_x64()  # type: ignore[attr-defined]
 
 
 def draw(losses: list[float], accuracy: float, comparison: Any, arguments: argparse.Namespace) -> Path:
@@ -187,7 +206,9 @@ def draw(losses: list[float], accuracy: float, comparison: Any, arguments: argpa
     per_epoch = max(len(losses) // arguments.epochs, 1)
     means = [sum(losses[i : i + per_epoch]) / per_epoch for i in range(0, len(losses), per_epoch)]
     middles = [per_epoch * (i + 0.5) for i in range(len(means))]
-    left.plot(middles, means, color="#1f6feb", linewidth=2, marker="o" if len(means) == 1 else None, label="mean of an epoch")
+    left.plot(
+        middles, means, color="#1f6feb", linewidth=2, marker="o" if len(means) == 1 else None, label="mean of an epoch"
+    )
     left.set_yscale("log")
     left.set_xlabel("step")
     left.set_ylabel("cross entropy")

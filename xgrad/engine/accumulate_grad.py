@@ -18,6 +18,7 @@ from ..views.storage import Tracer, writing
 from . import node as _node
 from .input_buffer import accumulate, add_arrays
 from .node import MAX_SEQUENCE_NR, Node
+from .validate import expandable
 
 
 class AccumulateGrad(Node):
@@ -47,8 +48,9 @@ class AccumulateGrad(Node):
                 del new
         if variable._post_accumulate_hooks:
             for hook in tuple(variable._post_accumulate_hooks.values()):
-                if hook(variable) is not None:
-                    raise RuntimeError("hooks set with register_post_accumulate_grad_hook should not return a value")
+                result = hook(variable)
+                if result is not None and result is not variable:
+                    raise RuntimeError("hooks set with register_post_accumulate_grad_hook should return None")
         return ()
 
     def _accumulate(self, variable: Tensor, new: list) -> None:
@@ -73,6 +75,11 @@ class AccumulateGrad(Node):
     def _place(self, variable: Tensor, new: list) -> None:
         here, there = new[0], variable._read()
         if here.shape != there.shape:  # unsqueeze_ under no_grad came after the recording
+            if not expandable(here.shape, there.shape):
+                raise RuntimeError(
+                    f"a gradient of shape {list(here.shape)} arrived at a leaf that has the shape {list(there.shape)} by "
+                    "now: it was reshaped in place after it had been used"
+                )
             here = new[0] = jnp.broadcast_to(here, there.shape)
         if isinstance(here, Tracer) or isinstance(there, Tracer):
             return

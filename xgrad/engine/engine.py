@@ -110,7 +110,6 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
         _distribute(task, root, values)
         del values
         _loop(task)
-        state.graph_task, state.grad_enabled, state.current_node = previous
         callbacks = task.callbacks
         position = 0
         while position < len(callbacks):  # a callback may queue more

@@ -7,7 +7,8 @@ from . import call, pair  # isort: skip - the declarations below bind them
 from . import copying, values, views
 
 _FAMILIES = (
-    "arithmetic", "binary", "pointwise", "special", "comparison", "casts", "reduction", "scan", "sorting", "linalg", "activation",
+    "arithmetic", "binary", "pointwise", "special", "comparison", "casts",
+    "reduction", "scan", "sorting", "linalg", "activation",
     "convolution", "pooling", "normalization", "padding", "resampling", "distances", "loss", "classification", "ctc",
     "layers", "grid",
     "embedding", "dropout", "data", "factories", "sampling", "shape", "copies",

@@ -129,7 +129,8 @@ def _bag(weight, indices, offsets, per_sample_weights, *, mode, padding_idx, las
         rows = rows * per_sample_weights[:, None]
     if mode == "max":
         found = jax.ops.segment_max(rows, bag, bags + 1)[:bags]
-        return jnp.where(jax.ops.segment_sum(counted, bag, bags + 1)[:bags, None] > 0, found, 0)
+        filled = jax.ops.segment_max(counted.astype(jnp.int32), bag, bags + 1)[:bags, None] > 0
+        return jnp.where(filled, found, 0)
     total = jax.ops.segment_sum(rows, bag, bags + 1)[:bags]
     if mode == "sum":
         return total

@@ -121,7 +121,8 @@ class Plan:
 
     __slots__ = (
         "all", "alone", "fits", "indices", "kernel", "needs", "no_metas", "node_class", "operators",
-        "passes", "pick", "programs", "result_names", "results", "reuses", "saved", "saves_result", "simple", "static", "used",
+        "passes", "pick", "programs", "result_names", "results", "reuses",
+        "saved", "saves_result", "simple", "static", "used",
     )  # fmt: skip
 
     def __init__(self, kernel: Kernel, needs: int, count: int) -> None:

@@ -30,8 +30,15 @@ _declared = {
     name: unary(f"special_{name}", compute, doc, namespace="special", method=False)
     for name, (compute, doc) in _UNARY.items()
 }
-# jax differentiates |x| as 1 at 0, where these have the derivatives 0 and 1/2.
+# jax differentiates |x| as 1 at 0, which is wrong there for i0e, and for the second derivative of i1.
 _declared["i0e"].derivative(self=lambda grad, self, result: grad * (js.i1e(self) - jnp.sign(self) * result))
+_declared["i1"].derivative(self=lambda grad, self, result: grad * _i1_slope(self, result))
+
+
+def _i1_slope(x: Any, result: Any) -> Any:
+    origin = x == 0
+    x = jnp.where(origin, 1, x)
+    return jnp.where(origin, 0.5, js.i0(x) - result / x)
 
 
 @operator("special_xlog1py", namespace="special", method=False)

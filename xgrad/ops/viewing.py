@@ -106,12 +106,12 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
     meta = self._view
     self._share()
     chain = self._chain
-    before = self.grad_fn if self.requires_grad else None
-    edge = gradient_edge(self) if self.requires_grad else None
+    record = state.grad_enabled and self.requires_grad
+    before = self.grad_fn if record else None
+    edge = gradient_edge(self) if record else None
     seen = chain.view(*key)
     root = ViewChain.root(chain.shape, chain.dtype)
     relative = root.view(*key) if not chain.is_root else seen
-    record = state.grad_enabled and edge is not None
     self._chain, self._cache, self._cache_generation = seen, None, -1
     if meta is not None:
         meta.chain = meta.chain.concat(relative)

@@ -1,7 +1,7 @@
 """compare: one function under both tracking paths, side by side: values, gradients, graphs, programs, time, memory.
 
-Invariants: both paths run on fresh copies of the same inputs, with the same random numbers and the same cotangents; what
-is timed is interleaved, A B A B, so that a machine that slows down slows both.
+Invariants: both paths run on fresh copies of the same inputs, with the same random numbers and the same cotangents;
+what is timed is interleaved, A B A B, so that a machine that slows down slows both.
 
 This module needs tensors and autograd, so it stands above the rest of this package: nothing here imports it.
 """
@@ -25,7 +25,8 @@ from ..engine.node import Node
 from ..random import use_key
 from ..tensor import Tensor, from_array, from_foreign
 from .chain import ViewChain
-from .cost import FREE, Cost, compiled, cost_of
+from .cost import Cost, compiled, cost_of, together
+from .difference import Difference, difference
 from .tracking import PATHS, tracking
 
 _PATIENCE = 1.0  # seconds: beyond it, a measurement is not repeated more often than it must be
@@ -33,22 +34,6 @@ _copied = jax.jit(jnp.copy)
 
 
 # ---------------------------------------------------------------- what is reported
-
-
-@dataclass(frozen=True)
-class Difference:
-    """An output or a gradient of the one path against that of the other.
-
-    `equal`: bit for bit, a NaN equal to a NaN.  `largest`: the largest absolute difference; None if only one path has
-    that value.  `within_rounding`: at most 64 units in the last place of its largest element.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    equal: bool
-    largest: float | None
-    within_rounding: bool
 
 
 @dataclass(frozen=True)
@@ -88,14 +73,7 @@ class PathReport:
     @property
     def views(self) -> Cost:
         """The cost of all view programs together, each as often as nodes run it; compiled once."""
-        total = FREE
-        for program in self.programs:
-            once, n = program.cost, program.nodes
-            times = [None if v is None else v * n for v in once.values()[:3]]
-            total = total + Cost(*times, 0, once.compile_seconds)
-        temporary = [p.cost.temporary_bytes for p in self.programs]  # one runs at a time
-        most = None if None in temporary else max((t for t in temporary if t is not None), default=0)
-        return Cost(*total.values()[:3], most, total.compile_seconds)
+        return together([(p.cost, p.nodes) for p in self.programs])
 
 
 @dataclass
@@ -117,7 +95,7 @@ class Comparison:
         return all(d.within_rounding for d in self.differences)
 
     @property
-    def max_difference(self) -> float:
+    def maxdifference(self) -> float:
         """The largest absolute difference of any output or gradient; infinite if only one path has one."""
         return max((float("inf") if d.largest is None else d.largest for d in self.differences), default=0.0)
 
@@ -187,7 +165,10 @@ def compare(fn: Callable, *inputs: Any, repeats: int = 7, programs: bool = True,
         outputs, grads, roots = subject.run(path)
         graph = list(_graph(roots))
         paths[path] = PathReport(
-            path, tuple(_numpy(o) for o in outputs), tuple(_numpy(g) for g in grads), Counter(n.name() for n in graph)
+            path,
+            tuple(np.asarray(o) for o in outputs),
+            tuple(g if g is None else np.asarray(g) for g in grads),
+            Counter(n.name() for n in graph),
         )
         chains[path] = _programs_of(graph)
     if programs:
@@ -198,11 +179,11 @@ def compare(fn: Callable, *inputs: Any, repeats: int = 7, programs: bool = True,
             paths[path].eager_seconds = median(times)
     a, b = (paths[path] for path in PATHS)
     differences = [
-        _difference(f"output {i}" if len(a.outputs) > 1 else "output", x, y)
+        difference(f"output {i}" if len(a.outputs) > 1 else "output", x, y)
         for i, (x, y) in enumerate(zip(a.outputs, b.outputs, strict=True))
     ]
     differences += [
-        _difference(f"gradient of input {i}", x, y)
+        difference(f"gradient of input {i}", x, y)
         for i, x, y in zip(subject.differentiated, a.gradients, b.gradients, strict=True)
         if not (x is None and y is None)
     ]
@@ -214,7 +195,9 @@ class _Subject:
 
     def __init__(self, fn: Callable, inputs: tuple) -> None:
         self.fn = fn
-        self.inputs = tuple(from_foreign(jnp.asarray(x)) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs)
+        self.inputs = tuple(
+            from_foreign(jnp.asarray(x)) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs
+        )
         self.differentiated = [i for i, x in enumerate(self.inputs) if isinstance(x, Tensor) and x.requires_grad]
         self.cotangents: list[np.ndarray | None] | None = None
         self.key = jax.random.PRNGKey(0)
@@ -255,7 +238,9 @@ class _Subject:
         outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
         for o in outputs:
             if not isinstance(o, Tensor):
-                raise TypeError(f"compare(): the function must return a Tensor or a tuple of them, but got {type(o).__name__}")
+                raise TypeError(
+                    f"compare(): the function must return a Tensor or a tuple of them, but got {type(o).__name__}"
+                )
         return outputs
 
     def _cotangents(self, outputs: list[Tensor]) -> list[Tensor | None]:
@@ -308,7 +293,6 @@ def _graph(roots: list[Node]) -> Iterator[Node]:
             if child is not None and child not in seen:
                 seen.add(child)
                 stack.append(child)
-
 
 
 def _programs_of(graph: list[Node]) -> Counter:
@@ -374,8 +358,8 @@ def _compile_whole(subject: _Subject, paths: dict[str, PathReport], repeats: int
         for path in PATHS:
             try:
                 programs[path], seconds = compiled(subject.whole(path), (subject.key, *arrays))
-            except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, RuntimeError, TypeError) as error:
-                # It asks for a value, say: what runs eagerly need not be one program.
+            except Exception as error:
+                # It has run eagerly.  What asks for a value, say, still is not one program.
                 for report in paths.values():
                     report.untraceable = f"{type(error).__name__}: {str(error).splitlines()[0]}"
                 return
@@ -406,32 +390,3 @@ def _interleaved(runs: dict[str, Callable[[], float]], repeats: int) -> dict[str
             if turn >= 0:
                 times[name].append(seconds)
     return times
-
-
-# ---------------------------------------------------------------- values
-
-
-def _numpy(array: Any) -> Any:
-    return None if array is None else np.asarray(array)
-
-
-def _difference(name: str, a: np.ndarray | None, b: np.ndarray | None) -> Difference:
-    one = a if a is not None else b
-    assert one is not None
-    shape, dtype = one.shape, one.dtype
-    if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
-        return Difference(name, shape, dtype.name, False, None, False)
-    if dtype not in dtypes.INEXACT:
-        largest = float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0))
-        return Difference(name, shape, dtype.name, bool((a == b).all()), largest, bool((a == b).all()))
-    wide = np.complex128 if dtype in dtypes.COMPLEX else np.float64
-    x, y = a.astype(wide), b.astype(wide)
-    same = (x == y) | (np.isnan(x) & np.isnan(y))
-    with np.errstate(invalid="ignore"):
-        distance = np.where(same, 0.0, np.abs(x - y))
-    distance = np.where(np.isnan(distance), np.inf, distance)
-    largest = float(distance.max(initial=0.0))
-    scale = float(np.max(np.where(np.isfinite(x), np.abs(x), 0.0), initial=0.0))
-    return Difference(
-        name, shape, dtype.name, bool(same.all()), largest, largest <= 64 * float(jnp.finfo(dtype).eps) * scale
-    )

@@ -33,18 +33,21 @@ class Cost:
     temporary_bytes: int | None = None
     compile_seconds: float | None = None
 
-    def __add__(self, other: "Cost") -> "Cost":
-        def plus(a: Any, b: Any) -> Any:
-            return None if a is None or b is None else a + b
 
-        return Cost(*(plus(a, b) for a, b in zip(self.values(), other.values())))
+def together(costs: Sequence[tuple[Cost, int]]) -> Cost:
+    """The cost of several programs, each run as often as is said, one after the other, and compiled once."""
 
-    def values(self) -> tuple:
-        """The fields, in order."""
-        return (self.operations, self.flops, self.bytes_accessed, self.temporary_bytes, self.compile_seconds)
+    def total(parts: list) -> Any:
+        return None if None in parts else sum(parts)
 
-
-FREE = Cost(0, 0.0, 0.0, 0, 0.0)  # of no program at all
+    temporary = [c.temporary_bytes for c, _ in costs]
+    return Cost(
+        operations=total([c.operations and c.operations * n for c, n in costs]),
+        flops=total([c.flops and c.flops * n for c, n in costs]),
+        bytes_accessed=total([c.bytes_accessed and c.bytes_accessed * n for c, n in costs]),
+        temporary_bytes=None if None in temporary else max((t for t in temporary if t is not None), default=0),
+        compile_seconds=total([c.compile_seconds for c, _ in costs]),
+    )
 
 
 def operations_of(hlo: str) -> Counter:

@@ -71,7 +71,7 @@ def verdict(comparison: "Comparison") -> str:
     if comparison.equal:
         return "outputs and gradients are equal, bit for bit"
     largest = f"the largest difference is {comparison.max_difference:.3g}"
-    return f"outputs and gradients are equal up to rounding: {largest}" if comparison.within_rounding else f"NOT EQUAL: {largest}"
+    return f"equal up to rounding: {largest}" if comparison.within_rounding else f"NOT EQUAL: {largest}"
 
 
 def values(comparison: "Comparison") -> list[str]:
@@ -158,7 +158,9 @@ def html(comparison: "Comparison") -> str:
         "</tr></thead><tbody>",
     ]
     for row in rows(comparison):
-        indent = f"padding-left:{0.5 + 1.5 * row.depth}em;text-align:left;font-weight:{'normal' if row.depth else 'bold'}"
+        indent = (
+            f"padding-left:{0.5 + 1.5 * row.depth}em;text-align:left;font-weight:{'normal' if row.depth else 'bold'}"
+        )
         cells = "".join(f"<td style='text-align:right'>{escape(c)}</td>" for c in row.cells)
         span = "" if row.cells else f" colspan='{1 + len(PATHS)}'"
         parts.append(f"<tr><td style='{indent}'{span}>{escape(row.label)}</td>{cells}</tr>")

@@ -1,0 +1,58 @@
+"""The README's promises: its first two blocks are the commands, and its tour runs."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import xgrad
+
+README = Path(__file__).parents[1] / "README.md"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+pytestmark = pytest.mark.skipif(not README.exists(), reason="installed without its repository")
+
+
+def blocks():
+    return BLOCK.findall(README.read_text(encoding="utf-8"))
+
+
+def test_first_two_blocks_are_the_commands():
+    first, second = (body.strip() for _, body in blocks()[:2])
+    assert first == 'pip install -e ".[demo]" && python -m xgrad demo'
+    assert second == 'pip install -e ".[test]" && python -m pytest'
+
+
+def test_pictures_and_linked_files_exist():
+    links = re.findall(r"\]\((?!http)([^)#]+)", README.read_text(encoding="utf-8"))
+    assert links
+    for link in links:
+        assert (README.parent / link).is_file(), link
+
+
+def test_tour_runs_as_it_stands_and_is_right():
+    (tour,) = (body for language, body in blocks() if language == "python")
+    names = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(tour, "README.md", "exec"), names)
+    # y = [[0, 10, 201], [3, 4, 6]];  dx = 2 y w in the first row, 2 y in the second;  dw = 2 y x.
+    assert names["x"].grad.tolist() == [[0.0, 200.0, 40200.0], [6.0, 8.0, 12.0]]
+    assert names["w"].grad.tolist() == [0.0, 20.0, 804.0]
+    text = printed.getvalue()
+    assert "True" in text
+    assert "equal, bit for bit" in text
+
+
+@pytest.mark.parametrize("overlapping", [lambda: xgrad.arange(5.0).unfold(0, 3, 1), lambda: xgrad.ones(3).expand(2, 3)])
+def test_overlapping_writes_are_refused_as_the_table_says(overlapping):
+    with pytest.raises(RuntimeError, match="more than one element"):
+        overlapping().mul_(2)
+
+
+def test_as_strided_of_a_view_sends_its_gradient_to_the_base_as_the_table_says():
+    x = xgrad.ones(2, 2, requires_grad=True)
+    x.clone()[1].as_strided((2,), (1,), 0).sum().backward()
+    assert x.grad.tolist() == [[1.0, 1.0], [0.0, 0.0]]
