@@ -47,7 +47,7 @@ PROGRAMS = {
         T.index_add(x, 0, T.tensor([2, 0]), y, alpha=-2),
     ],
     "index_copy": lambda T, x, y, v: x.index_copy(0, T.tensor([2, 0]), y),
-    "index_fill": lambda T, x, y, v: [x.index_fill(1, T.tensor([-1, 0]), 3.0), x.index_fill(0, T.tensor([1]), v[0])],
+    "index_fill": lambda T, x, y, v: [x.index_fill(1, T.tensor([-1, 0]), 3.0), x.index_fill(0, T.tensor([1, 1]), v[0])],
     "index_reduce": lambda T, x, y, v: [x.index_reduce(0, T.tensor([1, 1]), y, k) for k in ("prod", "amax")],
     "take": lambda T, x, y, v: [
         x.take(i(T, [0, -1], [5, 5])),
@@ -55,7 +55,7 @@ PROGRAMS = {
         x.put(T.tensor([2, 2, 1]), v, True),
     ],
     "take_along_dim": lambda T, x, y, v: [
-        T.take_along_dim(x, i(T, [0], [1], [2]), 1),
+        T.take_along_dim(x, i(T, [0], [-1], [2]), 1),
         x.take_along_dim(T.tensor([3, 3])),
     ],
     "masked_fill": lambda T, x, y, v: [

@@ -5,11 +5,13 @@ Each is declared in `xgrad/ops`; this module shows those whose namespace is `nn.
 >>> import xgrad
 >>> import xgrad.nn.functional as F
 >>> F.softplus(xgrad.tensor([-100.0, 0.0, 100.0]))
-tensor([0.0000, 0.6931, 100.0000])
+tensor([  0.0000,   0.6931, 100.0000])
 """
 
 from .. import ops as ops
 from ..ops.registry import FUNCTIONS
+
+FUNCTIONS["nn.functional"].update({name: FUNCTIONS[""][name] for name in ("sigmoid", "tanh")})
 
 __all__ = sorted(FUNCTIONS["nn.functional"])
 

@@ -170,7 +170,7 @@ def gelu(self, *, approximate="none"):
 
     >>> import xgrad
     >>> xgrad.nn.functional.gelu(xgrad.tensor([-1.0, 0.0, 1.0]))
-    tensor([-0.1587, 0.0000, 0.8413])
+    tensor([-0.1587,  0.0000,  0.8413])
     """
     require_floating(self, "gelu")
     if approximate not in ("none", "tanh"):

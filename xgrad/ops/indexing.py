@@ -107,7 +107,8 @@ def _outside(grad: Any, index: Any, dim: int) -> Any:
 
 
 index_copy.derivative(self=_outside, source=_selected)
-index_fill.derivative(self=_outside, value=lambda grad, index, dim: index_select(grad, index, dim=dim).sum())
+# What was filled counts once, however often the index names it.
+index_fill.derivative(self=_outside, value=lambda grad, index, dim: (grad - _outside(grad, index, dim)).sum())
 
 
 # -- of the flattened tensor ------------------------------------------------------------------------------------------

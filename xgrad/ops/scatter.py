@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from ..dtypes import FLOATS, INEXACT
+from ..tensor import Tensor
+from .call import call, write_out
 from .indices import check_range, require_integers, same_dtype
-from .promotion import wrap_dim
+from .promotion import broadcast_shapes, wrap_dim
 from .registry import composite, operator
 
 
@@ -260,16 +262,21 @@ def index_reduce(self, index, source, *, dim, reduce, include_self=True):
 
 
 @composite
-def take_along_dim(input: Any, indices: Any, dim: int | None = None, *, out: Any = None) -> Any:
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """As `gather`, with the other dimensions broadcast; without `dim` from the flattened input."""
     if dim is None:
-        return gather.function(input.reshape(-1), 0, indices.reshape(-1), out=out)
+        input, indices, dim = input.reshape(-1), indices.reshape(-1), 0  # type: ignore[attr-defined]
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "take_along_dim(): input and indices should have the same number of dimensions, but got "
             f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
         )
     dim = wrap_dim(dim, input.ndim)
-    shape = jnp.broadcast_shapes(*((*x.shape[:dim], 1, *x.shape[dim + 1 :]) for x in (input, indices)))
-    x, i = (x.expand(*shape[:dim], x.shape[dim], *shape[dim + 1 :]) if x.ndim else x for x in (input, indices))
-    return gather.function(x, dim, i, out=out)
+    if input.ndim:
+        before, after = broadcast_shapes(input.shape[:dim], indices.shape[:dim]), slice(dim + 1, None)
+        behind = broadcast_shapes(input.shape[after], indices.shape[after])
+        input, indices = (x.expand(*before, x.shape[dim], *behind) for x in (input, indices))  # type: ignore
+    # Unlike gather's, these indices may count from the end.
+    check_range(indices, input.shape[dim] if input.ndim else 1, dim, negative=True)
+    result = call(gather.operator, (input, indices), (dim, False))
+    return result if out is None else write_out("take_along_dim", result, out)

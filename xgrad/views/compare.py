@@ -166,9 +166,9 @@ def compare(fn: Callable, *inputs: Any, repeats: int = 7, programs: bool = True,
         graph = list(_graph(roots))
         paths[path] = PathReport(
             path,
-            tuple(np.asarray(o) for o in outputs),
-            tuple(g if g is None else np.asarray(g) for g in grads),
-            Counter(n.name() for n in graph),
+            outputs=tuple(np.asarray(o) for o in outputs),
+            gradients=tuple(None if g is None else np.asarray(g) for g in grads),
+            nodes=Counter(node.name() for node in graph),
         )
         chains[path] = _programs_of(graph)
     if programs:
