@@ -25,6 +25,7 @@ import jax
 import numpy as np
 
 from {dots}devices import device
+from {dots}engine.hooks import RemovableHandle
 from {dots}random import Generator
 from {dots}tensor import Size, Tensor
 
@@ -39,7 +40,7 @@ def annotation(value: Any) -> str:
     text = inspect.formatannotation(value)
     for module in ("xgrad.tensor.", "collections.abc.", "typing.", "builtins."):
         text = text.replace(module, "")
-    return text.replace("numpy.", "np.").replace("xgrad.devices.device", "device").replace("xgrad.random.", "")
+    return text.replace("numpy.", "np.").replace("xgrad.devices.device", "device").replace("xgrad.random.", "").replace("xgrad.engine.hooks.", "")
 
 
 def parameter(p: inspect.Parameter) -> str:
@@ -87,7 +88,8 @@ def methods() -> str:
             if value.fset:
                 properties.append(f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...\n")
         elif callable(value):
-            plain.append(f"    def {name}{signature(value, True)}: ...\n")
+            reason = "  # type: ignore[override] - elementwise, not bool" if name in ("__eq__", "__ne__") else ""
+            plain.append(f"    def {name}{signature(value, True)}: ...{reason}\n")
     return "".join(lines + plain + properties)
 
 

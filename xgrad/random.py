@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+from jax.core import Tracer
 import numpy as np
 
 from .devices import device as device_of
@@ -109,7 +110,7 @@ class Generator:
                     f"RNG state has the wrong size: got {list(key.shape)}, expected {list(self._key.shape)}"
                 )
             # Through the host: a key that is committed to a device would tie every later draw to it.
-            self._key = key if isinstance(key, jax.core.Tracer) else jax.device_put(np.array(key))
+            self._key = key if isinstance(key, Tracer) else jax.device_put(np.array(key))
 
     def clone_state(self) -> "Generator":
         """A generator of its own that goes on from this one's state."""
@@ -125,7 +126,7 @@ class Generator:
             if state is None:
                 state = self._started()
             after, drawn = _split(state)
-            if isinstance(after, jax.core.Tracer) and not isinstance(state, jax.core.Tracer):
+            if isinstance(after, Tracer) and not isinstance(state, Tracer):
                 # Inside somebody's jax.jit.  The state must stay concrete: a tracer would outlive the trace.
                 with jax.ensure_compile_time_eval():
                     after, drawn = _split(state)

@@ -142,6 +142,8 @@ def grad(
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: False.")
     roots, wanted = _sequence(outputs), _sequence(inputs)
+    if not wanted:
+        raise RuntimeError("'inputs' argument to grad() cannot be empty.")
     grads = (None,) * len(roots) if grad_outputs is None else _sequence(grad_outputs)
     if len(grads) != len(roots):
         raise RuntimeError(f"got {len(roots)} outputs and {len(grads)} gradients")

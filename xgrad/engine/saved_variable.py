@@ -66,12 +66,15 @@ class SavedVariable:
         self._edge: tuple = (False, None)  # of an input that was packed: requires_grad, and its gradient's edge
         self._output_nr = tensor._output_nr
         self._weak_grad_fn = weak_grad_fn
+        self._tensor: Any = None
+        self._array: Any = None
+        self._counter: Any = None
         if is_output:
             if tensor._version_counter is None:
                 tensor._version_counter = VersionCounter()
-            self._tensor, self._array, self._counter = None, tensor._read(), tensor._version_counter
+            self._array, self._counter = tensor._read(), tensor._version_counter
         else:
-            self._tensor, self._array, self._counter = tensor, None, None
+            self._tensor = tensor
 
     @classmethod
     def packed(cls, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> "SavedVariable":
@@ -185,10 +188,11 @@ class SavedVariable:
     def _check(self, owner: Any) -> None:
         if self.released:
             raise freed_error(owner.name())
-        now = self._tensor._version if self._tensor is not None else self._counter.value
+        tensor = self._tensor
+        now = self._counter.value if tensor is None else tensor._version
         if now != self._version:
-            value = self._tensor if self._tensor is not None else self._array
-            producer = _producer(self._tensor) if self._tensor is not None else f"output 0 of {owner.name()}"
+            value = self._array if tensor is None else tensor
+            producer = f"output {self._output_nr} of {owner.name()}" if tensor is None else _producer(tensor)
             raise version_error(tuple(value.shape), value.dtype, producer, self._version, now)
 
 

@@ -5,6 +5,7 @@ What is saved is what PyTorch saves: sums save nothing, products their factors, 
 takes the shortest call path, and the general one.  (PyTorch: BinaryOps.cpp, PointwiseOps.cpp, Pow.cpp.)
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,11 +25,15 @@ def zero(grad: Any) -> Any:
     return jnp.zeros_like(grad)
 
 
-def _refuse_bool(x: Any, what: str, instead: str) -> None:
-    if x.dtype == bool:
-        raise RuntimeError(
-            f"{what}, the `-` operator, with a bool tensor is not supported. Use the {instead} operator instead."
-        )
+def _refuse_bool(what: str, *operands: Any) -> None:
+    """Refuse to subtract or negate truth values."""
+    bools = sum(x.dtype == bool for x in operands)
+    if bools:
+        advice = "Use the `^` or `logical_xor()`"
+        if bools == 1:
+            advice = "If you are trying to invert a mask, use the `~` or `logical_not()`"
+        found = "a bool tensor" if bools == 1 else "two bool tensors"
+        raise RuntimeError(f"{what}, the `-` operator, with {found} is not supported. {advice} operator instead.")
 
 
 def _run(op: Operator, args: tuple, out: Tensor | None, statics: tuple = ()) -> Tensor:
@@ -58,8 +63,8 @@ def _add(self, other, alpha=None):
 
 
 def _sub(self, other, alpha=None):
+    _refuse_bool("Subtraction", jnp.asarray(self), jnp.asarray(other))
     self, other = promote_together(self, other)
-    _refuse_bool(self, "Subtraction", "`^` or `logical_xor()`")
     return self - (other if alpha is None else _scaled(other, alpha))
 
 
@@ -124,7 +129,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 @operator(inplace=True, aliases=("negative",), dunder="__neg__", pointwise=True)
 def neg(self):
     """-input.  Raises `RuntimeError` for bools."""
-    _refuse_bool(self, "Negation", "`~` or `logical_not()`")
+    _refuse_bool("Negation", self)
     return -self
 
 
@@ -262,14 +267,7 @@ fmod.derivative(self=lambda grad: grad, other=lambda grad, self, other: -grad * 
 
 
 # PyTorch's short cuts (pow_tensor_scalar_optimized_kernel): a few products are faster than a logarithm, and exact.
-_SHORT = {
-    2: lambda x: x * x,
-    3: lambda x: x * x * x,
-    0.5: jnp.sqrt,
-    -0.5: jax.lax.rsqrt,
-    -1: lambda x: 1 / x,
-    -2: lambda x: 1 / (x * x),
-}
+_SHORT = {0.5: jnp.sqrt, -0.5: jax.lax.rsqrt, **{n: partial(jax.lax.integer_pow, y=n) for n in (2, 3, -1, -2)}}
 _NEGATIVE = "Integers to negative integer powers are not allowed."
 
 
@@ -294,9 +292,21 @@ def _integer_pow(base: Any, exponent: Any) -> Any:
 def _pow(self, exponent):
     self, exponent = promote_together(self, exponent)
     if self.dtype in dtypes.INEXACT:
-        return jnp.power(self, exponent)
+        return _power(self, exponent)
     require_real(self, "pow")
     return _integer_pow(self, exponent)
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """jnp.power, with PyTorch's tangents at 0**0: 0, where jax's are NaN."""
+    return jnp.power(jnp.where((base == 0) & (exponent == 0), 1, base), exponent)
+
+
+def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
+    """The gradient of the base: 0 where the exponent is 0."""
+    self, exponent = promote_float(self, exponent)
+    flat = exponent == 0
+    return jnp.where(flat, 0, grad * conj(exponent * _power(self, jnp.where(flat, 1, exponent - 1))))
 
 
 def _pow_exponent(grad: Any, self: Any, exponent: Any) -> Any:
@@ -304,14 +314,14 @@ def _pow_exponent(grad: Any, self: Any, exponent: Any) -> Any:
     self, exponent = promote_float(self, exponent)
     flat = (self == 0) & (jnp.real(exponent) >= 0)
     safe = jnp.where(flat, 1, self)
-    return jnp.where(flat, 0, grad * conj(jnp.power(self, exponent) * jnp.log(safe)))
+    return jnp.where(flat, 0, grad * conj(_power(self, exponent) * jnp.log(safe)))
 
 
 _short, _general = Operator("pow", _short_pow), Operator("pow", _pow)
-_general.derivative(exponent=_pow_exponent)
+_general.derivative(self=_pow_self, exponent=_pow_exponent)
 
 
-def _power(input: Any, exponent: Any) -> tuple[Operator, tuple, tuple]:
+def _power_of(input: Any, exponent: Any) -> tuple[Operator, tuple, tuple]:
     """The operator for these arguments, with its array and static arguments."""
     kind = exponent.__class__
     if (kind is int or kind is float) and isinstance(input, Tensor):
@@ -333,14 +343,14 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     >>> xgrad.pow(xgrad.tensor([1.0, 2.0, 3.0]), 2)
     tensor([1., 4., 9.])
     """
-    op, args, statics = _power(input, exponent)
+    op, args, statics = _power_of(input, exponent)
     return _run(op, args, out, statics)
 
 
 @composite("pow_", function=False, method_aliases=("__ipow__",))
 def _pow_inplace(input: Tensor, exponent: Any) -> Tensor:
     """In-place version of `xgrad.pow`."""
-    return call_inplace(*_power(input, exponent))
+    return call_inplace(*_power_of(input, exponent))
 
 
 @composite("__pow__", function=False)
@@ -359,10 +369,10 @@ def float_power(self, exponent):
     check_broadcast(self, exponent)
     either = category(jnp.asarray(self).dtype) == 3 or category(jnp.asarray(exponent).dtype) == 3
     dtype = as_dtype(dtypes.complex128 if either else dtypes.float64)
-    return jnp.power(jnp.asarray(self).astype(dtype), jnp.asarray(exponent).astype(dtype))
+    return _power(jnp.asarray(self).astype(dtype), jnp.asarray(exponent).astype(dtype))
 
 
-float_power.derivative(exponent=_pow_exponent)
+float_power.derivative(self=_pow_self, exponent=_pow_exponent)
 
 
 @operator(inplace=True, node="PowBackward0")

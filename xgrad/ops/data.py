@@ -7,6 +7,7 @@ Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (floa
 from typing import Any
 
 import jax
+from jax.core import Tracer
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Sharding, SingleDeviceSharding
@@ -17,7 +18,6 @@ from ..tensor import Tensor, from_foreign
 from .call import call
 from .registry import composite, operator
 
-Tracer = jax.core.Tracer
 _BUILTINS = {bool, int, float, complex}
 
 

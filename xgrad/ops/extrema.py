@@ -17,7 +17,7 @@ from .call import write_out
 from .promotion import restore_dims, wrap_dim, wrap_dims
 from .registry import FUNCTIONS, composite, operator
 
-private = dict(function=False, method=False)
+private: dict[str, Any] = dict(function=False, method=False)
 
 
 def require_elements(self: Any, dims: tuple[int, ...], name: str) -> None:

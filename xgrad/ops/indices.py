@@ -7,11 +7,11 @@ under a trace is not: out of range, it reads as NaN (or the smallest integer), a
 from typing import Any
 
 import jax
+from jax.core import Tracer
 import numpy as np
 
 from ..tensor import Tensor
 
-Tracer = jax.core.Tracer
 _backend: str | None = None
 
 

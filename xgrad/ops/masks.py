@@ -6,6 +6,7 @@ Where a result's size depends on values, these are read by the host (one byte an
 from typing import Any
 
 import jax
+from jax.core import Tracer
 import jax.numpy as jnp
 import numpy as np
 
@@ -19,7 +20,6 @@ from .registry import composite, operator
 from .scatter import adjoint_of_read
 from .views import sizes_of
 
-Tracer = jax.core.Tracer
 
 
 def _require_mask(mask: Any, name: str) -> None:

@@ -155,7 +155,7 @@ class OperatorNode(Node):
         names = [plan.used[i] for i in plan.saved]
         if plan.saves_result:
             many = len(self.avals) > 1
-            names += plan.result_names or ([f"result{i}" for i in range(len(self.avals))] if many else ["result"])
+            names += list(plan.result_names) or ([f"result{i}" for i in range(len(self.avals))] if many else ["result"])
         return names
 
     def __getattr__(self, name: str) -> Any:

@@ -15,7 +15,7 @@ from .promotion import as_float, broadcast_shapes, promote, wrap_dims
 from .reduction import safe_sqrt
 from .registry import FUNCTIONS, composite, operator
 
-private = dict(function=False, method=False)
+private: dict[str, Any] = dict(function=False, method=False)
 INF = float("inf")
 
 

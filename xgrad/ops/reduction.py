@@ -173,7 +173,7 @@ def deviation_grad(grad, self, result, dim, correction, keepdim):
     return variance_grad(grad, self, dim, correction, keepdim)
 
 
-private = dict(function=False, method=False)
+private: dict[str, Any] = dict(function=False, method=False)
 
 
 @operator("var", **private)

@@ -27,7 +27,7 @@ def ordered(self: Any, dim: int, descending: bool) -> tuple[Any, Any]:
         return self, jnp.zeros((), dtypes.default_integer())
     pair = (self, jax.lax.broadcasted_iota(dtypes.default_integer(), self.shape, dim))
     if not descending:
-        return jax.lax.sort(pair, dimension=dim, num_keys=1)
+        return tuple(jax.lax.sort(pair, dimension=dim, num_keys=1))
     # Ascending in reverse, so that of equal elements the first one comes first again.
     pair = tuple(jnp.flip(x, dim) for x in pair)
     return tuple(jnp.flip(x, dim) for x in jax.lax.sort(pair, dimension=dim, num_keys=1))

@@ -7,7 +7,7 @@ node if it is recorded.
 from typing import Any
 
 from ..config import state
-from ..engine.copy_slices import chain_node
+from ..engine.copy_slices import ChainBackward, chain_node
 from ..engine.node import gradient_edge
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
@@ -66,10 +66,10 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
     parent = self._view
     if parent is not None and parent.chain is self._chain:
         record = state.grad_enabled and self.requires_grad
-        edge = gradient_edge(self) if record else None  # raises for a stale view; (None, 0) of one made under no_grad
+        edge = gradient_edge(self) if record else None  # raises for a stale view
         out = make_view(self, seen, seen, name, creation)
         if record:
-            edge = edge if edge[0] is None else gradient_edge(parent.base)
+            edge = (None, 0) if _leads_nowhere(edge[0]) else gradient_edge(parent.base)
             out._grad_fn, out._requires_grad = chain_node(name, relation_of(out)[0], edge), True
         return out
     back = self._chain.inverse()
@@ -78,6 +78,13 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
             "as_strided: this alias shows only part of its storage; take it of the base, or clone() first"
         )
     return attach_view(self, seen, back.concat(seen), name, creation)
+
+
+def _leads_nowhere(node: Any) -> bool:
+    """Whether this is the history of a view that was made under no_grad, or of a view of one."""
+    while isinstance(node, ChainBackward):
+        node = node.next_edges[0][0]
+    return node is None
 
 
 def _view_tangent(self: Tensor, out: Tensor, relative: ViewChain, name: str) -> None:

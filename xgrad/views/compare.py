@@ -95,7 +95,7 @@ class Comparison:
         return all(d.within_rounding for d in self.differences)
 
     @property
-    def maxdifference(self) -> float:
+    def max_difference(self) -> float:
         """The largest absolute difference of any output or gradient; infinite if only one path has one."""
         return max((float("inf") if d.largest is None else d.largest for d in self.differences), default=0.0)
 
