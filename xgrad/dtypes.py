@@ -44,7 +44,7 @@ SIGNED = (int8, int16, int32, int64)
 INTEGERS = frozenset([*SIGNED, uint8, uint16, uint32, uint64])
 WIDE = {float64: "float32", complex128: "complex64", int64: "int32", uint64: "uint32"}
 
-TORCH_NAMES = {
+TORCH_NAMES: dict[Any, str] = {
     float16: "Half", bfloat16: "BFloat16", float32: "Float", float64: "Double", complex64: "ComplexFloat",
     complex128: "ComplexDouble", bool: "Bool", uint8: "Byte", int8: "Char", int16: "Short", int32: "Int",
     int64: "Long", uint16: "UInt16", uint32: "UInt32", uint64: "UInt64",

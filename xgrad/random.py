@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-from jax.core import Tracer
 import numpy as np
+from jax.core import Tracer
 
 from .devices import device as device_of
 from .tensor import Tensor, from_foreign
@@ -213,7 +213,7 @@ def use_key(key: Any) -> Iterator[Generator]:
     """
     inner = Generator()
     inner._seed = 0
-    inner._key = jax.random.key_data(key) if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    inner._key = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key
     outer = _local.__dict__.get("generator")
     _local.generator = inner
     try:

@@ -7,9 +7,9 @@ Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (floa
 from typing import Any
 
 import jax
-from jax.core import Tracer
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Sharding, SingleDeviceSharding
 
 from .. import dtypes

@@ -103,12 +103,17 @@ def index_fill(self, index, value, *, dim):
 
 def _outside(grad: Any, index: Any, dim: int) -> Any:
     x, index, dim = _vector(grad, index, dim, "index_fill")
-    return _at(x, index, dim).set(0).reshape(grad.shape)
+    return _at(x, index, dim).set(jnp.zeros((), x.dtype)).reshape(grad.shape)
+
+
+def _inside(grad: Any, index: Any, dim: int) -> Any:
+    """The sum over what was filled, each element once, however often the index names it."""
+    kept = _outside(jnp.ones(grad.shape, bool), index, dim)
+    return jnp.where(kept, 0, grad).sum()
 
 
 index_copy.derivative(self=_outside, source=_selected)
-# What was filled counts once, however often the index names it.
-index_fill.derivative(self=_outside, value=lambda grad, index, dim: (grad - _outside(grad, index, dim)).sum())
+index_fill.derivative(self=_outside, value=_inside)
 
 
 # -- of the flattened tensor ------------------------------------------------------------------------------------------

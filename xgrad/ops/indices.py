@@ -7,8 +7,8 @@ under a trace is not: out of range, it reads as NaN (or the smallest integer), a
 from typing import Any
 
 import jax
-from jax.core import Tracer
 import numpy as np
+from jax.core import Tracer
 
 from ..tensor import Tensor
 

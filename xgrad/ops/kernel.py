@@ -158,7 +158,7 @@ class Plan:
         self.all = (1 << count) - 1 if count > 1 else -1
         self.alone = len(self.indices) == count
         # Which results are saved: all (None), or those that formulas name by their field ("indices").
-        self.result_names = getattr(operator.outputs, "_fields", ())
+        self.result_names: tuple[str, ...] = getattr(operator.outputs, "_fields", ())
         self.results: tuple[int, ...] | None = None
         if not wanted & {"result", "results"}:
             self.results = tuple(i for i, field in enumerate(self.result_names) if field in wanted - {*names})

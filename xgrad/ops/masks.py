@@ -6,9 +6,9 @@ Where a result's size depends on values, these are read by the host (one byte an
 from typing import Any
 
 import jax
-from jax.core import Tracer
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from .. import dtypes
 from ..tensor import Tensor, from_foreign
@@ -19,7 +19,6 @@ from .promotion import broadcast_shapes, check_broadcast
 from .registry import composite, operator
 from .scatter import adjoint_of_read
 from .views import sizes_of
-
 
 
 def _require_mask(mask: Any, name: str) -> None:
@@ -163,6 +162,8 @@ def nonzero_static(self, *, size, fill_value=-1):
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
     if not self.ndim:
         return jnp.zeros((size, 0), dtypes.default_integer())
+    if not self.size:
+        return jnp.full((size, self.ndim), fill_value, dtypes.default_integer())
     return jnp.argwhere(self, size=size, fill_value=fill_value).astype(dtypes.default_integer())
 
 

@@ -32,7 +32,7 @@ def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any
             f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have "
             "an identity"
         )
-    reduce = dict(axis=dims, keepdims=keepdim)
+    reduce: dict[str, Any] = dict(axis=dims, keepdims=keepdim)
     if p == 0:
         return jnp.sum((x != 0).astype(dtypes.real_of(x.dtype)), **reduce)
     if p == 2:

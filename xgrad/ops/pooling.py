@@ -120,7 +120,7 @@ def _max(x: Any, windows: list, indices: bool) -> tuple[Any, Any]:
                 continue
             better = (value > best) | (value != value)
             best = jnp.where(better, value, best)
-            at = jnp.where(better, here, at) if indices else None
+            at = jnp.where(better, here, at) if at is not None else None
         x, where = best, at
     return x, where
 

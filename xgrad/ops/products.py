@@ -18,7 +18,7 @@ from .registry import linear, operator
 
 def torch_name(x: Any) -> str:
     """A dtype as PyTorch's messages write it."""
-    names = {
+    names: dict[Any, str] = {
         "float32": "float",
         "float64": "double",
         "float16": "c10::Half",

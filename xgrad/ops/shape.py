@@ -83,8 +83,7 @@ def _cut(grad: Any, shapes: Any, dim: Any, needs: Any) -> list:
     dim, start, parts = wrap_dim(dim, grad.ndim), 0, []
     for shape, need in zip(shapes, needs):
         n = shape[dim] if shape != (0,) else 0
-        part = jax.lax.slice_in_dim(grad, start, start + n, axis=dim) if need else None
-        parts.append(part.reshape(shape) if need else None)
+        parts.append(jax.lax.slice_in_dim(grad, start, start + n, axis=dim).reshape(shape) if need else None)
         start += n
     return parts
 
@@ -296,7 +295,7 @@ def rot90(self, *, k=1, dims=(0, 1)):
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if self.ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {self.ndim}")
-    return jnp.rot90(self, k, tuple(wrap_dim(d, self.ndim) for d in dims))
+    return jnp.rot90(self, k, (wrap_dim(dims[0], self.ndim), wrap_dim(dims[1], self.ndim)))
 
 
 rot90.derivative(self=transposed)

@@ -27,10 +27,11 @@ def ordered(self: Any, dim: int, descending: bool) -> tuple[Any, Any]:
         return self, jnp.zeros((), dtypes.default_integer())
     pair = (self, jax.lax.broadcasted_iota(dtypes.default_integer(), self.shape, dim))
     if not descending:
-        return tuple(jax.lax.sort(pair, dimension=dim, num_keys=1))
+        first, second = jax.lax.sort(pair, dimension=dim, num_keys=1)
+        return first, second
     # Ascending in reverse, so that of equal elements the first one comes first again.
-    pair = tuple(jnp.flip(x, dim) for x in pair)
-    return tuple(jnp.flip(x, dim) for x in jax.lax.sort(pair, dimension=dim, num_keys=1))
+    first, second = jax.lax.sort([jnp.flip(x, dim) for x in pair], dimension=dim, num_keys=1)
+    return jnp.flip(first, dim), jnp.flip(second, dim)
 
 
 @operator(signature="input, dim=-1, descending=False, *, stable=False", outputs=return_types.sort)

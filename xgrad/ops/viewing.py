@@ -66,10 +66,10 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
     parent = self._view
     if parent is not None and parent.chain is self._chain:
         record = state.grad_enabled and self.requires_grad
-        edge = gradient_edge(self) if record else None  # raises for a stale view
+        own = gradient_edge(self)[0] if record else None  # raises for a stale view
         out = make_view(self, seen, seen, name, creation)
         if record:
-            edge = (None, 0) if _leads_nowhere(edge[0]) else gradient_edge(parent.base)
+            edge = (None, 0) if _leads_nowhere(own) else gradient_edge(parent.base)
             out._grad_fn, out._requires_grad = chain_node(name, relation_of(out)[0], edge), True
         return out
     back = self._chain.inverse()
@@ -115,7 +115,7 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
     chain = self._chain
     record = state.grad_enabled and self.requires_grad
     before = self.grad_fn if record else None
-    edge = gradient_edge(self) if record else None
+    edge = gradient_edge(self) if record else (None, 0)
     seen = chain.view(*key)
     root = ViewChain.root(chain.shape, chain.dtype)
     relative = root.view(*key) if not chain.is_root else seen

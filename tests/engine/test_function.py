@@ -1,0 +1,422 @@
+"""autograd.Function in its old style: what forward may do, what backward may return, and what is refused."""
+
+import pytest
+import torch
+
+import xgrad
+
+from ..oracle import as_torch, data, leaf, same, same_error
+
+
+def function(T, forward, backward, name="Mine"):
+    """A Function of a library from two functions of (ctx, ...)."""
+    return type(name, (T.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+
+
+def test_saved_tensors_and_second_gradient():
+    def program(T):
+        def forward(ctx, x, w):
+            y = x * x * w
+            ctx.save_for_backward(x, w, y, None)
+            ctx.factor = 2
+            return y
+
+        def backward(ctx, grad):
+            x, w, y, nothing = ctx.saved_tensors
+            assert nothing is None
+            return grad * ctx.factor * x * w, (grad * y / w)
+
+        x, w = leaf(T, 3), leaf(T, 3, seed=1)
+        y = function(T, forward, backward).apply(x, w)
+        first = T.autograd.grad((y * y).sum(), (x, w), create_graph=True)
+        return y, y.grad_fn.name(), first, T.autograd.grad(first[0].sum() + first[1].sum(), (x, w))
+
+    as_torch(program)
+
+
+def test_arguments_that_are_no_tensors():
+    def program(T):
+        seen = []
+
+        def forward(ctx, factor, x, other, flag):
+            seen.append((ctx.needs_input_grad, T.is_grad_enabled()))
+            return x * factor + other
+
+        def backward(ctx, grad):
+            seen.append(ctx.needs_input_grad)
+            return None, grad * 3, None, None
+
+        x = leaf(T, 3)
+        y = function(T, forward, backward).apply(3, x, data(T, (3,)), True)
+        return y, seen, T.autograd.grad(y.sum(), x), len(y.grad_fn.next_functions)
+
+    as_torch(program)
+
+
+def test_nothing_is_recorded_without_a_gradient():
+    def program(T):
+        make = function(T, lambda ctx, x: x * 2, lambda ctx, grad: grad * 2)
+        with T.no_grad():
+            a = make.apply(leaf(T, 3))
+        b = make.apply(data(T, (3,)))
+        return a.requires_grad, b.requires_grad, b.grad_fn
+
+    as_torch(program)
+
+
+def test_several_outputs_and_materialized_gradients():
+    def program(T):
+        seen = []
+
+        def forward(ctx, x):
+            return x * 2, x * 3
+
+        def backward(ctx, a, b):
+            seen.append((a.clone(), b.clone()))
+            return a * 2 + b * 3
+
+        x = leaf(T, 3)
+        _, b = function(T, forward, backward).apply(x)
+        return T.autograd.grad(b.sum(), x), seen
+
+    as_torch(program)
+
+
+def test_gradients_that_are_not_materialized():
+    def program(T):
+        seen = []
+
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return x * 2, x * 3
+
+        def backward(ctx, a, b):
+            seen.append((a is None, b is None))
+            return None if b is None else b * 3
+
+        x = leaf(T, 3)
+        _, b = function(T, forward, backward).apply(x)
+        return T.autograd.grad(b.sum(), x), seen
+
+    as_torch(program)
+
+
+def test_output_that_is_not_differentiable():
+    def program(T):
+        def forward(ctx, x):
+            order = x * 10
+            ctx.mark_non_differentiable(order)
+            return x * 2, order
+
+        x = leaf(T, 3)
+        y, order = function(T, forward, lambda ctx, grad, none: grad * 2).apply(x)
+        return order.requires_grad, order.grad_fn, y.requires_grad, T.autograd.grad(y.sum(), x)
+
+    as_torch(program)
+
+
+def test_integer_outputs_are_not_differentiable():
+    def program(T):
+        x = leaf(T, 3)
+        make = function(T, lambda ctx, x: (x * 2, x.argsort()), lambda ctx, grad, none: grad * 2)
+        y, order = make.apply(x)
+        return order, order.requires_grad, T.autograd.grad(y.sum(), x)
+
+    as_torch(program)
+
+
+# -- returning and changing inputs -------------------------------------------------------------------------------------------
+
+
+def test_input_returned_as_it_is():
+    def program(T):
+        x = leaf(T, 3)
+        y = function(T, lambda ctx, x: x, lambda ctx, grad: grad * 5).apply(x)
+        return y is x, y.is_leaf, y._is_view(), x.is_leaf, T.autograd.grad(y.sum(), x)
+
+    as_torch(program)
+
+
+def test_input_returned_as_it_is_must_not_be_written():
+    def program(T):
+        y = function(T, lambda ctx, x: x, lambda ctx, grad: grad).apply(leaf(T, 3) * 1)
+        y.mul_(2)
+
+    same_error(program, "custom Function")
+
+
+def test_view_of_an_input_must_not_be_written():
+    def program(T):
+        y = function(T, lambda ctx, x: x[0], lambda ctx, grad: T.stack([grad, grad])).apply(leaf(T, 2, 3) * 1)
+        y.mul_(2)
+
+    same_error(program, "custom Function")
+
+
+def test_dirty_input():
+    def program(T):
+        def forward(ctx, x):
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        x = leaf(T, 3)
+        y = x * 1
+        z = function(T, forward, lambda ctx, grad: grad * 2).apply(y)
+        return z is y, y, y._version, y.grad_fn.name(), T.autograd.grad((y * y).sum(), x)
+
+    as_torch(program)
+
+
+def test_dirty_leaf_is_refused():
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x
+
+    same_error(lambda T: function(T, forward, lambda ctx, grad: grad).apply(leaf(T, 3)), "a leaf Variable")
+
+
+def test_dirty_input_must_be_returned():
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x * 2
+
+    same_error(lambda T: function(T, forward, lambda ctx, grad: grad).apply(leaf(T, 3) * 1), "must all be outputs|returned")
+
+
+def test_dirty_view(path):
+    def program(T):
+        def forward(ctx, v):
+            v.mul_(2)
+            ctx.mark_dirty(v)
+            return v
+
+        x = leaf(T, 2, 3)
+        base = x * 1
+        view = base[0]
+        function(T, forward, lambda ctx, grad: grad * 2).apply(view)
+        return base, T.autograd.grad((base * base).sum() + (view * view).sum(), x)
+
+    as_torch(program)
+
+
+def test_output_that_is_saved():
+    def program(T):
+        def forward(ctx, x):
+            y = x.exp()
+            ctx.save_for_backward(y)
+            return y
+
+        def backward(ctx, grad):
+            (y,) = ctx.saved_tensors
+            return grad * y
+
+        x = leaf(T, 3)
+        y = function(T, forward, backward).apply(x)
+        (g,) = T.autograd.grad(y.sum(), x, create_graph=True)
+        return g, T.autograd.grad(g.sum(), x)
+
+    as_torch(program)
+
+
+def test_saved_tensors_are_version_checked():
+    def program(T):
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        y = leaf(T, 3) * 1
+        z = function(T, forward, lambda ctx, grad: grad * 2 * ctx.saved_tensors[0]).apply(y)
+        y.add_(1)
+        z.sum().backward()
+
+    same_error(program, "modified by an inplace operation")
+
+
+def test_saved_tensors_after_release():
+    def program(T):
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        z = function(T, forward, lambda ctx, grad: grad * 2 * ctx.saved_tensors[0]).apply(leaf(T, 3)).sum()
+        z.backward()
+        z.backward()
+
+    same_error(program, "a second time")
+
+
+# -- what backward returns ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [1, 3])
+def test_wrong_number_of_gradients(given):
+    def program(T):
+        make = function(T, lambda ctx, x, y: x * y, lambda ctx, grad: (grad,) * given)
+        make.apply(leaf(T, 3), leaf(T, 3, seed=1)).sum().backward()
+
+    text = str(same_error(program, "incorrect number of gradients"))
+    assert "expected 2" in text
+    assert f"got {given}" in text
+
+
+def test_extra_nones_are_accepted():
+    def program(T):
+        x = leaf(T, 3)
+        y = function(T, lambda ctx, x: x * 2, lambda ctx, grad: (grad * 2, None, None)).apply(x)
+        return T.autograd.grad(y.sum(), x)
+
+    as_torch(program)
+
+
+def test_none_for_a_tensor():
+    def program(T):
+        x, w = leaf(T, 3), leaf(T, 3, seed=1)
+        y = function(T, lambda ctx, x, w: x * w, lambda ctx, grad: (grad, None)).apply(x, w)
+        y.sum().backward()
+        return x.grad, w.grad
+
+    as_torch(program)
+
+
+def test_gradient_of_a_wrong_shape():
+    def program(T):
+        function(T, lambda ctx, x: x * 2, lambda ctx, grad: data(T, (4,))).apply(leaf(T, 3)).sum().backward()
+
+    text = str(same_error(program, "invalid gradient at index 0"))
+    assert "[4]" in text
+    assert "[3]" in text
+
+
+def test_gradient_that_is_broadcast_is_summed():
+    def program(T):
+        x = leaf(T, 3)
+        y = function(T, lambda ctx, x: x.expand(2, 3) * 1, lambda ctx, grad: grad).apply(x)
+        return T.autograd.grad((y * data(T, (2, 3))).sum(), x)
+
+    as_torch(program)
+
+
+def test_gradient_that_is_no_tensor():
+    def program(T):
+        function(T, lambda ctx, x: x * 2, lambda ctx, grad: "gradient").apply(leaf(T, 3)).sum().backward()
+
+    same_error(program, "str|expected")
+
+
+def test_gradient_for_something_that_is_no_tensor():
+    def program(T):
+        make = function(T, lambda ctx, x, n: x * n, lambda ctx, grad: (grad, grad))
+        make.apply(leaf(T, 3), 3).sum().backward()
+
+    same_error(program, "not a Variable")
+
+
+def test_error_in_backward_keeps_its_type():
+    class Stop(Exception):
+        pass
+
+    def backward(ctx, grad):
+        raise Stop("here")
+
+    x = leaf(xgrad, 3)
+    with pytest.raises(Stop, match="here"):
+        function(xgrad, lambda ctx, x: x * 2, backward).apply(x).sum().backward()
+    (x * 2).sum().backward()
+    same(x.grad, torch.full((3,), 2.0, dtype=torch.float64))
+
+
+def test_once_differentiable():
+    def program(T):
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * 2 * x
+
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        x = leaf(T, 3)
+        make = function(T, forward, T.autograd.function.once_differentiable(backward))
+        y = make.apply(x)
+        (g,) = T.autograd.grad((y * y).sum(), x, retain_graph=True)
+        return g, T.autograd.grad((y * y).sum(), x, create_graph=True)[0].detach()
+
+    as_torch(program)
+
+
+def test_once_differentiable_is_refused_twice():
+    def program(T):
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        backward = T.autograd.function.once_differentiable(lambda ctx, grad: grad * 2 * ctx.saved_tensors[0])
+        x = leaf(T, 3)
+        (g,) = T.autograd.grad(function(T, forward, backward).apply(x).sum(), x, create_graph=True)
+        g.sum().backward()
+
+    same_error(program, "once_differentiable|does not require grad")
+
+
+# -- misuse ------------------------------------------------------------------------------------------------------------
+
+
+def test_functions_are_not_instantiated():
+    same_error(lambda T: function(T, lambda ctx, x: x, lambda ctx, grad: grad)(), "instantiated")
+
+
+def test_missing_methods():
+    def no_forward(T):
+        type("Mine", (T.autograd.Function,), {}).apply(leaf(T, 3))
+
+    same_error(no_forward, "forward")
+
+    def no_backward(T):
+        type("Mine", (T.autograd.Function,), {"forward": staticmethod(lambda ctx, x: x * 2)}).apply(leaf(T, 3)).sum().backward()
+
+    same_error(no_backward, "backward")
+
+
+def test_only_tensors_are_saved():
+    def forward(ctx, x):
+        ctx.save_for_backward(x, 3)
+        return x * 2
+
+    text = str(same_error(lambda T: function(T, forward, lambda ctx, grad: grad).apply(leaf(T, 3)), "save_for_backward"))
+    assert "int" in text
+
+
+def test_hooks_on_its_node():
+    def program(T):
+        log, x = [], leaf(T, 3)
+        y = function(T, lambda ctx, x: x * 2, lambda ctx, grad: grad * 2).apply(x)
+        y.grad_fn.register_hook(lambda inputs, outputs: log.append((len(inputs), len(outputs))))
+        y.register_hook(lambda grad: grad * 10)
+        y.sum().backward()
+        return log, x.grad
+
+    as_torch(program)
+
+
+def test_setup_context():
+    def program(T):
+        class Square(T.autograd.Function):
+            @staticmethod
+            def forward(x, n):
+                return x * x * n
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.save_for_backward(inputs[0])
+                ctx.n = inputs[1]
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 2 * ctx.n * ctx.saved_tensors[0], None
+
+        x = leaf(T, 3)
+        return T.autograd.grad(Square.apply(x, 3).sum(), x)
+
+    as_torch(program)

@@ -1,0 +1,505 @@
+"""What a node saves: version checks and their text, hooks, release, and the attributes that show it."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import xgrad
+
+from ..oracle import array, as_torch, data, leaf, same, same_error
+
+
+# -- versions ------------------------------------------------------------------------------------------------------------
+
+
+def saved_input(T):
+    x = leaf(T, 3)
+    y = x * 1
+    z = (y * y).sum()
+    y.add_(1)
+    return z
+
+
+def saved_output(T):
+    y = leaf(T, 3).tanh()
+    z = y.sum()
+    y.mul_(2)
+    return z
+
+
+def saved_view(T):
+    base = leaf(T, 2, 3) * 1
+    z = (base[0] * base[0]).sum()
+    base[1].zero_()  # another part, but the same counter
+    return z
+
+
+def saved_base(T):
+    base = leaf(T, 2, 3) * 1
+    z = (base * base).sum()
+    base[0].t_().mul_(2)
+    return z
+
+
+def saved_through_detach(T):
+    y = leaf(T, 3) * 1
+    z = (y * y).sum()
+    y.detach().add_(1)
+    return z
+
+
+def saved_under_no_grad(T):
+    y = leaf(T, 3) * 1
+    z = (y * y).sum()
+    with T.no_grad():
+        y.add_(1)
+    return z
+
+
+def saved_leaf(T):
+    x = leaf(T, 3)
+    z = (x * x).sum()
+    with T.no_grad():
+        x.add_(1)
+    return z
+
+
+def saved_inplace_output(T):
+    y = leaf(T, 3) * 1
+    y.tanh_()
+    z = y.sum()
+    y.mul_(2)
+    return z
+
+
+def saved_by_an_inplace_view_operation(T):
+    y = leaf(T, 2, 3) * 1
+    z = (y * y).sum()
+    y.t_()
+    return z
+
+
+CHANGED = [
+    saved_input, saved_output, saved_view, saved_base, saved_through_detach, saved_under_no_grad, saved_leaf,
+    saved_inplace_output, saved_by_an_inplace_view_operation,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", CHANGED)
+def test_a_changed_saved_tensor_is_an_error(make, path):
+    error = same_error(lambda T: make(T).backward(), "modified by an inplace operation")
+    assert isinstance(error, xgrad.errors.VersionError)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda T, x: (lambda y: ((y * 2).sum(), y.add_(1))[0])(x * 1),  # a scalar's product saves no tensor
+        lambda T, x: (lambda y: ((y + y).sum(), y.mul_(2))[0])(x * 1),
+        lambda T, x: (lambda y: ((y * y).sum(), y.data.mul_(1))[0])(x * 1),  # another counter
+        lambda T, x: (lambda y: (y.detach().add_(1), (y * y).sum())[1])(x * 1),  # before it was saved
+    ],
+)
+def test_a_change_that_harms_nothing_is_none(make):
+    def program(T):
+        x = leaf(T, 3)
+        make(T, x).backward()
+        return x.grad
+
+    as_torch(program)
+
+
+def test_the_error_names_what_happened():
+    y = leaf(xgrad, 2, 3) * 1
+    z = (y * y).sum()
+    y.add_(1)
+    y.add_(1)
+    with pytest.raises(RuntimeError) as caught:
+        z.backward()
+    text = str(caught.value)
+    for words in ("[2, 3]", "float64", "MulBackward0", "version 2", "expected version 0", "detect_anomaly"):
+        assert words in text
+
+
+def test_the_error_of_an_output_names_its_own_node():
+    y = leaf(xgrad, 3).tanh()
+    z = y.sum()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="TanhBackward0"):
+        z.backward()
+
+
+def test_an_error_leaves_the_graph_as_it_was():
+    def program(T):
+        x, w = leaf(T, 3), leaf(T, 3, seed=1)
+        y = x * 1
+        a, b = (y * w).sum(), (x * w).sum()
+        y.add_(1)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="inplace"):
+                a.backward()
+        b.backward()
+        return x.grad, w.grad
+
+    as_torch(program)
+
+
+def test_mul_in_place_saves_its_old_value():
+    def program(T):
+        x, w = leaf(T, 3), leaf(T, 3, seed=1)
+        y = x * 1
+        y.mul_(w)
+        y.mul_(w)
+        y.add_(1)
+        y.sum().backward()
+        return x.grad, w.grad
+
+    as_torch(program)
+
+
+# -- release ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [lambda y: y * y, lambda y: y.tanh(), lambda y: y.exp() * y, lambda y: y @ y])
+def test_second_time(function):
+    def program(T):
+        z = function(leaf(T, 3) * 1).sum()
+        z.backward()
+        z.backward()
+
+    error = same_error(program, "a second time")
+    assert isinstance(error, xgrad.errors.FreedGraphError)
+    assert "retain_graph=True" in str(error)
+
+
+def test_second_time_through_an_inplace_write_on_a_view(path):
+    def program(T):
+        x = leaf(T, 2, 3)
+        base = x + 0
+        base[0].add_(1)
+        z = base.sum()
+        z.backward()
+        z.backward()
+
+    same_error(program, "a second time")
+
+
+def test_saved_attributes_after_release():
+    def program(T):
+        y = leaf(T, 3).tanh()
+        y.sum().backward()
+        y.grad_fn._saved_result
+
+    same_error(program, "freed")
+
+    def program(T):
+        y = leaf(T, 3).tanh()
+        raw = y.grad_fn._raw_saved_result
+        y.sum().backward()
+        raw.register_hooks(lambda t: t, lambda t: t)
+
+    same_error(program, "freed")
+
+
+# -- the attributes ------------------------------------------------------------------------------------------------------
+
+
+def test_saved_attributes_show_inputs_and_results():
+    def program(T):
+        x, w = leaf(T, 3), leaf(T, 3, seed=1)
+        a, b = x * w, x.tanh()
+        fn = a.grad_fn
+        return (
+            fn._saved_self, fn._saved_self is x, fn._saved_other is w, b.grad_fn._saved_result,
+            b.grad_fn._saved_result.grad_fn is b.grad_fn, b.grad_fn._saved_result is b,
+        )  # fmt: skip
+
+    as_torch(program)
+
+
+def test_saved_attribute_that_is_not_needed_is_none():
+    def program(T):
+        x = leaf(T, 3)
+        return (x * data(T, (3,))).grad_fn._saved_self
+
+    as_torch(program)
+
+
+def test_saved_attribute_is_version_checked():
+    def program(T):
+        y = leaf(T, 3) * 1
+        z = y * y
+        y.add_(1)
+        z.grad_fn._saved_self
+
+    same_error(program, "modified by an inplace operation")
+
+
+def test_saved_statics_are_shown():
+    node = leaf(xgrad, 2, 3).sum(1).grad_fn
+    assert node._saved_dim in (1, (1,))
+    assert node._saved_keepdim is False
+
+
+def test_unknown_saved_attribute():
+    same_error_type = pytest.raises(AttributeError, match="_saved_nothing")
+    with same_error_type:
+        (leaf(xgrad, 3) * 2).grad_fn._saved_nothing
+
+
+def test_an_intermediate_that_is_saved_keeps_its_place_in_the_graph():
+    def program(T):
+        x = leaf(T, 3)
+        y = x.tanh()
+        z = y * y
+        (g,) = T.autograd.grad(z.grad_fn._saved_self.sum(), x, retain_graph=True)
+        return g, T.autograd.grad(z.sum(), x)
+
+    as_torch(program)
+
+
+# -- hooks -------------------------------------------------------------------------------------------------------------
+
+
+def test_default_hooks_pack_inputs_and_outputs():
+    def program(T):
+        log = []
+
+        def pack(t):
+            log.append(("pack", tuple(t.shape), t.requires_grad, t.is_leaf))
+            return array(t).copy() * 2
+
+        def unpack(a):
+            log.append("unpack")
+            return T.from_numpy(a)
+
+        x = leaf(T, 3)
+        y = x * 1
+        with T.autograd.graph.saved_tensors_hooks(pack, unpack):
+            z = (y * y).tanh().sum()
+        z.backward()
+        return log.count("unpack"), sorted(map(str, log)), x.grad
+
+    as_torch(program)
+
+
+def test_the_innermost_pair_counts():
+    def program(T):
+        x = leaf(T, 3)
+        hooks = T.autograd.graph.saved_tensors_hooks
+        with hooks(lambda t: t * 2, lambda t: t), hooks(lambda t: t * 3, lambda t: t):
+            inner = (x * x).sum()
+        with hooks(lambda t: t * 2, lambda t: t):
+            with hooks(lambda t: t * 3, lambda t: t):
+                pass
+            outer = (x * x).sum()
+        none = (x * x).sum()
+        return [T.autograd.grad(z, x) for z in (inner, outer, none)]
+
+    as_torch(program)
+
+
+def test_hooks_turn_the_version_check_off():
+    def program(T):
+        x = leaf(T, 3)
+        y = x * 1
+        with T.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+            z = (y * y).sum()
+        y.zero_()
+        z.backward()
+        return x.grad
+
+    as_torch(program)
+
+
+def test_hooks_and_double_backward():
+    def program(T):
+        x = leaf(T, 3)
+        with T.autograd.graph.saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t):
+            y = (x.tanh() * x).sum()
+        (g,) = T.autograd.grad(y, x, create_graph=True)
+        return g, T.autograd.grad(g.sum(), x)
+
+    as_torch(program)
+
+
+def test_hooks_with_writes_through_views(path):
+    def program(T):
+        x, w = leaf(T, 2, 3), leaf(T, 3, seed=1)
+        with T.autograd.graph.saved_tensors_hooks(lambda t: array(t).copy(), lambda a: T.from_numpy(a)):
+            base = x * 1
+            base[0].mul_(w)
+            base[1].tanh_()
+            z = (base * base).sum()
+        z.backward()
+        return x.grad, w.grad
+
+    as_torch(program)
+
+
+def test_pack_hook_must_not_change_its_tensor():
+    def program(T):
+        x = leaf(T, 3)
+        with T.autograd.graph.saved_tensors_hooks(lambda t: t.mul_(2), lambda t: t):
+            x.exp().sum()
+
+    same_error(program, "in place|inplace")
+
+
+def test_unpack_hook_must_return_a_tensor():
+    def program(T):
+        x = leaf(T, 3)
+        with T.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: "no tensor"):
+            y = (x * x).sum()
+        y.backward()
+
+    same_error(program, "str|expected to be a Tensor")
+
+
+def test_error_in_a_pack_hook_keeps_its_type_and_the_mode():
+    class Stop(Exception):
+        pass
+
+    def stop(t):
+        raise Stop
+
+    x = leaf(xgrad, 3)
+    with pytest.raises(Stop), xgrad.autograd.graph.saved_tensors_hooks(stop, lambda t: t):
+        x * x
+    assert xgrad.is_grad_enabled()
+    (x * x).sum().backward()
+
+
+def test_hooks_must_be_functions():
+    with pytest.raises(TypeError, match="callable"):
+        xgrad.autograd.graph.saved_tensors_hooks(1, 2)
+
+
+def test_hooks_on_one_saved_tensor():
+    def program(T):
+        x = leaf(T, 3)
+        y = x * x
+        y.grad_fn._raw_saved_self.register_hooks(lambda t: t * 2, lambda t: t)
+        y.sum().backward()
+        return x.grad
+
+    as_torch(program)
+
+
+def test_hooks_on_one_saved_output():
+    def program(T):
+        x = leaf(T, 3)
+        y = x.tanh()
+        y.grad_fn._raw_saved_result.register_hooks(lambda t: t * 2, lambda t: t)
+        y.sum().backward()
+        return x.grad
+
+    as_torch(program)
+
+
+def test_hooks_on_one_saved_tensor_work_once():
+    def program(T):
+        y = leaf(T, 3).tanh()
+        raw = y.grad_fn._raw_saved_result
+        raw.register_hooks(lambda t: t, lambda t: t)
+        raw.register_hooks(lambda t: t, lambda t: t)
+
+    same_error(program, "already been set")
+
+
+def test_disabled_hooks():
+    def program(T):
+        graph, x = T.autograd.graph, leaf(T, 3)
+        with graph.disable_saved_tensors_hooks("not here"), graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+            x * x
+
+    same_error(program, "not here")
+    x = leaf(xgrad, 3)
+    with xgrad.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        (x * x).sum().backward()
+
+
+def test_hooks_are_of_one_thread():
+    packed = []
+    x = leaf(xgrad, 3)
+
+    def work():
+        (x * x).sum().backward()
+
+    with xgrad.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert not packed
+
+
+@pytest.mark.parametrize("pin", [False, True])
+def test_save_on_cpu(pin):
+    x, w = leaf(xgrad, 3), leaf(xgrad, 3, seed=1)
+    with xgrad.autograd.graph.save_on_cpu(pin_memory=pin):
+        y = (x * w).tanh().sum()
+    y.backward()
+    tx, tw = leaf(torch, 3), leaf(torch, 3, seed=1)
+    (tx * tw).tanh().sum().backward()
+    same((x.grad, w.grad), (tx.grad, tw.grad))
+
+
+# -- allow_mutation_on_saved_tensors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [saved_input, saved_output, saved_view, saved_base, saved_inplace_output])
+def test_allowed_mutation(make, path):
+    """The gradients are those of a program that changes nothing after saving it."""
+
+    def program(T):
+        x = None
+
+        def remember(T_, *shape):
+            nonlocal x
+            x = leaf(T, *shape)
+            return x
+
+        with T.autograd.graph.allow_mutation_on_saved_tensors():
+            original, make.__globals__["leaf"] = make.__globals__["leaf"], remember
+            try:
+                z = make(T)
+            finally:
+                make.__globals__["leaf"] = original
+            z.backward()
+        return x.grad
+
+    as_torch(program)
+
+
+def test_allowed_mutation_ends_with_its_block():
+    def program(T):
+        x = leaf(T, 3)
+        with T.autograd.graph.allow_mutation_on_saved_tensors():
+            y = x * 1
+            z = (y * y).sum()
+            y.zero_()
+        z.backward()
+
+    same_error(program, "outside|context")
+
+
+def test_allowed_mutation_does_not_nest():
+    def program(T):
+        allow = T.autograd.graph.allow_mutation_on_saved_tensors
+        with allow(), allow():
+            pass
+
+    same_error(program, "nested")
+
+
+def test_a_saved_view_is_read_as_it_was():
+    """The saved array of a view is that of the time when it was saved, whatever is written since through `.data`."""
+    x = leaf(xgrad, 2, 3)
+    base = x * 1
+    y = base[0].tanh()
+    before = array(y).copy()
+    y.data.zero_()
+    y.sum().backward()
+    same(x.grad[0], 1 - np.square(before))
