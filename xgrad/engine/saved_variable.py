@@ -36,8 +36,8 @@ def version_error(shape: tuple, dtype: Any, producer: str | None, saved: int, no
     return VersionError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{dtype.name} {list(shape)}]{made} is at version {now}; expected version {saved} instead. "
-        "Hint: run the forward pass under xgrad.autograd.detect_anomaly() to find the operation whose gradient needs "
-        "it, or write to a clone()."
+        "Hint: the value was needed by the operation that saved it; do the in-place write before that operation, or to "
+        "a clone()."
     )
 
 
