@@ -14,7 +14,7 @@ from ..oracle import array, as_torch, data, leaf, same, same_error
 # -- versions ------------------------------------------------------------------------------------------------------------
 
 
-def saved_input(T):
+def saved_input(T, leaf=leaf):
     x = leaf(T, 3)
     y = x * 1
     z = (y * y).sum()
@@ -22,35 +22,35 @@ def saved_input(T):
     return z
 
 
-def saved_output(T):
+def saved_output(T, leaf=leaf):
     y = leaf(T, 3).tanh()
     z = y.sum()
     y.mul_(2)
     return z
 
 
-def saved_view(T):
+def saved_view(T, leaf=leaf):
     base = leaf(T, 2, 3) * 1
     z = (base[0] * base[0]).sum()
     base[1].zero_()  # another part, but the same counter
     return z
 
 
-def saved_base(T):
+def saved_base(T, leaf=leaf):
     base = leaf(T, 2, 3) * 1
     z = (base * base).sum()
     base[0].t_().mul_(2)
     return z
 
 
-def saved_through_detach(T):
+def saved_through_detach(T, leaf=leaf):
     y = leaf(T, 3) * 1
     z = (y * y).sum()
     y.detach().add_(1)
     return z
 
 
-def saved_under_no_grad(T):
+def saved_under_no_grad(T, leaf=leaf):
     y = leaf(T, 3) * 1
     z = (y * y).sum()
     with T.no_grad():
@@ -58,7 +58,7 @@ def saved_under_no_grad(T):
     return z
 
 
-def saved_leaf(T):
+def saved_leaf(T, leaf=leaf):
     x = leaf(T, 3)
     z = (x * x).sum()
     with T.no_grad():
@@ -66,7 +66,7 @@ def saved_leaf(T):
     return z
 
 
-def saved_inplace_output(T):
+def saved_inplace_output(T, leaf=leaf):
     y = leaf(T, 3) * 1
     y.tanh_()
     z = y.sum()
@@ -74,7 +74,7 @@ def saved_inplace_output(T):
     return z
 
 
-def saved_by_an_inplace_view_operation(T):
+def saved_by_an_inplace_view_operation(T, leaf=leaf):
     y = leaf(T, 2, 3) * 1
     z = (y * y).sum()
     y.t_()
@@ -119,7 +119,7 @@ def test_the_error_names_what_happened():
     with pytest.raises(RuntimeError) as caught:
         z.backward()
     text = str(caught.value)
-    for words in ("[2, 3]", "float64", "MulBackward0", "version 2", "expected version 0", "detect_anomaly"):
+    for words in ("[2, 3]", "float64", "output 0 of AddBackward0", "version 2", "expected version 0", "Hint"):
         assert words in text
 
 
@@ -265,10 +265,11 @@ def test_an_intermediate_that_is_saved_keeps_its_place_in_the_graph():
 
 def test_default_hooks_pack_inputs_and_outputs():
     def program(T):
-        log = []
+        log, found = [], []
 
         def pack(t):
-            log.append(("pack", tuple(t.shape), t.requires_grad, t.is_leaf))
+            log.append(("pack", tuple(t.shape)))
+            found.append(t is y)
             return array(t).copy() * 2
 
         def unpack(a):
@@ -280,7 +281,7 @@ def test_default_hooks_pack_inputs_and_outputs():
         with T.autograd.graph.saved_tensors_hooks(pack, unpack):
             z = (y * y).tanh().sum()
         z.backward()
-        return log.count("unpack"), sorted(map(str, log)), x.grad
+        return log.count("unpack"), sorted(map(str, log)), sum(found), x.grad
 
     as_torch(program)
 
@@ -454,35 +455,27 @@ def test_allowed_mutation(make, path):
     """The gradients are those of a program that changes nothing after saving it."""
 
     def program(T):
-        x = None
+        made = []
 
-        def remember(T_, *shape):
-            nonlocal x
-            x = leaf(T, *shape)
-            return x
+        def remember(T, *shape):
+            made.append(leaf(T, *shape))
+            return made[0]
 
         with T.autograd.graph.allow_mutation_on_saved_tensors():
-            original, make.__globals__["leaf"] = make.__globals__["leaf"], remember
-            try:
-                z = make(T)
-            finally:
-                make.__globals__["leaf"] = original
-            z.backward()
-        return x.grad
+            make(T, remember).backward()
+        return made[0].grad
 
     as_torch(program)
 
 
 def test_allowed_mutation_ends_with_its_block():
-    def program(T):
-        x = leaf(T, 3)
-        with T.autograd.graph.allow_mutation_on_saved_tensors():
-            y = x * 1
-            z = (y * y).sum()
-            y.zero_()
+    x = leaf(xgrad, 3)
+    with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
+        y = x * 1
+        z = (y * y).sum()
+        y.zero_()
+    with pytest.raises(RuntimeError, match="outside of the 'allow_mutation_on_saved_tensors'"):
         z.backward()
-
-    same_error(program, "outside|context")
 
 
 def test_allowed_mutation_does_not_nest():
@@ -503,3 +496,20 @@ def test_a_saved_view_is_read_as_it_was():
     y.data.zero_()
     y.sum().backward()
     same(x.grad[0], 1 - np.square(before))
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_second_gradient_through_a_saved_result_of_a_view(held, path):
+    """The view that was written may have died: what was saved of it belongs to the base's history then."""
+
+    def program(T):
+        x = leaf(T, 2, 3)
+        base = x * 1
+        view = base[0]
+        view.tanh_()
+        if not held:
+            del view
+        (g,) = T.autograd.grad((base * base).sum(), x, create_graph=True)
+        return g, T.autograd.grad((g * g).sum(), x)
+
+    as_torch(program)

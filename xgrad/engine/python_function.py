@@ -112,7 +112,10 @@ class PythonNode(Node, FunctionContext):
             )
         for i, result in enumerate(results):
             if result is not None and not isinstance(result, Tensor):
-                raise TypeError(f"function {self.name()} returned a gradient of type {type(result).__name__} at {i}")
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient of type {type(result).__name__} at {i}; expected a Tensor "
+                    "or None"
+                )
             if result is not None and i not in self._places:
                 raise RuntimeError(
                     f"function {self.name()} returned a gradient different from None at position {i + 1}, but the "
@@ -198,6 +201,7 @@ def _wire(node: PythonNode, function: Any, tensors: list, edges: tuple, outputs:
         is_input = any(output is x for x in inputs)
         is_dirty = any(output is d for d in node._dirty)
         if is_dirty:
+            output._bump()  # forward may have written by other means
             if recording and grad:
                 check_inplace(output)
                 if output._view is not None:

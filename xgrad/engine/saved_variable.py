@@ -32,7 +32,7 @@ def freed_error(name: str) -> FreedGraphError:
 
 
 def version_error(shape: tuple, dtype: Any, producer: str | None, saved: int, now: int) -> VersionError:
-    made = f", which is the output of {producer}," if producer else ""
+    made = f", which is {producer}," if producer else ""
     return VersionError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{dtype.name} {list(shape)}]{made} is at version {now}; expected version {saved} instead. "
@@ -81,11 +81,11 @@ class SavedVariable:
         """Save under the innermost pair of default hooks, if there is one."""
         saved = cls(tensor, is_output, weak_grad_fn)
         if state.saved_hooks:
-            saved._pack(*state.saved_hooks[-1])
+            # The hook sees an input itself, as PyTorch's does; an output without its graph, which would be a cycle.
+            saved._pack(*state.saved_hooks[-1], saved._value_tensor() if is_output else tensor)
         return saved
 
-    def _pack(self, pack: Callable, unpack: Callable) -> None:
-        plain = self._value_tensor()
+    def _pack(self, pack: Callable, unpack: Callable, plain: Tensor) -> None:
         version = plain._version
         enabled, state.grad_enabled = state.grad_enabled, False
         try:
@@ -124,7 +124,7 @@ class SavedVariable:
             )
         if not (callable(pack) and callable(unpack)):
             raise TypeError("register_hooks expects two callables, pack and unpack")
-        self._pack(pack, unpack)
+        self._pack(pack, unpack, self._value_tensor())
 
     def unpack_hook_data(self) -> tuple[Callable, Any] | None:
         """The unpack hook and the packed value, for a compiled backward to call when it gets there; None without."""

@@ -23,6 +23,11 @@ def expandable(shape: tuple, to: tuple) -> bool:
 def fit(array: Any, shape: tuple, dtype: np.dtype) -> Any:
     """Sum a broadcast array back to `shape` and cast it to `dtype`.  A pure JAX function."""
     if array.shape != shape:
+        if not expandable(shape, array.shape):
+            raise RuntimeError(
+                f"a backward formula returned an invalid gradient - got {list(array.shape)} but expected shape compatible "
+                f"with {list(shape)}"
+            )
         extra = array.ndim - len(shape)
         axes = tuple(range(extra)) + tuple(
             i + extra for i, n in enumerate(shape) if n == 1 and array.shape[i + extra] != 1

@@ -18,9 +18,9 @@ from .promotion import broadcast_shapes, check_broadcast, promote_float, promote
 from .registry import FUNCTIONS, composite, operator
 
 
-def _float_pair(self: Any, other: Any) -> tuple:
+def _float_pair(name: str, self: Any, other: Any) -> tuple:
     check_broadcast(self, other)
-    return promote_float(self, other)
+    return _ordered(name, *promote_float(self, other))
 
 
 def _ordered(name: str, *operands: Any) -> tuple:
@@ -155,7 +155,7 @@ clamp_max.derivative(
 @operator(inplace=True, aliases=("arctan2",))
 def atan2(self, other):
     """The angle of the point (other, input), in [-pi, pi]; its derivative at the origin is 0."""
-    self, other = _float_pair(self, other)
+    self, other = _float_pair("atan2", self, other)
     origin = (self == 0) & (other == 0)
     # Held still at the origin, where its derivative would be 0/0.
     y, x = jnp.where(origin, jax.lax.stop_gradient(self), self), jnp.where(origin, 1, other)
@@ -195,7 +195,7 @@ def logaddexp2(self, other):
 @operator(inplace=True, namespace=("", "special"))
 def xlogy(self, other):
     """input * log(other); 0 where `input` is 0 and `other` is not NaN."""
-    self, other = _float_pair(self, other)
+    self, other = _float_pair("xlogy", self, other)
     none = (self == 0) & (other <= 0)
     return jnp.where(none, 0, self * jnp.log(jnp.where(none, 1, other)))
 
@@ -213,7 +213,7 @@ def _xlogy_self(grad: Any, self: Any, other: Any) -> Any:
 @operator(inplace=True)
 def copysign(self, other):
     """The magnitude of `input` with the sign of `other`; its derivative at 0 is 0."""
-    self, other = _float_pair(self, other)
+    self, other = _float_pair("copysign", self, other)
     signed = jnp.copysign(self, other)
     return jnp.where(self == 0, jax.lax.stop_gradient(signed), signed)
 
@@ -238,7 +238,7 @@ heaviside.derivative(self=zero, values=zero)
 
 @operator(inplace=True)
 def nextafter(self, other):
-    """The next floating-point number after `input` towards `other`; it moves as `input` does, or as an equal `other`."""
+    """The next floating-point number after `input` towards `other`; it moves as `input`, or as an equal `other`."""
     self, other = promote_together(self, other)
     require_floating(self, "nextafter")
     near = jnp.where(self == other, other, self)
@@ -249,7 +249,8 @@ def nextafter(self, other):
 @operator(inplace=True)
 def ldexp(self, other):
     """input * 2**other."""
-    self, other = _float_pair(self, other)
+    check_broadcast(self, other)
+    self, other = promote_float(self, other)
     return self * jnp.power(jnp.asarray(2, other.dtype), other)
 
 

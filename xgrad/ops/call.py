@@ -5,6 +5,7 @@ node, three tuples and a number.  Storages, version counters, SavedVariables and
 needs them.  A mask of bits, not a tuple, says which arguments require grad.
 """
 
+import weakref
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..dtypes import INEXACT
-from ..engine.copy_slices import rebase_history
+from ..engine.copy_slices import chain_node, rebase_history
 from ..engine.accumulate_grad import make_accumulator
 from ..engine.node import gradient_edge
 from ..engine.saved_variable import SavedVariable
@@ -72,7 +73,7 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
             elif a._view is not None:
                 edges.append(edge := gradient_edge(a))
                 if edge[0] is None:  # made under no_grad: nothing is computed, nor saved, for it
-                    plan = node.plan = kernel.without(plan, len(edges) - 1, len(args))
+                    plan = node.plan = kernel.narrowed(plan.needs & ~(1 << len(edges) - 1), len(args))
             elif (fn := a._grad_fn) is not None:
                 edges.append((fn, a._output_nr))
             elif (reference := a._accumulator) is not None and (fn := reference()) is not None:
@@ -176,7 +177,7 @@ def _record(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) ->
         if needs >> i & 1 and not (skip_self and i == 0):
             edges.append(edge := gradient_edge(a))
             if edge[0] is None:
-                node.plan = kernel.without(node.plan, i, len(args))
+                node.plan = kernel.narrowed(node.plan.needs & ~(1 << i), len(args))
         else:
             edges.append(_NO_EDGE)
     node.next_edges = tuple(edges)
@@ -316,17 +317,29 @@ def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
 
 def _save_result(node: Any, self: Tensor) -> None:
     """Save the result of an in-place operation: on a view it belongs to the view's new grad_fn, held weakly."""
-    import weakref
-
-    weak = None
-    if self._view is not None:
-        weak = weakref.ref(self.grad_fn)
+    weak = None if self._view is None else _history_of_view(self)
     if state.saved_hooks:
         saved = SavedVariable.packed(self, True, weak)
     else:
         saved = SavedVariable(self, True, weak)
     saved._output_nr = 0
     _also_saved(node, (saved,))
+
+
+def _history_of_view(self: Tensor) -> Any:
+    """A function that gives the grad_fn of a view that was just written, held weakly.
+
+    If the view has died since, it is made anew from that of its base, the CopySlices that runs the node which asks.
+    """
+    view_fn, base_fn = weakref.ref(self.grad_fn), weakref.ref(self._view.base._grad_fn)  # type: ignore[union-attr]
+
+    def grad_fn() -> Any:
+        node, owner = view_fn(), base_fn()
+        if node is None and owner is not None:
+            node = chain_node("AsStridedBackward0", owner.chain, (owner, 0))
+        return node
+
+    return grad_fn
 
 
 def _forward_inplace(kernel: Kernel, before: Tensor, args: tuple, self: Tensor) -> None:

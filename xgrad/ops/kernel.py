@@ -57,9 +57,8 @@ class Kernel:
         plan = self.plans[needs] = Plan(self, needs, count)
         return plan
 
-    def without(self, plan: "Plan", i: int, count: int) -> "Plan":
-        """The plan in which argument `i` requires no gradient after all."""
-        needs = plan.needs & ~(1 << i)
+    def narrowed(self, needs: int, count: int) -> "Plan":
+        """The plan for another mask, made at need."""
         return self.plans.get(needs) or self.plan(needs, count)
 
     def written(self, self_array: Any, *others: Any) -> Any:

@@ -95,7 +95,13 @@ class OperatorNode(Node):
         key = (needs, defined, self.static, tuple(metas), False)
         given = [g for g in grads if g is not None]
         if recorded:
-            results = call(plan.operator(key), (*given, *self._unpack()), ())
+            values = self._unpack()
+            if needs != plan.needs:  # what only the other formulas use must not enter the new graph
+                kept = plan.kernel.narrowed(needs, len(plan.used)).saved
+                for i, place in enumerate(plan.saved):
+                    if place not in kept and isinstance(values[i], Tensor):
+                        values[i] = values[i].detach()
+            results = call(plan.operator(key), (*given, *values), ())
         else:
             results = plan.program(key)(*given, *self._unpack_arrays())
         return (results,) if len(edges) == 1 else self._spread(results, needs)
@@ -106,11 +112,12 @@ class OperatorNode(Node):
 
     def _unpack_arrays(self) -> list:
         """What was saved, as a program takes it, after the version check."""
-        if self.saved is RELEASED:
+        saved = self.saved  # once: another thread may release it
+        if saved is RELEASED:
             raise freed_error(self.name())
         values = []
         versions = self.versions
-        for i, entry in enumerate(self.saved):
+        for i, entry in enumerate(saved):
             if entry.__class__ is Tensor:
                 counter = entry._version_counter
                 if counter is not None and counter.value != (0 if versions is None else versions[i]):
@@ -125,11 +132,12 @@ class OperatorNode(Node):
 
     def _unpack(self) -> list:
         """What was saved, as tensors in the graph."""
-        if self.saved is RELEASED:
+        saved = self.saved  # once: another thread may release it
+        if saved is RELEASED:
             raise freed_error(self.name())
         values = []
         versions = self.versions
-        for i, entry in enumerate(self.saved):
+        for i, entry in enumerate(saved):
             if isinstance(entry, Tensor):
                 check_version(entry, 0 if versions is None else versions[i])
                 values.append(entry)

@@ -33,7 +33,7 @@ def refuse_complex(x: Any, name: str) -> None:
 
 
 def _polygamma(n: int, x: Any) -> Any:
-    """jax's, reflected for negative numbers, where jax's zeta function is wrong (-7260 for 103.2 at n = 1, x = -8.9)."""
+    """jax's; reflected for negative numbers, where its zeta function is wrong (n = 1, x = -8.9: -7260 for 103.2)."""
     negative = x < 0
     cotangent = lambda at: math.pi / jnp.tan(math.pi * at)  # noqa: E731 - differentiated n times below
     for _ in range(n):

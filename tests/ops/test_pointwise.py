@@ -1,0 +1,436 @@
+"""Arithmetic, pointwise functions, comparisons, casts and fills: values and derivatives are PyTorch's."""
+
+import operator as python
+
+import numpy as np
+import pytest
+import torch
+
+import xgrad
+
+from ..oracle import array, as_torch, same, same_error
+
+# torch's forward mode loads its decompositions, which it compiles in a way that it deprecates itself.
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+
+X = np.array([0.3, -0.7, 0.9, 0.5])
+Y = np.array([1.7, 2.2, 0.4, 1.1])
+
+
+def derived(T, function, *arrays):
+    """The result, the gradients for a fixed cotangent, and the gradients of their sum of squares; zeros where None."""
+    inputs = [T.tensor(a).requires_grad_() for a in arrays]
+    out = function(T, *inputs)
+    found = [out]
+    for _ in range(2):
+        weights = T.tensor(np.linspace(0.5, 1.5, out.numel()).reshape(tuple(out.shape)))
+        total = T.real((out * weights).sum())
+        grads = [None] * len(inputs)
+        if out.requires_grad:
+            grads = T.autograd.grad(total, inputs, create_graph=True, allow_unused=True)
+        grads = [x.detach() * 0 if g is None else g for g, x in zip(grads, inputs)]
+        found += grads
+        out = sum((T.real(g * g.conj())).sum() for g in grads)
+    return [np.asarray(array(T.real(f) + 0)) for f in found] + [np.asarray(array(found[0]))]
+
+
+def agree(function, *arrays):
+    same(derived(xgrad, function, *arrays), derived(torch, function, *arrays), rtol=1e-7, atol=1e-9)
+
+
+def tangent(T, function, x):
+    """The tangent of `function` at `x` in the direction of ones."""
+    fw = T.autograd.forward_ad
+    with fw.dual_level():
+        dual = fw.make_dual(T.tensor(x), T.tensor(np.ones_like(x)))
+        return array(fw.unpack_dual(function(T, dual)).tangent)
+
+
+UNARY = [
+    "abs",
+    "acos",
+    "angle",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "frac",
+    "i0",
+    "lgamma",
+    "logit",
+    "log1p",
+    "neg",
+    "rad2deg",
+    "reciprocal",
+    "round",
+    "sgn",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinc",
+    "sinh",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+]
+POSITIVE = ["acosh", "log", "log10", "log2", "rsqrt", "sqrt"]
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name):
+    agree(lambda T, x: getattr(T, name)(x), np.abs(X) if name == "logit" else X)
+
+
+@pytest.mark.parametrize("name", POSITIVE)
+def test_unary_of_positive_numbers(name):
+    agree(lambda T, x: getattr(T, name)(x), X + 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["abs", "angle", "exp", "log", "neg", "reciprocal", "sgn", "sigmoid", "sin", "sqrt", "square", "tanh"]
+)
+def test_unary_complex(name):
+    agree(lambda T, z: getattr(T, name)(z), X + 1j * Y)
+
+
+BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "atan2",
+    "copysign",
+    "fmax",
+    "fmin",
+    "hypot",
+    "logaddexp",
+    "logaddexp2",
+    "maximum",
+    "minimum",
+    "pow",
+    "xlogy",
+]
+
+
+@pytest.mark.parametrize("name", [*BINARY, "fmod", "remainder"])
+def test_binary(name):
+    agree(lambda T, x, y: getattr(T, name)(x, y), np.abs(X) + 0.1 if name == "pow" else X, Y)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow"])
+def test_complex_with_real(name):
+    agree(lambda T, x, y: getattr(T, name)(x, y), X + 1j * Y, Y)
+
+
+def test_gradient_of_a_broadcast_operand_is_summed():
+    agree(lambda T, x, y: x * y + x / y, X, Y[:, None])
+
+
+@pytest.mark.parametrize("alpha", [0.5, 3])
+def test_alpha(alpha):
+    agree(lambda T, x, y: T.add(x, y, alpha=alpha) * T.sub(x, y, alpha=alpha) + T.rsub(x, y, alpha=alpha), X, Y)
+
+
+def test_fused_products():
+    agree(lambda T, x, y: T.addcmul(x, x, y, value=2) + T.addcdiv(x, x, y, value=0.5) + T.lerp(x, y, 0.7), X, Y)
+    agree(lambda T, x, y, w: T.lerp(x, y, w), X, Y, np.abs(X))
+
+
+OPERATORS = [python.add, python.sub, python.mul, python.truediv, python.floordiv, python.mod, python.pow]
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_python_operators(op):
+    def program(T):
+        x, y = T.tensor(Y), T.tensor(X)
+        written = x.clone()
+        before = id(written)
+        written = getattr(python, f"i{op.__name__}")(written, 2)
+        return op(x, y), op(x, 2), op(3, x), written, id(written) == before
+
+    as_torch(program)
+
+
+@pytest.mark.parametrize("op", [python.and_, python.or_, python.xor, python.lshift, python.rshift])
+def test_operators_on_bits(op):
+    as_torch(
+        lambda T: (op(T.tensor([5, -3, 8]), T.tensor([1, 2, 70])), op(6, T.tensor([1, 2, 3])), ~T.tensor([True, False]))
+    )
+
+
+@pytest.mark.parametrize("op", [python.lt, python.le, python.gt, python.ge, python.eq, python.ne])
+def test_comparisons(op):
+    as_torch(lambda T: (op(T.tensor([1, 2]), T.tensor([1.5, 2.0])), op(1, T.tensor([0, 1])), op(T.tensor([1.0]), 2)))
+
+
+def test_comparison_with_what_is_no_operand():
+    x = xgrad.tensor([1.0])
+    assert (x == None) is False  # noqa: E711
+    with pytest.raises(TypeError, match="unsupported operand"):
+        x + None
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 4, 0.5, -1, -2, -0.5, 2.5, 0.0])
+def test_pow_of_a_number_at_zero_and_elsewhere(exponent):
+    x = np.array([0.0, 2.0, 1.0])
+    same(derived(xgrad, lambda T, x: x**exponent, x)[:2], derived(torch, lambda T, x: x**exponent, x)[:2])
+
+
+def test_pow_derivatives_at_zero_to_the_zero_are_zero():
+    zero = xgrad.tensor([0.0], requires_grad=True)
+    exponent = xgrad.tensor([0.0], requires_grad=True)
+    (base_grad, exponent_grad) = xgrad.autograd.grad((zero**exponent).sum(), (zero, exponent))
+    assert base_grad.item() == 0
+    assert exponent_grad.item() == 0
+    assert tangent(xgrad, lambda T, x: x**0, np.zeros(1)) == 0
+
+
+def test_integer_powers():
+    as_torch(
+        lambda T: (
+            T.tensor([2, -1, 0]) ** 2,
+            T.tensor([2, 3, -1, 1]) ** T.tensor([-1, -2, -3, -1]),
+            T.tensor([2]) ** 0.5,
+        )
+    )
+    as_torch(lambda T: (T.tensor([2.0]) ** 2, T.tensor([3]) ** 2.0))  # 2 and 2.0 are one key of a dictionary
+
+
+# Where the branches meet, PyTorch's subgradients.
+CORNERS = {
+    "abs": lambda T, x: abs(x),
+    "clamp": lambda T, x: x.clamp(0.0, 2.0),
+    "clamp tensor": lambda T, x: x.clamp(x.detach() * 0, x.detach() * 0 + 2),
+    "clip min": lambda T, x: T.clip(x, min=0.0),
+    "maximum": lambda T, x: T.maximum(x, x.detach() * 0),
+    "minimum": lambda T, x: T.minimum(x, x.detach() * 0),
+    "fmax": lambda T, x: T.fmax(x, x.detach() * 0),
+    "fmin": lambda T, x: T.fmin(x, x.detach() * 0),
+    "sinc": lambda T, x: T.sinc(x),
+    "i0": lambda T, x: T.i0(x),
+    "sgn": lambda T, x: T.sgn(x),
+    "copysign": lambda T, x: T.copysign(x, x.detach() - 1),
+    "atan2": lambda T, x: T.atan2(x, x.detach() * 0),
+}
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_subgradients(name):
+    at = np.array([0.0, 2.0, -1.0])
+    same(derived(xgrad, CORNERS[name], at)[:2], derived(torch, CORNERS[name], at)[:2])
+
+
+@pytest.mark.parametrize("name", ["abs", "clamp", "maximum", "sinc", "i0", "atan2"])
+def test_tangents_at_corners(name):
+    at = np.array([0.0, 2.0, -1.0])
+    same(tangent(xgrad, CORNERS[name], at), tangent(torch, CORNERS[name], at))
+
+
+def test_second_derivatives_far_left_of_zero():
+    """jax's zeta function is wrong there, so polygamma is reflected."""
+    x = np.array([-8.9, -7.7, -3.3])
+    same(derived(xgrad, lambda T, x: T.lgamma(x), x), derived(torch, lambda T, x: T.lgamma(x), x), rtol=1e-6)
+    same(array(xgrad.polygamma(2, xgrad.tensor(x))), array(torch.polygamma(2, torch.tensor(x))), rtol=1e-6)
+
+
+def test_clamp_of_crossed_and_missing_bounds():
+    as_torch(
+        lambda T: (T.tensor([0.0, 5.0]).clamp(3.0, 1.0), T.tensor([1, 7]).clamp(max=2.5), T.clamp_min(T.tensor([1]), 2))
+    )
+
+
+def test_where_does_not_let_nan_through_the_branch_not_taken():
+    agree(
+        lambda T, x: T.where(x > 0, T.log(x.abs()), x),
+        np.array([0.5, -1.0]),
+    )
+    x = xgrad.tensor([1.0, -1.0], requires_grad=True)
+    nan = xgrad.tensor([float("nan")] * 2, requires_grad=True)
+    xgrad.where(x > 0, x, nan)[0].backward()
+    assert x.grad.tolist() == [1, 0]
+    assert nan.grad.tolist() == [0, 0]
+
+
+def test_where_with_numbers_and_as_method():
+    as_torch(
+        lambda T: (T.where(T.tensor([True, False]), 1, 2.5), T.tensor([1.0, 2.0]).where(T.tensor([True, False]), 0))
+    )
+
+
+@pytest.mark.parametrize("mode", ["trunc", "floor"])
+def test_rounded_division(mode):
+    a, b = [7.0, -7.0, 1.0, 0.0, 5.5], [2.0, 2.0, 0.0, 0.0, -2.0]
+    as_torch(
+        lambda T: (T.div(T.tensor(a), T.tensor(b), rounding_mode=mode), T.div(T.tensor([-7, 7]), 2, rounding_mode=mode))
+    )
+    as_torch(lambda T: T.tensor(a).div_(2, rounding_mode=mode))
+    agree(lambda T, x, y: T.div(x, y, rounding_mode=mode) + x, X, Y)
+
+
+def test_result_dtypes():
+    def program(T):
+        i, f, b = T.tensor([1, 2]), T.tensor([1.0], dtype=T.float32), T.tensor([True])
+        wide = T.tensor(1.0, dtype=T.float64)
+        results = [
+            i + f,
+            i / i,
+            i * 2.5,
+            f * wide,
+            b + b,
+            b * i,
+            i // 2,
+            f + 1j,
+            T.sqrt(i),
+            T.sin(b),
+            b + 1,
+            f * 2,
+            i % 3,
+        ]
+        return [str(r.dtype).rpartition(".")[2] for r in results]
+
+    as_torch(program)
+
+
+# -- in place ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["exp_", "tanh_", "sqrt_", "sigmoid_", "reciprocal_", "square_", "neg_", "sign_", "round_"]
+)
+def test_inplace_unary(name):
+    agree(lambda T, x: getattr(x * 2 + 3, name)() * x, X)
+
+
+@pytest.mark.parametrize(
+    "name", ["add_", "sub_", "mul_", "div_", "pow_", "atan2_", "fmod_", "remainder_", "clamp_min_"]
+)
+def test_inplace_binary(name):
+    agree(lambda T, x, y: getattr(x * 2 + 3, name)(y) * x, X, Y)
+
+
+@pytest.mark.parametrize("write", [lambda y: y.eq_(1), lambda y: y.zero_(), lambda y: y.fill_(3.0), lambda y: y.lt_(0)])
+def test_what_is_overwritten_has_a_gradient_of_zeros(write):
+    x = xgrad.tensor(X, requires_grad=True)
+    y = x * 2
+    write(y)
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0, 0, 0]
+
+
+def test_fill_with_a_tensor_differentiates_by_it():
+    agree(lambda T, x, v: x * (x * 1).fill_(v.sum()), X, Y[:1])
+
+
+def test_inplace_keeps_dtype_and_shape():
+    same_error(lambda T: T.tensor([1, 2]).mul_(1.5), "result type Float can't be cast to the desired output type Long")
+    same_error(lambda T: T.tensor([1.0, 2.0]).add_(T.tensor([[1.0], [2.0]])), "doesn't match the broadcast shape")
+
+
+# -- casts ------------------------------------------------------------------------------------------------------------
+
+
+def test_casts_give_the_gradient_back_in_the_source_dtype():
+    for T in (xgrad, torch):
+        x = T.tensor(X, requires_grad=True)
+        y = x.float()
+        assert type(y.grad_fn).__name__ == "ToCopyBackward0"
+        (y * y).sum().backward()
+        assert x.grad.dtype == T.float64
+        np.testing.assert_allclose(array(x.grad), 2 * X, rtol=1e-6)
+
+
+def test_to():
+    x = xgrad.tensor(X, requires_grad=True)
+    assert x.to("cpu") is x
+    assert x.to(xgrad.float64) is x
+    assert x.to(x) is x
+    assert x.double() is x
+    copy = x.to(x.dtype, copy=True)
+    assert copy is not x
+    assert copy.grad_fn is not None
+    assert x.to("cpu", xgrad.float32).dtype == xgrad.float32
+    assert x.type_as(xgrad.tensor([1])).dtype == xgrad.int64
+    assert x.type() == "xgrad.DoubleTensor"
+    with pytest.raises(RuntimeError, match="Invalid device string"):
+        x.to("nowhere")
+
+
+def test_to_another_device_brings_the_gradient_back():
+    import jax
+
+    if len(jax.devices()) < 2:
+        pytest.skip("needs two devices")
+    second = jax.devices()[1]
+    x = xgrad.tensor(X, requires_grad=True)
+    y = x.to(second)
+    assert y._read().devices() == {second}
+    assert y.to(second) is y
+    (y * y).sum().backward()
+    assert x.grad._read().devices() == {jax.devices()[0]}
+    np.testing.assert_allclose(array(x.grad), 2 * X)
+
+
+def test_complex_to_real_warns():
+    with pytest.warns(UserWarning, match="discards the imaginary part"):
+        assert xgrad.tensor([1 + 2j]).to(xgrad.float64).tolist() == [1.0]
+
+
+# -- tests of values --------------------------------------------------------------------------------------------------
+
+
+def test_tests_of_values():
+    values = [1.0, float("nan"), float("inf"), -float("inf"), -0.0]
+    names = ["isnan", "isinf", "isfinite", "isreal", "isposinf", "isneginf", "signbit", "logical_not", "nan_to_num"]
+    as_torch(lambda T: [getattr(T, name)(T.tensor(values, dtype=T.float64)) for name in names])
+
+
+def test_closeness():
+    def program(T):
+        a, b = T.tensor([1.0, 2.0, float("nan"), float("inf")]), T.tensor([1.0 + 1e-7, 2.1, float("nan"), float("inf")])
+        kinds = [
+            T.isclose(a, b),
+            T.isclose(a, b, equal_nan=True),
+            T.isclose(a, b, rtol=0.1),
+            T.isclose(T.tensor([3]), T.tensor([3])),
+        ]
+        return kinds, T.allclose(a, a), T.allclose(a, a, equal_nan=True), T.equal(b[:2], b[:2]), T.equal(a, b[:2])
+
+    as_torch(program)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+ERRORS = {
+    "must match the size of tensor b": lambda T: T.ones(2) + T.ones(3),
+    "two bool tensors is not supported": lambda T: T.tensor([True]) - T.tensor([False]),
+    "with a bool tensor is not supported": lambda T: 1 - T.tensor([False]),
+    "Negation, the `-` operator, on a bool|Negation, the `-` operator, with a bool": lambda T: -T.tensor([True]),
+    "alpha must not be a floating point number": lambda T: T.add(T.tensor([1]), 1, alpha=0.5),
+    "At least one of 'min' or 'max' must not be None": lambda T: T.clamp(T.ones(1)),
+    "rounding_mode to be one of None, 'trunc', or 'floor'": lambda T: T.div(T.ones(1), 1, rounding_mode="up"),
+    "negative integer powers are not allowed": lambda T: T.tensor([2]) ** -1,
+    "condition to be a boolean tensor": lambda T: T.where(T.ones(1), 1, 2),
+    "only supports 0-dimension value tensor": lambda T: T.ones(2).fill_(T.ones(2)),
+    '"bitwise_and': lambda T: T.ones(1) & 1,
+    "no longer supported": lambda T: T.addcdiv(T.tensor([1]), T.tensor([1]), T.tensor([1])),
+    "Please use .*sgn instead": lambda T: T.sign(T.tensor([1j])),
+    "did not match": lambda T: T.isclose(T.ones(1), T.tensor([1])),
+    '"lt': lambda T: T.tensor([1j]) < 1,
+    "for second argument": lambda T: T.complex(T.ones(1), T.ones(1).double()),
+}
+
+
+@pytest.mark.parametrize("match", ERRORS)
+def test_errors(match):
+    same_error(ERRORS[match], match)
