@@ -6,7 +6,7 @@ variable, set here.
 
 import sys
 
-from .autograd.backward import backward_of
+from .autograd.backward import ExecutionEngine, backward_of
 from .autograd.forward_ad import tangent_of
 from .engine import accumulate_grad, copy_slices, engine, hooks, validate
 from .ops import copying, registry, values
@@ -28,5 +28,6 @@ for _name, _method in registry.METHODS.items():
     setattr(Tensor, _name, _method)
 
 Tensor.backward = backward_of  # type: ignore[attr-defined]
+Tensor._execution_engine = ExecutionEngine()  # type: ignore[attr-defined]
 Tensor._tangent = property(tangent_of)  # type: ignore[attr-defined]
 values.attach(Tensor)

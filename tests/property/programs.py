@@ -24,6 +24,8 @@ Where the two libraries differ on purpose, the generator knows, and says it here
 * A result that backward needs (`tanh`) and that was overwritten through an alias with another version counter (`.data`):
   PyTorch does not notice, and differentiates with the new value.  xgrad keeps the value that was saved.  From there on
   the gradients of the program are compared between the two paths only.
+* A leaf that was reshaped in place, unrecorded, after it had been used: what arrives at it has the old shape, and PyTorch
+  may store it so.  Not generated.
 * A view of a tensor that began to require grad later is refused by PyTorch as "a leaf" in an in-place operation, unless
   somebody has read its `grad_fn` since.  xgrad always makes its `grad_fn` anew: torch is made to read it first.
 """
@@ -478,7 +480,8 @@ class Generator:
             options += [f"squeeze_({self.draw.below(x.ndim)})"]
         if 0 < x.ndim <= 2:
             options += ["t_()"] * 3
-        self.add(f"{name}.{self.draw.one(options)}", self.mode())
+        leaf = x._base is None and x.grad_fn is None and x.requires_grad
+        self.add(f"{name}.{self.draw.one(options)}", self.mode() or leaf)
 
     def write(self):
         name = self.some()
@@ -497,10 +500,12 @@ class Generator:
 
     def assignment(self, name, x):
         n = x.shape[0]
+        if not x.numel():
+            return None, False
         index = self.draw.one((f"{self.draw.below(n)}" if n else ":", "::2", "...", "1:", "..., 0"))
         part = eval(f"x[{index}]", {"x": x.detach()})
         value = self.draw.one(("0.5", self.operand(part)))
-        return (f"{name}[{index}] = {value}" if part.numel() else None), overlaps_itself(part)
+        return (f"{name}[{index}] = {value}", overlaps_itself(part)) if part.numel() else (None, False)
 
     def operand(self, x):
         """Something that broadcasts to the shape of `x` and does not overlap it partly."""

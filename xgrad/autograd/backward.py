@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..engine.engine import execute
+from ..engine.engine import execute, queue_callback
 from ..engine.node import GradientEdge, Node, gradient_edge
 from ..engine.validate import expandable
 from ..ops import registry
 from ..tensor import Tensor, from_array
 
-_ones = jax.jit(lambda like: jnp.ones_like(like))
+_ones = jax.jit(lambda like: jnp.ones_like(like), keep_unused=True)  # so that it is made where `like` lies
 
 
 def _sequence(value: Any) -> tuple:
@@ -208,3 +208,15 @@ def backward_of(
 ) -> None:
     """`xgrad.autograd.backward(self, gradient, ...)`: gradients of this tensor, accumulated in the leaves' `.grad`."""
     backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+class ExecutionEngine:
+    """What PyTorch's users reach as `autograd.Variable._execution_engine`."""
+
+    @staticmethod
+    def queue_callback(callback: Any) -> None:
+        """Call `callback()` when the running backward ends; it may queue more.
+
+        Raises `RuntimeError` outside of backward.
+        """
+        queue_callback(callback)

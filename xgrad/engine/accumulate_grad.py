@@ -86,7 +86,7 @@ class AccumulateGrad(Node):
         have, want = here.sharding, there.sharding
         if have is want or have == want or have.is_equivalent_to(want, here.ndim):
             return
-        if not self._warned:
+        if not self._warned and here.committed:  # a constant, which no device was asked for, moves without a word
             self._warned = True
             warnings.warn(
                 f"a gradient arrived with sharding {have}, its variable has {want}; it is moved there. Shard the "

@@ -9,6 +9,7 @@ from . import pair as pair
 from . import copying as copying
 from . import views as views
 from . import arithmetic as arithmetic
+from . import powers as powers
 from . import binary as binary
 from . import pointwise as pointwise
 from . import special as special

@@ -1,22 +1,21 @@
-"""Arithmetic: + - * / // % **, roots and fused products, as functions, methods and Python's operators.
+"""Arithmetic: + - * / // % and fused products, as functions, methods and Python's operators.
 
-What is saved is what PyTorch saves: sums save nothing, products their factors, roots and reciprocals their result.
-`add`, `sub`, `div` and `pow` are each two operators under one name: the commonest form, two arrays and no option, which
-takes the shortest call path, and the general one.  (PyTorch: BinaryOps.cpp, PointwiseOps.cpp, Pow.cpp.)
+What is saved is what PyTorch saves: sums save nothing, products their factors.  `add`, `sub` and `div` are each two
+operators under one name: the commonest form, two arrays and no option, which takes the shortest call path, and the
+general one.  (PyTorch: BinaryOps.cpp, PointwiseOps.cpp.)
 """
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..dtypes import as_dtype, category
+from ..dtypes import category
 from ..tensor import Tensor
-from .call import call, call_inplace, call_out, is_operand
+from .call import call, call_inplace, call_out
 from .pair import call_pair
-from .promotion import as_float, check_broadcast, conj, promote_float, promote_together, require_floating, require_real
+from .promotion import check_broadcast, conj, promote_float, promote_together, require_floating, require_real
 from .registry import METHODS, Operator, composite, operator
 
 
@@ -36,7 +35,8 @@ def _refuse_bool(what: str, *operands: Any) -> None:
         raise RuntimeError(f"{what}, the `-` operator, with {found} is not supported. {advice} operator instead.")
 
 
-def _run(op: Operator, args: tuple, out: Tensor | None, statics: tuple = ()) -> Tensor:
+def run(op: Operator, args: tuple, out: Tensor | None, statics: tuple = ()) -> Tensor:
+    """The function form: into `out` if that is given, else by the shortest path."""
     if out is not None:
         return call_out(op, args, statics, out)
     return call(op, args, statics) if statics or len(args) != 2 else call_pair(op, *args)
@@ -94,7 +94,7 @@ def _plus_minus(name: str, plain: Operator, scaled: Operator, aliases: tuple, do
         return scaled, (input, other, alpha)
 
     def function(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-        return _run(*chosen(input, other, alpha), out)
+        return run(*chosen(input, other, alpha), out)
 
     def written(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
         return call_inplace(*chosen(input, other, alpha), ())
@@ -211,8 +211,8 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
     tensor([-4,  3])
     """
     if rounding_mode is None:
-        return _run(_div.operator, (input, other), out)
-    return _run(_rounded, (input, other), out, (rounding_mode,))
+        return run(_div.operator, (input, other), out)
+    return run(_rounded, (input, other), out, (rounding_mode,))
 
 
 @composite("div_", function=False, aliases=("divide_",))
@@ -226,7 +226,7 @@ def _div_inplace(input: Tensor, other: Any, *, rounding_mode: str | None = None)
 @composite
 def true_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input / other, broadcast; integers are divided as floats."""
-    return _run(_div.operator, (input, other), out)
+    return run(_div.operator, (input, other), out)
 
 
 @composite("true_divide_", function=False)
@@ -261,148 +261,6 @@ def fmod(self, other):
 
 remainder.derivative(self=lambda grad: grad, other=lambda grad, self, other: -grad * _floored(self, other))
 fmod.derivative(self=lambda grad: grad, other=lambda grad, self, other: -grad * _truncated(self, other))
-
-
-# -- powers and roots -------------------------------------------------------------------------------------------------
-
-
-# PyTorch's short cuts (pow_tensor_scalar_optimized_kernel): a few products are faster than a logarithm, and exact.
-_SHORT = {0.5: jnp.sqrt, -0.5: jax.lax.rsqrt, **{n: partial(jax.lax.integer_pow, y=n) for n in (2, 3, -1, -2)}}
-_NEGATIVE = "Integers to negative integer powers are not allowed."
-
-
-def _as_number(x: Any) -> Any:
-    """Truth values as integers."""
-    return x.astype(dtypes.default_integer()) if x.dtype == bool else x
-
-
-def _short_pow(self, *, exponent):
-    if self.dtype not in dtypes.INEXACT and exponent < 0:
-        raise RuntimeError(_NEGATIVE)
-    return _SHORT[exponent](_as_number(self))
-
-
-def _integer_pow(base: Any, exponent: Any) -> Any:
-    """Integers to the power of integers; a negative power of all but 1 and -1 is 0."""
-    result = jnp.power(base, jnp.maximum(exponent, 0))
-    unit = jnp.where(base == 1, 1, jnp.where(base == -1, 1 - 2 * (exponent & 1), 0)).astype(base.dtype)
-    return jnp.where(exponent < 0, unit, result)
-
-
-def _pow(self, exponent):
-    self, exponent = promote_together(self, exponent)
-    if self.dtype in dtypes.INEXACT:
-        return _power(self, exponent)
-    require_real(self, "pow")
-    return _integer_pow(self, exponent)
-
-
-def _power(base: Any, exponent: Any) -> Any:
-    """jnp.power, with PyTorch's tangents at 0**0: 0, where jax's are NaN."""
-    return jnp.power(jnp.where((base == 0) & (exponent == 0), 1, base), exponent)
-
-
-def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
-    """The gradient of the base: 0 where the exponent is 0."""
-    self, exponent = promote_float(self, exponent)
-    flat = exponent == 0
-    return jnp.where(flat, 0, grad * conj(exponent * _power(self, jnp.where(flat, 1, exponent - 1))))
-
-
-def _pow_exponent(grad: Any, self: Any, exponent: Any) -> Any:
-    """The gradient of the exponent: 0 for 0 to the power of what is not negative, where the logarithm is infinite."""
-    self, exponent = promote_float(self, exponent)
-    flat = (self == 0) & (jnp.real(exponent) >= 0)
-    safe = jnp.where(flat, 1, self)
-    return jnp.where(flat, 0, grad * conj(_power(self, exponent) * jnp.log(safe)))
-
-
-_short, _general = Operator("pow", _short_pow), Operator("pow", _pow)
-_general.derivative(self=_pow_self, exponent=_pow_exponent)
-
-
-def _power_of(input: Any, exponent: Any) -> tuple[Operator, tuple, tuple]:
-    """The operator for these arguments, with its array and static arguments."""
-    kind = exponent.__class__
-    if (kind is int or kind is float) and isinstance(input, Tensor):
-        # Of an integer tensor, x ** 2.0 is a float, so it is not x * x.
-        if exponent in _SHORT and (kind is int or input.dtype in dtypes.INEXACT):
-            return _short, (input,), (exponent,)
-        if kind is int and exponent < 0 and input.dtype not in dtypes.INEXACT:
-            raise RuntimeError(_NEGATIVE)
-    return _general, (input, exponent), ()
-
-
-@composite
-def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
-    """input to the power of `exponent`, broadcast; one of the two may be a number.
-
-    Raises `RuntimeError` for integers to a negative integer power.
-
-    >>> import xgrad
-    >>> xgrad.pow(xgrad.tensor([1.0, 2.0, 3.0]), 2)
-    tensor([1., 4., 9.])
-    """
-    op, args, statics = _power_of(input, exponent)
-    return _run(op, args, out, statics)
-
-
-@composite("pow_", function=False, method_aliases=("__ipow__",))
-def _pow_inplace(input: Tensor, exponent: Any) -> Tensor:
-    """In-place version of `xgrad.pow`."""
-    return call_inplace(*_power_of(input, exponent))
-
-
-@composite("__pow__", function=False)
-def _pow_operator(input: Tensor, exponent: Any) -> Tensor:
-    return pow(input, exponent) if is_operand(exponent) else NotImplemented
-
-
-@composite("__rpow__", function=False)
-def _rpow_operator(input: Tensor, base: Any) -> Tensor:
-    return pow(base, input) if is_operand(base) else NotImplemented
-
-
-@operator(inplace=True)
-def float_power(self, exponent):
-    """input to the power of `exponent`, computed in float64 or complex128."""
-    check_broadcast(self, exponent)
-    either = category(jnp.asarray(self).dtype) == 3 or category(jnp.asarray(exponent).dtype) == 3
-    dtype = as_dtype(dtypes.complex128 if either else dtypes.float64)
-    return _power(jnp.asarray(self).astype(dtype), jnp.asarray(exponent).astype(dtype))
-
-
-float_power.derivative(self=_pow_self, exponent=_pow_exponent)
-
-
-@operator(inplace=True, node="PowBackward0")
-def square(self):
-    """input * input."""
-    self = _as_number(self)
-    return self * self
-
-
-@operator(inplace=True, pointwise=True)
-def sqrt(self):
-    """The square root; NaN of negative numbers."""
-    return jnp.sqrt(as_float(self))
-
-
-@operator(inplace=True, pointwise=True)
-def rsqrt(self):
-    """1 / sqrt(input)."""
-    return jax.lax.rsqrt(as_float(self))
-
-
-@operator(inplace=True, pointwise=True)
-def reciprocal(self):
-    """1 / input; integers give floats."""
-    return 1 / as_float(self)
-
-
-sqrt.derivative(self=lambda grad, result: grad / conj(2 * result))
-rsqrt.derivative(self=lambda grad, result: -0.5 * grad * conj(result * result * result))
-reciprocal.derivative(self=lambda grad, result: -grad * conj(result * result))
 
 
 # -- fused products ---------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
                 edges.append(_NO_EDGE)
             elif a._view is not None:
                 edges.append(edge := gradient_edge(a))
-                if edge[0] is None:  # made under no_grad: nothing is computed, nor saved, for it
+                if edge[0] is None and not plan.saves_result:  # made under no_grad: no input is saved for it
                     plan = node.plan = kernel.narrowed(plan.needs & ~(1 << len(edges) - 1), len(args))
             elif (fn := a._grad_fn) is not None:
                 edges.append((fn, a._output_nr))
@@ -176,7 +176,7 @@ def _record(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) ->
     for i, a in enumerate(args):
         if needs >> i & 1 and not (skip_self and i == 0):
             edges.append(edge := gradient_edge(a))
-            if edge[0] is None:
+            if edge[0] is None and not node.plan.saves_result:
                 node.plan = kernel.narrowed(node.plan.needs & ~(1 << i), len(args))
         else:
             edges.append(_NO_EDGE)
