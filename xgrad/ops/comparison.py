@@ -16,7 +16,7 @@ from .registry import composite, operator
 
 
 def _name_of(x: Any) -> str:
-    return TORCH_NAMES.get(x.dtype, x.dtype.name)
+    return TORCH_NAMES.get(x.dtype) or str(x.dtype)
 
 
 # -- two arrays -------------------------------------------------------------------------------------------------------
