@@ -40,7 +40,12 @@ def annotation(value: Any) -> str:
     text = inspect.formatannotation(value)
     for module in ("xgrad.tensor.", "collections.abc.", "typing.", "builtins."):
         text = text.replace(module, "")
-    return text.replace("numpy.", "np.").replace("xgrad.devices.device", "device").replace("xgrad.random.", "").replace("xgrad.engine.hooks.", "")
+    return (
+        text.replace("numpy.", "np.")
+        .replace("xgrad.devices.device", "device")
+        .replace("xgrad.random.", "")
+        .replace("xgrad.engine.hooks.", "")
+    )
 
 
 def parameter(p: inspect.Parameter) -> str:

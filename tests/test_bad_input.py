@@ -12,7 +12,10 @@ from .oracle import array, data, leaf, same_error
 WRONG = {
     "shapes of a sum": (lambda T, x, y, c: x + data(T, (4,)), r"\[2, 3\].*\[4\]|3.*4"),
     "shapes of an in-place sum": (lambda T, x, y, c: y.add_(data(T, (4, 3))), r"\[4, 3\]|4"),
-    "in-place result of another shape": (lambda T, x, y, c: c[0].add_(data(T, (2, 3))), r"output with shape \[3\].*\[2, 3\]"),
+    "in-place result of another shape": (
+        lambda T, x, y, c: c[0].add_(data(T, (2, 3))),
+        r"output with shape \[3\].*\[2, 3\]",
+    ),
     "copy of another shape": (lambda T, x, y, c: y.copy_(data(T, (4,))), "4"),
     "matrices": (lambda T, x, y, c: x @ data(T, (4, 2)), "4"),
     "in-place dtype": (lambda T, x, y, c: T.ones(3, dtype=T.int64).mul_(1.5), "can't be cast"),
@@ -81,7 +84,11 @@ def test_wrong_call(name, path):
     for ours, theirs in zip(tensors[xgrad], tensors[torch]):
         np.testing.assert_array_equal(array(ours), array(theirs))
         assert ours.shape == tuple(theirs.shape)
-        assert (ours._version, ours.requires_grad, ours.is_leaf) == (theirs._version, theirs.requires_grad, theirs.is_leaf)
+        assert (ours._version, ours.requires_grad, ours.is_leaf) == (
+            theirs._version,
+            theirs.requires_grad,
+            theirs.is_leaf,
+        )
     x, y, _ = tensors[xgrad]
     (y * y).sum().backward()  # and they work on
     np.testing.assert_allclose(array(x.grad), 2 * array(x))
@@ -114,7 +121,11 @@ def test_failed_write_leaves_siblings_and_base_alone(path):
         base = leaf(T, 2, 3) * 1
         view, sibling = base[0], base[:, 1]
         errors = []
-        for write in (lambda: view.add_(data(T, (4,))), lambda: view.copy_(data(T, (2, 2))), lambda: view.__setitem__(9, 1.0)):
+        for write in (
+            lambda: view.add_(data(T, (4,))),
+            lambda: view.copy_(data(T, (2, 2))),
+            lambda: view.__setitem__(9, 1.0),
+        ):
             with pytest.raises((RuntimeError, IndexError)) as caught:
                 write()
             errors.append(caught.type is not None)

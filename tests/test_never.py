@@ -119,7 +119,9 @@ def test_inplace_view_operation_on_a_view(move):
 # -- a write after expand ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("expand", [lambda x: x.expand(3, 3), lambda x: x.expand(3, 3).t(), lambda x: x.expand(3, 3)[1:]])
+@pytest.mark.parametrize(
+    "expand", [lambda x: x.expand(3, 3), lambda x: x.expand(3, 3).t(), lambda x: x.expand(3, 3)[1:]]
+)
 def test_write_after_expand_is_refused(expand):
     def program(T):
         base = leaf(T, 3) * 1
@@ -149,7 +151,9 @@ def test_write_into_the_base_shows_in_an_expanded_view():
 
 
 @pytest.mark.parametrize(
-    "overlapping", [lambda b: b.unfold(0, 2, 1), lambda b: b.as_strided((3, 2), (1, 1), 0)], ids=["unfold", "as_strided"]
+    "overlapping",
+    [lambda b: b.unfold(0, 2, 1), lambda b: b.as_strided((3, 2), (1, 1), 0)],
+    ids=["unfold", "as_strided"],
 )
 def test_write_into_a_view_that_overlaps_itself_is_refused(overlapping):
     """PyTorch accepts it, and its gradients are wrong."""

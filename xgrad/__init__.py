@@ -5,13 +5,14 @@ __version__ = "0.1.0"
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from . import ops as ops
 from . import attach as attach
 from . import autograd as autograd
 from . import dtypes as dtypes
 from . import linalg as linalg
-from . import special as special
 from . import nn as nn
+from . import ops as ops
+from . import random as random
+from . import special as special
 from .autograd.grad_mode import enable_grad as enable_grad
 from .autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from .autograd.grad_mode import no_grad as no_grad
@@ -23,7 +24,6 @@ from .dtypes import get_default_dtype as get_default_dtype
 from .dtypes import promote_types as promote_types
 from .dtypes import set_default_dtype as set_default_dtype
 from .ops.registry import FUNCTIONS as _FUNCTIONS
-from . import random as random
 from .random import Generator as Generator
 from .random import default_generator as default_generator
 from .random import fork_rng as fork_rng
@@ -36,8 +36,8 @@ from .tensor import Size as Size
 from .tensor import Tensor as Tensor
 
 if _TYPE_CHECKING:
-    from .views.compare import compare as compare
     from .functions import *  # noqa: F403 - the stub of the operators, which the next line makes names of
+    from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
 
 # Layouts and memory formats, taken where PyTorch takes them: every array here is dense and row-major.

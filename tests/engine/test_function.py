@@ -182,7 +182,9 @@ def test_dirty_input_must_be_returned():
         ctx.mark_dirty(x)
         return x * 2
 
-    same_error(lambda T: function(T, forward, lambda ctx, grad: grad).apply(leaf(T, 3) * 1), "must all be outputs|returned")
+    same_error(
+        lambda T: function(T, forward, lambda ctx, grad: grad).apply(leaf(T, 3) * 1), "must all be outputs|returned"
+    )
 
 
 def test_dirty_view(path):
@@ -375,7 +377,9 @@ def test_missing_methods():
     same_error(no_forward, "forward")
 
     def no_backward(T):
-        type("Mine", (T.autograd.Function,), {"forward": staticmethod(lambda ctx, x: x * 2)}).apply(leaf(T, 3)).sum().backward()
+        type("Mine", (T.autograd.Function,), {"forward": staticmethod(lambda ctx, x: x * 2)}).apply(
+            leaf(T, 3)
+        ).sum().backward()
 
     same_error(no_backward, "backward")
 
@@ -385,7 +389,9 @@ def test_only_tensors_are_saved():
         ctx.save_for_backward(x, 3)
         return x * 2
 
-    text = str(same_error(lambda T: function(T, forward, lambda ctx, grad: grad).apply(leaf(T, 3)), "save_for_backward"))
+    text = str(
+        same_error(lambda T: function(T, forward, lambda ctx, grad: grad).apply(leaf(T, 3)), "save_for_backward")
+    )
     assert "int" in text
 
 

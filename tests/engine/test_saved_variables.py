@@ -10,7 +10,6 @@ import xgrad
 
 from ..oracle import array, as_torch, data, leaf, same, same_error
 
-
 # -- versions ------------------------------------------------------------------------------------------------------------
 
 

@@ -56,7 +56,9 @@ def test_generator_reaches_what_it_is_for():
     assert seen["error"] > 15
     assert seen["refused"] > 3
     assert seen["uncompared"] < 15
-    wanted = "select narrow transpose permute t view reshape unsqueeze squeeze expand diagonal unfold as_strided split chunk"
+    wanted = (
+        "select narrow transpose permute t view reshape unsqueeze squeeze expand diagonal unfold as_strided split chunk"
+    )
     wanted += " unbind detach data mul_ add_ sub_ copy_ tanh_ zero_ fill_ t_ transpose_ squeeze_ unsqueeze_"
     assert set(wanted.split()) <= lines
 
@@ -70,7 +72,9 @@ def test_comparison_notices_a_wrong_gradient(monkeypatch, path_that_lies):
     right = copy_slices.ChainBackward.apply
     step = programs.Step
     program = programs.Program(
-        (step("t0 = data((4,), 0).requires_grad_()"), step("t1 = t0.clone()"), step("t2 = t1.narrow(0, 1, 2)")), "t2", ("t0",)
+        (step("t0 = data((4,), 0).requires_grad_()"), step("t1 = t0.clone()"), step("t2 = t1.narrow(0, 1, 2)")),
+        "t2",
+        ("t0",),
     )
     assert programs.fails(program) is None
 

@@ -1,8 +1,8 @@
 """PyTorch's `torch.autograd`, on JAX arrays."""
 
+from ..tensor import Tensor as Variable  # noqa: F401 - PyTorch's old name
 from . import forward_ad as forward_ad
 from . import graph as graph
-from ..tensor import Tensor as Variable  # noqa: F401 - PyTorch's old name
 from .backward import backward as backward
 from .backward import grad as grad
 from .function import Function as Function

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..config import state
-from ..engine.python_function import FunctionContext, PythonNode, run_function
 from ..engine.node import Node
+from ..engine.python_function import FunctionContext, PythonNode, run_function
 from ..errors import NotDifferentiableError
 from ..tensor import Tensor
 

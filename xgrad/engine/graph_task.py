@@ -33,8 +33,18 @@ class GraphTask:
     """One run of the engine."""
 
     __slots__ = (
-        "callbacks", "captured", "create_graph", "dependencies", "depth", "exec_info", "id", "keep_graph", "not_ready", "_heap", "_next",
-    )  # fmt: skip
+        "_heap",
+        "_next",
+        "callbacks",
+        "captured",
+        "create_graph",
+        "dependencies",
+        "depth",
+        "exec_info",
+        "id",
+        "keep_graph",
+        "not_ready",
+    )
 
     def __init__(self, keep_graph: bool, create_graph: bool, depth: int) -> None:
         self.id = next(_ids)

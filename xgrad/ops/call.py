@@ -14,8 +14,8 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..dtypes import INEXACT
-from ..engine.copy_slices import chain_node, rebase_history
 from ..engine.accumulate_grad import make_accumulator
+from ..engine.copy_slices import chain_node, rebase_history
 from ..engine.node import gradient_edge
 from ..engine.saved_variable import SavedVariable
 from ..tensor import Tensor, from_array, from_foreign

@@ -27,7 +27,7 @@ def _formatter(values: np.ndarray) -> Any:
         whole = bool((finite == np.ceil(finite)).all())
         scientific = high / low > 1000.0 or high > 1.0e8 or (not whole and low < 1.0e-4)
         if whole:
-            scientific = high / low > 1000.0 and high > 1.0e8 or high > 1.0e8
+            scientific = (high / low > 1000.0 and high > 1.0e8) or high > 1.0e8
 
     def show(v: Any) -> str:
         v = float(v)

@@ -73,14 +73,18 @@ def require_floating(x: Any, name: str) -> None:
 def require_real(x: Any, name: str) -> None:
     """Refuse complex numbers and bools, which have no order or no arithmetic."""
     if x.dtype in dtypes.COMPLEX or x.dtype == bool:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.TORCH_NAMES.get(np.dtype(x.dtype), x.dtype.name)}'")
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{dtypes.TORCH_NAMES.get(np.dtype(x.dtype), x.dtype.name)}'"
+        )
 
 
 def require_same_dtype(x: Any, weight: Any, name: str) -> None:
     """Refuse a layer's input and weight of different dtypes, as PyTorch does: layers do not promote."""
     if x.dtype != weight.dtype:
         names = [dtypes.TORCH_NAMES.get(np.dtype(a.dtype), a.dtype.name) for a in (x, weight)]
-        raise RuntimeError(f"{name}: expected input and weight to have the same dtype, but got {names[0]} and {names[1]}")
+        raise RuntimeError(
+            f"{name}: expected input and weight to have the same dtype, but got {names[0]} and {names[1]}"
+        )
 
 
 def wrap_dim(dim: Any, ndim: int) -> int:
@@ -101,7 +105,9 @@ def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:
     dims = dims if isinstance(dims, Sequence) else (dims,)
     wrapped = tuple(wrap_dim(d, ndim) for d in dims)
     if len(set(wrapped)) != len(wrapped):
-        raise RuntimeError(f"dim {next(d for d in wrapped if wrapped.count(d) > 1)} appears multiple times in the list of dims")
+        raise RuntimeError(
+            f"dim {next(d for d in wrapped if wrapped.count(d) > 1)} appears multiple times in the list of dims"
+        )
     return wrapped if ndim else ()
 
 

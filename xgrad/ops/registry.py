@@ -151,9 +151,13 @@ def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str
     if signature is not None:
         parameters = signature
     elif op.variadic:
-        parameters = ", ".join([*arrays, op.variadic, *(f"{s}=_defaults['{s}']" if s in op.defaults else s for s in op.static_names)])
+        parameters = ", ".join(
+            [*arrays, op.variadic, *(f"{s}=_defaults['{s}']" if s in op.defaults else s for s in op.static_names)]
+        )
     else:
-        shown = [f"{rename.get(p, p)}=_defaults['{p}']" if p in op.defaults else rename.get(p, p) for p in op.parameters]
+        shown = [
+            f"{rename.get(p, p)}=_defaults['{p}']" if p in op.defaults else rename.get(p, p) for p in op.parameters
+        ]
         must = [s for s in op.static_names if s not in op.defaults]
         may = [s for s in op.static_names if s in op.defaults]
         if any("=" in s for s in shown) and must:
@@ -232,7 +236,9 @@ def operator(
 
     def declare(fn: Callable) -> Declared:
         known = name if isinstance(name, str) else fn.__name__.rstrip("_")
-        op = Operator(known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise)
+        op = Operator(
+            known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise
+        )
         OPERATORS[known] = op
         op.check = check
         takes_out = out and outputs is None and inplace != "argument"
@@ -258,7 +264,9 @@ def operator(
         if inplace:
             bare = _signature(op, signature, False)[0]
             body = f"{guard}return _inplace(_op, {arrays}, {statics})"
-            written = _define(op if differentiable else _overwriting(op), known + "_", bare, body, _inplace_doc(known), places[0])
+            written = _define(
+                op if differentiable else _overwriting(op), known + "_", bare, body, _inplace_doc(known), places[0]
+            )
             for alias in names:
                 if inplace is True:
                     METHODS[alias + "_"] = written
@@ -298,12 +306,16 @@ def _binary(op: Operator, public: str, arrays: str, statics: str) -> Callable:
     used = ", ".join(f"{s}=_defaults['{s}']" for s in op.static_names)
     extra = "".join("_defaults.get(%r), " % p for p in op.parameters[2:])
     arrays = arrays[:-1] + extra + ")"
-    body = f"return {_invoke(op, arrays, statics)} if other.__class__ is _Tensor or _is_operand(other) else NotImplemented"
+    body = (
+        f"return {_invoke(op, arrays, statics)} if other.__class__ is _Tensor or _is_operand(other) else NotImplemented"
+    )
     return _define(op, public, f"input, other{', ' + used if used else ''}", body, None, "")
 
 
 def _inplace_doc(name: str) -> str:
-    return f"In-place version of `xgrad.{name}`: writes the result into `input` (through its view chain) and returns it."
+    return (
+        f"In-place version of `xgrad.{name}`: writes the result into `input` (through its view chain) and returns it."
+    )
 
 
 def composite(
