@@ -95,8 +95,9 @@ def test_wrong_call(name, path):
 
 
 def test_absent_device_is_named_with_those_that_exist():
-    with pytest.raises(RuntimeError, match=r"'cuda:99' is not available: JAX sees .*cpu"):
-        xgrad.zeros(2, device="cuda:99")
+    for name in ("cuda:99", "cpu:99", "xla:99"):
+        with pytest.raises(RuntimeError, match=rf"'{name}' is not available: JAX sees .*cpu:0"):
+            xgrad.zeros(2, device=name)
 
 
 def test_error_types_can_be_told_apart():

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.sharding import Sharding, SingleDeviceSharding
 
-_PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu"}
+_PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default
 
 
 class device:
@@ -29,8 +29,7 @@ class device:
         self.placement = placement_of(spec)
         first = next(iter(self.placement.device_set)) if isinstance(self.placement, Sharding) else self.placement
         self.type = "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform
-        local = [d for d in jax.devices(first.platform)]
-        self.index = local.index(first)
+        self.index = jax.devices(first.platform).index(first)
 
     def __repr__(self) -> str:
         return f"device(type='{self.type}')" if self._only else f"device(type='{self.type}', index={self.index})"
@@ -63,16 +62,14 @@ def placement_of(spec: Any) -> Any:
     if not isinstance(spec, str):
         raise TypeError(f"expected a device such as 'cpu', 'gpu:0', a jax.Device or a Sharding, but got {spec!r}")
     name, _, number = spec.partition(":")
-    if name == "xla":
-        return jax.devices()[int(number or 0)]
     if name not in _PLATFORM or not (number.isdigit() or not number):
-        raise RuntimeError(f"Invalid device string: '{spec}'; expected cpu, gpu:N, cuda:N, tpu:N or xla")
+        raise RuntimeError(f"Invalid device string: '{spec}'; expected cpu, gpu:N, cuda:N, tpu:N or xla:N")
     try:
         present = jax.devices(_PLATFORM[name])
     except RuntimeError:
         present = []
     if int(number or 0) >= len(present):
-        seen = ", ".join(str(d) for d in jax.devices())
+        seen = ", ".join(f"{d.type}:{d.index}" for d in devices())
         raise RuntimeError(f"device '{spec}' is not available: JAX sees {seen}. `python -m xgrad doctor` says more.")
     return present[int(number or 0)]
 

@@ -4,6 +4,7 @@ Each is one line: PyTorch's arguments as the key of the view, and the name of it
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from .. import dtypes
@@ -104,9 +105,8 @@ def view_(input: Tensor, *shape: Any) -> Tensor:
 
     Raises `RuntimeError` if the layout of a view of `input` does not allow it: use `reshape` then.
     """
-    if len(shape) == 1 and not isinstance(shape[0], (int, Sequence)):
-        if not hasattr(shape[0], "__index__"):
-            return view(input, ("view_dtype", dtypes.as_dtype(shape[0])), "ViewBackward0")
+    if len(shape) == 1 and not isinstance(shape[0], (int, Sequence)) and not hasattr(shape[0], "__index__"):
+        return view(input, ("view_dtype", dtypes.as_dtype(shape[0])), "ViewBackward0")
     return view(input, ("view", *sizes_of(shape)), "ViewBackward0")
 
 
@@ -328,7 +328,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     return input if input.is_contiguous() else input.clone()  # type: ignore[attr-defined]
 
 
-# -- several views at once ----------------------------------------------------------------------------------------------
+# -- several views at once ---------------------------------------------------------------------------------------------
 
 
 def _pieces(input: Tensor, dim: int, sizes: Sequence[int], name: str) -> tuple[Tensor, ...]:
@@ -387,7 +387,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     length = input.shape[dim]
     if isinstance(indices_or_sections, Sequence):
         cuts = [0, *indices_or_sections, length]
-        keys = [("slice", dim, a, b, 1) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        keys = [("slice", dim, a, b, 1) for a, b in pairwise(cuts)]
         return tuple(view(input, key, "SliceBackward0") for key in keys)
     if indices_or_sections <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {indices_or_sections}")
@@ -465,7 +465,6 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         lying = tuple(n if j == i else 1 for j, n in enumerate(shape))
         grids.append(expand(view(x, ("view", *lying), "ViewBackward0"), shape))
     if swap:
-        grids = [transpose(g, 0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 
@@ -487,7 +486,7 @@ _at_least(
     lambda x: x if x.ndim >= 3 else unsqueeze(x, -1) if x.ndim == 2 else reshape(x, (1, -1, 1)),
 )
 
-# -- in place -----------------------------------------------------------------------------------------------------------
+# -- in place ----------------------------------------------------------------------------------------------------------
 
 
 def _inplace(name: str, node: str, key: Any) -> None:
