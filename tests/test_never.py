@@ -20,7 +20,7 @@ def first_and_second(T, loss, *inputs):
     return first, T.autograd.grad(sum((g * g).sum() for g in first), inputs)
 
 
-# -- in-place through a view -----------------------------------------------------------------------------------------------
+# -- in-place through a view -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_reading_split_or_unbind_after_the_base_was_written():
     as_torch(fresh)
 
 
-# -- an in-place view operation on a view ---------------------------------------------------------------------------------
+# -- an in-place view operation on a view ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_inplace_view_operation_on_a_view(move):
     as_torch(program)
 
 
-# -- a write after expand ---------------------------------------------------------------------------------------------------
+# -- a write after expand ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_source_that_overlaps_the_written_view_is_read_as_it_was():
     same((base, x.grad), (tbase, tx.grad))
 
 
-# -- flatten and reshape ----------------------------------------------------------------------------------------------------
+# -- flatten and reshape -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_flatten_and_reshape_keep_the_graph(shape_of):
     as_torch(program)
 
 
-# -- .data ------------------------------------------------------------------------------------------------------------------
+# -- .data -------------------------------------------------------------------------------------------------------------
 
 
 def test_data_assignment_with_live_views_is_no_silent_wrong_gradient():
@@ -255,7 +255,7 @@ def test_write_through_data_shows_in_every_alias():
     as_torch(program)
 
 
-# -- no_grad and stale siblings ------------------------------------------------------------------------------------------------
+# -- no_grad and stale siblings ----------------------------------------------------------------------------------------
 
 
 def test_write_under_no_grad_with_a_stale_sibling():
@@ -321,7 +321,7 @@ def test_saved_value_that_was_overwritten_is_told():
     same_error(program, "modified by an inplace operation")
 
 
-# -- dtypes --------------------------------------------------------------------------------------------------------------
+# -- dtypes ------------------------------------------------------------------------------------------------------------
 
 
 def test_no_dtype_is_silently_narrowed():
@@ -373,7 +373,7 @@ def test_narrowing_without_x64_is_an_error(tmp_path):
     assert lines[1].startswith("OverflowError")
 
 
-# -- buffers and traces -----------------------------------------------------------------------------------------------------
+# -- buffers and traces ------------------------------------------------------------------------------------------------
 
 
 def test_donated_buffer_is_not_in_use():

@@ -187,7 +187,7 @@ class Tensor(TensorMethods):
 
     @property
     def storage_id(self) -> int:
-        """A number equal for tensors that share a storage, and for no others (PyTorch: `untyped_storage().data_ptr()`)."""
+        """The number of the storage; tensors that share it have the same (PyTorch: `untyped_storage().data_ptr()`)."""
         return self._share().id
 
     @property

@@ -68,7 +68,7 @@ def test_copy_into_a_view(take, path):
     as_torch(program)
 
 
-# -- an in-place view operation on a view, then a write: PyTorch's own replay path gives a wrong gradient ---------------
+# -- an in-place view operation on a view, then a write: PyTorch's own replay path gives a wrong gradient --------------
 
 
 def t_then_mul(T, base, W):
@@ -184,7 +184,7 @@ def test_inplace_view_operations_and_writes(write, path):
     as_torch(program)
 
 
-# -- several writes ------------------------------------------------------------------------------------------------------
+# -- several writes ----------------------------------------------------------------------------------------------------
 
 
 def test_many_writes_into_one_base(path):
@@ -296,7 +296,7 @@ def test_source_of_another_dtype(path):
     as_torch(program, rtol=1e-6)
 
 
-# -- exec_info: only some gradients are wanted -----------------------------------------------------------------------------
+# -- exec_info: only some gradients are wanted -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wanted", ["source", "base", "both", "neither part"])
@@ -349,7 +349,7 @@ def test_gradient_of_a_view_that_was_written(path):
     as_torch(program)
 
 
-# -- graphs that are kept, hooked, taken apart ---------------------------------------------------------------------------
+# -- graphs that are kept, hooked, taken apart -------------------------------------------------------------------------
 
 
 def test_retained_graph_gives_the_same_again(path):
@@ -467,7 +467,7 @@ def test_undefined_gradient_passes(path):
     as_torch(program)
 
 
-# -- refused ------------------------------------------------------------------------------------------------------------
+# -- refused -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

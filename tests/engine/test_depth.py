@@ -103,13 +103,13 @@ def test_reentrant_backward_inside_hooks():
 
 
 def test_error_at_the_bottom_of_nested_backward_calls_arrives_at_the_top():
-    class Bottom(Exception):
+    class BottomError(Exception):
         pass
 
     def descend(depth):
         def hook(grad):
             if not depth:
-                raise Bottom
+                raise BottomError
             descend(depth - 1)
 
         with xgrad.enable_grad():
@@ -118,6 +118,6 @@ def test_error_at_the_bottom_of_nested_backward_calls_arrives_at_the_top():
             y.register_hook(hook)
             y.sum().backward()
 
-    with pytest.raises(Bottom):
+    with pytest.raises(BottomError):
         descend(60)
     assert xgrad.is_grad_enabled()

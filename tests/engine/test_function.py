@@ -125,7 +125,7 @@ def test_integer_outputs_are_not_differentiable():
     as_torch(program)
 
 
-# -- returning and changing inputs -------------------------------------------------------------------------------------------
+# -- returning and changing inputs -------------------------------------------------------------------------------------
 
 
 def test_input_returned_as_it_is():
@@ -249,7 +249,7 @@ def test_saved_tensors_after_release():
     same_error(program, "a second time")
 
 
-# -- what backward returns ------------------------------------------------------------------------------------------------
+# -- what backward returns ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("given", [1, 3])
@@ -316,14 +316,14 @@ def test_gradient_for_something_that_is_no_tensor():
 
 
 def test_error_in_backward_keeps_its_type():
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     def backward(ctx, grad):
-        raise Stop("here")
+        raise StopError("here")
 
     x = leaf(xgrad, 3)
-    with pytest.raises(Stop, match="here"):
+    with pytest.raises(StopError, match="here"):
         function(xgrad, lambda ctx, x: x * 2, backward).apply(x).sum().backward()
     (x * 2).sum().backward()
     same(x.grad, torch.full((3,), 2.0, dtype=torch.float64))

@@ -205,7 +205,7 @@ def test_a_hook_that_removes_itself_runs_once_and_the_others_still_run():
 
 
 def test_a_hook_that_raises_leaves_the_graph_usable():
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     def program(T):
@@ -213,11 +213,11 @@ def test_a_hook_that_raises_leaves_the_graph_usable():
         y = x.tanh()
 
         def stop(grad):
-            raise Stop
+            raise StopError
 
         handle = y.register_hook(stop)
         z = y.sum()
-        with pytest.raises(Stop):
+        with pytest.raises(StopError):
             z.backward(retain_graph=True)
         none = x.grad
         handle.remove()
@@ -233,7 +233,7 @@ def test_register_hook_refuses_what_has_no_gradient_and_what_is_no_function():
         xgrad.ones(3, requires_grad=True).register_hook(3)
 
 
-# -- in-place operations --------------------------------------------------------------------------------------------------
+# -- in-place operations -----------------------------------------------------------------------------------------------
 
 
 def test_tensor_hook_stays_with_the_value_before_an_inplace_operation():
@@ -378,7 +378,7 @@ def test_tensor_that_died_retains_nothing():
     as_torch(program)
 
 
-# -- captures and inputs= -------------------------------------------------------------------------------------------------
+# -- captures and inputs= ----------------------------------------------------------------------------------------------
 
 
 def test_captured_tensor_runs_its_tensor_hooks_but_no_node_prehooks():
@@ -511,7 +511,7 @@ def test_hook_that_changes_a_gradient_is_differentiated_with_create_graph():
     as_torch(program)
 
 
-# -- reentrant -----------------------------------------------------------------------------------------------------------
+# -- reentrant ---------------------------------------------------------------------------------------------------------
 
 
 def test_backward_inside_a_hook_runs_to_its_end_first():
@@ -552,14 +552,14 @@ def test_grad_inside_a_hook():
 
 
 def test_error_inside_a_reentrant_backward_keeps_its_type():
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     x = xgrad.ones(3, requires_grad=True)
     y = x * 2
 
     def stop(grad):
-        raise Stop("inside")
+        raise StopError("inside")
 
     def inner(grad):
         with xgrad.enable_grad():
@@ -569,7 +569,7 @@ def test_error_inside_a_reentrant_backward_keeps_its_type():
 
     handle = y.register_hook(inner)
     loss = y.sum()
-    with pytest.raises(Stop, match="inside"):
+    with pytest.raises(StopError, match="inside"):
         loss.backward(retain_graph=True)
     handle.remove()
     x.grad = None

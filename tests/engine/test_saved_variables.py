@@ -10,7 +10,7 @@ import xgrad
 
 from ..oracle import array, as_torch, data, leaf, same, same_error
 
-# -- versions ------------------------------------------------------------------------------------------------------------
+# -- versions ----------------------------------------------------------------------------------------------------------
 
 
 def saved_input(T, leaf=leaf):
@@ -158,7 +158,7 @@ def test_mul_in_place_saves_its_old_value():
     as_torch(program)
 
 
-# -- release ------------------------------------------------------------------------------------------------------------
+# -- release -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("function", [lambda y: y * y, lambda y: y.tanh(), lambda y: y.exp() * y, lambda y: y @ y])
@@ -202,7 +202,7 @@ def test_saved_attributes_after_release():
     same_error(program, "freed")
 
 
-# -- the attributes ------------------------------------------------------------------------------------------------------
+# -- the attributes ----------------------------------------------------------------------------------------------------
 
 
 def test_saved_attributes_show_inputs_and_results():
@@ -359,14 +359,14 @@ def test_unpack_hook_must_return_a_tensor():
 
 
 def test_error_in_a_pack_hook_keeps_its_type_and_the_mode():
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     def stop(t):
-        raise Stop
+        raise StopError
 
     x = leaf(xgrad, 3)
-    with pytest.raises(Stop), xgrad.autograd.graph.saved_tensors_hooks(stop, lambda t: t):
+    with pytest.raises(StopError), xgrad.autograd.graph.saved_tensors_hooks(stop, lambda t: t):
         x * x
     assert xgrad.is_grad_enabled()
     (x * x).sum().backward()
@@ -446,7 +446,7 @@ def test_save_on_cpu(pin):
     same((x.grad, w.grad), (tx.grad, tw.grad))
 
 
-# -- allow_mutation_on_saved_tensors ------------------------------------------------------------------------------------
+# -- allow_mutation_on_saved_tensors -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [saved_input, saved_output, saved_view, saved_base, saved_inplace_output])

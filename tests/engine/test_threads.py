@@ -73,10 +73,12 @@ def test_of_two_threads_that_release_one_graph_one_may_be_told():
             try:
                 return xgrad.autograd.grad(z, x)[0]
             except RuntimeError as error:
-                assert "second time" in str(error)
+                return str(error)
 
         for g in in_threads(work, work):
-            if g is not None:
+            if isinstance(g, str):
+                assert "second time" in g
+            else:
                 same(g, torch.from_numpy(expected.numpy().copy()))
 
 

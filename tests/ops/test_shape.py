@@ -20,7 +20,10 @@ PROGRAMS = {
     "stacks": lambda T, x, y, v: [T.hstack([x, y]), T.vstack([x, v]), T.dstack([x, y]), T.column_stack([v, v])],
     "block_diag": lambda T, x, y, v: T.block_diag(x, v, y),
     "cartesian": lambda T, x, y, v: [T.cartesian_prod(v, v), T.combinations(v), T.combinations(v, 2, True)],
-    "meshgrid": lambda T, x, y, v: [*T.meshgrid(v, x[0, :2], indexing="ij"), *T.meshgrid(v, v[0], v[:2], indexing="xy")],
+    "meshgrid": lambda T, x, y, v: [
+        *T.meshgrid(v, x[0, :2], indexing="ij"),
+        *T.meshgrid(v, v[0], v[:2], indexing="xy"),
+    ],
     "repeat": lambda T, x, y, v: [x.repeat(2, 1, 2), x.repeat((1, 2)), v.repeat(0), T.tile(x, (2,)), x.tile(2, 1, 1)],
     "repeat_interleave": lambda T, x, y, v: [x.repeat_interleave(2), x.repeat_interleave(2, 1)],
     "repeat_tensor": lambda T, x, y, v: [x.repeat_interleave(T.tensor([2, 0, 1]), dim=1)],

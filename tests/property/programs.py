@@ -14,18 +14,18 @@ Where the two libraries differ on purpose, the generator knows, and says it here
 
 * A write to a view that overlaps itself is refused by xgrad, always.  PyTorch refuses it for expanded views, and for
   others writes in an undefined order and gives wrong gradients: torch does not run such a step, and counts as refusing.
-* An operand that overlaps the written view partly (`x.add_(x.t())`): PyTorch refuses, or reads what it has just written;
+* An operand that overlaps the written view partly (`x.add_(x.t())`): PyTorch refuses, or reads what it just wrote;
   xgrad computes with the value from before the write.  Not generated.
-* `as_strided` of a view may reach outside of the view.  PyTorch's gradient then drops what lies outside, xgrad's goes to
-  the base.  Generated only within the view, of a tensor that autograd knows as a base or as a view; and for the same
+* `as_strided` of a view may reach outside of the view.  PyTorch's gradient then drops what lies outside, xgrad's goes
+  to the base.  Generated only within the view, of a tensor that autograd knows as a base or as a view; and for the same
   reason no gradient is then asked for that would arrive at a view on the way.
 * Results of operators are laid out row-major in xgrad, while PyTorch keeps the permutation of its operands' strides.
   Of a result that is no row-major block, only views are taken that no layout forbids (no `view`, no `as_strided`).
-* A result that backward needs (`tanh`) and that was overwritten through an alias with another version counter (`.data`):
+* A result that backward needs (`tanh`), overwritten through an alias with another version counter (`.data`):
   PyTorch does not notice, and differentiates with the new value.  xgrad keeps the value that was saved.  From there on
   the gradients of the program are compared between the two paths only.
-* A leaf that was reshaped in place, unrecorded, after it had been used: what arrives at it has the old shape, and PyTorch
-  may store it so.  Not generated.
+* A leaf that was reshaped in place, unrecorded, after it had been used: what arrives at it has the old shape, and
+  PyTorch may store it so.  Not generated.
 * A view of a tensor that began to require grad later is refused by PyTorch as "a leaf" in an in-place operation, unless
   somebody has read its `grad_fn` since.  xgrad always makes its `grad_fn` anew: torch is made to read it first.
 """
@@ -120,7 +120,7 @@ class Trace:
     gradients_count: bool = True  # whether torch's gradients are an oracle
 
 
-# -- running ------------------------------------------------------------------------------------------------------------
+# -- running -----------------------------------------------------------------------------------------------------------
 
 
 class Run:
@@ -151,7 +151,7 @@ class Run:
 
     def finish(self, program):
         """What can be seen of the tensors and of the gradients, at the end."""
-        T, tensors, seen = self.T, self.tensors(), self.trace.seen
+        tensors, seen = self.tensors(), self.trace.seen
         seen["value"] = {name: array(x).copy() for name, x in tensors.items()}
         seen["version"] = {name: x._version for name, x in tensors.items()}
         seen["requires_grad"] = {name: x.requires_grad for name, x in tensors.items()}
@@ -249,7 +249,7 @@ def _same_outcome(where, ours, theirs):
         assert not isinstance(ours, Exception), f"{where}: xgrad raised {ours!r}, torch did not"
 
 
-# -- what torch's memory looks like ---------------------------------------------------------------------------------------
+# -- what torch's memory looks like ------------------------------------------------------------------------------------
 
 
 def places(x):
@@ -324,7 +324,7 @@ class TorchRun(Run):
                 self.results.add((where, number))
 
 
-# -- drawing ------------------------------------------------------------------------------------------------------------
+# -- drawing -----------------------------------------------------------------------------------------------------------
 
 
 class Draw:
@@ -603,7 +603,7 @@ def generate(draw, flavour, length):
     return Generator(draw, flavour).program(length)
 
 
-# -- shrinking ----------------------------------------------------------------------------------------------------------
+# -- shrinking ---------------------------------------------------------------------------------------------------------
 
 
 def fails(program):

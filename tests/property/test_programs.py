@@ -90,8 +90,11 @@ def test_comparison_notices_a_wrong_gradient(monkeypatch, path_that_lies):
 def test_shrinking_keeps_what_is_needed():
     step = programs.Step
     steps = (
-        step("t0 = data((4,), 0).requires_grad_()"), step("t1 = t0.clone()"), step("t2 = t1.narrow(0, 1, 2)"), step("t3 = t1.detach()"),
-    )  # fmt: skip
+        step("t0 = data((4,), 0).requires_grad_()"),
+        step("t1 = t0.clone()"),
+        step("t2 = t1.narrow(0, 1, 2)"),
+        step("t3 = t1.detach()"),
+    )
     program = programs.Program(steps, "t1", ("t0", "t2"))
     fewer = program.without({2})
     assert [s.line for s in fewer.steps] == [steps[0].line, steps[1].line, steps[3].line]

@@ -41,8 +41,8 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
             return from_array(jnp.ones(meta.shape, meta.dtype))
         if tensor.shape.numel() != 1:
             raise RuntimeError(
-                f"grad can be implicitly created only for scalar outputs, but output {i} has shape {list(tensor.shape)}: "
-                "give a gradient of that shape, or reduce the output first"
+                f"grad can be implicitly created only for scalar outputs, but output {i} has shape "
+                f"{list(tensor.shape)}: give a gradient of that shape, or reduce the output first"
             )
         if tensor.dtype in dtypes.COMPLEX:
             raise RuntimeError(
@@ -160,8 +160,8 @@ def grad(
             results[i] = from_array(jnp.zeros(tuple(meta.shape), meta.dtype))
         elif result is None and not allow_unused:
             raise RuntimeError(
-                "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
-                f"this is the desired behavior (input {i} was not reached)."
+                "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True "
+                f"if this is the desired behavior (input {i} was not reached)."
             )
     return tuple(results)
 

@@ -68,7 +68,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise ValueError(f"Expected tangent to be floating point or complex, but got: {tangent.dtype.name}")
     if tangent.shape != tensor.shape:
         raise RuntimeError(
-            f"Expected tangent to have the same shape as primal, but got: {list(tangent.shape)} and {list(tensor.shape)}"
+            f"Expected tangent to have the same shape as primal, but got: {list(tangent.shape)} "
+            f"and {list(tensor.shape)}"
         )
     if tangent.dtype != tensor.dtype:
         raise RuntimeError(

@@ -135,8 +135,8 @@ class allow_mutation_on_saved_tensors:
         def unpack(array: Any) -> Tensor:
             if not context.open:
                 raise RuntimeError(
-                    "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
-                    "originally recorded."
+                    "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph "
+                    "was originally recorded."
                 )
             return from_foreign(array)
 

@@ -77,8 +77,8 @@ class AccumulateGrad(Node):
         if here.shape != there.shape:  # unsqueeze_ under no_grad came after the recording
             if not expandable(here.shape, there.shape):
                 raise RuntimeError(
-                    f"a gradient of shape {list(here.shape)} arrived at a leaf that has the shape {list(there.shape)} by "
-                    "now: it was reshaped in place after it had been used"
+                    f"a gradient of shape {list(here.shape)} arrived at a leaf that has the shape {list(there.shape)} "
+                    "by now: it was reshaped in place after it had been used"
                 )
             here = new[0] = jnp.broadcast_to(here, there.shape)
         if isinstance(here, Tracer) or isinstance(there, Tracer):

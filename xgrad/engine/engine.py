@@ -201,7 +201,8 @@ def _right_count(node: Node, results: Any) -> Any:
     if len(results) > len(edges) and all(extra is None for extra in results[len(edges) :]):
         return results[: len(edges)]
     raise RuntimeError(
-        f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, but got {len(results)}"
+        f"Function {node.name()} returned an invalid number of gradients - expected {len(edges)}, "
+        f"but got {len(results)}"
     )
 
 

@@ -1,7 +1,7 @@
 """GraphTask: what one call of backward or grad knows: dependencies, what is needed, what is captured, callbacks.
 
-`exec_info` empty: run everything.  Not empty: run what is *needed*, and capture what was asked for.  `backward(inputs=)`
-marks needed; `grad(...)` captures (PyTorch: torch/csrc/autograd/graph_task.h).
+`exec_info` empty: run everything.  Not empty: run what is *needed*, and capture what was asked for.
+`backward(inputs=)` marks needed; `grad(...)` captures (PyTorch: torch/csrc/autograd/graph_task.h).
 """
 
 import heapq

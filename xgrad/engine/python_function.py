@@ -54,8 +54,8 @@ def _only_tensors(values: tuple, where: str) -> None:
     for i, value in enumerate(values):
         if value is not None and not isinstance(value, Tensor):
             raise TypeError(
-                f"{where} can only save variables, but argument {i} is of type {type(value).__name__}; keep other values "
-                "as attributes of ctx"
+                f"{where} can only save variables, but argument {i} is of type {type(value).__name__}; keep other "
+                "values as attributes of ctx"
             )
 
 
@@ -113,8 +113,8 @@ class PythonNode(Node, FunctionContext):
         for i, result in enumerate(results):
             if result is not None and not isinstance(result, Tensor):
                 raise RuntimeError(
-                    f"function {self.name()} returned a gradient of type {type(result).__name__} at {i}; expected a Tensor "
-                    "or None"
+                    f"function {self.name()} returned a gradient of type {type(result).__name__} at {i}; expected a "
+                    "Tensor or None"
                 )
             if result is not None and i not in self._places:
                 raise RuntimeError(
@@ -172,7 +172,7 @@ def _check_dirty(node: PythonNode, inputs: list, outputs: list) -> None:
         if not isinstance(dirty, Tensor):
             raise TypeError(f"mark_dirty expects tensors, but argument {i} is of type {type(dirty).__name__}")
         if not any(dirty is x for x in inputs):
-            raise RuntimeError("mark_dirty only accepts input tensors, but argument %d isn't one" % i)
+            raise RuntimeError(f"mark_dirty only accepts input tensors, but argument {i} isn't one")
         if not any(dirty is o for o in outputs):
             raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
@@ -207,14 +207,14 @@ def _wire(node: PythonNode, function: Any, tensors: list, edges: tuple, outputs:
                 if output._view is not None:
                     if many:
                         raise RuntimeError(
-                            "If your Function modifies inplace an input that is a view of another Tensor, your Function "
-                            "cannot return more than one Tensor."
+                            "If your Function modifies inplace an input that is a view of another Tensor, your "
+                            "Function cannot return more than one Tensor."
                         )
                     first = next(i for i, x in enumerate(inputs) if x is output)
                     if first:
                         raise RuntimeError(
-                            "If your Function modifies inplace an input that is a view of another Tensor, that input must "
-                            "be its first tensor argument."
+                            "If your Function modifies inplace an input that is a view of another Tensor, that input "
+                            "must be its first tensor argument."
                         )
                     rebase_history(output, node, relation_of)
                 else:

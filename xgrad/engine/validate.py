@@ -25,8 +25,8 @@ def fit(array: Any, shape: tuple, dtype: np.dtype) -> Any:
     if array.shape != shape:
         if not expandable(shape, array.shape):
             raise RuntimeError(
-                f"a backward formula returned an invalid gradient - got {list(array.shape)} but expected shape compatible "
-                f"with {list(shape)}"
+                f"a backward formula returned an invalid gradient - got {list(array.shape)} but expected shape "
+                f"compatible with {list(shape)}"
             )
         extra = array.ndim - len(shape)
         axes = tuple(range(extra)) + tuple(
@@ -50,8 +50,8 @@ def validate_output(grad: Any, meta: Any, node: Any, index: int) -> Any:
     shape, dtype = tuple(meta.shape), meta.dtype
     if not expandable(shape, grad.shape):
         raise RuntimeError(
-            f"Function {node.name()} returned an invalid gradient at index {index} - got {list(grad.shape)} but expected "
-            f"shape compatible with {list(shape)}"
+            f"Function {node.name()} returned an invalid gradient at index {index} - got {list(grad.shape)} but "
+            f"expected shape compatible with {list(shape)}"
         )
     node.misfit()
     if isinstance(grad, Tensor):

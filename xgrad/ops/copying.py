@@ -49,7 +49,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 METHODS["copy_"] = copy_
 
 
-# -- gradients along a chain, recorded for double backward ----------------------------------------------------------------
+# -- gradients along a chain, recorded for double backward -------------------------------------------------------------
 
 
 class _Replay(Node):

@@ -121,7 +121,8 @@ def broadcast_shapes(*shapes: tuple) -> tuple[int, ...]:
             if n != 1 and size not in (1, n):
                 where = max(map(len, shapes)) - 1 - i
                 raise ShapeMismatchError(
-                    f"The size of tensor a ({size}) must match the size of tensor b ({n}) at non-singleton dimension {where}"
+                    f"The size of tensor a ({size}) must match the size of tensor b ({n}) "
+                    f"at non-singleton dimension {where}"
                 )
             size = n if n != 1 else size
         result.append(size)

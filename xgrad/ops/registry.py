@@ -10,7 +10,7 @@
 
 A declaration is a pure JAX function: positional parameters are *array* arguments (tensors, or numbers, which go in as
 arguments and never recompile), `*tensors` a sequence of them; keyword-only parameters are *static*.  `derivative` gives
-one formula for each argument, or one for `all`, as in PyTorch's derivatives.yaml; its parameter names say what is saved:
+one formula for each argument, or one for `all`, as in PyTorch's derivatives.yaml; its parameters say what is saved:
 
     grad (grads)     the gradient of the result (of the results, for an operator with several)
     self, other, ... an array argument of that name: it is saved
@@ -22,9 +22,10 @@ one formula for each argument, or one for `all`, as in PyTorch's derivatives.yam
     function         the operator's function, with its static arguments bound
 
 The formula `linear` says that the function is linear in that argument, which then is not saved for its own gradient.
-Without a formula an argument is differentiated by `jax.vjp` of the function.  A formula's result may be broadcast: it is
-summed and cast to its argument's shape and dtype.  Only the formulas of gradients that are wanted are run and only what
-they name is saved.  Second derivatives come from `jax.vjp` of the formula, forward mode from `jax.jvp` of the function.
+Without a formula an argument is differentiated by `jax.vjp` of the function.  A formula's result may be broadcast: it
+is summed and cast to its argument's shape and dtype.  Only the formulas of gradients that are wanted are run and only
+what they name is saved.  Second derivatives come from `jax.vjp` of the formula, forward mode from `jax.jvp` of the
+function.
 """
 
 import functools
@@ -187,8 +188,9 @@ def _unpack(values: tuple) -> tuple:
 
 def _define(op: Operator, public: str, parameters: str, body: str, doc: str | None, namespace: str) -> Callable:
     scope = {
-        "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out, "_as_dtype": as_dtype, "_unpack": _unpack,
-        "_is_operand": is_operand, "_Tensor": Tensor, "_defaults": op.defaults, "NotImplemented": NotImplemented,
+        "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
+        "_as_dtype": as_dtype, "_unpack": _unpack, "_is_operand": is_operand, "_Tensor": Tensor,
+        "_defaults": op.defaults, "NotImplemented": NotImplemented,
     }  # fmt: skip
     exec(_compiled(parameters, body), scope)
     function = scope.pop("operator")
@@ -285,7 +287,7 @@ def operator(
 
 
 def _overwriting(op: Operator) -> Operator:
-    """The in-place form of an operator without derivative: what it wrote over has a gradient, of zeros, from then on."""
+    """The in-place form of an operator without derivative: from then on what it wrote over has a gradient of zeros."""
     twin = Operator(op.name, op.function, outputs=op.outputs, node=op.node_name)
     twin.derivative(all=lambda grad, needs: [jnp.zeros_like(grad)] * len(needs))
     twin.check = op.check
@@ -304,7 +306,7 @@ def _binary(op: Operator, public: str, arrays: str, statics: str) -> Callable:
     if len(op.parameters) == 1:
         return _define(op, public, "input", f"return _call(_op, (input, ), {statics})", None, "")
     used = ", ".join(f"{s}=_defaults['{s}']" for s in op.static_names)
-    extra = "".join("_defaults.get(%r), " % p for p in op.parameters[2:])
+    extra = "".join(f"_defaults.get({p!r}), " for p in op.parameters[2:])
     arrays = arrays[:-1] + extra + ")"
     body = (
         f"return {_invoke(op, arrays, statics)} if other.__class__ is _Tensor or _is_operand(other) else NotImplemented"

@@ -194,8 +194,9 @@ def attach(tensor: type) -> None:
     methods: dict[str, Any] = {
         "__jax_array__": jax_array, "numpy": numpy, "__array__": to_array_protocol, "item": item, "tolist": tolist,
         "__bool__": truth, "__int__": integer, "__index__": index, "__float__": floating, "__complex__": to_complex,
-        "numel": numel, "nelement": numel, "size": size, "__len__": length, "__iter__": iterate, "__contains__": contains,
-        "block_until_ready": block_until_ready, "__dlpack__": dlpack, "__dlpack_device__": dlpack_device,
+        "numel": numel, "nelement": numel, "size": size, "__len__": length, "__iter__": iterate,
+        "__contains__": contains, "block_until_ready": block_until_ready,
+        "__dlpack__": dlpack, "__dlpack_device__": dlpack_device,
         "register_hook": register_hook, "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
         "retain_grad": keep_grad, "is_floating_point": is_floating_point, "is_complex": is_complex,
         "element_size": element_size, "__repr__": format_tensor, "dim": lambda self: self.ndim,

@@ -60,7 +60,7 @@ def propagate_creation_meta(parent: "ViewMeta | None", own: CreationMeta) -> Cre
 
 
 def creation_meta_now(own: CreationMeta = CreationMeta.DEFAULT) -> CreationMeta:
-    """The creation meta of a view made in the present modes: inference mode wins, then no_grad, then the operation's."""
+    """The creation meta of a view made in the present modes: inference mode wins, then no_grad, then `own`."""
     if state.inference:
         return CreationMeta.INFERENCE_MODE
     return own if state.grad_enabled else CreationMeta.NO_GRAD_MODE

@@ -1,8 +1,8 @@
 """Storage: the one owner of a root array; version counters; and the proof that a buffer may be donated.
 
-Invariant: a write donates the root's buffer to XLA only if nobody else can see it (`Storage.rewrite`): the array came from
-one of our own kernels, its reference count is that of an array held by one attribute, and it is no tracer.  Anything
-else is copied by the write, and owned from then on.
+Invariant: a write donates the root's buffer to XLA only if nobody else can see it (`Storage.rewrite`): the array came
+from one of our own kernels, its reference count is that of an array held by one attribute, and it is no tracer.
+Anything else is copied by the write, and owned from then on.
 
     before the first view            after it
     Tensor._array ──► jax.Array      Tensor._storage ──► Storage.array ──► jax.Array
