@@ -50,7 +50,7 @@ def annotation(value: Any) -> str:
 
 def parameter(p: inspect.Parameter) -> str:
     """One parameter as stub text."""
-    star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")  # type: ignore[call-overload]
+    star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
     default = "" if p.default is p.empty else " = ..."
     return f"{star}{p.name}: {annotation(p.annotation)}{default}"
 
@@ -114,7 +114,7 @@ STUBS = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a stub is stale")
     check = parser.parse_args().check
     stale = []

@@ -36,7 +36,8 @@ from .tensor import Size as Size
 from .tensor import Tensor as Tensor
 
 if _TYPE_CHECKING:
-    from .functions import *  # noqa: F403 - the stub of the operators, which the next line makes names of
+    # The stub of the operators; no module has that name, for the line below makes them names of this one.
+    from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
 

@@ -5,6 +5,7 @@ variable, set here.
 """
 
 import sys
+from typing import Any
 
 from .autograd.backward import ExecutionEngine, backward_of
 from .autograd.forward_ad import tangent_of
@@ -12,9 +13,9 @@ from .engine import accumulate_grad, copy_slices, engine, hooks, validate
 from .ops import copying, registry, values
 from .tensor import Tensor
 
-_tensor = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
-_tensor._view_node = copy_slices.regenerate  # type: ignore[attr-defined]
-_tensor._move_retained_hook = hooks.move_retained_hook  # type: ignore[attr-defined]
+_tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
+_tensor._view_node = copy_slices.regenerate
+_tensor._move_retained_hook = hooks.move_retained_hook
 
 _add = registry.FUNCTIONS[""]["add"]
 engine.tensor_add = accumulate_grad.tensor_add = _add
@@ -24,10 +25,7 @@ copy_slices.write_recorded = copying.write
 copy_slices.adjoint_recorded = copying.adjoint
 copy_slices.apply_on_tensors = engine._apply_on_tensors
 
-for _name, _method in registry.METHODS.items():
+_autograd = {"backward": backward_of, "_tangent": property(tangent_of), "_execution_engine": ExecutionEngine()}
+for _name, _method in (registry.METHODS | _autograd).items():
     setattr(Tensor, _name, _method)
-
-Tensor.backward = backward_of  # type: ignore[attr-defined]
-Tensor._execution_engine = ExecutionEngine()  # type: ignore[attr-defined]
-Tensor._tangent = property(tangent_of)  # type: ignore[attr-defined]
 values.attach(Tensor)

@@ -7,6 +7,7 @@ here, once, and is per thread, as in PyTorch (c10/core/AutogradState.h).  Readin
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ class ThreadState(threading.local):
     grad_enabled: bool = True
     inference: bool = False
     tracking: str | None = None  # "replay", "geometry" or None: what the device is capable of
-    saved_hooks: tuple = ()  # pairs (pack, unpack); the innermost, the last one, counts
+    saved_hooks: tuple[tuple[Callable, Callable], ...] = ()  # (pack, unpack); the innermost, the last one, counts
     saved_hooks_disabled: str | None = None
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
     forward_level: int = -1  # the dual level in force, -1 outside

@@ -53,7 +53,8 @@ TORCH_NAMES: dict[Any, str] = {
 
 def x64_enabled() -> "builtins.bool":
     """Whether JAX keeps 64-bit types at present."""
-    return jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    # jax makes its options attributes at run time.
+    return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def as_dtype(spec: Any) -> np.dtype:

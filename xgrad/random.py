@@ -54,7 +54,7 @@ class Generator:
     def __init__(self, device: Any = "xla") -> None:
         self._device = device
         self._lock = threading.Lock()
-        self._seed: int | None = None
+        self._seed = 0  # drawn with the first key
         self._key: Any = None  # made by the first draw: importing must not start a backend
 
     @property
@@ -87,7 +87,7 @@ class Generator:
         """The seed that the generator was last started from."""
         with self._lock:
             self._started()
-            return self._seed  # type: ignore[return-value]
+            return self._seed
 
     def _started(self) -> Any:
         if self._key is None:
@@ -147,8 +147,9 @@ _local = threading.local()  # the generator that `use_key` put in place of the d
 def next_key(generator: Generator | None = None) -> Any:
     """The next key of `generator` (of the default one): a raw uint32 array, to be an argument of a kernel."""
     if generator is None:
-        generator = getattr(_local, "generator", default_generator)
-    elif not isinstance(generator, Generator):
+        current: Generator = getattr(_local, "generator", default_generator)
+        return current.next_key()
+    if not isinstance(generator, Generator):
         raise TypeError(f"generator must be an xgrad.Generator, not {type(generator).__name__}")
     return generator.next_key()
 

@@ -26,7 +26,9 @@ from .views.storage import Storage, Tracer, VersionCounter, writing
 
 if TYPE_CHECKING:
     from .engine.node import Node
-    from .methods import TensorMethods  # the stub of what xgrad/attach.py adds
+
+    # The stub of what xgrad/attach.py adds; no module has that name.
+    from .methods import TensorMethods  # pyright: ignore[reportMissingModuleSource]
 else:
     TensorMethods = object
 
@@ -64,7 +66,7 @@ class Tensor(TensorMethods):
     _array: Any = None
     _owned: bool = True
     _storage: Storage | None = None
-    _chain: ViewChain = None  # type: ignore[assignment]  # set together with _storage
+    _chain: ViewChain = None  # pyright: ignore[reportAssignmentType] - set together with _storage
     _cache: Any = None
     _cache_generation: int = -1
     _version_counter: VersionCounter | None = None
@@ -106,6 +108,11 @@ class Tensor(TensorMethods):
         if not isinstance(array, Tracer) or isinstance(root, Tracer):
             self._cache, self._cache_generation = array, storage.generation
         return array
+
+    def _held(self) -> Any:
+        """The array that holds the value: of a view, its root."""
+        array, storage = self._array, self._storage  # in this order: `_share` sets the storage first
+        return array if storage is None else storage.array
 
     def _export(self) -> Any:
         """The array, to be handed out: no longer ours to donate."""
@@ -172,12 +179,12 @@ class Tensor(TensorMethods):
 
     @property
     def device(self) -> device:
-        array = self._array if self._array is not None else self._storage.array  # type: ignore[union-attr]
+        array = self._held()
         return device(array.sharding if not isinstance(array, Tracer) else "xla")
 
     def _placed(self) -> Any:
         """The sharding of the value, None of a tracer: what decides whether two tensors are on the same device."""
-        array = self._array if self._array is not None else self._storage.array  # type: ignore[union-attr]
+        array = self._held()
         return None if isinstance(array, Tracer) else array.sharding
 
     @property
@@ -387,7 +394,9 @@ def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
 def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, creation: CreationMeta) -> Tensor:
     """A differentiable view of `self`: `chain` places it in the storage, `relative` in `self`.  No grad_fn yet."""
     out = Tensor()
-    out._storage, out._chain, out._version_counter = self._storage, chain, self._version_counter
+    counter = self._version_counter
+    assert counter is not None  # `_share` made it
+    out._storage, out._chain, out._version_counter = self._storage, chain, counter
     parent = self._view
     if parent is None:
         base = self
@@ -398,9 +407,8 @@ def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, cr
         seen = chain if self._chain is parent.chain else parent.chain.concat(relative)
     if not (state.grad_enabled and not state.inference):
         creation = creation_meta_now(creation)
-    version = self._version_counter.value  # type: ignore[union-attr]
     tracking = state.tracking or "replay"
-    out._view = ViewMeta(base, seen, version, propagate_creation_meta(parent, creation), name, tracking)
+    out._view = ViewMeta(base, seen, counter.value, propagate_creation_meta(parent, creation), name, tracking)
     if self._inference:
         out._inference = True
     return out

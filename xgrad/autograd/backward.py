@@ -102,7 +102,7 @@ def backward(
             edge = _input_edge(x, i)
             outputs.append(edge)
             if isinstance(x, Tensor) and not x.is_leaf:
-                x.retain_grad()  # type: ignore[attr-defined]
+                x.retain_grad()
     keep = create_graph if retain_graph is None else retain_graph
     execute(edges, values, keep_graph=keep, create_graph=create_graph, outputs=outputs, accumulate_grad=True)
 
@@ -174,10 +174,7 @@ def _run_batched(edges: tuple, values: list, targets: list, keep: bool, create_g
     """One run for each entry of the batch: under `jax.vmap`, or one after another if they are to be recorded."""
     if create_graph:
         n = next(v.shape[0] for v in values if v is not None)
-        rows = [
-            _run(edges, [None if v is None else v[b] for v in values], targets, True, True)  # type: ignore[index]
-            for b in range(n)
-        ]
+        rows = [_run(edges, [None if v is None else v[b] for v in values], targets, True, True) for b in range(n)]
         stack = registry.FUNCTIONS[""]["stack"]
         return [None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)]
 

@@ -75,7 +75,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise RuntimeError(
             f"Expected tangent and primal to have the same dtype, but got {tangent.dtype.name} and {tensor.dtype.name}"
         )
-    dual = tensor.alias()  # type: ignore[attr-defined]
+    dual = tensor.alias()
     dual._tangents = {number: tangent}
     return dual
 
@@ -88,7 +88,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         return UnpackedDualTensor(tensor, None)
     mine, tensor._tangents = tensor._tangents, None
     try:
-        primal = tensor.alias()  # type: ignore[attr-defined]
+        primal = tensor.alias()
     finally:
         tensor._tangents = mine
     return UnpackedDualTensor(primal, tangent)

@@ -189,9 +189,10 @@ def _x64() -> Any:
 
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    from jax import experimental  # where jax 0.7 has it
+    from jax import experimental
 
-    return experimental.enable_x64()  # type: ignore[attr-defined]
+    # Where jax 0.7 has it, and the jax that is type-checked does not.
+    return experimental.enable_x64()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def draw(losses: list[float], accuracy: float, comparison: Any, arguments: argparse.Namespace) -> Path:

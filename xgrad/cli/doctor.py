@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib import metadata
+from typing import Any
 
 _NEEDED = ("jax", "jaxlib", "numpy")
 _EXTRAS = {
@@ -109,10 +110,10 @@ def donation() -> Iterator[Finding]:
     )
 
 
-def _address(tensor: object) -> int | None:
+def _address(tensor: Any) -> int | None:
     # The array itself, not what `to_jax` and its like hand out: an array that was handed out is never donated again.
     try:
-        return tensor._share().array.unsafe_buffer_pointer()  # type: ignore[attr-defined]
+        return tensor._share().array.unsafe_buffer_pointer()
     except (AttributeError, NotImplementedError, RuntimeError):
         return None
 

@@ -42,7 +42,7 @@ class AccumulateGrad(Node):
         with writing:  # several threads may accumulate into one leaf
             if isinstance(new, Tensor):
                 old = variable._grad
-                variable._grad = new.clone() if old is None else tensor_add(old, new)  # type: ignore[attr-defined]
+                variable._grad = new.clone() if old is None else tensor_add(old, new)
             else:
                 self._accumulate(variable, [new])
                 del new

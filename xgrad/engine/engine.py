@@ -207,7 +207,7 @@ def _right_count(node: Node, results: Any) -> Any:
 
 
 def _leaf_hooks(node: Node) -> Any:
-    return node.tensor_hooks() if node.is_accumulator else None  # type: ignore[attr-defined]
+    return node.tensor_hooks() if node.is_accumulator else None
 
 
 def _run_tensor_hooks(task: GraphTask, node: Node, inputs: list) -> None:

@@ -51,6 +51,9 @@ class Node:
         """
         raise NotImplementedError(f"{self.name()} has no apply")
 
+    def tensor_hooks(self) -> Any:
+        """The hooks of the leaf that an accumulator serves; None for any other node."""
+
     def misfit(self) -> None:
         """Told by the engine that a result did not have its edge's shape or dtype and was made to."""
 

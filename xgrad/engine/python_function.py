@@ -239,7 +239,7 @@ def _wire(node: PythonNode, function: Any, tensors: list, edges: tuple, outputs:
 def _no_grad_view(tensor: Tensor) -> Tensor:
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
-        return tensor.alias()  # type: ignore[attr-defined]
+        return tensor.alias()
     finally:
         state.grad_enabled = enabled
 

@@ -8,11 +8,8 @@ Each is declared in `xgrad/ops`; this module shows those whose namespace is `nn.
 tensor([  0.0000,   0.6931, 100.0000])
 """
 
-from .. import ops as ops
-from ..ops.registry import FUNCTIONS
+from ..ops.registry import FUNCTIONS as _FUNCTIONS
 
-FUNCTIONS["nn.functional"].update({name: FUNCTIONS[""][name] for name in ("sigmoid", "tanh")})
+_FUNCTIONS["nn.functional"].update({name: _FUNCTIONS[""][name] for name in ("sigmoid", "tanh")})
 
-__all__ = sorted(FUNCTIONS["nn.functional"])
-
-globals().update(FUNCTIONS["nn.functional"])
+globals().update(_FUNCTIONS["nn.functional"])

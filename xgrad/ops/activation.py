@@ -286,8 +286,8 @@ def _softmin(self, *, dim, dtype=None):
     return softmax(-self, dim=dim, dtype=dtype)
 
 
-def _along(x: Any, dim: int) -> int:
-    return wrap_dim(dim, x.ndim) if x.ndim else None  # type: ignore[return-value]
+def _along(x: Any, dim: int) -> int | None:
+    return wrap_dim(dim, x.ndim) if x.ndim else None
 
 
 softmax.derivative(

@@ -88,7 +88,7 @@ _scaled_sub.derivative(self=lambda grad: grad, other=lambda grad, alpha: -grad *
 def _plus_minus(name: str, plain: Operator, scaled: Operator, aliases: tuple, doc: str) -> Any:
     """The public forms, with PyTorch's `alpha`: a product, and a number to save, only where there is one."""
 
-    def chosen(input: Any, other: Any, alpha: Any) -> tuple:
+    def chosen(input: Any, other: Any, alpha: Any) -> tuple[Operator, tuple]:
         if alpha.__class__ is int and alpha == 1:
             return plain, (input, other)
         return scaled, (input, other, alpha)

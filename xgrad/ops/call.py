@@ -15,7 +15,7 @@ from .. import dtypes
 from ..config import state
 from ..dtypes import INEXACT
 from ..engine.accumulate_grad import make_accumulator
-from ..engine.copy_slices import chain_node, rebase_history
+from ..engine.copy_slices import CopySlices, chain_node, rebase_history
 from ..engine.node import gradient_edge
 from ..engine.saved_variable import SavedVariable
 from ..tensor import Tensor, from_array, from_foreign
@@ -317,7 +317,8 @@ def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
 
 def _save_result(node: Any, self: Tensor) -> None:
     """Save the result of an in-place operation: on a view it belongs to the view's new grad_fn, held weakly."""
-    weak = None if self._view is None else _history_of_view(self)
+    view = self._view
+    weak = None if view is None else _history_of_view(self, view.base)
     if state.saved_hooks:
         saved = SavedVariable.packed(self, True, weak)
     else:
@@ -326,16 +327,16 @@ def _save_result(node: Any, self: Tensor) -> None:
     _also_saved(node, (saved,))
 
 
-def _history_of_view(self: Tensor) -> Any:
+def _history_of_view(self: Tensor, base: Tensor) -> Any:
     """A function that gives the grad_fn of a view that was just written, held weakly.
 
-    If the view has died since, it is made anew from that of its base, the CopySlices that runs the node which asks.
+    If the view has died since, it is made anew from that of `base`, the CopySlices that runs the node which asks.
     """
-    view_fn, base_fn = weakref.ref(self.grad_fn), weakref.ref(self._view.base._grad_fn)  # type: ignore[union-attr]
+    view_fn, base_fn = weakref.ref(self.grad_fn), weakref.ref(base._grad_fn)
 
     def grad_fn() -> Any:
         node, owner = view_fn(), base_fn()
-        if node is None and owner is not None:
+        if node is None and isinstance(owner, CopySlices):
             node = chain_node("AsStridedBackward0", owner.chain, (owner, 0))
         return node
 
@@ -353,11 +354,11 @@ def _forward_inplace(kernel: Kernel, before: Tensor, args: tuple, self: Tensor) 
     new = holder._tangents[level]
     mine = None if self._tangents is None else self._tangents.get(level)
     if mine is not None:
-        mine.copy_(new)  # type: ignore[attr-defined]
+        mine.copy_(new)
     elif self._view is not None:
         _tangent_through_base(self, new, level)
     else:
-        self._tangents = {level: new.to(self.dtype)}  # type: ignore[attr-defined]
+        self._tangents = {level: new.to(self.dtype)}
 
 
 def _tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
@@ -374,7 +375,7 @@ def _tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
     tangent = Tensor()
     tangent._storage, tangent._chain = tangent_base._storage, chain
     tangent._version_counter = tangent_base._version_counter
-    tangent.copy_(new)  # type: ignore[attr-defined]
+    tangent.copy_(new)
     self._tangents = {level: tangent}
 
 
@@ -409,8 +410,9 @@ def write_out(name: str, result: Tensor, out: Tensor) -> Tensor:
                 stacklevel=3,
             )
         out._array = jax.numpy.zeros(result.shape, out.dtype)
-        out._storage, out._chain, out._owned = None, None, True  # type: ignore[assignment]
-    return out.copy_(result)  # type: ignore[attr-defined]
+        out._storage, out._owned = None, True
+        out._chain = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class: it goes with _storage
+    return out.copy_(result)
 
 
 nodes.call = call

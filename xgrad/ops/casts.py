@@ -67,7 +67,7 @@ def _move(self: Tensor, placement: Any, copy: bool = False) -> Tensor:
     """The tensor on another device, recorded; the tensor itself if it is there."""
     source = self._placed()
     if source is None or same_placement(source, placement):
-        return self.clone() if copy else self  # type: ignore[attr-defined]
+        return self.clone() if copy else self
     # Not ours to donate: device_put may give another array over the same buffer.
     moved = from_foreign(jax.device_put(self._read(), placement))
     return _linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: _move(t, placement))

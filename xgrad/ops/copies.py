@@ -54,7 +54,7 @@ def _slice(input: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
 
 
 def _written(input: Tensor, src: Tensor, view: Callable) -> Tensor:
-    out = input.clone()  # type: ignore[attr-defined]
+    out = input.clone()
     part = view(out)
     if part.shape != src.shape:
         raise RuntimeError(
@@ -99,7 +99,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return input.new_empty(0)  # type: ignore[attr-defined]
+        return input.new_empty(0)
     rows: Sequence = list((choose_again if with_replacement else choose)(range(input.shape[0]), r))
     index = np.array(rows, np.int32).reshape(-1, r)
-    return input.take(FUNCTIONS[""]["from_numpy"](index))  # type: ignore[attr-defined]
+    return input.take(FUNCTIONS[""]["from_numpy"](index))

@@ -42,7 +42,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if isinstance(src, Tensor):
         here, there = self._placed(), src._placed()
         if here is not there and here is not None and there is not None and here.device_set != there.device_set:
-            src = src.to(here)  # type: ignore[attr-defined]
+            src = src.to(here)
     return call_inplace(copy, (self, src), ())
 
 

@@ -94,7 +94,7 @@ def ctc_loss(
     if log_probs.dtype not in dtypes.FLOATS or log_probs.ndim not in (2, 3):
         raise RuntimeError(f"ctc_loss: log_probs must be (time, batch, classes) of floats, got {list(log_probs.shape)}")
     single = log_probs.ndim == 2
-    x = log_probs.unsqueeze(1) if single else log_probs  # type: ignore[attr-defined]
+    x = log_probs.unsqueeze(1) if single else log_probs
     time, batch, classes = tuple(x.shape)
     if not 0 <= blank < classes:
         raise RuntimeError(f"blank must be in label range: {blank} is not, of {classes} classes")

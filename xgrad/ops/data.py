@@ -159,9 +159,11 @@ def fill_value(value: Any, dtype: np.dtype) -> Any:
             )
         # A Python integer goes in as one of the default dtype, which may be too narrow for it.
         return value if value <= np.iinfo(dtypes.default_integer()).max else np.asarray(value, dtype)
-    if isinstance(value, complex) and dtype not in dtypes.COMPLEX:
+    if dtype in dtypes.COMPLEX:
+        return complex(value)
+    if isinstance(value, complex):
         raise RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
-    return bool(value) if dtype == dtypes.bool else complex(value) if dtype in dtypes.COMPLEX else float(value)
+    return bool(value) if dtype == dtypes.bool else float(value)
 
 
 def constant_array(array: np.ndarray, device: Any) -> Any:
@@ -225,9 +227,9 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if not isinstance(data, Tensor):
         return _convert(data, dtype, device, False)
     if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
-        data = data.to(dtypes.as_dtype(dtype))  # type: ignore[attr-defined]
+        data = data.to(dtypes.as_dtype(dtype))
     if device is not None and data.device != device:
-        data = data.to(device)  # type: ignore[attr-defined]
+        data = data.to(device)
     return data
 
 
@@ -240,7 +242,7 @@ def asarray(
         out = as_tensor(obj, dtype, device)
         if copy is False and out is not obj:
             raise ValueError("can't alias a tensor while changing its dtype or device: leave copy out")
-        out = out.clone() if copy and out is obj else out  # type: ignore[attr-defined]
+        out = out.clone() if copy and out is obj else out
         return out if requires_grad or not out.requires_grad else out.detach()
     if copy is False and not isinstance(obj, jax.Array):
         raise ValueError("can't alias data that is no tensor or jax.Array: JAX copies it; leave copy out")

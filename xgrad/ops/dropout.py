@@ -119,7 +119,7 @@ def _declare(n: int) -> None:
             single = False
         if not single:
             return _apply(_dropout, input, p, training, inplace, True)
-        out = _apply(_dropout, input.unsqueeze(0), p, training, inplace, True).squeeze(0)  # type: ignore[attr-defined]
+        out = _apply(_dropout, input.unsqueeze(0), p, training, inplace, True).squeeze(0)
         return input if inplace else out
 
     of_channels.__name__ = f"dropout{n}d"

@@ -175,8 +175,8 @@ def embedding_bag(
             raise ValueError("if input is 2D, then offsets has to be None, as input is treated as bags of fixed length")
         bags, length = tuple(input.shape)
         offsets = from_array(jnp.arange(bags) * length)
-        input = input.reshape(-1)  # type: ignore[attr-defined]
-        per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)  # type: ignore
+        input = input.reshape(-1)
+        per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
         include_last_offset = False
     elif input.ndim != 1 or offsets is None or offsets.ndim != 1:
         raise ValueError(

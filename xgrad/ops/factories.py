@@ -68,8 +68,7 @@ def like(input: Tensor, same_shape: bool = True) -> Sharding | None:
     if where is None:
         return None
     if isinstance(where, SingleDeviceSharding):
-        root = input._array if input._array is not None else input._storage.array  # type: ignore[union-attr]
-        return where if root.committed else None
+        return where if input._held().committed else None
     if same_shape:
         return input._read().sharding
     return NamedSharding(where.mesh, PartitionSpec()) if isinstance(where, NamedSharding) else None

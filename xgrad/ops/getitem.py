@@ -170,18 +170,18 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     basic = _basic(index if kind is tuple else (index,))
     if basic is not None:
         part = view(self, *basic)
-        part.copy_(_assigned(value, self, part.ndim))  # type: ignore[attr-defined]
+        part.copy_(_assigned(value, self, part.ndim))
         return
     part, indices = _resolve(self, index)
     if not indices:
-        part.copy_(_assigned(value, self, part.ndim))  # type: ignore[attr-defined]
+        part.copy_(_assigned(value, self, part.ndim))
         return
     scalar = value.ndim == 0 if isinstance(value, Tensor) else isinstance(value, (int, float, complex))
     masks = [i for i in indices if i is not None]
     if scalar and len(masks) == 1 and masks[0].dtype == dtypes.bool:
         before, mask = indices.index(masks[0]), masks[0]
         after = part.ndim - before - mask.ndim
-        part.masked_fill_(mask.reshape((*mask.shape, *(1,) * after)), value)  # type: ignore[attr-defined]
+        part.masked_fill_(mask.reshape((*mask.shape, *(1,) * after)), value)
         return
     places, tensors = expand_masks(part, indices)
     limit = part.ndim - len(places) + max((i.ndim for i in tensors), default=0)
@@ -195,7 +195,7 @@ def _assigned(value: Any, self: Tensor, ndim: int) -> Any:
     if isinstance(value, Tensor):
         extra = value.ndim - ndim
         if extra > 0 and all(n == 1 for n in value.shape[:extra]):
-            return value.reshape(tuple(value.shape[extra:]))  # type: ignore[attr-defined]
+            return value.reshape(tuple(value.shape[extra:]))
         return value
     if isinstance(value, (bool, int, float, complex)):
         return value

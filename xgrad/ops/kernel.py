@@ -228,8 +228,9 @@ class Plan:
             joint = operator.formulas.get("all")
             for i, formula in explicit.items():
                 if formula is linear:
+                    assert static is not None  # a linear formula asks for "shapes"
                     at = list(inputs)
-                    at[i] = jnp.zeros(static[0][i], static[1][i])  # type: ignore[index]
+                    at[i] = jnp.zeros(static[0][i], static[1][i])
                     found.update(_derived(kernel.function, [i], at, grads if many else grads[0]))
                 elif formula is joint:
                     if not found:

@@ -18,14 +18,15 @@ from .registry import linear, operator
 
 def torch_name(x: Any) -> str:
     """A dtype as PyTorch's messages write it."""
-    names: dict[Any, str] = {
+    names = {
         "float32": "float",
         "float64": "double",
         "float16": "c10::Half",
         "bfloat16": "c10::BFloat16",
         "int64": "long",
     }
-    return names.get(x.dtype.name, x.dtype.name)
+    name: str = x.dtype.name
+    return names.get(name, name)
 
 
 def require_same(first: Any, second: Any, name: str) -> None:

@@ -99,12 +99,12 @@ class Operator:
             kernel = self.kernels[statics] = Kernel(self, statics)
         return kernel
 
-    def derivative(op, /, **formulas: Callable) -> None:  # noqa: N805 - `self` is a formula
-        """Give formulas for arguments (or `all`)."""
-        unknown = set(formulas) - {*op.parameters, op.variadic, "all"}
+    def derivative(self, /, **formulas: Callable) -> None:
+        """Give formulas for arguments (or `all`).  The `/` leaves the name `self` free for a formula."""
+        unknown = set(formulas) - {*self.parameters, self.variadic, "all"}
         if unknown:
-            raise TypeError(f"{op.name} has no argument {sorted(unknown)}")
-        op.formulas.update(formulas)
+            raise TypeError(f"{self.name} has no argument {sorted(unknown)}")
+        self.formulas.update(formulas)
 
     def __repr__(self) -> str:
         return f"<operator {self.name}>"

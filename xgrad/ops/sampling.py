@@ -236,7 +236,7 @@ def normal(
             raise TypeError("normal() of two numbers needs a size")
         return made(call(_normal_of.operator, (mean, std, _key(generator)), ()), False, out, "normal")
     out_ = randn(size, generator=generator, dtype=dtype, device=device)
-    return made(out_.mul_(std).add_(mean), requires_grad, out, "normal")  # type: ignore[attr-defined]
+    return made(out_.mul_(std).add_(mean), requires_grad, out, "normal")
 
 
 @operator(function=False, method=False, out=False, differentiable=False)
@@ -291,7 +291,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 # -- in place ---------------------------------------------------------------------------------------------------------
 
 
-def _filler(name: str, defaults: dict[str, float], sample: Callable, valid: Callable | None = None) -> None:
+def _filler(name: str, defaults: dict[str, float | None], sample: Callable, valid: Callable | None = None) -> None:
     """An in-place filler: `sample(key, shape, dtype, *parameters)`; `valid(*parameters)` gives an error or None."""
     names = list(defaults)
 
@@ -343,7 +343,7 @@ _filler(
     lambda median, sigma: None if sigma > 0 else "sigma > 0.0",
 )  # fmt: skip
 _filler(
-    "geometric_", {"p": None},  # type: ignore[dict-item]
+    "geometric_", {"p": None},
     lambda key, shape, dtype, p: jax.random.geometric(key, p, shape),
     lambda p: None if p is not None and 0 < p < 1 else "p to be in (0, 1)",
 )  # fmt: skip

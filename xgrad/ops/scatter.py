@@ -265,7 +265,7 @@ def index_reduce(self, index, source, *, dim, reduce, include_self=True):
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """As `gather`, with the other dimensions broadcast; without `dim` from the flattened input."""
     if dim is None:
-        input, indices, dim = input.reshape(-1), indices.reshape(-1), 0  # type: ignore[attr-defined]
+        input, indices, dim = input.reshape(-1), indices.reshape(-1), 0
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "take_along_dim(): input and indices should have the same number of dimensions, but got "
@@ -275,7 +275,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     if input.ndim:
         before, after = broadcast_shapes(input.shape[:dim], indices.shape[:dim]), slice(dim + 1, None)
         behind = broadcast_shapes(input.shape[after], indices.shape[after])
-        input, indices = (x.expand(*before, x.shape[dim], *behind) for x in (input, indices))  # type: ignore
+        input, indices = (x.expand(*before, x.shape[dim], *behind) for x in (input, indices))
     # Unlike gather's, these indices may count from the end.
     check_range(indices, input.shape[dim] if input.ndim else 1, dim, negative=True)
     result = call(gather.operator, (input, indices), (dim, False))

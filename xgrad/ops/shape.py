@@ -135,7 +135,7 @@ _joins("dstack", "atleast_3d", 2)
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The tensors, one with fewer than two dimensions as a column, joined along dimension 1."""
     _require_tensors(tensors, "column_stack")
-    columns = [x if x.ndim >= 2 else x.reshape(-1, 1) for x in tensors]  # type: ignore[attr-defined]
+    columns = [x if x.ndim >= 2 else x.reshape(-1, 1) for x in tensors]
     return cat.function(columns, 1, out=out)
 
 
@@ -232,29 +232,30 @@ def repeat_interleave(
     Given a tensor alone, the index i as often as its i-th element says.  `output_size`, if it is known, saves reading
     the sum of the repeats from the device.
     """
+    source: Tensor | None = input
     if repeats is None:
-        input, repeats, dim = None, input, 0  # type: ignore[assignment]
+        source, repeats, dim = None, input, 0
     elif dim is None:
-        input, dim = input.reshape(-1), 0  # type: ignore[attr-defined]
+        source, dim = input.reshape(-1), 0
     if isinstance(repeats, Tensor) and repeats.ndim > 1:
         raise RuntimeError("repeat_interleave: `repeats` must be 0-dim or 1-dim tensor")
-    if isinstance(repeats, Tensor) and input is not None and repeats.ndim and repeats.shape[0] != 1:
-        n = input.shape[wrap_dim(dim, input.ndim)]
+    if isinstance(repeats, Tensor) and source is not None and repeats.ndim and repeats.shape[0] != 1:
+        n = source.shape[wrap_dim(dim, source.ndim)]
         if repeats.shape[0] != n:
             raise RuntimeError(
                 f"repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.shape[0]} and "
                 f"input.size({dim}) = {n}"
             )
-    elif input is not None:
+    elif source is not None:
         count = repeats.item() if isinstance(repeats, Tensor) else int(repeats)
         if count < 0:
             raise RuntimeError("repeats can not be negative")
-        return call(_repeated.operator, (input,), (count, dim))
+        return call(_repeated.operator, (source,), (count, dim))
     if repeats.shape[0] and repeats.min().item() < 0:
         raise RuntimeError("repeats can not be negative")
     total = repeats.sum().item() if output_size is None else output_size
     index = call(_repeat_indices.operator, (repeats,), (total,))
-    return index if input is None else input.index_select(dim, index)  # type: ignore[attr-defined]
+    return index if source is None else source.index_select(dim, index)
 
 
 # -- flipping and rolling ---------------------------------------------------------------------------------------------
@@ -365,14 +366,14 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     if input.ndim == 1:
         return diag_embed.function(input, offset=diagonal)
     if input.ndim == 2:
-        return input.diagonal(diagonal).clone()  # type: ignore[attr-defined]
+        return input.diagonal(diagonal).clone()
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
 
 
 @composite
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """The matrix with all elements on a diagonal."""
-    return diag_embed.function(input.reshape(-1), offset=offset)  # type: ignore[attr-defined]
+    return diag_embed.function(input.reshape(-1), offset=offset)
 
 
 @composite(function=False)

@@ -114,11 +114,11 @@ def length(self: Tensor) -> int:
 def iterate(self: Tensor) -> Any:
     if not self.ndim:
         raise TypeError("iteration over a 0-d tensor")
-    return iter(self.unbind(0))  # type: ignore[attr-defined]
+    return iter(self.unbind(0))
 
 
 def contains(self: Tensor, value: Any) -> bool:
-    return bool((self == value).any())  # type: ignore[attr-defined]
+    return bool((self == value).any())
 
 
 def block_until_ready(self: Tensor) -> Tensor:

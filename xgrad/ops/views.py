@@ -127,7 +127,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     size = sizes_of(shape)
     out = try_view(input, ("reshape", *size), "ViewBackward0")
     if out is None:
-        out = view(input.clone(), ("reshape", *size), "UnsafeViewBackward0")  # type: ignore[attr-defined]
+        out = view(input.clone(), ("reshape", *size), "UnsafeViewBackward0")
         out._view = None  # nobody else has the copy: it is no view
     return out
 
@@ -284,19 +284,19 @@ def is_neg(input: Tensor) -> bool:
 @composite
 def resolve_conj(input: Tensor) -> Tensor:
     """The tensor itself, or a copy of a conjugate view."""
-    return input.clone() if is_conj(input) else input  # type: ignore[attr-defined]
+    return input.clone() if is_conj(input) else input
 
 
 @composite
 def resolve_neg(input: Tensor) -> Tensor:
     """The tensor itself, or a copy of a negative view."""
-    return input.clone() if is_neg(input) else input  # type: ignore[attr-defined]
+    return input.clone() if is_neg(input) else input
 
 
 @composite
 def conj_physical(input: Tensor) -> Tensor:
     """The complex conjugate, as a copy."""
-    return conj(input).clone() if input.dtype in dtypes.COMPLEX else input  # type: ignore[attr-defined]
+    return conj(input).clone() if input.dtype in dtypes.COMPLEX else input
 
 
 @composite
@@ -325,7 +325,7 @@ def alias(input: Tensor) -> Tensor:
 @composite(function=False)
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself if its elements lie in row-major order, else a copy."""
-    return input if input.is_contiguous() else input.clone()  # type: ignore[attr-defined]
+    return input if input.is_contiguous() else input.clone()
 
 
 # -- several views at once ---------------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views cut at the given indices, or into that many pieces of sizes that differ by at most one."""
     if isinstance(indices_or_sections, Tensor):
-        indices_or_sections = indices_or_sections.tolist()  # type: ignore[attr-defined]
+        indices_or_sections = indices_or_sections.tolist()
     dim = wrap_dim(dim, input.ndim)
     length = input.shape[dim]
     if isinstance(indices_or_sections, Sequence):
@@ -459,7 +459,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     swap = indexing == "xy" and len(given) >= 2
     if swap:
         given[0], given[1] = given[1], given[0]
-    shape = tuple(x.numel() for x in given)  # type: ignore[attr-defined]
+    shape = tuple(x.numel() for x in given)
     grids = []
     for i, x in enumerate(given):
         lying = tuple(n if j == i else 1 for j, n in enumerate(shape))

@@ -90,8 +90,10 @@ class ViewChain:
         self.children: dict[Any, ViewChain | None] = {}
         self._view: Any = _identity if self.is_root else None
         self._starts: tuple[Any, ...] = ()
-        self._write = self._write_donated = None
-        self._program = self._lowered = None
+        self._write: Any = None
+        self._write_donated: Any = None
+        self._program: Program | None = None
+        self._lowered: ViewChain | None = None
         self._geometry = self._overlaps = self._inverse = _UNSET
 
     def __repr__(self) -> str:
@@ -232,7 +234,9 @@ class ViewChain:
                 chain, found = self, False
                 while chain.parent is not None and not found:
                     own = TensorGeometry.contiguous(chain.parent.shape)
-                    found = chain.steps[-1].geometry(own, chain.parent.dtype).overlaps()  # type: ignore[union-attr]
+                    alone = chain.steps[-1].geometry(own, chain.parent.dtype)
+                    assert alone is not None  # a row-major input has strides for every step
+                    found = alone.overlaps()
                     chain = chain.parent
                 self._overlaps = found
         return self._overlaps
@@ -291,14 +295,17 @@ class ViewChain:
     @property
     def starts(self) -> tuple[Any, ...]:
         """The starts that are operands of the chain's programs, as int32 scalars on the device, cached."""
-        return self._starts if self._program is not None else self._prepare()._starts
+        if self._program is None:
+            self._prepare()
+        return self._starts
 
     @property
     def program(self) -> Program:
         """The programs that this chain shares with those that differ in their starts only."""
-        return self._program if self._program is not None else self._prepare()._program  # type: ignore[return-value]
+        program = self._program
+        return program if program is not None else self._prepare()
 
-    def _prepare(self) -> "ViewChain":
+    def _prepare(self) -> Program:
         """Fetch programs and starts, so that `replay` and `write_back` look nothing up."""
         chain, counts = self.lowered, ()
         keys = tuple(step.program_key() for step in chain.steps)
@@ -311,7 +318,7 @@ class ViewChain:
         if not self.is_root:
             self._view = program.view
         self._program = program  # last: another thread takes it for a sign that all is there
-        return self
+        return program
 
     @property
     def program_key(self) -> tuple:
@@ -323,7 +330,8 @@ class ViewChain:
         """The view of a root array: one compiled program, or the array itself for the root's chain."""
         view = self._view
         if view is None:
-            view = self._prepare()._view
+            self._prepare()
+            view = self._view
         return view(array, *self._starts)
 
     def write_back(self, array: Any, new: Any, donate: bool = False) -> Any:
@@ -332,11 +340,13 @@ class ViewChain:
         With `donate` the array's buffer is given up and written in place: the cost is that of the view.
         Raises `OverlapError` if the view overlaps itself.
         """
-        if self._write is None:
+        write = self._write_donated if donate else self._write
+        if write is None:
             self._prepare()
+            write = self._write_donated if donate else self._write
         if self._overlaps is not False:
             self.check_writable()
-        return (self._write_donated if donate else self._write)(array, new, *self._starts)  # type: ignore[misc]
+        return write(array, new, *self._starts)
 
     def adjoint(self, grad: Any) -> Any:
         """The gradient of the root, given that of the view: zero elsewhere, summed where the view overlaps.

@@ -19,11 +19,11 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..dtypes import x64_enabled
 from ..errors import OverlapError
 
 Shape = tuple[int, ...]
@@ -295,7 +295,7 @@ def _match(shape: Shape, geometry: TensorGeometry) -> StridedPlan | None:
 def strided_indices(geometry: TensorGeometry, offset: Any, numel: int) -> Any:
     """The flat index of each element, made of iotas; `offset` may be traced."""
     dtype = np.int32 if numel <= np.iinfo(np.int32).max else np.int64
-    if dtype == np.int64 and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+    if dtype == np.int64 and not x64_enabled():
         raise RuntimeError(
             f"as_strided on {numel} elements with strides {list(geometry.strides)} needs 64-bit indices: set "
             "JAX_ENABLE_X64=1, or use slices and transposes, which do not"

@@ -10,6 +10,7 @@ chains.  Invariant: each rule removes a step or moves one in that order, so that
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -184,7 +185,7 @@ def _pull_expand(shape: Shape, dtype: np.dtype, first: Expand, second: Slice) ->
     return _slice(moved), Expand(second.sizes)
 
 
-def _pull_kept(kept: Callable[[ViewStep, Shape], list[int]]) -> Callable[..., Steps | None]:
+def _pull_kept(kept: Callable[[Any, Shape], list[int]]) -> Callable[..., Steps | None]:
     """The rule of a step of which dimension d of the result is dimension `kept[d]` of the input; others stay behind."""
 
     def pull(shape: Shape, dtype: np.dtype, first: ViewStep, second: Slice) -> Steps | None:
@@ -294,7 +295,7 @@ _PULLS: dict[type, Callable[..., Steps | None]] = {
     Expand: _pull_expand,
     Reshape: _pull_reshape,
     Unfold: _pull_unfold,
-    Diagonal: _pull_kept(lambda first, shape: first.kept(len(shape))),  # type: ignore[attr-defined]
+    Diagonal: _pull_kept(lambda first, shape: first.kept(len(shape))),
     ViewAsReal: _pull_kept(lambda first, shape: list(range(len(shape)))),
     ViewAsComplex: _pull_kept(lambda first, shape: list(range(len(shape) - 1))),
     BitCast: _pull_kept(lambda first, shape: list(range(len(shape) - 1))),
