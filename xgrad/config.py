@@ -22,11 +22,13 @@ class ThreadState(threading.local):
     saved_hooks: tuple[tuple[Callable, Callable], ...] = ()  # (pack, unpack); the innermost, the last one, counts
     saved_hooks_disabled: str | None = None
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
-    forward_level: int = -1  # the dual level in force, -1 outside
+    dual_level: int = -1  # the dual level that was entered, -1 outside
+    forward_level: int = -1  # the same, or -1 where operations carry no tangents on (in a custom jvp, say)
     anomaly: bool = False
     anomaly_check_nan: bool = True
     graph_task: Any = None  # the GraphTask that this thread drives
     current_node: Any = None  # the node that is being evaluated
+    generator: Any = None  # the one that `use_key` put in place of the default generator
 
     def __init__(self) -> None:
         # Bound method of a counter: one call gives the next number, nothing to store back.

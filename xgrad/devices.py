@@ -42,12 +42,12 @@ class device:
         return self.type == "cpu" and self.index == 0
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, str):
-            other = device(other)
+        if isinstance(other, str):  # PyTorch: of another type
+            return False
         return isinstance(other, device) and same_placement(self.placement, other.placement)
 
     def __hash__(self) -> int:
-        return hash((self.type, self.index))
+        return hash(frozenset(devices_of(self.placement)))
 
 
 def placement_of(spec: Any) -> Any:

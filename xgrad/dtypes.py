@@ -40,6 +40,7 @@ cfloat, cdouble = complex64, complex128
 FLOATS = frozenset([float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz])
 COMPLEX = frozenset([complex64, complex128])
 INEXACT = FLOATS | COMPLEX
+INEXACT_KINDS = "fcV"  # of all of these and of no other here: a test that costs half as much (bfloat16's is V)
 SIGNED = (int8, int16, int32, int64)
 INTEGERS = frozenset([*SIGNED, uint8, uint16, uint32, uint64])
 WIDE = {float64: "float32", complex128: "complex64", int64: "int32", uint64: "uint32"}
@@ -84,6 +85,29 @@ def as_dtype(spec: Any) -> np.dtype:
 def default_integer() -> np.dtype:
     """int64 while x64 is on, else int32."""
     return int64 if x64_enabled() else int32
+
+
+def widen(d: np.dtype) -> str:
+    """What an error adds about an integer that does not fit into `d`."""
+    return " (jax.config.update('jax_enable_x64', True) gives int64)" if d == int32 else ""
+
+
+def narrowed(array: np.ndarray) -> np.ndarray:
+    """An array as JAX can hold it: without x64, integers of 64 bits as 32 where all fit; floats of 64 are refused."""
+    dtype = array.dtype
+    if dtype.kind not in "biufcV" or dtype.itemsize > 16:
+        raise TypeError(f"can't convert np.ndarray of type numpy.{dtype.name}: expected bools, integers or floats")
+    if dtype in (int64, uint64) and not x64_enabled():
+        small = np.dtype(WIDE[dtype])
+        info = np.iinfo(small)
+        if array.size and not (info.min <= array.min() and array.max() <= info.max):
+            raise OverflowError(
+                f"Overflow: an integer of a NumPy array of {dtype.name} does not fit into {small.name}, and JAX's "
+                "64-bit mode is off: enable it with jax.config.update('jax_enable_x64', True)"
+            )
+        return array.astype(small)
+    as_dtype(dtype)
+    return array
 
 
 def get_default_dtype() -> np.dtype:
@@ -176,7 +200,7 @@ def _number_dtype(d: np.dtype, default: np.dtype) -> np.dtype:
 def set_default_dtype(d: Any) -> None:
     """Set the dtype of floating-point tensors made from Python numbers, and of integer true division.
 
-    Raises `TypeError` if `d` is not a floating-point dtype.
+    Raises `TypeError` if `d` is not a floating-point dtype.  A change makes JAX compile everything anew.
 
     >>> import xgrad
     >>> xgrad.set_default_dtype(xgrad.float32)
@@ -184,5 +208,6 @@ def set_default_dtype(d: Any) -> None:
     found = as_dtype(d)
     if found not in FLOATS:
         raise TypeError(f"only floating-point types are supported as the default type, got {found.name}")
-    settings.default_dtype = found
-    jax.clear_caches()  # kernels read the default when they are traced
+    if found != settings.default_dtype:
+        settings.default_dtype = found
+        jax.clear_caches()  # kernels read the default when they are traced

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from .config import state
 from .devices import device as device_of
 from .tensor import Tensor, from_foreign
 
@@ -122,14 +123,14 @@ class Generator:
     def next_key(self) -> Any:
         """The key for one draw, a raw uint32 array that `jax.random` takes; the state moves on."""
         with self._lock:
-            state = self._key
-            if state is None:
-                state = self._started()
-            after, drawn = _split(state)
-            if isinstance(after, Tracer) and not isinstance(state, Tracer):
+            key = self._key
+            if key is None:
+                key = self._started()
+            after, drawn = _split(key)
+            if isinstance(after, Tracer) and not isinstance(key, Tracer):
                 # Inside somebody's jax.jit.  The state must stay concrete: a tracer would outlive the trace.
                 with jax.ensure_compile_time_eval():
-                    after, drawn = _split(state)
+                    after, drawn = _split(key)
                 warnings.warn(
                     "Random numbers that are drawn under a JAX trace become constants of the compiled program: each "
                     "run of it uses the same ones. Pass a key into the program, and draw under "
@@ -141,14 +142,12 @@ class Generator:
 
 
 default_generator = Generator()
-_local = threading.local()  # the generator that `use_key` put in place of the default one
 
 
 def next_key(generator: Generator | None = None) -> Any:
     """The next key of `generator` (of the default one): a raw uint32 array, to be an argument of a kernel."""
     if generator is None:
-        current: Generator = getattr(_local, "generator", default_generator)
-        return current.next_key()
+        return (state.generator or default_generator).next_key()
     if not isinstance(generator, Generator):
         raise TypeError(f"generator must be an xgrad.Generator, not {type(generator).__name__}")
     return generator.next_key()
@@ -215,12 +214,8 @@ def use_key(key: Any) -> Iterator[Generator]:
     inner = Generator()
     inner._seed = 0
     inner._key = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key
-    outer = _local.__dict__.get("generator")
-    _local.generator = inner
+    outer, state.generator = state.generator, inner
     try:
         yield inner
     finally:
-        if outer is None:
-            del _local.generator
-        else:
-            _local.generator = outer
+        state.generator = outer

@@ -22,7 +22,7 @@ from .devices import device
 from .errors import InplaceViewError
 from .views.chain import ViewChain
 from .views.meta import CreationMeta, ViewMeta, creation_meta_now, propagate_creation_meta, relation_of, view_error
-from .views.storage import Storage, Tracer, VersionCounter, writing
+from .views.storage import Storage, Tracer, VersionCounter, rewritten, writing
 
 if TYPE_CHECKING:
     from .engine.node import Node
@@ -98,15 +98,16 @@ class Tensor(TensorMethods):
         if storage is None:  # another thread adds to this gradient at the moment
             with writing:
                 return self._array if self._storage is None else self._read()
+        generation = storage.generation  # before the root: a write in another thread raises it after
         root = storage.array
         if chain.is_root:
             return root
-        if self._cache_generation == storage.generation:
+        if self._cache_generation == generation:
             return self._cache
         array = chain.replay(root)
         # A tracer made of a concrete root belongs to a trace that ends before this tensor does.
         if not isinstance(array, Tracer) or isinstance(root, Tracer):
-            self._cache, self._cache_generation = array, storage.generation
+            self._cache, self._cache_generation = array, generation
         return array
 
     def _held(self) -> Any:
@@ -127,12 +128,18 @@ class Tensor(TensorMethods):
         """The storage, made when the first alias asks for it."""
         storage = self._storage
         if storage is None:
-            array = self._array
-            storage = self._storage = Storage(array, self._owned)
-            self._chain = ViewChain.root(array.shape, array.dtype)
-            self._array = None
+            with writing:  # another thread may ask at the same time, and reads without a lock
+                storage = self._storage
+                if storage is None:
+                    array = self._array
+                    if self._version_counter is None:
+                        self._version_counter = VersionCounter()
+                    self._chain = ViewChain.root(array.shape, array.dtype)
+                    storage = self._storage = Storage(array, self._owned)
+                    del array
+                    self._array = None
         if self._version_counter is None:
-            self._version_counter = VersionCounter()
+            self._bump(0)
         return storage
 
     def _write(self, new: Any) -> None:
@@ -147,11 +154,27 @@ class Tensor(TensorMethods):
             storage.rewrite(lambda donate: lambda root: chain.write_back(root, new, donate))
         self._bump()
 
-    def _bump(self) -> None:
-        counter = self._version_counter
-        if counter is None:
-            counter = self._version_counter = VersionCounter()
-        counter.value += 1
+    def _rewrite(self, program_of: Any, *operands: Any) -> None:
+        """Run `program_of(donate)(root, *operands)` and make its result the value, or the root of the storage."""
+        with writing:
+            if self._storage is not None:
+                self._storage.rewrite(program_of, *operands)
+                return
+            box = [self._array]
+            self._array = None
+            try:
+                self._array = rewritten(box, self._owned, program_of, operands)
+            except BaseException:
+                self._array = box[0]
+                raise
+            self._owned = True
+
+    def _bump(self, by: int = 1) -> None:
+        with writing:
+            counter = self._version_counter
+            if counter is None:
+                counter = self._version_counter = VersionCounter()
+            counter.value += by
 
     def _alias(self) -> "Tensor":
         """A tensor with the same storage, chain and version counter, and no autograd metadata."""
@@ -166,12 +189,17 @@ class Tensor(TensorMethods):
     @property
     def shape(self) -> Size:
         array = self._array
-        return Size(array.shape if array is not None else self._chain.shape)
+        return Size(array.shape if array is not None else self._like().shape)
 
     @property
     def dtype(self) -> np.dtype:
         array = self._array
-        return array.dtype if array is not None else self._chain.dtype
+        return array.dtype if array is not None else self._like().dtype
+
+    def _like(self) -> Any:
+        """Something with the shape and dtype of the value: the chain, or the array that another thread adds to."""
+        chain = self._chain
+        return self._read() if chain is None else chain
 
     @property
     def ndim(self) -> int:
@@ -365,7 +393,7 @@ class Tensor(TensorMethods):
                 "moment; detach().clone() the tensor first."
             )
         copy = Tensor()
-        copy._array, copy._owned = self._read(), self._owned
+        copy._array, copy._owned = self._read(), False  # shared until one of them is written
         copy._requires_grad = self._requires_grad
         memo[id(self)] = copy
         if self._grad is not None:
@@ -381,8 +409,13 @@ def from_array(array: Any) -> Tensor:
 
 
 def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
-    """A tensor of somebody else's array, which is never donated."""
-    if getattr(array, "weak_type", False):
+    """A tensor of somebody else's array, of JAX or NumPy, which is never donated.
+
+    Raises `DtypeDisabledError` and `OverflowError` for a NumPy array that JAX would narrow and change.
+    """
+    if isinstance(array, np.ndarray):
+        array = jax.numpy.asarray(dtypes.narrowed(array))
+    elif getattr(array, "weak_type", False):
         array = jax.numpy.asarray(array, dtype=array.dtype)
     t = Tensor()
     t._array, t._owned = array, False

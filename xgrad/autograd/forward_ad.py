@@ -7,6 +7,7 @@ import itertools
 from typing import Any, NamedTuple
 
 from ..config import state
+from ..dtypes import INEXACT
 from ..tensor import Tensor
 from .grad_mode import _Mode
 
@@ -24,17 +25,17 @@ class UnpackedDualTensor(NamedTuple):
 
 def enter_dual_level() -> int:
     """Begin a level; nested levels are not supported, as in PyTorch."""
-    if state.forward_level >= 0:
+    if state.dual_level >= 0:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    state.forward_level = next(_numbers)
+    state.dual_level = state.forward_level = next(_numbers)
     return 0
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
     """End the level: every tangent made at it is gone."""
-    if state.forward_level < 0 or level not in (None, 0):
+    if state.dual_level < 0 or level not in (None, 0):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created")
-    state.forward_level = -1
+    state.dual_level = state.forward_level = -1
 
 
 class dual_level(_Mode):
@@ -55,6 +56,23 @@ class dual_level(_Mode):
         exit_dual_level()
 
 
+class _set_fwd_grad_enabled(_Mode):
+    """Whether operations carry tangents on, within a dual level; for a `with` block."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        self.previous = state.forward_level
+        state.forward_level = state.dual_level if self.mode else -1
+
+    def __exit__(self, *error: Any) -> None:
+        state.forward_level = self.previous
+
+    def clone(self) -> "_set_fwd_grad_enabled":
+        return _set_fwd_grad_enabled(self.mode)
+
+
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """A view of `tensor` that carries `tangent`.
 
@@ -62,9 +80,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     without derivatives.
     """
     number = _level(level)
-    if tensor.dtype.kind not in "fcV":
+    if tensor.dtype not in INEXACT:
         raise ValueError(f"Expected primal to be floating point or complex, but got: {tensor.dtype.name}")
-    if tangent.dtype.kind not in "fcV":
+    if tangent.dtype not in INEXACT:
         raise ValueError(f"Expected tangent to be floating point or complex, but got: {tangent.dtype.name}")
     if tangent.shape != tensor.shape:
         raise RuntimeError(
@@ -75,7 +93,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise RuntimeError(
             f"Expected tangent and primal to have the same dtype, but got {tangent.dtype.name} and {tensor.dtype.name}"
         )
-    dual = tensor.alias()
+    dual = tensor.view_as(tensor)
     dual._tangents = {number: tangent}
     return dual
 
@@ -86,18 +104,14 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     tangent = None if tensor._tangents is None else tensor._tangents.get(number)
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
-    mine, tensor._tangents = tensor._tangents, None
-    try:
-        primal = tensor.alias()
-    finally:
-        tensor._tangents = mine
-    return UnpackedDualTensor(primal, tangent)
+    with _set_fwd_grad_enabled(False):
+        return UnpackedDualTensor(tensor.alias(), tangent)
 
 
 def _level(level: int | None) -> int:
-    if state.forward_level < 0 or level not in (None, 0):
+    if state.dual_level < 0 or level not in (None, 0):
         raise RuntimeError("Trying to use forward AD outside of a dual level: enter one with `with dual_level():`")
-    return state.forward_level
+    return state.dual_level
 
 
 def tangent_of(self: Tensor) -> Tensor | None:

@@ -16,15 +16,24 @@ class _Mode:
 
             @functools.wraps(function)
             def steps(*args: Any, **kwargs: Any) -> Any:
-                generator = function(*args, **kwargs)
-                send: Any = None
-                while True:
-                    try:
+                with self.clone():
+                    generator = function(*args, **kwargs)
+                step, given = generator.send, (None,)
+                try:
+                    while True:
                         with self.clone():
-                            value = generator.send(send)
-                    except StopIteration as stop:
-                        return stop.value
-                    send = yield value
+                            value = step(*given)
+                        try:
+                            step, given = generator.send, ((yield value),)
+                        except GeneratorExit:
+                            raise
+                        except BaseException as error:
+                            step, given = generator.throw, (error,)
+                except StopIteration as stop:
+                    return stop.value
+                finally:
+                    with self.clone():
+                        generator.close()
 
             return steps
 

@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor
 from ..views.storage import Tracer, writing
 from . import node as _node
-from .input_buffer import accumulate, add_arrays
+from .input_buffer import accumulate, add_arrays, stolen
 from .node import MAX_SEQUENCE_NR, Node
 from .validate import expandable
 
@@ -35,17 +35,14 @@ class AccumulateGrad(Node):
 
     def apply(self, grads: list, needs: int) -> tuple:
         variable = self.variable
-        new = grads[0]
-        grads[0] = None
-        if new is None:
+        if grads[0] is None:
             return ()
         with writing:  # several threads may accumulate into one leaf
-            if isinstance(new, Tensor):
+            if isinstance(grads[0], Tensor):
                 old = variable._grad
-                variable._grad = new.clone() if old is None else tensor_add(old, new)
+                variable._grad = grads[0].clone() if old is None else tensor_add(old, grads[0])
             else:
-                self._accumulate(variable, [new])
-                del new
+                self._accumulate(variable, grads)
         if variable._post_accumulate_hooks:
             for hook in tuple(variable._post_accumulate_hooks.values()):
                 result = hook(variable)
@@ -58,19 +55,22 @@ class AccumulateGrad(Node):
         self._place(variable, new)
         grad = variable._grad
         if grad is None:
-            variable._grad = from_array(new[0])
-        elif grad._storage is None and not grad.requires_grad:
-            if grad._owned:
-                buffer = [grad._array]
-                grad._array = None
+            variable._grad = stolen(new, 0)
+        elif grad._storage is None and grad._owned and grad.shape == new[0].shape:
+            buffer = [grad._array]
+            grad._array = None  # a reader in another thread waits for it
+            try:
                 accumulate(buffer, 0, new)
+            finally:
                 grad._array = buffer[0]
-            else:
-                grad._write(add_arrays(grad._array, new[0]))
-                return
             grad._bump()
-        else:
+        elif expandable(new[0].shape, grad.shape):
             grad._write(add_arrays(grad._read(), new[0]))
+        else:
+            raise RuntimeError(
+                f"a gradient of shape {list(new[0].shape)} doesn't match the broadcast shape of the one that its leaf "
+                f"has, {list(grad.shape)}: the leaf was given data of another shape. Set its grad to None first."
+            )
 
     def _place(self, variable: Tensor, new: list) -> None:
         here, there = new[0], variable._read()

@@ -58,12 +58,13 @@ class CopySlices(Node):
         if isinstance(grads[0], Tensor):
             return self._apply_recorded(fn, grads[0], needs)
         chain = self.chain
-        part = chain.replay(grads[0])
+        part = [chain.replay(grads[0])]
+        whole = part[0] is grads[0]
         # fn.raw is False for a custom Function, which works on Tensors.
-        results = list(fn.apply([part], needs) if fn.raw else apply_on_tensors(fn, [part], needs))
+        results = list(fn.apply(part, needs) if fn.raw else apply_on_tensors(fn, part, needs))
+        del part
         if needs & 1:
-            donate = sole(grads, 0) and part is not grads[0]
-            del part
+            donate = not whole and sole(grads, 0)
             base_grad = grads[0]
             grads[0] = None
             if results[0] is None:

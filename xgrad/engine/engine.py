@@ -18,7 +18,7 @@ from ..config import state
 from ..tensor import Tensor, from_array
 from .graph_task import ExecInfo, GraphTask
 from .hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
-from .input_buffer import accumulate
+from .input_buffer import accumulate, stolen
 from .node import MAX_SEQUENCE_NR, Node
 from .validate import validate_output
 
@@ -81,7 +81,9 @@ def execute(
         _on_fresh_thread(task, root, values)
     else:
         _drive(task, root, values)
-    return [leave(value) for value in task.captured]
+    captured = task.captured
+    del values
+    return [value if value is None or create_graph else stolen(captured, i) for i, value in enumerate(captured)]
 
 
 def _on_fresh_thread(task: GraphTask, root: GraphRoot, values: list) -> None:
@@ -229,7 +231,7 @@ def _run_retain_hooks(task: GraphTask, node: Node, inputs: list) -> None:
     for number, reference in list(hooks.retain.items()):
         tensor = reference()
         if tensor is not None and inputs[number] is not None:
-            grad = leave(inputs[number])
+            grad = stolen(inputs, number) if not task.create_graph else inputs[number]
             old = tensor._grad
             if old is None:
                 tensor._grad = grad

@@ -11,29 +11,30 @@ from typing import Any
 
 import jax
 
+from ..tensor import Tensor, from_array
 from ..views.storage import sole
 
 _DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
 
-_add = jax.jit(lambda a, b: a + b)
+add_arrays = jax.jit(lambda a, b: a + b)
 _add_into = jax.jit(lambda a, b: a + b, donate_argnums=(0,))
 
 
 def accumulate(buffer: list, index: int, grad: list) -> None:
     """Add the array `grad[0]` (a list, so that its reference can be judged) to `buffer[index]`."""
     if prod(grad[0].shape) < _DONATE_FROM:
-        buffer[index] = _add(buffer[index], grad[0])
+        buffer[index] = add_arrays(buffer[index], grad[0])
     elif sole(buffer, index):
         buffer[index] = _add_into(buffer[index], grad[0])
     elif sole(grad, 0):
         buffer[index] = _add_into(grad[0], buffer[index])
     else:
-        buffer[index] = _add(buffer[index], grad[0])
+        buffer[index] = add_arrays(buffer[index], grad[0])
 
 
-def add_arrays(a: Any, b: Any) -> Any:
-    """A new array, a + b."""
-    return _add(a, b)
-
-
-__all__ = ["accumulate", "add_arrays"]
+def stolen(buffer: list, index: int) -> Tensor:
+    """The array `buffer[index]` as a Tensor, which may donate it later if nobody else refers to it now."""
+    alone = sole(buffer, index)
+    tensor = from_array(buffer[index])
+    tensor._owned = alone
+    return tensor

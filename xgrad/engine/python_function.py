@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..config import state
+from ..dtypes import INEXACT
 from ..errors import FreedGraphError
 from ..tensor import Tensor, from_array
 from ..views.meta import CreationMeta, check_inplace, propagate_creation_meta, relation_of
@@ -76,8 +77,8 @@ class PythonNode(Node, FunctionContext):
                 "Trying to backward through the graph a second time (or directly access saved tensors after they have "
                 f"already been freed): {self.name()} released them. Specify retain_graph=True in the first call."
             )
-        if not self._saved and self._to_save:  # still in forward
-            return self._to_save
+        if not self._saved:  # still in forward, or in jvp
+            return self._for_forward or self._to_save
         return tuple(None if s is None else s.unpack(self) for s in self._saved)
 
     saved_variables = saved_tensors
@@ -101,8 +102,6 @@ class PythonNode(Node, FunctionContext):
                 from_array(jnp.zeros(a.shape, a.dtype)) if g is None else g
                 for g, a in zip(grads, self.avals, strict=True)
             ]
-        elif all(g is None for g in grads):
-            pass
         results = self.function.backward(self, *grads)
         results = results if isinstance(results, tuple) else (results,)
         n = self._arguments
@@ -151,13 +150,13 @@ def run_function(function: Any, node_class: type, args: tuple, kwargs: dict) -> 
     listed = list(outputs) if many else [outputs]
     _check_dirty(node, [a for _, a in tensors], listed)
     listed = _wire(node, function, tensors, edges, listed, recording)
+    if tangents and state.forward_level >= 0:
+        _forward(node, function, args, listed)
     if recording:
         node._places, node._arguments = tuple(i for i, _ in tensors), len(args)
         made = {id(o) for o in listed if isinstance(o, Tensor)}
         node._saved = tuple(_save(node, t, made) for t in node._to_save)
-    if tangents and state.forward_level >= 0:
-        _forward(node, function, args, listed)
-    node._to_save, node._dirty, node._no_grad = (), (), ()
+    node._to_save, node._for_forward, node._dirty, node._no_grad = (), (), (), ()
     return tuple(listed) if many else listed[0]
 
 
@@ -184,7 +183,7 @@ def _wire(node: PythonNode, function: Any, tensors: list, edges: tuple, outputs:
     """Give each output its place in the graph; an input returned as it is becomes a view of itself."""
     inputs = [a for _, a in tensors]
     differentiable = [
-        isinstance(o, Tensor) and o.dtype.kind in "fcV" and not any(o is n for n in node._no_grad) for o in outputs
+        isinstance(o, Tensor) and o.dtype in INEXACT and not any(o is n for n in node._no_grad) for o in outputs
     ]
     node.next_edges = edges
     wired = []
@@ -255,7 +254,11 @@ def _set(output: Tensor, node: PythonNode, place: int, creation: CreationMeta) -
 def _forward(node: PythonNode, function: Any, args: tuple, outputs: list) -> None:
     level = state.forward_level
     given = [a._tangents.get(level) if isinstance(a, Tensor) and a._tangents else None for a in args]
-    results = function.jvp(node, *given)
+    state.forward_level = -1
+    try:
+        results = function.jvp(node, *given)
+    finally:
+        state.forward_level = level
     results = results if isinstance(results, tuple) else (results,)
     tensors = [o for o in outputs if isinstance(o, Tensor)]
     if len(results) != len(tensors):

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..config import state
-from ..dtypes import INEXACT
+from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..engine.copy_slices import CopySlices, chain_node, rebase_history
 from ..engine.node import gradient_edge
@@ -55,12 +55,15 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
     try:
         out = kernel.run(*arrays)
     except Exception as error:
+        if isinstance(error, OverflowError) and (fitting := _numbers_that_fit(op, args)) is not args:
+            return call(op, fitting, statics)
+        op.forget(statics)
         raise explain(error, op, arrays) from error.__cause__
     if out.__class__ is tuple:
         return _several(kernel, needs, args, out)
     result = Tensor()
     result._array = out
-    if needs and kernel.differentiable and state.grad_enabled and (needs in kernel.plans or kernel.records(out)):
+    if needs and kernel.differentiable and state.grad_enabled and out.aval.dtype.kind in INEXACT_KINDS:
         plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
         node = plan.node_class()
         node.plan = plan
@@ -99,7 +102,7 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
 def _several(kernel: Kernel, needs: int, args: tuple, out: tuple) -> Any:
     """The results of an operator that has several."""
     results = tuple(from_array(o) for o in out)
-    if needs and state.grad_enabled and kernel.differentiable:
+    if needs and kernel.differentiable and state.grad_enabled:
         _record_many(kernel, needs, args, results, out)
     if state.forward_level >= 0:
         _forward(kernel, args, results)
@@ -119,8 +122,22 @@ def _operand(op: Operator, x: Any) -> Any:
     if isinstance(x, np.generic):
         return x.item() if np.dtype(x.dtype) not in (dtypes.bfloat16,) else float(x)
     if isinstance(x, (jax.Array, np.ndarray)):
-        return from_foreign(jax.numpy.asarray(x))
+        return from_foreign(x)
     raise TypeError(f"{op.name}(): expected a Tensor or a number as an array argument, but got {type(x).__name__}")
+
+
+def _numbers_that_fit(op: Operator, args: tuple) -> tuple:
+    """Integers beyond JAX's default dtype as floats, where they meet a floating-point tensor."""
+    info = np.iinfo(dtypes.default_integer())
+    wide = [i for i, a in enumerate(args) if a.__class__ is int and not info.min <= a <= info.max]
+    if not wide:
+        return args
+    if not any(a.__class__ is Tensor and a.dtype in INEXACT for a in args):
+        raise OverflowError(
+            f"Overflow: {op.name}(): the number {args[wide[0]]} does not fit into {info.dtype.name}, in which JAX "
+            f"takes Python integers{dtypes.widen(info.dtype)}"
+        )
+    return tuple(float(a) if i in wide else a for i, a in enumerate(args))
 
 
 def _plain(x: Tensor) -> Tensor:
@@ -236,13 +253,13 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
     self = args[0]
     if not isinstance(self, Tensor):
         raise TypeError(f"{op.name}_(): the first argument must be a Tensor, but got {type(self).__name__}")
-    args = tuple(_operand(op, a) for a in args)
+    args = _numbers_that_fit(op, tuple(_operand(op, a) for a in args))
     kernel = op.kernel(statics)
     needs = 0
     for i, a in enumerate(args):
         if a.__class__ is Tensor and a.requires_grad:
             needs |= 1 << i
-    if not (state.grad_enabled and kernel.differentiable):
+    if not (state.grad_enabled and kernel.differentiable and self.dtype in INEXACT):
         needs = 0
     if self._inference and not state.inference:
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. Clone it first.")
@@ -300,17 +317,16 @@ class _Like:
 
 def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
     """The in-place kernel, where the value lives: into the array itself, or through the chain into the root."""
-    storage = self._share()
     chain = self._chain
     try:
-        if chain.is_root:
-            storage.rewrite(kernel.write, *arrays)
+        if chain is None or chain.is_root:
+            self._rewrite(kernel.write, *arrays)
         else:
-            chain.check_writable()
             # One program reads the view, computes and writes back; it returns the root and nothing else, for XLA
             # would copy the whole buffer if it did.
-            storage.rewrite(lambda donate: chain.update(kernel.written, kernel, donate), chain.starts, *arrays)
+            self._rewrite(lambda donate: chain.update(kernel.written, kernel, donate), chain.starts, *arrays)
     except Exception as error:
+        op.forget(tuple(kernel.statics.values()))
         raise explain(error, op, [self, *arrays]) from error.__cause__
     self._bump()
 

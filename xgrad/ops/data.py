@@ -108,7 +108,7 @@ def _from_lists(data: Any, dtype: np.dtype | None) -> np.ndarray:
             for other in found:
                 dtype = dtypes.promote_types(dtype, other)
             if dtype in dtypes.WIDE and not dtypes.x64_enabled():
-                return narrowed(_array(data, dtype))
+                return dtypes.narrowed(_array(data, dtype))
     return _array(data, _inferred(types) if dtype is None else dtype)
 
 
@@ -116,35 +116,13 @@ def _array(data: Any, dtype: np.dtype) -> np.ndarray:
     try:
         return np.array(data, dtype=dtype)
     except OverflowError:
-        raise OverflowError(f"Overflow: an integer does not fit into {dtype.name}{_widen(dtype)}") from None
+        raise OverflowError(f"Overflow: an integer does not fit into {dtype.name}{dtypes.widen(dtype)}") from None
     except ValueError as error:
         if "inhomogeneous" in str(error) or "sequence" in str(error):
             raise ValueError(f"expected sequence of equal lengths at every level of a nested list: {error}") from None
         raise
     except TypeError as error:
         raise TypeError(f"value cannot be converted to {dtype.name}: {error}") from None
-
-
-def _widen(dtype: np.dtype) -> str:
-    return " (jax.config.update('jax_enable_x64', True) gives int64)" if dtype == dtypes.int32 else ""
-
-
-def narrowed(array: np.ndarray) -> np.ndarray:
-    """An array as JAX can hold it: without x64, integers of 64 bits as 32 where all fit; floats of 64 are refused."""
-    dtype = array.dtype
-    if dtype.kind not in "biufcV" or dtype.itemsize > 16:
-        raise TypeError(f"can't convert np.ndarray of type numpy.{dtype.name}: expected bools, integers or floats")
-    if dtype in (dtypes.int64, dtypes.uint64) and not dtypes.x64_enabled():
-        small = np.dtype(dtypes.WIDE[dtype])
-        info = np.iinfo(small)
-        if array.size and not (info.min <= array.min() and array.max() <= info.max):
-            raise OverflowError(
-                f"Overflow: an integer of a NumPy array of {dtype.name} does not fit into {small.name}, and JAX's "
-                "64-bit mode is off: enable it with jax.config.update('jax_enable_x64', True)"
-            )
-        return array.astype(small)
-    dtypes.as_dtype(dtype)
-    return array
 
 
 def fill_value(value: Any, dtype: np.dtype) -> Any:
@@ -155,7 +133,7 @@ def fill_value(value: Any, dtype: np.dtype) -> Any:
         value, info = int(value), np.iinfo(dtype)
         if not info.min <= value <= info.max:
             raise OverflowError(
-                f"Overflow: value {value} cannot be converted to type {dtype.name} without overflow{_widen(dtype)}"
+                f"Overflow: value {value} cannot be converted to type {dtype.name} without overflow{dtypes.widen(dtype)}"
             )
         # A Python integer goes in as one of the default dtype, which may be too narrow for it.
         return value if value <= np.iinfo(dtypes.default_integer()).max else np.asarray(value, dtype)
@@ -200,7 +178,7 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
         array = _from_lists(data, dtype)
     else:
         array = np.array(_host(data))  # a copy: device_put may keep the memory it is given
-        array = narrowed(array) if dtype is None else array.astype(dtype)
+        array = dtypes.narrowed(array) if dtype is None else array.astype(dtype)
     return from_foreign(constant_array(array, device))
 
 
@@ -228,9 +206,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         return _convert(data, dtype, device, False)
     if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
         data = data.to(dtypes.as_dtype(dtype))
-    if device is not None and data.device != device:
-        data = data.to(device)
-    return data
+    return data if device is None else data.to(device)
 
 
 @composite(method=False)

@@ -33,24 +33,25 @@ def linear(*_: Any) -> Any:
 class Kernel:
     """The programs of one operator with one choice of static arguments."""
 
-    __slots__ = ("_jvps", "_writes", "differentiable", "function", "operator", "outputs", "plans", "run", "statics")
+    __slots__ = ("_jvps", "_writes", "differentiable", "function", "operator", "outputs", "plans", "program", "ran", "run", "statics")
 
     def __init__(self, operator: "Operator", statics: tuple) -> None:
         self.operator = operator
         self.statics = dict(zip(operator.static_names, statics, strict=True))
         self.function = partial(operator.function, **self.statics) if statics else operator.function
-        self.run: Callable = jax.jit(self.function) if operator.jit else self.function
+        self.program: Callable = jax.jit(self.function) if operator.jit else self.function
+        self.run: Callable = self._first  # then `program` itself
+        self.ran = False
         self.differentiable = operator.differentiable
         self.outputs = operator.outputs
         self.plans: dict[int, Plan] = {}
         self._writes: dict[Any, Callable] = {}
         self._jvps: dict[tuple, Any] = {}
 
-    def records(self, out: Any) -> bool:
-        """Whether results like `out` have gradients; if not, this kernel never records (a cast to integers)."""
-        if out.dtype not in dtypes.INEXACT:
-            self.differentiable = False
-        return self.differentiable
+    def _first(self, *arrays: Any) -> Any:
+        out = self.program(*arrays)
+        self.run, self.ran = self.program, True
+        return out
 
     def plan(self, needs: int, count: int) -> "Plan":
         """What to save and to run in backward when the arguments in the mask `needs` require grad."""

@@ -7,6 +7,7 @@ loop, a list and the look at the mask, is 0.5 µs of 2.7 around a kernel of 4.4 
 from typing import Any
 
 from ..config import state
+from ..dtypes import INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..tensor import Tensor
 from . import registry
@@ -31,7 +32,7 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
     result = Tensor()
     result._array = out
     left, right = a._requires_grad, b._requires_grad
-    if (left or right) and kernel.differentiable and state.grad_enabled:
+    if (left or right) and kernel.differentiable and state.grad_enabled and out.aval.dtype.kind in INEXACT_KINDS:
         plan = kernel.plans.get(left + 2 * right)
         if plan is None:
             return call(op, (a, b), ())

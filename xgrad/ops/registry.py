@@ -41,6 +41,8 @@ from .kernel import Kernel, linear
 
 __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
 
+MOST_KERNELS = 1024  # of one operator; the oldest goes first
+
 FUNCTIONS: dict[str, dict[str, Any]] = {"": {}}  # namespace ("", "nn.functional", "linalg", ...) -> name -> function
 METHODS: dict[str, Any] = {}
 OPERATORS: dict[str, "Operator"] = {}
@@ -96,8 +98,16 @@ class Operator:
             statics = freeze(statics)
             kernel = self.kernels.get(statics)
         if kernel is None:
+            if len(self.kernels) >= MOST_KERNELS:
+                self.kernels.pop(next(iter(self.kernels)), None)
             kernel = self.kernels[statics] = Kernel(self, statics)
         return kernel
+
+    def forget(self, statics: tuple) -> None:
+        """Drop a kernel that failed before it ever ran: its static arguments may be equal to good ones (1.0 == 1)."""
+        kernel = self.kernels.get(statics := freeze(statics))
+        if kernel is not None and not kernel.ran:
+            self.kernels.pop(statics, None)
 
     def derivative(self, /, **formulas: Callable) -> None:
         """Give formulas for arguments (or `all`).  The `/` leaves the name `self` free for a formula."""

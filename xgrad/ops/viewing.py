@@ -7,14 +7,15 @@ node if it is recorded.
 from typing import Any
 
 from ..config import state
+from ..dtypes import INEXACT_KINDS
 from ..engine.copy_slices import ChainBackward, chain_node
+from ..engine.hooks import move_retained_hook
 from ..engine.node import gradient_edge
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
 from ..views.meta import CreationMeta, check_inplace, relation_of
 
 DEFAULT = CreationMeta.DEFAULT
-_INEXACT_KINDS = "fcV"  # bfloat16 and the float8s have kind V; a bit-cast to an integer has no gradient
 
 
 def view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor:
@@ -50,7 +51,7 @@ def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAU
 def attach_view(self: Tensor, seen: ViewChain, relative: ViewChain, name: str, creation: CreationMeta) -> Tensor:
     """The view that `seen` places in the storage and `relative` in `self`; recorded, with its tangent."""
     out = make_view(self, seen, relative, name, creation)
-    if state.grad_enabled and self.requires_grad and seen.dtype.kind in _INEXACT_KINDS:
+    if state.grad_enabled and self.requires_grad and seen.dtype.kind in INEXACT_KINDS:
         out._grad_fn = chain_node(name, relative, gradient_edge(self))
         out._requires_grad = True
     if self._tangents is not None:
@@ -130,8 +131,6 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
     if record:
         node = chain_node(name, relative, edge)
         if before is not None:
-            from ..engine.hooks import move_retained_hook
-
             move_retained_hook(self, node)
         self._grad_fn, self._output_nr, self._requires_grad = node, 0, True
         if meta is not None:  # unrecorded, it makes a view's grad_fn stale like any other in-place operation

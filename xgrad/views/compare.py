@@ -196,7 +196,7 @@ class _Subject:
     def __init__(self, fn: Callable, inputs: tuple) -> None:
         self.fn = fn
         self.inputs = tuple(
-            from_foreign(jnp.asarray(x)) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs
+            from_foreign(x) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs
         )
         self.differentiated = [i for i, x in enumerate(self.inputs) if isinstance(x, Tensor) and x.requires_grad]
         self.cotangents: list[np.ndarray | None] | None = None
@@ -247,7 +247,7 @@ class _Subject:
         if self.cotangents is None:
             rng = np.random.default_rng(0)
             self.cotangents = [_cotangent(rng, o) for o in outputs]
-        return [None if c is None else from_foreign(jnp.asarray(c)) for c in self.cotangents]
+        return [None if c is None else from_foreign(c) for c in self.cotangents]
 
     def whole(self, path: str) -> Callable:
         """Values and gradients as a function of the key and the arrays, to be compiled as one program."""

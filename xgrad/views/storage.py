@@ -8,7 +8,7 @@ Anything else is copied by the write, and owned from then on.
     Tensor._array ──► jax.Array      Tensor._storage ──► Storage.array ──► jax.Array
                                      view._storage   ──┘    (every reader goes through it)
 
-A tensor without views has no Storage: it *is* its array.  `Tensor._storage` makes one when somebody shares it.
+A tensor without views has no Storage: it *is* its array.  `Tensor._share` makes one when somebody asks for it.
 """
 
 import itertools
@@ -67,30 +67,21 @@ class Storage:
         The root is taken out of the storage first, so that from its reference count on nobody can get hold of it.
         """
         with writing:
-            array, self._array = self._array, None
+            box = [self._array]
+            self._array = None
             try:
-                donate = DONATION and self.owned and sys.getrefcount(array) <= TAKEN and not isinstance(array, Tracer)
-                new = program_of(donate)(array, *operands)
+                new = rewritten(box, self.owned, program_of, operands)
             except BaseException:
-                self._array = array
+                self._array = box[0]
                 raise
             self.replace(new)
 
 
-class _Probe:
-    __slots__ = ("array",)
+def _references(values: list, index: int) -> int:
+    return sys.getrefcount(values[index])
 
 
-def _calibrate() -> tuple[int, int]:
-    """The reference counts of an object held by one attribute alone, and by one local variable alone."""
-    probe = _Probe()
-    probe.array = object()
-    held = sys.getrefcount(probe.array)
-    array, probe.array = probe.array, None
-    return held, sys.getrefcount(array)
-
-
-ALONE, TAKEN = _calibrate()
+ALONE = _references([object()], 0)  # of what one list alone holds, asked for as `sole` does
 # Without a global lock, a count read here may be old when the donation happens.
 DONATION = getattr(sys, "_is_gil_enabled", lambda: True)()
 
@@ -101,3 +92,8 @@ def sole(values: list, index: int) -> bool:
     Only for arrays that our own kernels made: foreign ones are copied when they enter the engine.
     """
     return DONATION and sys.getrefcount(values[index]) <= ALONE and not isinstance(values[index], Tracer)
+
+
+def rewritten(box: list, owned: bool, program_of: Callable, operands: tuple) -> Any:
+    """`program_of(donate)(box[0], *operands)`; donates an array that our kernels made and that `box` alone holds."""
+    return program_of(owned and sole(box, 0))(box[0], *operands)
