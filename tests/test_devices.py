@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+import torch
 
 import xgrad
 
@@ -149,3 +150,12 @@ def test_sharded_parameter_keeps_its_sharding():
         x[0].zero_()
     assert on(x) == {d.id for d in DEVICES[:2]}
     np.testing.assert_array_equal(x.numpy(force=True)[0], 0.0)
+
+
+@pytest.mark.parametrize("T", [xgrad, torch], ids=["xgrad", "torch"])
+def test_devices_compare_with_devices_alone(T):
+    assert T.device("cpu") == T.ones(1).device
+    assert T.device("cpu") != "cuda"
+    assert T.device("cpu") != "cpu"
+    assert T.device("cpu", 0) != T.device("cpu", 1)
+    assert hash(T.device("cpu", 0)) == hash(T.device("cpu", 0))

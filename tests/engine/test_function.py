@@ -1,5 +1,9 @@
 """autograd.Function in its old style: what forward may do, what backward may return, and what is refused."""
 
+import gc
+import weakref
+
+import numpy as np
 import pytest
 import torch
 
@@ -427,3 +431,45 @@ def test_setup_context():
         return T.autograd.grad(Square.apply(x, 3).sum(), x)
 
     as_torch(program)
+
+
+class Product(xgrad.autograd.Function):
+    """With a `jvp` that reads what was saved for it, and tells what it saw."""
+
+    seen: list = []  # noqa: RUF012 - emptied by the test
+
+    @staticmethod
+    def forward(ctx, x, y):
+        out = x * y
+        ctx.save_for_forward(x, y, out)
+        ctx.save_for_backward(x)
+        return out
+
+    @staticmethod
+    def jvp(ctx, tx, ty):
+        x, y, out = ctx.saved_tensors
+        result = tx * y + x * ty
+        Product.seen += [out.item(), xgrad.autograd.forward_ad.unpack_dual(result).tangent]
+        return result
+
+
+def test_jvp_reads_what_was_saved_for_it_and_its_tangents_carry_none():
+    fw = xgrad.autograd.forward_ad
+    Product.seen.clear()
+    x, y = leaf(xgrad, 1), leaf(xgrad, 1, seed=1)
+    with fw.dual_level():
+        out = Product.apply(fw.make_dual(x, xgrad.ones_like(x)), fw.make_dual(y, xgrad.full_like(y, 2.0)))
+        tangent = fw.unpack_dual(out).tangent
+        np.testing.assert_allclose(tangent.detach().numpy(), (y + 2 * x).detach().numpy())
+        assert tangent.requires_grad  # recorded in reverse mode
+    assert Product.seen == [(x * y).item(), None]
+
+
+def test_what_was_saved_for_forward_makes_no_cycle():
+    x = leaf(xgrad, 1)
+    gc.disable()
+    try:
+        reference = weakref.ref(Product.apply(x, x).grad_fn)
+        assert reference() is None
+    finally:
+        gc.enable()

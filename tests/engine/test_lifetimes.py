@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import numpy as np
 import pytest
 
 import xgrad
@@ -254,3 +255,30 @@ def test_saved_tensors_hooks_keep_only_what_they_packed():
     del w
     assert gone(watched)
     y.backward()
+
+
+def test_gradient_that_cannot_be_added_leaves_the_old_one():
+    p = leaf(xgrad, 3)
+    (p * p).sum().backward()
+    before = p.grad.numpy()
+    p.data = xgrad.ones(4, dtype=p.dtype)
+    with pytest.raises(RuntimeError, match=r"\[4\].*\[3\]"):
+        (p * p).sum().backward()
+    np.testing.assert_array_equal(p.grad.numpy(), before)
+    p.grad = None
+    (p * p).sum().backward()
+    np.testing.assert_array_equal(p.grad.numpy(), 2)
+
+
+def test_gradient_that_two_leaves_share_is_not_overwritten():
+    """The gradients of a sum are one array: what is done to one leaf's must not show in the other's."""
+    a, b = leaf(xgrad, 200, 200), leaf(xgrad, 200, 200)
+    (a + b).sum().backward()
+    held = np.asarray(a.grad)
+    shard = a.grad.__jax_array__().addressable_shards[0].data
+    del a
+    for _ in range(2):
+        (b * 1).sum().backward()
+        b.grad.mul_(2)
+    np.testing.assert_array_equal(held, 1)
+    np.testing.assert_array_equal(np.asarray(shard), 1)

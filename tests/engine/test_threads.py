@@ -1,7 +1,9 @@
 """Several threads: backward over shared graphs and leaves, modes of a thread, writes."""
 
 import threading
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -159,3 +161,50 @@ def test_error_in_one_thread_leaves_the_other_alone():
 
     in_threads(fails, good.backward)
     same(x.grad, torch.full((3,), 3.0, dtype=torch.float64))
+
+
+def test_views_of_one_tensor_made_in_several_threads_share_one_storage():
+    for _ in range(50):
+        x = leaf(xgrad, 4, 3) * 1
+        views = in_threads(*(partial(x.select, 0, i) for i in range(4)))
+        assert {v.storage_id for v in views} == {x.storage_id}
+        in_threads(*(partial(view.detach().add_, i + 1) for i, view in enumerate(views)))
+        for i, view in enumerate(views):
+            np.testing.assert_array_equal(view.detach().numpy(), x.detach()[i].numpy())
+
+
+def test_leaf_first_used_in_several_threads_has_one_accumulator():
+    for _ in range(200):
+        x = leaf(xgrad, 3)
+        edges = {y.grad_fn.next_functions[0][0] for y in in_threads(*[lambda x=x: x * 2] * 3)}
+        assert len(edges) == 1
+
+
+def test_view_read_during_a_write_is_not_stale_afterwards():
+    for n in range(8):
+        base = xgrad.zeros(64, 5 + n)  # a new shape: the view's program compiles while the other thread writes
+        view = base[3:40, 1:4]
+        in_threads(view._read, lambda base=base: [base.add_(1) for _ in range(5)])
+        np.testing.assert_array_equal(view.numpy(), 5)
+
+
+def test_metadata_of_a_gradient_while_another_thread_accumulates():
+    x = leaf(xgrad, 200, 200)
+    (x * 1).sum().backward()
+    done = threading.Event()
+
+    def read():
+        seen = set()
+        while not done.is_set():
+            seen.add((x.grad.shape, x.grad.dtype, x.grad.device.type))
+        return seen
+
+    def accumulate():
+        try:
+            for _ in range(50):
+                (x * 1).sum().backward()
+        finally:
+            done.set()
+
+    seen, _ = in_threads(read, accumulate)
+    assert len(seen) <= 1

@@ -239,3 +239,53 @@ def test_operators_work_inside_jax_transformations():
 def test_every_operator_lists_its_arguments():
     for name, op in OPERATORS.items():
         assert op.parameters or op.variadic or op.static_names, name
+
+
+def test_result_that_has_no_gradient_does_not_switch_others_off():
+    value = xgrad.tensor(2.0, requires_grad=True)
+    assert not xgrad.fill(xgrad.zeros(2, dtype=xgrad.int32), value).requires_grad
+    out = xgrad.fill(xgrad.zeros(2), value)
+    out.sum().backward()
+    assert value.grad.item() == 2
+    xgrad.zeros(2).fill_(value).sum().backward()
+    assert value.grad.item() == 4
+    assert not xgrad.fill(xgrad.zeros(2, dtype=xgrad.int32), value).requires_grad
+
+
+@pytest.mark.parametrize("T", [xgrad, torch], ids=["xgrad", "torch"])
+def test_integers_that_are_written_by_a_float_need_no_gradient(T):
+    x = T.zeros(3, dtype=T.int32)
+    x.copy_(T.ones(3, requires_grad=True))
+    assert not x.requires_grad
+    assert x.grad_fn is None
+
+
+def test_wrong_static_argument_leaves_an_equal_right_one_alone():
+    x = leaf((3, 5))
+    for wrong, right in ((1.0, 1), (False, 0)):
+        for name in ("amax", "logsumexp", "mean"):
+            method = getattr(x, name)
+            if not isinstance(wrong, bool):
+                with pytest.raises(TypeError):
+                    method(wrong)
+            np.testing.assert_array_equal(method(right).detach().numpy(), getattr(x.detach(), name)(right - 2).numpy())
+
+
+def test_kernels_of_an_operator_are_bounded():
+    op = Operator("counted", lambda self, *, k: self + k)
+    from xgrad.ops.registry import MOST_KERNELS
+
+    op.static_names = ("k",)
+    for k in range(MOST_KERNELS + 10):
+        op.kernel((k,))
+    assert len(op.kernels) == MOST_KERNELS
+    assert (MOST_KERNELS + 9,) in op.kernels
+    assert (0,) not in op.kernels
+
+
+def test_inplace_operation_leaves_a_tensor_without_aliases_on_the_fast_path():
+    x = leaf()
+    with xgrad.no_grad():
+        x.add_(1)
+    assert x._storage is None  # which would cost every later read a look at its chain
+    assert x._version == 1

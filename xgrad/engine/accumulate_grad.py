@@ -98,12 +98,16 @@ class AccumulateGrad(Node):
 
 def make_accumulator(tensor: Tensor) -> AccumulateGrad:
     """The accumulator of a leaf, which its graphs keep alive."""
-    accumulator = AccumulateGrad()
-    accumulator.variable = tensor
-    # What a gradient must look like: as the variable does now.  (unsqueeze_ under no_grad may change it later.)
-    array = tensor._array
-    accumulator.avals = (array.aval if array is not None else tensor._chain,)
-    tensor._accumulator = weakref.ref(accumulator)
+    with writing:  # of two threads one makes it
+        reference = tensor._accumulator
+        accumulator = None if reference is None else reference()
+        if accumulator is None:
+            accumulator = AccumulateGrad()
+            accumulator.variable = tensor
+            # What a gradient must look like: as the variable does now.  (unsqueeze_ under no_grad may change it later.)
+            array = tensor._array
+            accumulator.avals = (array.aval if array is not None else tensor._like(),)
+            tensor._accumulator = weakref.ref(accumulator)
     return accumulator
 
 

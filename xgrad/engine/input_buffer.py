@@ -7,7 +7,6 @@ A buffer is a plain list, one place for each of the node's inputs.
 """
 
 from math import prod
-from typing import Any
 
 import jax
 

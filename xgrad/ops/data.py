@@ -133,7 +133,8 @@ def fill_value(value: Any, dtype: np.dtype) -> Any:
         value, info = int(value), np.iinfo(dtype)
         if not info.min <= value <= info.max:
             raise OverflowError(
-                f"Overflow: value {value} cannot be converted to type {dtype.name} without overflow{dtypes.widen(dtype)}"
+                f"Overflow: value {value} cannot be converted to type {dtype.name} without overflow"
+                + dtypes.widen(dtype)
             )
         # A Python integer goes in as one of the default dtype, which may be too narrow for it.
         return value if value <= np.iinfo(dtypes.default_integer()).max else np.asarray(value, dtype)

@@ -33,7 +33,19 @@ def linear(*_: Any) -> Any:
 class Kernel:
     """The programs of one operator with one choice of static arguments."""
 
-    __slots__ = ("_jvps", "_writes", "differentiable", "function", "operator", "outputs", "plans", "program", "ran", "run", "statics")
+    __slots__ = (
+        "_jvps",
+        "_writes",
+        "differentiable",
+        "function",
+        "operator",
+        "outputs",
+        "plans",
+        "program",
+        "ran",
+        "run",
+        "statics",
+    )
 
     def __init__(self, operator: "Operator", statics: tuple) -> None:
         self.operator = operator

@@ -195,9 +195,7 @@ class _Subject:
 
     def __init__(self, fn: Callable, inputs: tuple) -> None:
         self.fn = fn
-        self.inputs = tuple(
-            from_foreign(x) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs
-        )
+        self.inputs = tuple(from_foreign(x) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs)
         self.differentiated = [i for i, x in enumerate(self.inputs) if isinstance(x, Tensor) and x.requires_grad]
         self.cotangents: list[np.ndarray | None] | None = None
         self.key = jax.random.PRNGKey(0)
