@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xgrad.views.geometry import (
-    TensorGeometry,
+from xgrad.views.geometry import TensorGeometry
+from xgrad.views.strided import (
     add_strided,
     as_strided_adjoint,
     as_strided_scatter,

@@ -10,9 +10,11 @@ from . import activation as activation
 from . import advanced as advanced
 from . import arithmetic as arithmetic
 from . import binary as binary
+from . import broadcasting as broadcasting
 from . import casts as casts
 from . import classification as classification
 from . import comparison as comparison
+from . import complex_views as complex_views
 from . import convolution as convolution
 from . import copies as copies
 from . import copying as copying
@@ -42,4 +44,5 @@ from . import scatter as scatter
 from . import shape as shape
 from . import sorting as sorting
 from . import special as special
+from . import splitting as splitting
 from . import views as views

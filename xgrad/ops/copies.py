@@ -1,6 +1,6 @@
 """Copies where PyTorch has a view of the same name (`narrow_copy`), and writes out of place (`select_scatter`).
 
-Tables over the views of views.py: a copy is the view, cloned; a scatter is a write into the view of a clone.
+Tables over the declared views: a copy is the view, cloned; a scatter is a write into the view of a clone.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor
+from . import broadcasting as broadcasting
+from . import complex_views as complex_views
+from . import splitting as splitting
+from . import views as views
 from .registry import FUNCTIONS, METHODS, composite
 
 

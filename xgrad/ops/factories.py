@@ -18,7 +18,7 @@ from ..tensor import Tensor
 from .call import call, write_out
 from .data import fill_value, filled, finish, number_dtype, place, placement
 from .registry import composite, operator
-from .views import sizes_of
+from .sizes import sizes_of
 
 
 @operator(function=False, method=False, out=False, differentiable=False)

@@ -18,7 +18,7 @@ from .indices import on_host, same_dtype
 from .promotion import broadcast_shapes, check_broadcast
 from .registry import composite, operator
 from .scatter import adjoint_of_read
-from .views import sizes_of
+from .sizes import sizes_of
 
 
 def _require_mask(mask: Any, name: str) -> None:

@@ -17,7 +17,7 @@ from .call import call
 from .copying import fit_to
 from .promotion import common_dtype, wrap_dim, wrap_dims
 from .registry import composite, operator
-from .views import sizes_of
+from .sizes import sizes_of
 
 
 def transposed(grad: Any, function: Any, shapes: Any, dtypes: Any) -> Any:
@@ -165,7 +165,7 @@ block_diag.derivative(all=_blocks)
 @composite(method=False)
 def cartesian_prod(*tensors: Any) -> Tensor:
     """All combinations with one element of each 1-dim tensor, as rows."""
-    from .views import meshgrid
+    from .broadcasting import meshgrid
 
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     for x in given:

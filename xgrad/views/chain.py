@@ -23,7 +23,8 @@ from ..errors import OverlapError
 from .geometry import OVERLAP, Shape, TensorGeometry
 from .normal_form import combine
 from .program import Program, program_of, scalar_of
-from .view_ops import AsStrided, Conj, Neg, Permute, Reshape, ViewStep
+from .value_ops import Conj, Neg
+from .view_ops import AsStrided, Permute, Reshape, ViewStep
 
 _INTERNED = 1 << 16  # chains that may be alive before those that nobody holds are forgotten
 

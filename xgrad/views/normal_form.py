@@ -15,23 +15,8 @@ from typing import Any
 import numpy as np
 
 from .geometry import Shape
-from .view_ops import (
-    AsStrided,
-    BitCast,
-    Conj,
-    Diagonal,
-    Expand,
-    Imag,
-    Neg,
-    Permute,
-    Real,
-    Reshape,
-    Slice,
-    Unfold,
-    ViewAsComplex,
-    ViewAsReal,
-    ViewStep,
-)
+from .value_ops import BitCast, Conj, Imag, Neg, Real, ViewAsComplex, ViewAsReal
+from .view_ops import AsStrided, Diagonal, Expand, Permute, Reshape, Slice, Unfold, ViewStep
 
 Steps = tuple[ViewStep, ...]
 

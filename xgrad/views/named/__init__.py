@@ -1,0 +1,45 @@
+"""PyTorch's names for views, with PyTorch's arguments, defaults and errors, put into canonical view steps.
+
+Invariant: whatever is wrong with the arguments raises here, before anything is changed; the steps that come out are in
+bounds.  The messages keep the phrases of aten/src/ATen/native/TensorShape.cpp.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..chain import ViewChain
+from . import reinterpreted, shapes, slices, transposes
+
+_VIEWS: dict[str, Callable[..., Any]] = {
+    "select": slices.select, "narrow": slices.narrow, "slice": slices.slice_, "getitem": slices.getitem,
+    "diagonal": slices.diagonal, "unfold": slices.unfold,
+
+    "permute": transposes.permute, "transpose": transposes.transpose, "swapaxes": transposes.transpose,
+    "swapdims": transposes.transpose, "movedim": transposes.movedim, "moveaxis": transposes.movedim,
+    "t": transposes.t, "T": transposes.T, "mT": transposes.mT, "H": transposes.H, "mH": transposes.mH,
+    "adjoint": transposes.adjoint,
+
+    "view": shapes.view, "reshape": shapes.reshape, "flatten": shapes.flatten, "unflatten": shapes.unflatten,
+    "squeeze": shapes.squeeze, "unsqueeze": shapes.unsqueeze, "expand": shapes.expand,
+
+    "alias": reinterpreted.alias, "as_strided": reinterpreted.as_strided, "view_dtype": reinterpreted.view_dtype,
+    "conj": reinterpreted.conj, "neg_view": reinterpreted.neg_view, "real": reinterpreted.real,
+    "imag": reinterpreted.imag, "view_as_real": reinterpreted.view_as_real,
+    "view_as_complex": reinterpreted.view_as_complex,
+}  # fmt: skip
+
+
+def build(chain: ViewChain, name: str, *args: Any) -> Any:
+    """The view of `chain` that PyTorch calls `name`: a chain, or None for a `reshape` that would have to copy.
+
+    Raises what PyTorch raises: IndexError for a dimension or an index out of range, RuntimeError for sizes that do not
+    fit, ValueError for the step of a slice.
+
+    >>> import numpy as np
+    >>> build(ViewChain.root((4, 6), np.dtype("float32")), "select", 0, -1).geometry.offset
+    18
+    """
+    view = _VIEWS.get(name)
+    if view is None:
+        raise ValueError(f"unknown view operation {name!r}: expected one of {', '.join(sorted(_VIEWS))}")
+    return view(chain, *args)

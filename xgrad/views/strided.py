@@ -1,0 +1,266 @@
+"""Reading and writing through a TensorGeometry, on arrays without strides: by slices, else by a gather and a scatter.
+
+    sizes (2, 4), strides (3, 6), offset 1 of a root (4, 6) = root[:, 1:5:3].T: lowered to a slice and a transpose
+
+Invariant: nothing outside of the root is read or written: what reaches there raises before anything is computed.
+PyTorch's counterparts: at::as_strided, as_strided_backward (torch/csrc/autograd/FunctionsManual.cpp).
+"""
+
+import functools
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..dtypes import x64_enabled
+from ..errors import OverlapError
+from .geometry import OVERLAP, Shape, TensorGeometry, check_bounds, contiguous_strides
+
+# ---------------------------------------------------------------- slices with starts as operands
+
+
+def _extents(sizes: Shape, steps: Shape) -> Shape:
+    return tuple((n - 1) * k + 1 if n else 0 for n, k in zip(sizes, steps))
+
+
+def slice_read(array: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) -> Any:
+    """`array[start : ... : step]` in each dimension; `starts` may be traced, and must be in bounds."""
+    extents = _extents(sizes, steps)
+    if extents != array.shape:
+        array = lax.dynamic_slice(array, starts, extents, allow_negative_indices=False)
+    if any(k > 1 for k in steps):
+        array = lax.slice(array, (0,) * array.ndim, extents, steps)
+    return array
+
+
+def _spread(new: Any, steps: Shape) -> Any:
+    return lax.pad(new, jnp.zeros((), new.dtype), [(0, 0, k - 1) for k in steps])
+
+
+def slice_write(array: Any, new: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) -> Any:
+    """`array` with the slice replaced by `new`."""
+    if 0 in sizes:
+        return array
+    extents = _extents(sizes, steps)
+    if any(k > 1 for k in steps):
+        # Blend within the window, so that what is written stays one dynamic_update_slice.
+        window = slice_read(array, starts, extents, (1,) * array.ndim)
+        hit = True
+        for d, k in enumerate(steps):
+            if k > 1:
+                hit &= lax.broadcasted_iota(np.int32, extents, d) % k == 0
+        new = jnp.where(hit, _spread(new, steps), window)
+    if extents == array.shape:
+        return new
+    return lax.dynamic_update_slice(array, new, starts, allow_negative_indices=False)
+
+
+def slice_transpose(grad: Any, shape: Shape, starts: Sequence[Any], sizes: Shape, steps: Shape) -> Any:
+    """Zeros of `shape` with the slice replaced by `grad`."""
+    if 0 in sizes:
+        return jnp.zeros(shape, grad.dtype)
+    if any(k > 1 for k in steps):
+        grad = _spread(grad, steps)
+    if grad.shape == shape:
+        return grad
+    return lax.dynamic_update_slice(jnp.zeros(shape, grad.dtype), grad, starts, allow_negative_indices=False)
+
+
+# ---------------------------------------------------------------- strides lowered to slices, else to indices
+
+
+class StridedPlan(NamedTuple):
+    """reshape to `shape`, slice, drop the dimensions that were not kept, transpose by `order`, reshape to `units`.
+
+    `units` is the view's sizes with 1 for dimensions of stride 0, to be broadcast.
+    """
+
+    shape: Shape
+    starts: Shape
+    sizes: Shape
+    steps: Shape
+    kept: Shape
+    order: Shape
+    units: Shape
+
+
+@functools.lru_cache(maxsize=4096)
+def strided_plan(shape: Shape, geometry: TensorGeometry) -> StridedPlan | None:
+    """How to read `geometry` from a row-major array of `shape` with slices and a transpose; None if it takes a gather.
+
+    The dimensions to slice in are either the array's own, or those in which the view's strides count: with strides 12
+    and 3, a flat array of 24 elements is a (2, 4, 3) one.
+    """
+    numel = prod(shape)
+    if geometry.numel == 0 or numel == 0:
+        return None
+    strides = sorted({s for n, s in zip(geometry.sizes, geometry.strides) if n > 1 and s > 0}, reverse=True)
+    plan = _match(shape, geometry)
+    if plan is None:
+        bounds = [numel, *strides]
+        if bounds[-1] != 1:
+            bounds.append(1)
+        if all(outer % inner == 0 for outer, inner in pairwise(bounds)):
+            plan = _match(tuple(outer // inner for outer, inner in pairwise(bounds)), geometry)
+    return plan
+
+
+def _match(shape: Shape, geometry: TensorGeometry) -> StridedPlan | None:
+    own = contiguous_strides(shape)
+    starts = [geometry.offset // s % n for n, s in zip(shape, own)]
+    sizes, steps = [1] * len(shape), [1] * len(shape)
+    chosen: list[int] = []
+    for size, stride in zip(geometry.sizes, geometry.strides):
+        if size == 1 or stride == 0:
+            continue
+        d = next((d for d, (n, s) in enumerate(zip(shape, own)) if s <= stride < s * n), None)
+        if d is None or stride % own[d] or d in chosen or starts[d] + (size - 1) * (stride // own[d]) >= shape[d]:
+            return None
+        chosen.append(d)
+        sizes[d], steps[d] = size, stride // own[d]
+    kept = sorted(chosen)
+    return StridedPlan(
+        shape,
+        tuple(starts),
+        tuple(sizes),
+        tuple(steps),
+        tuple(sizes[d] for d in kept),
+        tuple(kept.index(d) for d in chosen),
+        tuple(1 if s == 0 else n for n, s in zip(geometry.sizes, geometry.strides)),
+    )
+
+
+def strided_indices(geometry: TensorGeometry, offset: Any, numel: int) -> Any:
+    """The flat index of each element, made of iotas; `offset` may be traced."""
+    dtype = np.int32 if numel <= np.iinfo(np.int32).max else np.int64
+    if dtype == np.int64 and not x64_enabled():
+        raise RuntimeError(
+            f"as_strided on {numel} elements with strides {list(geometry.strides)} needs 64-bit indices: set "
+            "JAX_ENABLE_X64=1, or use slices and transposes, which do not"
+        )
+    index = jnp.full(geometry.sizes, offset, dtype)
+    for d, (size, stride) in enumerate(zip(geometry.sizes, geometry.strides)):
+        if size > 1 and stride:
+            index += lax.broadcasted_iota(dtype, geometry.sizes, d) * np.asarray(stride, dtype)
+    return index
+
+
+def gather_strided(array: Any, geometry: TensorGeometry, offset: Any) -> Any:
+    """Read by a gather, with `offset` in place of the geometry's own."""
+    if geometry.numel == 0:
+        return jnp.zeros(geometry.sizes, array.dtype)
+    return array.reshape(-1).at[strided_indices(geometry, offset, array.size)].get(mode="promise_in_bounds")
+
+
+def scatter_strided(array: Any, geometry: TensorGeometry, offset: Any, new: Any) -> Any:
+    """Write by a scatter.  Raises `OverlapError` for a geometry that overlaps itself."""
+    if geometry.overlaps():
+        raise OverlapError(OVERLAP)
+    if geometry.numel == 0:
+        return array
+    index = strided_indices(geometry, offset, array.size)
+    flat = array.reshape(-1).at[index].set(new, mode="promise_in_bounds", unique_indices=True)
+    return flat.reshape(array.shape)
+
+
+def scatter_add_strided(array: Any, geometry: TensorGeometry, offset: Any, new: Any) -> Any:
+    if geometry.numel == 0:
+        return array
+    index = strided_indices(geometry, offset, array.size)
+    unique = not geometry.overlaps()
+    flat = array.reshape(-1).at[index].add(new, mode="promise_in_bounds", unique_indices=unique)
+    return flat.reshape(array.shape)
+
+
+def read_strided(array: Any, geometry: TensorGeometry) -> Any:
+    """The view of a root array that `geometry` describes.
+
+    Raises `RuntimeError` if it reaches outside of the root.
+
+    >>> import jax.numpy as jnp
+    >>> read_strided(jnp.arange(6), TensorGeometry((3, 2), (1, 3))).tolist()
+    [[0, 3], [1, 4], [2, 5]]
+    """
+    check_bounds(geometry, array.size, array.dtype.itemsize)
+    plan = strided_plan(array.shape, geometry)
+    if plan is None:
+        return gather_strided(array, geometry, geometry.offset)
+    part = slice_read(array.reshape(plan.shape), plan.starts, plan.sizes, plan.steps)
+    part = part.reshape(plan.kept).transpose(plan.order).reshape(plan.units)
+    return jnp.broadcast_to(part, geometry.sizes)
+
+
+def write_strided(array: Any, geometry: TensorGeometry, new: Any) -> Any:
+    """The root array with the elements of the view replaced by `new`, of the view's shape.
+
+    Raises `OverlapError` if two indices reach the same element, `RuntimeError` if one lies outside of the root.
+    """
+    check_bounds(geometry, array.size, array.dtype.itemsize)
+    if geometry.overlaps():
+        raise OverlapError(OVERLAP)
+    plan = strided_plan(array.shape, geometry)
+    if plan is None:
+        return scatter_strided(array, geometry, geometry.offset, new)
+    part = _unplan(plan, new)
+    root = slice_write(array.reshape(plan.shape), part, plan.starts, plan.sizes, plan.steps)
+    return root.reshape(array.shape)
+
+
+def add_strided(array: Any, geometry: TensorGeometry, new: Any) -> Any:
+    """The root array with `new` added to the elements of the view: the adjoint of `read_strided` where array is zero.
+
+    Where several indices reach one element, all of theirs are added.
+    """
+    check_bounds(geometry, array.size, array.dtype.itemsize)
+    plan = strided_plan(array.shape, geometry)
+    if plan is None:
+        return scatter_add_strided(array, geometry, geometry.offset, new)
+    expanded = tuple(d for d, (unit, n) in enumerate(zip(plan.units, geometry.sizes)) if unit != n)
+    if expanded:
+        new = new.sum(expanded, keepdims=True, dtype=new.dtype)
+    part = _unplan(plan, new)
+    root = array.reshape(plan.shape)
+    part += slice_read(root, plan.starts, plan.sizes, plan.steps)
+    return slice_write(root, part, plan.starts, plan.sizes, plan.steps).reshape(array.shape)
+
+
+def _unplan(plan: StridedPlan, new: Any) -> Any:
+    transposed = new.reshape(tuple(plan.kept[i] for i in plan.order))
+    return transposed.transpose(np.argsort(plan.order).tolist()).reshape(plan.sizes)
+
+
+def as_strided_adjoint(grad: Any, input_geometry: TensorGeometry, view_geometry: TensorGeometry) -> Any:
+    """The gradient of `x.as_strided(view_geometry)` with respect to an x that itself lies as `input_geometry`.
+
+    As torch's as_strided_backward: the gradient is gathered in the storage that both share; what several indices of
+    the input share is divided among them; and the input's part is read back.  Elements outside of the input's own
+    get none.
+    """
+    spans = [g.span() for g in (input_geometry, view_geometry)]
+    low = min(first for first, _ in spans)
+    numel = max(1, max(last for _, last in spans) + 1 - low)
+    inner, outer = (TensorGeometry(g.sizes, g.strides, g.offset - low) for g in (input_geometry, view_geometry))
+    storage = add_strided(jnp.zeros(numel, grad.dtype), outer, grad)
+    if inner.overlaps():
+        count = add_strided(jnp.zeros(numel, grad.dtype), inner, jnp.ones(inner.sizes, grad.dtype))
+        storage = storage / jnp.where(count == 0, 1, count)
+    return read_strided(storage, inner)
+
+
+def as_strided_scatter(base: Any, base_geometry: TensorGeometry, view_geometry: TensorGeometry, new: Any) -> Any:
+    """`base`, which lies as `base_geometry`, with the elements of `view_geometry` replaced by `new`.
+
+    Elements of the view that are none of the base's are dropped.  Raises `OverlapError` if either overlaps itself.
+    """
+    if base_geometry.overlaps() or view_geometry.overlaps():
+        raise OverlapError(OVERLAP)
+    spans = [g.span() for g in (base_geometry, view_geometry)]
+    low = min(first for first, _ in spans)
+    numel = max(1, max(last for _, last in spans) + 1 - low)
+    inner, outer = (TensorGeometry(g.sizes, g.strides, g.offset - low) for g in (base_geometry, view_geometry))
+    storage = write_strided(jnp.zeros(numel, base.dtype), inner, base)
+    return read_strided(write_strided(storage, outer, new), inner)
