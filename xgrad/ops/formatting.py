@@ -1,8 +1,15 @@
-"""How a tensor prints: as PyTorch does, with its grad_fn, dtype and device where they are not the default."""
+"""How a tensor prints: as PyTorch does, with its grad_fn, dtype and device where they are not the default.
+
+Of a tensor with more than `THRESHOLD` elements only those that are shown leave the device.  Nothing is handed out: the
+next in-place write may still donate the buffer.  (PyTorch: torch/_tensor_str.py.)
+"""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
@@ -13,93 +20,118 @@ from ..views.storage import Tracer
 PRECISION, THRESHOLD, EDGE, WIDTH = 4, 1000, 3, 80
 
 
-def _formatter(values: np.ndarray) -> Any:
-    """A function that prints one element like its neighbours (torch/_tensor_str.py, _Formatter)."""
-    if values.dtype == bool:
-        return lambda v: str(bool(v)), max((len(str(bool(v))) for v in values.ravel()), default=0)
-    if values.dtype.kind in "iu":
-        return lambda v: str(int(v)), max((len(str(int(v))) for v in values.ravel()), default=0)
-    flat = values.astype(np.float64).ravel()
-    finite = flat[np.isfinite(flat) & (flat != 0)]
-    scientific = whole = False
-    if finite.size:
-        low, high = np.abs(finite).min(), np.abs(finite).max()
-        whole = bool((finite == np.ceil(finite)).all())
-        scientific = high / low > 1000.0 or high > 1.0e8 or (not whole and low < 1.0e-4)
-        if whole:
-            scientific = (high / low > 1000.0 and high > 1.0e8) or high > 1.0e8
-
-    def show(v: Any) -> str:
-        v = float(v)
-        if scientific:
-            return f"{v:.{PRECISION}e}"
-        if not math.isfinite(v):
-            return str(v)
-        return f"{v:.0f}." if whole or not finite.size else f"{v:.{PRECISION}f}"
-
-    return show, max((len(show(v)) for v in flat), default=0)
+@jax.jit
+def _edges(array: Any) -> Any:
+    """The first and the last items along each dimension that is too long to be shown."""
+    for axis, n in enumerate(array.shape):
+        if n > 2 * EDGE:
+            ends = [jax.lax.slice_in_dim(array, start, start + EDGE, axis=axis) for start in (0, n - EDGE)]
+            array = jnp.concatenate(ends, axis)
+    return array
 
 
-def _show_complex(values: np.ndarray) -> Any:
-    real, w1 = _formatter(np.real(values))
-    imag, w2 = _formatter(np.imag(values))
-
-    def show(v: Any) -> str:
-        im = imag(v.imag)
-        return f"{real(v.real):>{w1}}{'' if im.startswith('-') else '+'}{im}j"
-
-    return show, w1 + w2 + 2
+def _shown(array: Any) -> np.ndarray:
+    """The elements that are shown, on the host; floats in the dtype that NumPy and Python know."""
+    if array.size > THRESHOLD:
+        with jax.ensure_compile_time_eval():  # not as a part of what is being traced
+            array = _edges(array)
+    values = np.asarray(array)
+    return values.astype(np.float64) if values.dtype in dtypes.FLOATS else values
 
 
-def _lines(values: np.ndarray, show: Any, width: int, indent: int, short: bool) -> str:
-    if values.ndim == 0:
-        return show(values[()])
-    n = values.shape[0]
-    picks: list[int | None] = list(range(n))
-    if short and n > 2 * EDGE:
-        picks = [*range(EDGE), None, *range(n - EDGE, n)]
-    if values.ndim == 1:
-        per_line = max(1, (WIDTH - indent) // max(1, width + 2))
-        cells = [" ..." if i is None else f"{show(values[i]):>{width}}" for i in picks]
-        rows = [", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line)]
+def _formatter(values: np.ndarray) -> tuple[Callable[[Any], str], int]:
+    """A function that prints one element like its neighbours, and the width to which all are filled up."""
+    if values.dtype.kind != "f":
+        width = max((len(str(v)) for v in values.ravel().tolist()), default=1)
+        return lambda v: str(v).rjust(width), width
+    regular = values[np.isfinite(values) & (values != 0)]
+    scientific, whole, width = False, True, 1
+    if regular.size:
+        low, high = np.abs(regular).min(), np.abs(regular).max()
+        whole = bool((regular == np.ceil(regular)).all())
+        with np.errstate(over="ignore"):
+            scientific = bool(high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4)
+    form = f".{PRECISION}e" if scientific else ".0f" if whole else f".{PRECISION}f"
+    point = "." if whole and not scientific else ""
+    width = max((len(f"{v:{form}}{point}") for v in regular.tolist()), default=1)
+    return lambda v: f"{v:{form}}{point if math.isfinite(v) else ''}".rjust(width), width
+
+
+def _complex_formatter(values: np.ndarray) -> tuple[Callable[[Any], str], int]:
+    values = values.astype(np.complex128)
+    (real, w1), (imag, w2) = _formatter(np.real(values)), _formatter(np.imag(values))
+
+    def show(v: complex) -> str:
+        part = imag(v.imag).lstrip()
+        return f"{real(v.real)}{'' if part.startswith('-') else '+'}{part}j"
+
+    return show, w1 + w2 + 1
+
+
+def _lines(values: list, shape: tuple, show: Callable[[Any], str], width: int, indent: int, short: bool) -> str:
+    """The nested lists `values` as text; `shape` is that of the whole tensor, of which they may be the edges."""
+    if not shape:
+        return show(values)
+    cut = short and shape[0] > 2 * EDGE
+    if len(shape) == 1:
+        parts = [show(v) for v in values]
+        if cut:
+            parts.insert(EDGE, " ...")
+        per_line = max(1, (WIDTH - indent) // (width + 2))
+        rows = [", ".join(parts[i : i + per_line]) for i in range(0, len(parts), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(rows) + "]"
-    parts = ["..." if i is None else _lines(values[i], show, width, indent + 1, short) for i in picks]
-    return "[" + ("," + "\n" * (values.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+    parts = [_lines(v, shape[1:], show, width, indent + 1, short) for v in values]
+    if cut:
+        parts.insert(EDGE, "...")
+    return "[" + ("," + "\n" * (len(shape) - 1) + " " * (indent + 1)).join(parts) + "]"
+
+
+def _body(array: Any, indent: int) -> str:
+    if isinstance(array, Tracer):
+        return f"<traced {array.dtype.name}{list(array.shape)}>"
+    if array.size == 0:
+        return "[]"
+    values = _shown(array)
+    show, width = _complex_formatter(values) if values.dtype.kind == "c" else _formatter(values)
+    return _lines(values.tolist(), array.shape, show, width, indent, array.size > THRESHOLD)
+
+
+def _suffixes(self: Tensor) -> list[str]:
+    """What stands after the values: only what is not the default."""
+    suffixes = []
+    empty = 0 in self.shape
+    device = self.device
+    if device.type != "cpu" or device.index:
+        suffixes.append(f"device='{device.type}:{device.index}'")
+    if empty and self.ndim != 1:
+        suffixes.append(f"size={tuple(self.shape)}")
+    usual = (settings.default_dtype, dtypes.default_integer(), dtypes.bool, dtypes.complex_of(settings.default_dtype))
+    if self.dtype not in usual or (empty and self.dtype != settings.default_dtype):
+        suffixes.append(f"dtype=xgrad.{self.dtype.name}")
+    try:
+        node = self.grad_fn
+    except RuntimeError:  # a view whose history cannot be told any more: printing it is no error
+        suffixes.append("grad_fn=<Invalid>")
+    else:
+        if node is not None:
+            suffixes.append(f"grad_fn=<{node.name()}>")
+        elif self.requires_grad:
+            suffixes.append("requires_grad=True")
+    if self._tangents:
+        suffixes.append("tangent=" + ", ".join(format_tensor(t) for t in self._tangents.values()))
+    return suffixes
 
 
 def format_tensor(self: Tensor) -> str:
     """PyTorch's `repr` of a tensor."""
-    array = self._export()
-    suffix = []
-    if isinstance(array, Tracer):
-        body = f"<traced {array.dtype.name}{list(array.shape)}>"
-    else:
-        values = np.asarray(array)
-        wide = values.astype(np.float32) if values.dtype in dtypes.FLOATS and values.dtype.itemsize < 4 else values
-        if values.size == 0:
-            body = "[]"
-            if values.ndim != 1:
-                suffix.append(f"size={tuple(values.shape)}")
+    indent = len("tensor(")
+    text = "tensor(" + _body(self._read(), indent)
+    last = len(text) - text.rfind("\n") + 1
+    for suffix in _suffixes(self):
+        if last + len(suffix) + 2 > WIDTH:
+            text += ",\n" + " " * indent + suffix
+            last = indent + len(suffix)
         else:
-            short = values.size > THRESHOLD
-            seen = wide
-            if short:
-                for axis, n in enumerate(wide.shape):
-                    if n > 2 * EDGE:
-                        seen = np.take(seen, [*range(EDGE), *range(n - EDGE, n)], axis=axis)
-            show, width = _show_complex(seen) if wide.dtype.kind == "c" else _formatter(seen)
-            body = _lines(wide, show, width, len("tensor("), short)
-    device = self.device
-    if device.type != "cpu" or device.index:
-        suffix.append(f"device='{device.type}:{device.index}'")
-    usual = (settings.default_dtype, dtypes.default_integer(), dtypes.bool, dtypes.complex_of(settings.default_dtype))
-    if self.dtype not in usual or (0 in self.shape and self.dtype != settings.default_dtype):
-        suffix.append(f"dtype=xgrad.{self.dtype.name}")
-    node = self.grad_fn
-    if node is not None:
-        suffix.append(f"grad_fn=<{node.name()}>")
-    elif self.requires_grad:
-        suffix.append("requires_grad=True")
-    if self._tangents:
-        suffix.append("tangent=" + ", ".join(format_tensor(t) for t in self._tangents.values()))
-    return "tensor(" + ", ".join([body, *suffix]) + ")"
+            text += ", " + suffix
+            last += len(suffix) + 2
+    return text + ")"
