@@ -10,7 +10,7 @@ from typing import Any
 from .autograd.backward import ExecutionEngine, backward_of
 from .autograd.forward_ad import tangent_of
 from .engine import accumulate_grad, copy_slices, engine, hooks, validate
-from .ops import copying, registry, values
+from .ops import copying, recorded_views, registry, values
 from .tensor import Tensor
 
 _tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
@@ -20,9 +20,9 @@ _tensor._move_retained_hook = hooks.move_retained_hook
 _add = registry.FUNCTIONS[""]["add"]
 engine.tensor_add = accumulate_grad.tensor_add = _add
 validate.tensor_fit = copying.fit_recorded
-copy_slices.read_recorded = copying.read
-copy_slices.write_recorded = copying.write
-copy_slices.adjoint_recorded = copying.adjoint
+copy_slices.read_recorded = recorded_views.read
+copy_slices.write_recorded = recorded_views.write
+copy_slices.adjoint_recorded = recorded_views.adjoint
 copy_slices.apply_on_tensors = engine._apply_on_tensors
 
 _autograd = {"backward": backward_of, "_tangent": property(tangent_of), "_execution_engine": ExecutionEngine()}

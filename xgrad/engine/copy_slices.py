@@ -26,7 +26,7 @@ from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.storage import sole
 from .hooks import move_retained_hook
-from .node import Node, gradient_edge, number
+from .node import InputMetadata, Node, gradient_edge, number
 
 
 class CopySlices(Node):
@@ -139,7 +139,7 @@ def rebase_history(self: Tensor, node: Node, relation: Any) -> None:
     base = meta.base
     chain, _ = relation(self)
     edge = gradient_edge(base)
-    copy_slices = CopySlices(edge, _Shape(chain), chain, node)
+    copy_slices = CopySlices(edge, InputMetadata(chain.root_shape, chain.root_dtype), chain, node)
     move_retained_hook(base, copy_slices)
     base._grad_fn, base._output_nr, base._requires_grad = copy_slices, 0, True
     # The view's own grad_fn is made anew when it is next asked for: its version is old now.  If it retains its
@@ -147,15 +147,6 @@ def rebase_history(self: Tensor, node: Node, relation: Any) -> None:
     self._requires_grad = True
     if self._retains_grad:
         self.grad_fn  # noqa: B018
-
-
-class _Shape:
-    """Shape and dtype of the base."""
-
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, chain: ViewChain) -> None:
-        self.shape, self.dtype = chain.root_shape, chain.root_dtype
 
 
 # Set by xgrad/attach.py: the recorded forms of replay, write_back and adjoint, and the engine's adapter.

@@ -14,7 +14,7 @@ from ..tensor import Tensor, from_array
 from ..views.meta import CreationMeta, check_inplace, propagate_creation_meta, relation_of
 from .copy_slices import rebase_history
 from .hooks import move_retained_hook
-from .node import Node, gradient_edge, number
+from .node import InputMetadata, Node, gradient_edge, number
 from .saved_variable import SavedVariable
 
 
@@ -191,7 +191,7 @@ def _wire(node: PythonNode, function: Any, tensors: list, edges: tuple, outputs:
         d and isinstance(o, Tensor) and o._view is not None for o, d in zip(outputs, differentiable, strict=True)
     )
     many = sum(differentiable) > 1
-    node.avals = tuple(_Like(o) for o in outputs if isinstance(o, Tensor))
+    node.avals = tuple(InputMetadata(o.shape, o.dtype) for o in outputs if isinstance(o, Tensor))
     place = 0
     for output, grad in zip(outputs, differentiable, strict=True):
         if not isinstance(output, Tensor):
@@ -266,10 +266,3 @@ def _forward(node: PythonNode, function: Any, args: tuple, outputs: list) -> Non
     for output, tangent in zip(tensors, results, strict=True):
         if tangent is not None:
             output._tangents = {level: tangent}
-
-
-class _Like:
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype

@@ -16,7 +16,7 @@ from ..config import state
 from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..engine.copy_slices import CopySlices, chain_node, rebase_history
-from ..engine.node import gradient_edge
+from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable
 from ..tensor import Tensor, from_array, from_foreign
 from ..views.meta import check_inplace, relation_of
@@ -283,7 +283,7 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         before._array = self._read()
     _write(op, kernel, self, arrays)
     if node is not None:
-        node.avals = (_Like(self),)
+        node.avals = (InputMetadata(self.shape, self.dtype),)
         rebase_history(self, node, relation_of)
         if node.plan.saves_result:
             _save_result(node, self)
@@ -304,15 +304,6 @@ def _before(self: Tensor) -> Tensor:
             old._grad_fn, old._output_nr = edge
     old._tangents = self._tangents
     return old
-
-
-class _Like:
-    """Shape and dtype of a tensor."""
-
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
 
 
 def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:

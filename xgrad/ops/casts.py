@@ -19,7 +19,7 @@ from ..dtypes import as_dtype
 from ..engine.node import Node, gradient_edge
 from ..tensor import Tensor, from_foreign
 from .arithmetic import zero
-from .copying import _linear
+from .recorded_views import record_linear
 from .registry import FUNCTIONS, METHODS, composite, operator
 
 # -- dtype ------------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def _move(self: Tensor, placement: Any, copy: bool = False) -> Tensor:
         return self.clone() if copy else self
     # Not ours to donate: device_put may give another array over the same buffer.
     moved = from_foreign(jax.device_put(self._read(), placement))
-    return _linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: _move(t, placement))
+    return record_linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: _move(t, placement))
 
 
 # -- to ---------------------------------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ class Plan:
         self.used = names
         self.saved = tuple(i for i in range(count) if names[i] in wanted)
         self.pick = _picker(self.saved)
-        self.fits = False  # whether a gradient ever had to be summed or cast to its argument's shape or dtype
+        self.fits: set[tuple] = set()  # shapes of results whose gradient had to be summed or cast for an argument
         self.simple: dict[int, Callable] = {}  # programs for one defined gradient and nothing to fit
         self.no_metas = (None,) * count
         formulas = [formula_of(operator, names[i]) for i in self.indices]

@@ -44,7 +44,14 @@ class OperatorNode(Node):
         plan = self.plan
         needs = plan.needs if needs == -1 else needs & plan.needs
         grad = grads[0]
-        if len(grads) > 1 or grad is None or not needs or plan.fits or grad.__class__ is Tensor or plan.static:
+        if (
+            len(grads) > 1
+            or grad is None
+            or not needs
+            or grad.__class__ is Tensor
+            or plan.static
+            or (plan.fits and grad.shape in plan.fits)
+        ):
             return self._apply(grads, needs)
         if plan.passes:
             return tuple([grad if needs >> i & 1 else None for i in range(len(self.next_edges))])
@@ -108,7 +115,7 @@ class OperatorNode(Node):
 
     def misfit(self) -> None:
         """The engine found a gradient of another shape or dtype: from now on the program fits it."""
-        self.plan.fits = True
+        self.plan.fits.add(self.avals[0].shape)
 
     def _unpack_arrays(self) -> list:
         """What was saved, as a program takes it, after the version check."""
