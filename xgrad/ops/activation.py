@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from ..random import next_key
 from ..tensor import Tensor, from_array
 from .norms import magnitude
-from .promotion import require_floating, require_real, wrap_dim
+from .promotion import require_floating, require_real, scalar, wrap_dim
 from .registry import FUNCTIONS, composite, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
@@ -45,15 +45,24 @@ FUNCTIONS["nn.functional"]["relu_"] = FUNCTIONS[""]["relu_"]
 
 def _hardtanh(self, min_val, max_val):
     require_real(self, "hardtanh")
-    low, high = self.dtype.type(min_val), self.dtype.type(max_val)
+    low, high = (scalar(self, v, name).astype(self.dtype) for v, name in ((min_val, "min_val"), (max_val, "max_val")))
     return jnp.where(self <= low, low, jnp.where(self >= high, high, self))
 
 
-@activation()
-def hardtanh(self, *, min_val=-1.0, max_val=1.0):
-    """The elements, cut off at `min_val` and `max_val`."""
-    if min_val > max_val:
-        raise ValueError(f"hardtanh: min_val ({min_val}) must be less than or equal to max_val ({max_val})")
+def _check_limits(arrays: tuple, statics: tuple) -> None:
+    x, low, high = arrays
+    if low > high:
+        raise ValueError(f"hardtanh: min_val ({low}) must be less than or equal to max_val ({high})")
+    if low < 0 and x.dtype.kind == "u":
+        raise RuntimeError(f"hardtanh: cannot cut off unsigned integers ({x.dtype.name}) at a negative limit ({low})")
+
+
+@activation(check=_check_limits)
+def hardtanh(self, min_val=-1.0, max_val=1.0):
+    """The elements, cut off at `min_val` and `max_val`.
+
+    Raises `ValueError` if `min_val` exceeds `max_val`.
+    """
     return _hardtanh(self, min_val, max_val)
 
 
@@ -70,37 +79,47 @@ relu6.derivative(self=lambda grad, result: jnp.where((result <= 0) | (result >= 
 
 
 @activation()
-def leaky_relu(self, *, negative_slope=0.01):
+def leaky_relu(self, negative_slope=0.01):
     """The elements, the negative ones times `negative_slope`."""
     require_floating(self, "leaky_relu")
-    return jnp.where(self > 0, self, self * negative_slope)
+    return jnp.where(self > 0, self, self * scalar(self, negative_slope, "negative_slope"))
 
 
 @partial(activation, namespace=("nn.functional", ""))()
-def threshold(self, *, threshold, value):
+def threshold(self, threshold, value):
     """The elements that exceed `threshold`; `value` for the others."""
     require_real(self, "threshold")
-    return jnp.where(self <= threshold, self.dtype.type(value), self)
+    return jnp.where(self <= scalar(self, threshold, "threshold"), scalar(self, value, "value"), self)
+
+
+threshold.derivative(self=lambda grad, self, threshold: jnp.where(self <= threshold, 0, grad))
+
+
+def _check_lambd(arrays: tuple, statics: tuple) -> None:
+    if arrays[1] < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {arrays[1]}.")
 
 
 @functional(namespace=("nn.functional", ""), method=True)
-def hardshrink(self, *, lambd=0.5):
+def hardshrink(self, lambd=0.5):
     """The elements outside [-lambd, lambd]; 0 for the others."""
     require_floating(self, "hardshrink")
-    return jnp.where(jnp.abs(self) <= lambd, 0, self)
+    return jnp.where(jnp.abs(self) <= scalar(self, lambd, "lambd"), 0, self)
 
 
-@functional()
-def softshrink(self, *, lambd=0.5):
-    """The elements, moved by `lambd` towards 0; 0 for those inside [-lambd, lambd]."""
+@functional(check=_check_lambd)
+def softshrink(self, lambd=0.5):
+    """The elements, moved by `lambd` towards 0; 0 for those inside [-lambd, lambd].
+
+    Raises `RuntimeError` for a negative `lambd`.
+    """
     require_floating(self, "softshrink")
-    if lambd < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    lambd = scalar(self, lambd, "lambd")
     return jnp.where(self > lambd, self - lambd, jnp.where(self < -lambd, self + lambd, self * 0))
 
 
 for _shrink in (hardshrink, softshrink):
-    _shrink.derivative(self=lambda grad, result: jnp.where(result == 0, 0, grad))
+    _shrink.derivative(self=lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), 0, grad))
 
 
 @activation()
@@ -137,7 +156,7 @@ def prelu(self, weight):
 # -- smooth -----------------------------------------------------------------------------------------------------------
 
 
-def _elu(x: Any, alpha: float, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+def _elu(x: Any, alpha: Any, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
     require_floating(x, "elu")
     # expm1 of large numbers is infinite, and infinity times a zero gradient no number: keep it out of the branch.
     negative = jnp.where(x > 0, 0, x)
@@ -145,16 +164,20 @@ def _elu(x: Any, alpha: float, scale: float = 1.0, input_scale: float = 1.0) -> 
 
 
 @activation()
-def elu(self, *, alpha=1.0):
+def elu(self, alpha=1.0):
     """x for x > 0, else alpha * (exp(x) - 1)."""
-    return _elu(self, alpha)
+    return _elu(self, scalar(self, alpha, "alpha"))
 
 
-@partial(activation, namespace=("nn.functional", ""))()
-def celu(self, *, alpha=1.0):
-    """x for x > 0, else alpha * (exp(x / alpha) - 1)."""
-    if alpha == 0:
+def _check_alpha(arrays: tuple, statics: tuple) -> None:
+    if arrays[1] == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+
+
+@partial(activation, namespace=("nn.functional", ""), check=_check_alpha)()
+def celu(self, alpha=1.0):
+    """x for x > 0, else alpha * (exp(x / alpha) - 1).  Raises `RuntimeError` if `alpha` is 0."""
+    alpha = scalar(self, alpha, "alpha")
     return _elu(self, alpha, 1.0, 1.0 / alpha)
 
 
@@ -193,10 +216,11 @@ def mish(self):
 
 
 @functional()
-def softplus(self, *, beta=1.0, threshold=20.0):
+def softplus(self, beta=1.0, threshold=20.0):
     """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds `threshold`."""
     require_floating(self, "softplus")
-    linear = self * beta > threshold
+    beta = scalar(self, beta, "beta")
+    linear = self * beta > scalar(self, threshold, "threshold")
     return jnp.where(linear, self, jax.nn.softplus(jnp.where(linear, 0, self * beta)) / beta)
 
 
@@ -236,7 +260,7 @@ def glu(self, *, dim=-1):
 
 
 @operator("rrelu_with_noise", inplace=True, function=False, method=False, out=False)
-def _rrelu(self, key, *, lower, upper):
+def _rrelu(self, key, lower, upper):
     slope = jax.random.uniform(key, self.shape, self.dtype, lower, upper)
     return jnp.where(self > 0, self, self * slope)
 
@@ -247,7 +271,7 @@ _rrelu.derivative(
 )
 
 
-def _slopes(x: Any, key: Any, lower: float, upper: float) -> Any:
+def _slopes(x: Any, key: Any, lower: Any, upper: Any) -> Any:
     return jnp.where(x > 0, 1, jax.random.uniform(key, x.shape, x.dtype, lower, upper))
 
 
@@ -339,4 +363,4 @@ def rrelu(
         return FUNCTIONS["nn.functional"]["leaky_relu"](input, (lower + upper) / 2, inplace)
     from .call import call, call_inplace
 
-    return (call_inplace if inplace else call)(_rrelu.operator, (input, from_array(next_key())), (lower, upper))
+    return (call_inplace if inplace else call)(_rrelu.operator, (input, from_array(next_key()), lower, upper), ())

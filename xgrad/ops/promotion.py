@@ -40,6 +40,24 @@ def promote_float(*operands: Any) -> tuple:
     return tuple(jnp.asarray(x).astype(dtype) for x in operands)
 
 
+def scalar(x: Any, value: Any, name: str) -> Any:
+    """A number argument beside the array `x`, in whose dtype it is computed with; a number stays weakly typed.
+
+    Raises `TypeError` for what is no number and `RuntimeError` for a complex number beside a real array.
+    """
+    if value is None or jnp.ndim(value):
+        found = "None" if value is None else f"a tensor with {value.ndim} dimensions"
+        raise TypeError(f"argument '{name}' must be a number, not {found}")
+    value = jnp.asarray(value)
+    if jnp.iscomplexobj(value) and x.dtype not in dtypes.COMPLEX:
+        raise RuntimeError(
+            f"value cannot be converted to type {dtypes.TORCH_NAMES.get(x.dtype, x.dtype.name)} without overflow: "
+            f"argument '{name}' is complex"
+        )
+    number = getattr(value, "weak_type", False) and x.dtype in dtypes.INEXACT
+    return value if number else value.astype(x.dtype)
+
+
 def as_float(x: Any) -> Any:
     """`x` itself if it is floating or complex, else cast to the default float."""
     return promote_float(x)[0]
