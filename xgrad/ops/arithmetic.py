@@ -99,8 +99,9 @@ def _plus_minus(name: str, plain: Operator, scaled: Operator, aliases: tuple, do
     def written(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
         return call_inplace(*chosen(input, other, alpha), ())
 
-    function.__name__, function.__doc__ = name, doc
-    written.__name__, written.__doc__ = f"{name}_", f"In-place version of `xgrad.{name}`."
+    function.__name__ = function.__qualname__ = name
+    written.__name__ = written.__qualname__ = f"{name}_"
+    function.__doc__, written.__doc__ = doc, f"In-place version of `xgrad.{name}`."
     composite(f"{name}_", function=False, aliases=tuple(f"{a}_" for a in aliases))(written)
     return composite(name, aliases=aliases)(function)
 
@@ -173,10 +174,17 @@ _div.derivative(
 
 
 def _floored(a: Any, b: Any) -> Any:
-    """floor(a / b), corrected for the rounding of the quotient; the quotient itself, infinite or NaN, where b is 0."""
+    """floor(a / b), corrected for the rounding of the quotient (Python's float_divmod, as in c10::div_floor_floating).
+
+    The quotient itself, infinite or NaN, where b is 0; a zero has the sign of the quotient.
+    """
     if a.dtype not in dtypes.INEXACT:
         return jnp.floor_divide(a, b)
-    return jnp.where(b == 0, a / b, jnp.floor_divide(a, jnp.where(b == 0, 1, b)))
+    rest = jnp.fmod(a, b)
+    exact = (a - rest) / b - ((rest != 0) & ((b < 0) != (rest < 0)))
+    floor = jnp.floor(exact)
+    floor = jnp.where(exact == 0, jnp.copysign(0, a / b), floor + (exact - floor > 0.5)).astype(a.dtype)
+    return jnp.where(b == 0, a / b, floor)
 
 
 def _truncated(a: Any, b: Any) -> Any:
@@ -259,8 +267,13 @@ def fmod(self, other):
     return jnp.fmod(self, other)
 
 
-remainder.derivative(self=lambda grad: grad, other=lambda grad, self, other: -grad * _floored(self, other))
-fmod.derivative(self=lambda grad: grad, other=lambda grad, self, other: -grad * _truncated(self, other))
+# The rounded quotients are constant between their jumps, for second derivatives too.
+remainder.derivative(
+    self=lambda grad: grad, other=lambda grad, self, other: -grad * jax.lax.stop_gradient(_floored(self, other))
+)
+fmod.derivative(
+    self=lambda grad: grad, other=lambda grad, self, other: -grad * jax.lax.stop_gradient(_truncated(self, other))
+)
 
 
 # -- fused products ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,9 @@ Ties: `maximum` and `minimum` halve the gradient, `fmax`, `fmin` and `clamp` giv
 (PyTorch: BinaryOps.cpp, TensorCompare.cpp.)
 """
 
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,8 +16,14 @@ from jax.scipy import special as js
 from .. import dtypes
 from ..dtypes import TORCH_NAMES, category
 from ..tensor import Tensor
-from .arithmetic import zero
-from .promotion import broadcast_shapes, check_broadcast, promote_float, promote_together, require_floating
+from .arithmetic import _truncated, zero
+from .promotion import (
+    broadcast_shapes,
+    check_broadcast,
+    promote_float,
+    promote_together,
+    require_floating,
+)
 from .registry import FUNCTIONS, composite, operator
 
 
@@ -166,7 +175,7 @@ def atan2(self, other):
 @operator(inplace=True)
 def hypot(self, other):
     """sqrt(input**2 + other**2), without overflow."""
-    self, other = promote_together(self, other)
+    self, other = _ordered("hypot", self, other)
     require_floating(self, "hypot")
     return jnp.hypot(self, other)
 
@@ -181,22 +190,35 @@ def logaddexp(self, other):
     """log(exp(input) + exp(other)), without overflow."""
     self, other = promote_together(self, other)
     require_floating(self, "logaddexp")
-    return jnp.logaddexp(self, other)
+    return _log_of_sum(self, other, jnp.logaddexp, 1.0)
 
 
 @operator
 def logaddexp2(self, other):
     """log2(2**input + 2**other), without overflow."""
-    self, other = promote_together(self, other)
+    self, other = _ordered("logaddexp2", self, other)
     require_floating(self, "logaddexp2")
-    return jnp.logaddexp2(self, other)
+    return _log_of_sum(self, other, jnp.logaddexp2, math.log(2))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def _log_of_sum(a: Any, b: Any, compute: Callable, log_base: float) -> Any:
+    return compute(a, b)
+
+
+@_log_of_sum.defjvp
+def _log_of_sum_tangent(compute: Callable, log_base: float, primals: tuple, tangents: tuple) -> tuple:
+    """Without the result, for jax's own rule is wrong beside an infinity: e**a at (a, inf), where PyTorch's is 0."""
+    ahead = log_base * (primals[0] - primals[1])
+    share, rest = jax.nn.sigmoid(ahead), jax.nn.sigmoid(-ahead)
+    return _log_of_sum(*primals, compute, log_base), tangents[0] * share + tangents[1] * rest
 
 
 @operator(inplace=True, namespace=("", "special"))
 def xlogy(self, other):
     """input * log(other); 0 where `input` is 0 and `other` is not NaN."""
     self, other = _float_pair("xlogy", self, other)
-    none = (self == 0) & (other <= 0)
+    none = (self == 0) & ((other <= 0) | jnp.isposinf(other))
     return jnp.where(none, 0, self * jnp.log(jnp.where(none, 1, other)))
 
 
@@ -225,12 +247,11 @@ copysign.derivative(
 
 @operator(inplace=True)
 def heaviside(self, values):
-    """The step function: 0 below 0, 1 above, `values` at 0."""
+    """The step function: 0 below 0, 1 above, `values` at 0; 0 for NaN."""
     if self.dtype != values.dtype:
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
     self, values = _ordered("heaviside", self, values)
-    step = jnp.where(self == 0, values, (self > 0).astype(self.dtype))
-    return jax.lax.stop_gradient(jnp.where(jnp.isnan(self), self, step) if category(self.dtype) == 2 else step)
+    return jax.lax.stop_gradient(jnp.where(self == 0, values, (self > 0).astype(self.dtype)))
 
 
 heaviside.derivative(self=zero, values=zero)
@@ -238,12 +259,22 @@ heaviside.derivative(self=zero, values=zero)
 
 @operator(inplace=True)
 def nextafter(self, other):
-    """The next floating-point number after `input` towards `other`; it moves as `input`, or as an equal `other`."""
-    self, other = promote_together(self, other)
+    """The next floating-point number after `input` towards `other`; it moves as `input`, if that is not `other`."""
+    self, other = _ordered("nextafter", self, other)
     require_floating(self, "nextafter")
-    near = jnp.where(self == other, other, self)
-    moving = jnp.where(jnp.isfinite(near), near - jax.lax.stop_gradient(near), 0)  # 0 with the tangent of `near`
-    return jnp.nextafter(*(jax.lax.stop_gradient(x) for x in (self, other))) + moving
+    return _next(self, other)
+
+
+@jax.custom_jvp
+def _next(a: Any, b: Any) -> Any:
+    return jnp.nextafter(a, b)
+
+
+@_next.defjvp
+def _next_tangent(primals: tuple, tangents: tuple) -> tuple:
+    a, b = primals
+    out = _next(a, b)
+    return out, jnp.broadcast_to(jnp.where(a == b, 0, tangents[0]), out.shape)
 
 
 @operator(inplace=True)
@@ -257,13 +288,21 @@ def ldexp(self, other):
 @operator(inplace=True, differentiable=False)
 def gcd(self, other):
     """The greatest common divisor of integers."""
-    return jnp.gcd(*_integers("gcd", self, other))
+    return _common_divisor(*_integers("gcd", self, other))
 
 
 @operator(inplace=True, differentiable=False)
 def lcm(self, other):
     """The least common multiple of integers."""
-    return jnp.lcm(*_integers("lcm", self, other))
+    self, other = _integers("lcm", self, other)
+    divisor = _common_divisor(self, other)
+    return jnp.abs(_truncated(self, jnp.where(divisor == 0, 1, divisor)) * other)
+
+
+def _common_divisor(a: Any, b: Any) -> Any:
+    """Computed without a sign: jnp.gcd never ends for the smallest integer, whose absolute value is negative."""
+    unsigned = jnp.dtype(f"uint{a.dtype.itemsize * 8}")
+    return jnp.gcd(jnp.abs(a).astype(unsigned), jnp.abs(b).astype(unsigned)).astype(a.dtype)
 
 
 def _integers(name: str, self: Any, other: Any) -> tuple:
@@ -308,6 +347,8 @@ _complex.derivative(real=lambda grad: jnp.real(grad), imag=lambda grad: jnp.imag
 def polar(abs, angle):
     """The complex numbers with these absolute values and angles."""
     _parts(abs, angle)
+    if abs.dtype == dtypes.float16:
+        raise NotImplementedError("\"polar\" not implemented for 'Half'")
     return jax.lax.complex(abs * jnp.cos(angle), abs * jnp.sin(angle))
 
 

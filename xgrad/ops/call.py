@@ -153,6 +153,8 @@ def explain(error: Exception, op: Operator, arrays: list) -> Exception:
     if isinstance(error, TypeError) and ("incompatible shapes" in text or "shape" in text):
         shapes = ", ".join(str(list(a.shape)) for a in arrays if hasattr(a, "shape"))
         return RuntimeError(f"{op.name}(): the shapes {shapes} do not fit together: {text}")
+    if isinstance(error, ValueError) and "None is not a valid value" in text:
+        return TypeError(f"{op.name}(): expected a Tensor or a number as an array argument, but got NoneType")
     if isinstance(error, ValueError) and "devices" in text:
         return RuntimeError(
             f"Expected all tensors to be on the same device, but {op.name}() got tensors on several: {text}"

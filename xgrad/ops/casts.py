@@ -19,6 +19,7 @@ from ..dtypes import as_dtype
 from ..engine.node import Node, gradient_edge
 from ..tensor import Tensor, from_foreign
 from .arithmetic import zero
+from .data import fill_value
 from .recorded_views import record_linear
 from .registry import FUNCTIONS, METHODS, composite, operator
 
@@ -93,7 +94,8 @@ def to(
     """The tensor with another dtype, on another device, or both; itself if there is nothing to change.
 
     `to(dtype)`, `to(device)`, `to(device, dtype)` or `to(other)`, each followed by `non_blocking` and `copy` (True:
-    always a copy).  A device is a string, a `jax.Device` or a `jax.sharding.Sharding`.
+    always a copy).  A device is a string, a `jax.Device` or a `jax.sharding.Sharding`.  Floating-point numbers beyond
+    the range of an integer dtype give its nearest number, and NaN 0; PyTorch leaves them undefined.
 
     Raises `DtypeDisabledError` for a 64-bit dtype without JAX's 64-bit mode, `RuntimeError` for an absent device.
 
@@ -144,10 +146,17 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 
 @composite(function=False)
 def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The tensor with another dtype; without one, the name of its type, such as 'xgrad.FloatTensor'."""
+    """The tensor with another dtype; without one, the name of its type ('xgrad.FloatTensor', which is taken too).
+
+    >>> import xgrad
+    >>> xgrad.tensor([1.5]).type("xgrad.IntTensor")
+    tensor([1], dtype=xgrad.int32)
+    """
     if dtype is None:
         return f"xgrad.{dtypes.TORCH_NAMES.get(input.dtype, input.dtype.name)}Tensor"
-    return to(input, dtype)
+    if isinstance(dtype, str):
+        dtype = next((d for d, name in dtypes.TORCH_NAMES.items() if dtype.endswith(f".{name}Tensor")), dtype)
+    return to(input, dtype=dtype)
 
 
 def _named(name: str, dtype: np.dtype) -> None:
@@ -169,9 +178,16 @@ for _name, _dtype in {
 # -- fills ------------------------------------------------------------------------------------------------------------
 
 
-@operator(inplace=True, method=False, out=False)
+def _check_value(args: tuple, statics: tuple) -> None:
+    if isinstance(args[0], Tensor) and isinstance(args[1], (int, float, complex)):
+        fill_value(args[1], args[0].dtype)
+
+
+@operator(inplace=True, method=False, out=False, check=_check_value)
 def fill(self, value):
     """A tensor like `input`, every element of which is `value`, a number or a 0-dim tensor.
+
+    Raises `OverflowError` for a number that does not fit an integer dtype.
 
     >>> import xgrad
     >>> x = xgrad.zeros(2, 2)

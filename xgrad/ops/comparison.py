@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..dtypes import TORCH_NAMES
 from ..tensor import Tensor
-from .promotion import as_float, check_broadcast, promote, promote_together
+from .promotion import as_float, check_broadcast, promote, promote_together, require_real
 from .registry import composite, operator
 
 
@@ -43,11 +43,20 @@ _comparison("gt", jnp.greater, "greater", True, "Whether input > other.")
 _comparison("ge", jnp.greater_equal, "greater_equal", True, "Whether input >= other.")
 
 
-@operator(signature="input, other, rtol=1e-05, atol=1e-08, equal_nan=False", differentiable=False, out=False)
+def _check_tolerances(args: tuple, statics: tuple) -> None:
+    for name, tolerance in zip(("rtol", "atol"), args[2:], strict=True):
+        if isinstance(tolerance, (int, float)) and tolerance < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {tolerance}")
+
+
+@operator(
+    signature="input, other, rtol=1e-05, atol=1e-08, equal_nan=False", differentiable=False, out=False,
+    check=_check_tolerances,
+)  # fmt: skip
 def isclose(self, other, rtol=1e-5, atol=1e-8, *, equal_nan=False):
     """Whether |input - other| <= atol + rtol * |other|; NaN is close to NaN only with `equal_nan`.
 
-    Raises `RuntimeError` for different dtypes.
+    Raises `RuntimeError` for different dtypes and for negative tolerances.
     """
     if self.dtype != other.dtype:
         raise RuntimeError(f"{_name_of(self)} did not match {_name_of(other)}: isclose compares tensors of one dtype")
@@ -60,7 +69,9 @@ def isclose(self, other, rtol=1e-5, atol=1e-8, *, equal_nan=False):
     return same | (jnp.isfinite(difference) & (difference <= atol + jnp.abs(rtol * other)))
 
 
-@operator("_all_close", function=False, method=False, differentiable=False, out=False)
+@operator(
+    "_all_close", function=False, method=False, differentiable=False, out=False, check=_check_tolerances
+)  # fmt: skip
 def _all_close(self, other, rtol, atol, *, equal_nan):
     return jnp.all(isclose(self, other, rtol, atol, equal_nan=equal_nan))
 
@@ -170,6 +181,7 @@ def _shifted(compute: Callable, beyond: Callable) -> Callable:
     """A shift that is defined for any distance: shifts below 0 or by all bits give what remains in the limit."""
 
     def function(x: Any, by: Any) -> Any:
+        require_real(x, compute.__name__)
         bits = x.dtype.itemsize * 8
         outside = (by < 0) | (by >= bits)
         return jnp.where(outside, beyond(x), compute(x, jnp.where(outside, 0, by)))
@@ -186,8 +198,17 @@ _bitwise("bitwise_left_shift", _left, "lshift", "The bits of `input`, `other` pl
 _bitwise("bitwise_right_shift", _right, "rshift", "The bits of `input`, `other` places to the right; the sign stays.")
 
 
-@operator(inplace=True, differentiable=False, dunder="__invert__")
+@operator(inplace=True, differentiable=False)
 def bitwise_not(self):
     """The bits of the integers inverted; of bools, logical not."""
     _refuse_inexact(self, "bitwise_not")
     return jnp.invert(self)
+
+
+@composite("__invert__", function=False)
+def _invert(input: Tensor) -> Tensor:
+    if input.dtype in dtypes.INEXACT:
+        raise TypeError(
+            f"~ (operator.invert) is only implemented on integer and Boolean-type tensors, not {_name_of(input)}"
+        )
+    return bitwise_not.function(input)

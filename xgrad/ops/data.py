@@ -4,6 +4,7 @@ Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (floa
 `DtypeDisabledError`, an integer that does not fit an `OverflowError`); the user's memory is neither shared nor donated.
 """
 
+import cmath
 from typing import Any
 
 import jax
@@ -130,6 +131,8 @@ def fill_value(value: Any, dtype: np.dtype) -> Any:
     if isinstance(value, (Tensor, jax.Array)):
         return value
     if dtype in dtypes.INTEGERS:
+        if not cmath.isfinite(value):
+            raise RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
         value, info = int(value), np.iinfo(dtype)
         if not info.min <= value <= info.max:
             raise OverflowError(

@@ -14,7 +14,7 @@ from .. import dtypes
 from ..tensor import Tensor
 from .advanced import expand_masks, index_, write_at
 from .call import call
-from .data import tensor
+from .data import fill_value, tensor
 from .indices import Tracer
 from .registry import METHODS
 from .viewing import view
@@ -198,6 +198,7 @@ def _assigned(value: Any, self: Tensor, ndim: int) -> Any:
             return value.reshape(tuple(value.shape[extra:]))
         return value
     if isinstance(value, (bool, int, float, complex)):
+        fill_value(value, self.dtype)
         return value
     raise TypeError(f"can't assign a {type(value).__name__} to a tensor: make it a tensor first")
 

@@ -13,7 +13,7 @@ from jax.core import Tracer
 from .. import dtypes
 from ..tensor import Tensor, from_foreign
 from .call import call, write_out
-from .data import constant_array
+from .data import constant_array, fill_value
 from .indices import on_host, same_dtype
 from .promotion import broadcast_shapes, check_broadcast
 from .registry import composite, operator
@@ -26,7 +26,12 @@ def _require_mask(mask: Any, name: str) -> None:
         raise RuntimeError(f"{name} only supports boolean masks, but got mask with dtype {mask.dtype.name}")
 
 
-@operator(inplace=True, out=False)
+def _check_value(args: tuple, statics: tuple) -> None:
+    if isinstance(args[0], Tensor) and isinstance(args[2], (int, float, complex)):
+        fill_value(args[2], args[0].dtype)
+
+
+@operator(inplace=True, out=False, check=_check_value)
 def masked_fill(self, mask, value):
     """A copy of `input` with `value`, a number or a 0-dim tensor, where the mask, which broadcasts, is true.
 

@@ -17,7 +17,7 @@ from ..dtypes import TORCH_NAMES
 from ..return_types import frexp as frexp_result
 from ..tensor import Tensor
 from .arithmetic import zero
-from .call import call, call_out
+from .call import call, call_inplace, call_out
 from .promotion import as_float, conj, require_floating, require_real
 from .registry import FUNCTIONS, Declared, composite, operator
 
@@ -179,6 +179,7 @@ round.derivative(self=zero)
 def frac(self):
     """The part after the point, with the sign of the element."""
     require_floating(self, "frac")
+    refuse_complex(self, "frac")
     return self - jnp.trunc(self)
 
 
@@ -189,6 +190,7 @@ frac.derivative(self=lambda grad: grad)
 def frexp(self):
     """Mantissas in [0.5, 1) and int32 exponents of 2: input = mantissa * 2**exponent."""
     require_floating(self, "frexp")
+    refuse_complex(self, "frexp")
     mantissa, exponent = jnp.frexp(self)
     return mantissa, exponent.astype(jnp.int32)
 
@@ -215,6 +217,14 @@ def _sgn(x: Any) -> Any:
 
 
 abs.derivative(self=lambda grad, self: grad * _sgn(self))
+
+
+@composite("abs_", aliases=("absolute_",))
+def _abs_inplace(input: Tensor) -> Tensor:
+    """In-place version of `xgrad.abs`; refused for complex tensors, whose absolute value is real."""
+    if input.dtype in dtypes.COMPLEX:
+        raise RuntimeError("In-place abs is not supported for complex tensors.")
+    return call_inplace(abs.operator, (input,), ())
 
 
 @operator(inplace=True)
@@ -302,6 +312,7 @@ def mvlgamma(self, *, p):
     """The logarithm of the multivariate gamma function of dimension `p`."""
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
+    require_real(self, "mvlgamma")
     self = as_float(self)
     # The sum and not js.multigammaln, whose check of the domain reads values.
     shifts = [jax.lax.lgamma(self - j / 2) for j in range(p)]

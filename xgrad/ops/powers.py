@@ -9,9 +9,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import dtypes
-from ..dtypes import as_dtype, category
+from ..dtypes import TORCH_NAMES, as_dtype, category
 from ..tensor import Tensor
 from .arithmetic import run
 from .call import call_inplace, is_operand
@@ -36,7 +37,15 @@ def _short_pow(self, *, exponent):
 
 def _integer_pow(base: Any, exponent: Any) -> Any:
     """Integers to the power of integers; a negative power of all but 1 and -1 is 0."""
-    result = jnp.power(base, jnp.maximum(exponent, 0))
+    base, exponent = jnp.broadcast_arrays(base, exponent)
+
+    def step(state: tuple) -> tuple:
+        result, square, left = state
+        return jnp.where(left & 1 == 1, result * square, result), square * square, left >> 1
+
+    # By squaring, to the last bit: jnp.power looks at six bits, and gives 2**64 = 1.
+    start = (jnp.ones_like(base), base, jnp.maximum(exponent, 0))
+    result = jax.lax.while_loop(lambda state: jnp.any(state[2] > 0), step, start)[0]
     unit = jnp.where(base == 1, 1, jnp.where(base == -1, 1 - 2 * (exponent & 1), 0)).astype(base.dtype)
     return jnp.where(exponent < 0, unit, result)
 
@@ -125,6 +134,19 @@ def float_power(self, exponent):
 
 
 float_power.derivative(self=_pow_self, exponent=_pow_exponent)
+
+
+@composite("float_power_")
+def _float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
+    """In-place version of `xgrad.float_power`, for float64 and complex128 tensors."""
+    other = exponent.dtype if hasattr(exponent, "dtype") else np.dtype(type(exponent))
+    wanted = dtypes.complex128 if 3 in (category(input.dtype), category(other)) else dtypes.float64
+    if input.dtype != wanted:
+        given, result = TORCH_NAMES.get(input.dtype, input.dtype.name), TORCH_NAMES[wanted]
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {given} but the operation's result requires dtype {result}"
+        )
+    return call_inplace(float_power.operator, (input, exponent), ())
 
 
 @operator(inplace=True, node="PowBackward0")

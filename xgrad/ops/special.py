@@ -4,23 +4,30 @@ All are `jax.scipy.special`'s; PyTorch's names, and its derivatives where jax's 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 from jax.scipy import special as js
 
-from .pointwise import unary
+from .pointwise import refuse_complex, unary
 from .promotion import check_broadcast, promote_float, promote_together, require_floating
 from .registry import FUNCTIONS, operator
+
+
+def _widely(compute: Callable) -> Callable:
+    """In float32 where jax has no version for the half precisions."""
+    return lambda x: compute(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)
+
 
 _UNARY = {
     "entr": (js.entr, "-input * log(input); 0 at 0 and -inf of negative numbers."),
     "i0e": (js.i0e, "exp(-|input|) times the modified Bessel function of the first kind, of order 0."),
     "i1": (js.i1, "The modified Bessel function of the first kind, of order 1."),
     "i1e": (js.i1e, "exp(-|input|) times the modified Bessel function of the first kind, of order 1."),
-    "log_ndtr": (js.log_ndtr, "The logarithm of the normal distribution function."),
-    "ndtr": (js.ndtr, "The normal distribution function."),
-    "ndtri": (js.ndtri, "The inverse of the normal distribution function."),
+    "log_ndtr": (_widely(js.log_ndtr), "The logarithm of the normal distribution function."),
+    "ndtr": (_widely(js.ndtr), "The normal distribution function."),
+    "ndtri": (_widely(js.ndtri), "The inverse of the normal distribution function."),
     "spherical_bessel_j0": (lambda x: jnp.sinc(x / math.pi), "The spherical Bessel function sin(x) / x, of order 0."),
 }
 if hasattr(js, "erfcx"):  # jax 0.7.2 has none
@@ -45,20 +52,53 @@ def _i1_slope(x: Any, result: Any) -> Any:
 def xlog1py(self, other):
     """input * log1p(other); 0 where `input` is 0 and `other` is not NaN."""
     check_broadcast(self, other)
-    return js.xlog1py(*promote_float(self, other))
+    self, other = promote_float(self, other)
+    refuse_complex(self, "xlog1py")
+    none = (self == 0) & ((other <= -1) | jnp.isposinf(other))
+    return jnp.where(none, 0, self * jnp.log1p(jnp.where(none, 0, other)))
+
+
+xlog1py.derivative(
+    self=lambda grad, self, other: _xlog1py_self(grad, self, other),
+    other=lambda grad, self, other: grad * self / (other + 1),
+)
+
+
+def _xlog1py_self(grad: Any, self: Any, other: Any) -> Any:
+    none = (self == 0) & (other <= -1)
+    return jnp.where(none, 0, js.xlog1py(grad, jnp.where(none, 0, other)))
 
 
 @operator("special_zeta", namespace="special", method=False)
 def zeta(self, other):
     """The Hurwitz zeta function of `input` at `other`."""
     check_broadcast(self, other)
-    return js.zeta(*promote_float(self, other))
+    self, other = promote_float(self, other)
+    refuse_complex(self, "zeta")
+    return _zeta(self, other)
+
+
+def _zeta(x: Any, q: Any) -> Any:
+    """jax's sums too few terms below 0 (x = 2, q = -8.9: -7260 for 103.2), where only whole x have a value.
+
+    There the terms before 0 are those of a series upwards with the signs of (-1)**x: of all of it, less what lies
+    beyond q.
+    """
+    whole, negative = x == jnp.floor(x), (q < 0) & jnp.isfinite(q)
+    below = jnp.where(negative, q, -0.5)
+    part, sign = below - jnp.floor(below), jnp.where(x % 2 == 0, 1, -1)
+    reflected = js.zeta(x, part) + sign * (js.zeta(x, 1 - part) - js.zeta(x, 1 - below))
+    found = jnp.where(negative, jnp.where(whole, reflected, jnp.nan), js.zeta(x, jnp.where(negative, 1, q)))
+    # The corners in the order of Cephes, which PyTorch follows.
+    found = jnp.where((q <= 0) & (q == jnp.floor(q)), jnp.inf, found)
+    return jnp.where(x == 1, jnp.inf, jnp.where(x < 1, jnp.nan, found))
 
 
 def _incomplete(name: str, compute: Any, alias: str, doc: str) -> None:
     def function(self, other):
         self, other = promote_together(self, other)
         require_floating(self, name)
+        refuse_complex(self, name)
         return compute(self, other)
 
     function.__doc__ = doc
