@@ -35,7 +35,7 @@ def refuse_complex(x: Any, name: str) -> None:
 def _polygamma(n: int, x: Any) -> Any:
     """jax's; reflected for negative numbers, where its zeta function is wrong (n = 1, x = -8.9: -7260 for 103.2)."""
     negative = x < 0
-    cotangent = lambda at: math.pi / jnp.tan(math.pi * at)  # noqa: E731 - differentiated n times below
+    cotangent = lambda at: math.pi * _cot(at)  # noqa: E731 - differentiated n times below
     for _ in range(n):
         cotangent = _slope(cotangent)
     positive = jnp.where(negative, 1 - x, x)
@@ -46,6 +46,36 @@ def _polygamma(n: int, x: Any) -> Any:
 
 def _slope(f: Callable) -> Callable:
     return lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),))[1]
+
+
+@jax.custom_jvp
+def _cot(x: Any) -> Any:
+    return 1 / jnp.tan(math.pi * (x - jnp.round(x)))
+
+
+@_cot.defjvp
+def _cot_tangent(primals: tuple, tangents: tuple) -> tuple:
+    """A polynomial of the result: a quotient of tangents loses all digits at -0.5, -1.5, ...; they are infinite."""
+    out = _cot(*primals)
+    return out, -math.pi * (1 + out * out) * tangents[0]
+
+
+def series(y: Any, terms: int, ratio: Callable) -> Any:
+    """1 + y * ratio(1) * (1 + y * ratio(2) * (...)), by Horner's rule."""
+    total = jnp.ones_like(y)
+    for k in range(terms, 0, -1):
+        total = 1 + y * ratio(k) * total
+    return total
+
+
+def sinc(x: Any) -> Any:
+    """By its series near 0, where the derivatives of the quotient cancel (jnp.sinc has a slope of -2e14 at 1e-30)."""
+    x = math.pi * x
+    near = jnp.abs(x) < 0.5
+    far = jnp.where(near, 1, x)
+    return jnp.where(
+        near, series(jnp.where(near, x * x, 0), 8, lambda k: -1 / (2 * k * (2 * k + 1))), jnp.sin(far) / far
+    )
 
 
 def _digamma(x: Any) -> Any:
@@ -61,7 +91,7 @@ def _i0(x: Any) -> Any:
 
 def _angle(x: Any) -> Any:
     if x.dtype not in dtypes.COMPLEX:
-        return jnp.where(jnp.isnan(x), x, jnp.where(x < 0, jnp.asarray(math.pi, x.dtype), 0))
+        return jax.lax.stop_gradient(jnp.where(jnp.isnan(x), x, jnp.where(x < 0, jnp.asarray(math.pi, x.dtype), 0)))
     # arctan2 has no derivative at the origin: PyTorch's is 0 there.
     origin = x == 0
     return jnp.where(origin, jax.lax.stop_gradient(jnp.angle(x)), jnp.angle(jnp.where(origin, 1, x)))
@@ -94,7 +124,7 @@ _FLOATING: dict[str, tuple[Callable, tuple[str, ...], bool, str]] = {
     "rad2deg": (jnp.rad2deg, (), False, "Radians as degrees."),
     "sigmoid": (jax.nn.sigmoid, (), True, "1 / (1 + exp(-input))."),
     "sin": (jnp.sin, (), True, "The sine of radians."),
-    "sinc": (jnp.sinc, (), True, "sin(pi * input) / (pi * input); 1 at 0."),
+    "sinc": (sinc, (), True, "sin(pi * input) / (pi * input); 1 at 0."),
     "sinh": (jnp.sinh, (), True, "The hyperbolic sine."),
     "tan": (jnp.tan, (), True, "The tangent of radians."),
     "tanh": (jnp.tanh, (), True, "The hyperbolic tangent."),
@@ -203,15 +233,25 @@ def abs(self):
     """The absolute value; of complex numbers, real.  Its derivative at 0 is 0."""
     if self.dtype == bool:
         raise NotImplementedError("\"abs\" not implemented for 'Bool'")
-    # jnp.abs has the tangent 1 at 0.
-    return jnp.abs(self) if self.dtype in dtypes.COMPLEX else self * jnp.sign(self)
+    return jnp.abs(self) if self.dtype in dtypes.COMPLEX else _magnitude(self)
+
+
+@jax.custom_jvp
+def _magnitude(x: Any) -> Any:
+    return jnp.abs(x)
+
+
+@_magnitude.defjvp
+def _magnitude_tangent(primals: tuple, tangents: tuple) -> tuple:
+    """0 at 0, where that of jnp.abs is 1."""
+    return _magnitude(*primals), tangents[0] * _sgn(*primals)
 
 
 def _sgn(x: Any) -> Any:
     if x.dtype == bool:
         return x
     if x.dtype not in dtypes.COMPLEX:
-        return jnp.sign(x)
+        return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # jnp.sign has -0.0 and NaN, PyTorch 0
     zeros = x == 0
     return jnp.where(zeros, 0, x / jnp.abs(jnp.where(zeros, 1, x)))
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.scipy import special as js
 
-from .pointwise import refuse_complex, unary
+from .pointwise import refuse_complex, series, sinc, unary
 from .promotion import check_broadcast, promote_float, promote_together, require_floating
 from .registry import FUNCTIONS, operator
 
@@ -28,7 +28,7 @@ _UNARY = {
     "log_ndtr": (_widely(js.log_ndtr), "The logarithm of the normal distribution function."),
     "ndtr": (_widely(js.ndtr), "The normal distribution function."),
     "ndtri": (_widely(js.ndtri), "The inverse of the normal distribution function."),
-    "spherical_bessel_j0": (lambda x: jnp.sinc(x / math.pi), "The spherical Bessel function sin(x) / x, of order 0."),
+    "spherical_bessel_j0": (lambda x: sinc(x / math.pi), "The spherical Bessel function sin(x) / x, of order 0."),
 }
 if hasattr(js, "erfcx"):  # jax 0.7.2 has none
     _UNARY["erfcx"] = (js.erfcx, "exp(input**2) * erfc(input), without overflow.")
@@ -39,13 +39,16 @@ _declared = {
 }
 # jax differentiates |x| as 1 at 0, which is wrong there for i0e, and for the second derivative of i1.
 _declared["i0e"].derivative(self=lambda grad, self, result: grad * (js.i1e(self) - jnp.sign(self) * result))
+_declared["ndtri"].derivative(self=lambda grad, result: grad * math.sqrt(2 * math.pi) * jnp.exp(result * result / 2))
 _declared["i1"].derivative(self=lambda grad, self, result: grad * _i1_slope(self, result))
 
 
 def _i1_slope(x: Any, result: Any) -> Any:
-    origin = x == 0
-    x = jnp.where(origin, 1, x)
-    return jnp.where(origin, 0.5, js.i0(x) - result / x)
+    """By its series near 0, where the derivative of the quotient cancels."""
+    near = jnp.abs(x) < 0.5
+    far = jnp.where(near, 1, x)
+    small = 0.5 * series(jnp.where(near, x * x / 4, 0), 8, lambda k: (2 * k + 1) / (2 * k - 1) / (k * (k + 1)))
+    return jnp.where(near, small, js.i0(far) - result / far)
 
 
 @operator("special_xlog1py", namespace="special", method=False)
