@@ -265,6 +265,8 @@ class Tensor(TensorMethods):
 
         Raises `RuntimeError` for a non-leaf that is to stop requiring grad and for a dtype without gradients.
         """
+        if requires_grad is not True and requires_grad is not False:
+            raise TypeError(f"requires_grad must be a bool, but got {type(requires_grad).__name__}")
         if requires_grad and self.dtype not in dtypes.INEXACT:
             raise RuntimeError(
                 f"only Tensors of floating point and complex dtype can require gradients, not {self.dtype.name}"
@@ -277,7 +279,7 @@ class Tensor(TensorMethods):
                 "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
         if self.is_leaf:
-            self._requires_grad = bool(requires_grad)
+            self._requires_grad = requires_grad
         return self
 
     @property
@@ -291,8 +293,9 @@ class Tensor(TensorMethods):
     def _regenerate(self, meta: ViewMeta) -> None:
         """Make the grad_fn of a view from its base's present history."""
         base = meta.base
-        if not (base._requires_grad or self._requires_grad) or base._storage is not self._storage:
-            return  # nothing to differentiate; the version stays old, for the base may require grad later
+        if (self._grad_fn is None and not base._requires_grad) or base._storage is not self._storage:
+            # A leaf, or nothing to differentiate.  The version stays old, for the base may require grad later.
+            return
         if meta.creation_meta is not CreationMeta.DEFAULT:
             raise view_error(self, "its base or another view of its base has been modified inplace")
         chain, path = relation_of(self)
@@ -350,11 +353,8 @@ class Tensor(TensorMethods):
         return self._inference
 
     def detach(self) -> "Tensor":
-        """An alias of the value outside of the graph; shares storage and version counter."""
-        alias = self._alias()
-        if self._tangents is not None:
-            alias._tangents = {level: t.detach() for level, t in self._tangents.items()}
-        return alias
+        """An alias of the value without history or tangent; shares storage and version counter."""
+        return self._alias()
 
     def detach_(self) -> "Tensor":
         """Take this tensor out of the graph, in place.  Raises `RuntimeError` for a view."""
@@ -362,7 +362,7 @@ class Tensor(TensorMethods):
             raise InplaceViewError(
                 "Can't detach views in-place. Use detach() instead: a view cannot leave the graph that its base is in."
             )
-        self._grad_fn, self._output_nr, self._requires_grad = None, 0, False
+        self._grad_fn, self._output_nr, self._requires_grad, self._tangents = None, 0, False, None
         return self
 
     @property

@@ -1,6 +1,7 @@
 """backward and grad: the calls that run the engine."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -9,7 +10,6 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..engine.engine import execute, queue_callback
 from ..engine.node import GradientEdge, Node, gradient_edge
-from ..engine.validate import expandable
 from ..ops import registry
 from ..tensor import Tensor, from_array
 
@@ -17,7 +17,7 @@ _ones = jax.jit(lambda like: jnp.ones_like(like), keep_unused=True)  # so that i
 
 
 def _sequence(value: Any) -> tuple:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, GradientEdge) else (value,)
+    return (value,) if isinstance(value, (Tensor, GradientEdge)) or not isinstance(value, Iterable) else tuple(value)
 
 
 def _root(tensor: Any, i: int) -> tuple[Node, int]:
@@ -53,7 +53,7 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     meta = tensor.node.avals[tensor.output_nr] if isinstance(tensor, GradientEdge) else tensor
     shape = tuple(grad.shape[1:]) if batched else tuple(grad.shape)
-    if shape != tuple(meta.shape) and not (not batched and expandable(tuple(meta.shape), shape)):
+    if shape != tuple(meta.shape):
         raise RuntimeError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {list(grad.shape)} and output[{i}] has a shape of "
             f"{list(meta.shape)}."
@@ -124,11 +124,14 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Tensor | None, ...]:
-    """The gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is (PyTorch: autograd.grad).
+) -> tuple[Tensor | None, ...] | dict[Any, Tensor | None]:
+    """The gradients of `outputs` with respect to `inputs`; `.grad` stays as it is (PyTorch: autograd.grad).
+
+    A tuple, or for a dict of inputs a dict with its keys.
 
     Arguments as of `backward`, and: `allow_unused`: None for an input that is not reached, instead of an error;
     `materialize_grads`: zeros for it; `is_grads_batched`: `grad_outputs` have a leading batch dimension, and so have
@@ -139,9 +142,16 @@ def grad(
     >>> xgrad.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now: backward() is what accumulates in other leaves.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: False.")
-    roots, wanted = _sequence(outputs), _sequence(inputs)
+    named = tuple(inputs) if isinstance(inputs, dict) else None
+    roots, wanted = _sequence(outputs), _sequence(inputs if named is None else inputs.values())
     if not wanted:
         raise RuntimeError("'inputs' argument to grad() cannot be empty.")
     grads = (None,) * len(roots) if grad_outputs is None else _sequence(grad_outputs)
@@ -163,7 +173,7 @@ def grad(
                 "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True "
                 f"if this is the desired behavior (input {i} was not reached)."
             )
-    return tuple(results)
+    return tuple(results) if named is None else dict(zip(named, results, strict=True))
 
 
 def _run(edges: tuple, values: list, targets: list, keep: bool, create_graph: bool) -> list:

@@ -89,17 +89,15 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"Expected tangent to have the same shape as primal, but got: {list(tangent.shape)} "
             f"and {list(tensor.shape)}"
         )
-    if tangent.dtype != tensor.dtype:
-        raise RuntimeError(
-            f"Expected tangent and primal to have the same dtype, but got {tangent.dtype.name} and {tensor.dtype.name}"
-        )
     dual = tensor.view_as(tensor)
     dual._tangents = {number: tangent}
     return dual
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The primal, without its tangent, and the tangent (None if there is none at this level)."""
+    """The primal, without its tangent, and the tangent (None if there is none at this level, or no level)."""
+    if state.dual_level < 0 and level is None:
+        return UnpackedDualTensor(tensor, None)
     number = _level(level)
     tangent = None if tensor._tangents is None else tensor._tangents.get(number)
     if tangent is None:

@@ -1,6 +1,7 @@
 """autograd.Function: an operation whose derivative the user writes (PyTorch: torch/autograd/function.py)."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -68,8 +69,37 @@ class Function:
         return cls.setup_context is not Function.setup_context
 
     @classmethod
+    def _bind(cls, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """The arguments in the places of forward's parameters, with defaults where PyTorch fills them in."""
+        signature = inspect.signature(cls.forward)
+        if cls._new_style():
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        else:
+            bound = signature.bind(None, *args, **kwargs)  # None: ctx
+            places = [p for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+            named = [i for i, p in enumerate(places) if p.name in kwargs]
+            filled = [bound.arguments.get(p.name, p.default) for p in places[len(args) : max(named, default=-1) + 1]]
+            args, kwargs = (*args, *filled), {k: v for k, v in kwargs.items() if k not in {p.name for p in places}}
+        for name, value in kwargs.items():
+            if isinstance(value, Tensor) and value.requires_grad:
+                raise TypeError(
+                    f"{cls.__name__}.apply(): the tensor {name!r} requires grad, but backward has no place for the "
+                    "gradient of a keyword-only argument"
+                )
+        return args, kwargs
+
+    @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Run the operation and record it."""
+        """Run the operation and record it.
+
+        Keyword arguments are put into the places of forward's parameters.  Raises `TypeError` for a tensor that
+        requires grad and has no place there.
+        """
+        missing = cls._new_style() and len(args) != _arity(cls.forward)
+        if kwargs or missing:
+            args, kwargs = cls._bind(args, kwargs)
         return run_function(cls, cls._node_class, args, kwargs)
 
 
@@ -114,3 +144,9 @@ def _refusing(output: Any) -> Any:
 
 
 __all__ = ["Function", "FunctionContext", "once_differentiable"]
+
+
+def _arity(function: Callable) -> int:
+    """How many arguments a function takes by position, -1 for what has no code."""
+    code = getattr(function, "__code__", None)
+    return -1 if code is None else code.co_argcount

@@ -131,7 +131,7 @@ def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Names
     per_epoch = len(x) // BATCH  # the rest waits for the next epoch: one shape, one compilation
     schedule = optax.cosine_decay_schedule(5e-3, arguments.epochs * per_epoch)
     optimizer = optax.adam(schedule)
-    state = optimizer.init([jnp.asarray(p) for p in parameters])
+    state = optimizer.init([jnp.asarray(p.detach()) for p in parameters])
     update = jax.jit(optimizer.update)
 
     losses = []

@@ -24,7 +24,7 @@ from ..config import state
 from ..errors import FreedGraphError
 from ..tensor import Tensor
 from ..views.chain import ViewChain
-from ..views.storage import sole
+from ..views.storage import Tracer, sole
 from .hooks import move_retained_hook
 from .node import InputMetadata, Node, gradient_edge, number
 
@@ -105,15 +105,51 @@ class ChainBackward(Node):
         return (self.chain.adjoint(grad),)
 
 
+class ChainsBackward(Node):
+    """The backward of one operation that gives several views, which share no element (split, unbind).
+
+    Its inputs are the views' gradients.  They are written into one buffer, so k views of N elements cost O(N + k).
+    """
+
+    chains: tuple[ViewChain, ...]
+
+    def apply(self, grads: list, needs: int) -> Any:
+        given = [(chain, grad) for chain, grad in zip(self.chains, grads, strict=True) if grad is not None]
+        if not given or not needs & 1:
+            return (None,)
+        chain, grad = given[0]
+        total: Any = adjoint_recorded(chain, grad) if isinstance(grad, Tensor) else chain.adjoint(grad)
+        ours = not chain.is_root  # else it is the incoming gradient
+        for chain, grad in given[1:]:
+            if isinstance(total, Tensor):
+                total = write_recorded(chain, total, grad)
+            else:
+                total = chain.write_back(total, grad, ours and not isinstance(total, Tracer))
+        return (total,)
+
+
 _classes: dict[str, type] = {}
+
+
+def _class(name: str, base: type) -> type:
+    found = _classes.get(name)
+    if found is None:
+        found = _classes[name] = type(name, (base,), {"__module__": __name__})
+    return found
+
+
+def chains_node(name: str, chains: tuple[ViewChain, ...], edge: tuple) -> Node:
+    """A node called `name` with one input for each of `chains`, whose views share no element."""
+    node = _class(name, ChainsBackward)()
+    node.chains = node.avals = chains
+    node.next_edges = (edge,)
+    number(node)
+    return node
 
 
 def chain_node(name: str, chain: ViewChain, edge: tuple) -> Node:
     """A node called `name` whose backward is the adjoint of `chain`."""
-    cls = _classes.get(name)
-    if cls is None:
-        cls = _classes[name] = type(name, (ChainBackward,), {"__module__": __name__})
-    node = cls()
+    node = (_classes.get(name) or _class(name, ChainBackward))()
     node.chain = chain
     node.next_edges = (edge,)
     node.avals = (chain,)  # a chain has the shape and dtype of what it shows

@@ -82,14 +82,25 @@ def run_tensor_hooks(hooks: Iterable[Callable], grad: Any) -> Any:
     return grad
 
 
+def _check_replaced(new: tuple, old: tuple) -> None:
+    for a, b in zip(new, old, strict=True):
+        if b is None:
+            if a is not None:
+                raise RuntimeError("can't replace a None gradient with a non-None value")
+        elif a is not None:
+            same_kind(a, b, "hook")
+
+
 def run_pre_hooks(hooks: dict, grads: tuple) -> tuple:
     """Pass the gradients of a node's outputs through its pre-hooks."""
     for hook in tuple(hooks.values()):
         result = hook(grads)
         if result is not None:
-            result = result if isinstance(result, tuple) else (result,)
+            if not isinstance(result, tuple):
+                raise TypeError(f"expected tuple, but hook returned '{type(result).__name__}'")
             if len(result) != len(grads):
-                raise RuntimeError(f"hook has changed the number of grads: from {len(grads)} to {len(result)}")
+                raise RuntimeError(f"hook has returned an incorrect number of values: {len(result)} for {len(grads)}")
+            _check_replaced(result, grads)
             grads = result
     return grads
 
@@ -99,14 +110,13 @@ def run_post_hooks(hooks: dict, grad_inputs: tuple, grad_outputs: tuple) -> tupl
     for hook in tuple(hooks.values()):
         result = hook(grad_inputs, grad_outputs)
         if result is not None:
-            result = result if isinstance(result, tuple) else (result,)
+            if not isinstance(result, tuple):
+                raise TypeError(f"expected tuple, but hook returned '{type(result).__name__}'")
             if len(result) != len(grad_inputs):
                 raise RuntimeError(
                     f"hook has returned an incorrect number of values: got {len(result)}, expected {len(grad_inputs)}"
                 )
-            for new, old in zip(result, grad_inputs, strict=True):
-                if new is not None and old is not None:
-                    same_kind(new, old, "hook")
+            _check_replaced(result, grad_inputs)
             grad_inputs = result
     return grad_inputs
 

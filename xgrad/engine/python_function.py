@@ -99,7 +99,7 @@ class PythonNode(Node, FunctionContext):
     def apply(self, grads: list, needs: int) -> list:
         if self._materialize:
             grads = [
-                from_array(jnp.zeros(a.shape, a.dtype)) if g is None else g
+                from_array(jnp.zeros(a.shape, a.dtype)) if g is None and a is not None else g
                 for g, a in zip(grads, self.avals, strict=True)
             ]
         results = self.function.backward(self, *grads)
@@ -191,9 +191,9 @@ def _wire(node: PythonNode, function: Any, tensors: list, edges: tuple, outputs:
         d and isinstance(o, Tensor) and o._view is not None for o, d in zip(outputs, differentiable, strict=True)
     )
     many = sum(differentiable) > 1
-    node.avals = tuple(InputMetadata(o.shape, o.dtype) for o in outputs if isinstance(o, Tensor))
-    place = 0
-    for output, grad in zip(outputs, differentiable, strict=True):
+    # backward gets one gradient for each output; that of an output that is no tensor is None.
+    node.avals = tuple(InputMetadata(o.shape, o.dtype) if isinstance(o, Tensor) else None for o in outputs)
+    for place, (output, grad) in enumerate(zip(outputs, differentiable, strict=True)):
         if not isinstance(output, Tensor):
             wired.append(output)
             continue
@@ -201,38 +201,44 @@ def _wire(node: PythonNode, function: Any, tensors: list, edges: tuple, outputs:
         is_dirty = any(output is d for d in node._dirty)
         if is_dirty:
             output._bump()  # forward may have written by other means
-            if recording and grad:
-                check_inplace(output)
-                if output._view is not None:
-                    if many:
-                        raise RuntimeError(
-                            "If your Function modifies inplace an input that is a view of another Tensor, your "
-                            "Function cannot return more than one Tensor."
-                        )
-                    first = next(i for i, x in enumerate(inputs) if x is output)
-                    if first:
-                        raise RuntimeError(
-                            "If your Function modifies inplace an input that is a view of another Tensor, that input "
-                            "must be its first tensor argument."
-                        )
-                    rebase_history(output, node, relation_of)
-                else:
-                    move_retained_hook(output, node, place)
-                    output._grad_fn, output._output_nr, output._requires_grad = node, place, True
+        if not (recording and grad):
+            if output.requires_grad:
+                if is_input:  # a detached alias: what the caller has keeps its history
+                    output = output.detach()
+                elif output._view is None:
+                    output.detach_()
+            elif is_input and not is_dirty:
+                output = _no_grad_view(output)
+        elif is_dirty:
+            check_inplace(output)
+            if output._view is None:
+                move_retained_hook(output, node, place)
+                output._grad_fn, output._output_nr, output._requires_grad = node, place, True
+            else:
+                _check_dirty_view(output, inputs, many)
+                rebase_history(output, node, relation_of)
         elif is_input:
-            output = output.view_as(output) if not recording else _no_grad_view(output)
-            if recording and grad:
-                _set(output, node, place, CreationMeta.IN_CUSTOM_FUNCTION)
-            elif not grad:
-                output = output.detach()
-        elif recording and grad:
+            output = _no_grad_view(output)
+            _set(output, node, place, CreationMeta.IN_CUSTOM_FUNCTION)
+        else:
             creation = CreationMeta.MULTI_OUTPUT_NODE if many and views else CreationMeta.IN_CUSTOM_FUNCTION
             _set(output, node, place, creation)
-        elif not grad:
-            output._requires_grad, output._grad_fn = False, None
         wired.append(output)
-        place += 1
     return wired
+
+
+def _check_dirty_view(output: Tensor, inputs: list, many: bool) -> None:
+    """A view that forward changed gets its history through its base, which has room for one output and edge 0."""
+    if many:
+        raise RuntimeError(
+            "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
+            "more than one Tensor."
+        )
+    if inputs[0] is not output:
+        raise RuntimeError(
+            "If your Function modifies inplace an input that is a view of another Tensor, that input must be its first "
+            "tensor argument."
+        )
 
 
 def _no_grad_view(tensor: Tensor) -> Tensor:

@@ -195,7 +195,9 @@ class OperatorNode(Node):
         if raw:
             return self._raw(place)
         entry = self.saved[place]
-        return self._unpack()[place] if isinstance(entry, (Tensor, SavedVariable)) else entry
+        if isinstance(entry, Tensor):
+            check_version(entry, 0 if self.versions is None else self.versions[place])
+        return entry.unpack(self) if isinstance(entry, SavedVariable) else entry
 
     def _raw(self, place: int) -> Any:
         """The SavedVariable of one saved value, made now if the node kept a bare tensor."""

@@ -18,7 +18,15 @@ from .formatting import format_tensor
 
 
 def jax_array(self: Tensor) -> Any:
-    """The value as a `jax.Array`, outside of the graph."""
+    """The value as a `jax.Array`; `jnp` functions and a `jax.Array` on the left of an operator ask for it.
+
+    Raises `RuntimeError` for a tensor that requires grad, whose graph would end here without a word.
+    """
+    if state.grad_enabled and self.requires_grad:
+        raise RuntimeError(
+            "Can't convert a Tensor that requires grad to a jax.Array. Use tensor.detach(), or put the tensor on the "
+            "left of the operator."
+        )
     return self._export()
 
 

@@ -7,8 +7,7 @@ node if it is recorded.
 from typing import Any
 
 from ..config import state
-from ..dtypes import INEXACT_KINDS
-from ..engine.copy_slices import ChainBackward, chain_node
+from ..engine.copy_slices import ChainBackward, ChainsBackward, chain_node, chains_node
 from ..engine.hooks import move_retained_hook
 from ..engine.node import gradient_edge
 from ..tensor import Tensor, make_view
@@ -51,7 +50,7 @@ def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAU
 def attach_view(self: Tensor, seen: ViewChain, relative: ViewChain, name: str, creation: CreationMeta) -> Tensor:
     """The view that `seen` places in the storage and `relative` in `self`; recorded, with its tangent."""
     out = make_view(self, seen, relative, name, creation)
-    if state.grad_enabled and self.requires_grad and seen.dtype.kind in INEXACT_KINDS:
+    if state.grad_enabled and self.requires_grad:
         out._grad_fn = chain_node(name, relative, gradient_edge(self))
         out._requires_grad = True
     if self._tangents is not None:
@@ -83,7 +82,7 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
 
 def _leads_nowhere(node: Any) -> bool:
     """Whether this is the history of a view that was made under no_grad, or of a view of one."""
-    while isinstance(node, ChainBackward):
+    while isinstance(node, (ChainBackward, ChainsBackward)):
         node = node.next_edges[0][0]
     return node is None
 
@@ -99,8 +98,34 @@ def _view_tangent(self: Tensor, out: Tensor, relative: ViewChain, name: str) -> 
 
 
 def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
-    """Several views made by one operation (split, unbind, ...), which must not be written in place while recorded."""
-    return tuple(view(self, key, name, CreationMeta.MULTI_OUTPUT_NODE) for key in keys)
+    """The views of `self` that one operation (split, unbind) makes; they share no element and one node.
+
+    They must not be written in place while they are recorded.
+    """
+    self._share()
+    chain, root = self._chain, ViewChain.root(self.shape, self.dtype)
+    chains = tuple(root.view(*key) for key in keys)
+    outs = tuple(
+        make_view(self, chain.view(*key), relative, name, CreationMeta.MULTI_OUTPUT_NODE)
+        for key, relative in zip(keys, chains)
+    )
+    if outs and state.grad_enabled and self.requires_grad:
+        node = chains_node(name, chains, gradient_edge(self))
+        for i, out in enumerate(outs):
+            out._grad_fn, out._output_nr, out._requires_grad = node, i, True
+    if self._tangents is not None:
+        for out, relative in zip(outs, chains):
+            _view_tangent(self, out, relative, name)
+    return outs
+
+
+def bits_of(self: Tensor, key: tuple) -> Tensor:
+    """The same bits as another dtype: shares storage and version counter and is outside of the graph, as in PyTorch."""
+    self._share()
+    seen = self._chain.view(*key)
+    alias = self._alias()
+    alias._chain, alias._cache, alias._cache_generation = seen, None, -1
+    return alias
 
 
 def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:

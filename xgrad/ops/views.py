@@ -11,7 +11,7 @@ from ..tensor import Size, Tensor
 from .promotion import wrap_dim
 from .registry import FUNCTIONS, METHODS, composite
 from .sizes import int_of, sizes_of
-from .viewing import try_view, view, view_inplace
+from .viewing import bits_of, try_view, view, view_inplace
 
 
 @composite
@@ -87,7 +87,7 @@ def view_(input: Tensor, *shape: Any) -> Tensor:
     Raises `RuntimeError` if the layout of a view of `input` does not allow it: use `reshape` then.
     """
     if len(shape) == 1 and not isinstance(shape[0], (int, Sequence)) and not hasattr(shape[0], "__index__"):
-        return view(input, ("view_dtype", dtypes.as_dtype(shape[0])), "ViewBackward0")
+        return bits_of(input, ("view_dtype", dtypes.as_dtype(shape[0])))
     return view(input, ("view", *sizes_of(shape)), "ViewBackward0")
 
 

@@ -118,7 +118,7 @@ def check_inplace(self: "Tensor") -> None:
             "this view no longer shares storage with its base, because .data was set on one of them; a recorded "
             "in-place operation through it would give the base a wrong gradient. Take the view anew."
         )
-    if base._requires_grad and base._grad_fn is None:
+    if base._grad_fn is None and (base._requires_grad or self._requires_grad):
         raise LeafInplaceError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation. Wrap the write in "
             "xgrad.no_grad(), or take the view of a clone() of the leaf."
