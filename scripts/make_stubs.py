@@ -81,7 +81,7 @@ def methods() -> str:
     """The stub of what `xgrad.attach` gives to Tensor."""
     lines = [HEADER + IMPORTS.format(dots="."), "class TensorMethods:\n"]
     own = set(vars(xgrad.Tensor)) - set(inspect.getmembers_static(object, lambda m: False))
-    defined = inspect.getsource(sys.modules["xgrad.tensor"])
+    defined = inspect.getsource(xgrad.Tensor)
     properties, plain = [], []
     for name in sorted(own):
         value = inspect.getattr_static(xgrad.Tensor, name)

@@ -91,7 +91,7 @@ def test_dropout_scales_what_it_keeps_and_its_gradient_has_the_same_mask():
 
 def test_dropout_keeps_a_key_and_no_mask():
     node = F.dropout(xgrad.ones(100, requires_grad=True)).grad_fn
-    assert node._names() == ["key"]
+    assert node._names() == ["key", "p"]
     assert node._saved_key.shape == (2,)
 
 

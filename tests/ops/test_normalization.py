@@ -54,8 +54,8 @@ def test_running_statistics_follow_in_place_and_outside_of_the_graph(name):
 
 def test_only_the_arguments_are_kept():
     x = xgrad.tensor(random(2, 3), requires_grad=True)
-    assert set(F.layer_norm(x, (3,)).grad_fn._names()) <= {"self", "weight", "bias"}
-    assert set(F.batch_norm(x, None, None, training=True).grad_fn._names()) <= {"self", "weight"}
+    assert set(F.layer_norm(x, (3,)).grad_fn._names()) <= {"self", "weight", "bias", "eps"}
+    assert set(F.batch_norm(x, None, None, training=True).grad_fn._names()) <= {"self", "weight", "eps"}
 
 
 def test_half_precision_sums_in_float32():

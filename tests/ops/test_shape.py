@@ -61,8 +61,9 @@ def test_complex(name):
     "program", [lambda x: x.flip(0), lambda x: x.tril(), lambda x: x.repeat(2, 2), lambda x: xgrad.cat([x, x]),
                 lambda x: x.roll(1), lambda x: x.clone(), lambda x: x.diag_embed()]
 )  # fmt: skip
-def test_linear_operators_save_nothing(program):
-    assert program(xgrad.ones(2, 2, requires_grad=True)).grad_fn.saved == ()
+def test_linear_operators_save_no_tensor(program):
+    saved = program(xgrad.ones(2, 2, requires_grad=True)).grad_fn.saved
+    assert all(isinstance(value, int) for value in saved)
 
 
 def test_clone_and_copies_share_nothing():

@@ -89,7 +89,10 @@ def leaky_relu(self, negative_slope=0.01):
 def threshold(self, threshold, value):
     """The elements that exceed `threshold`; `value` for the others."""
     require_real(self, "threshold")
-    return jnp.where(self <= scalar(self, threshold, "threshold"), scalar(self, value, "value"), self)
+    threshold, value = (
+        scalar(self, v, name).astype(self.dtype) for v, name in ((threshold, "threshold"), (value, "value"))
+    )
+    return jnp.where(self <= threshold, value, self)
 
 
 threshold.derivative(self=lambda grad, self, threshold: jnp.where(self <= threshold, 0, grad))

@@ -15,7 +15,7 @@ from .. import dtypes
 from ..tensor import Tensor
 from .indices import on_host
 from .loss import functional, reduced, reduction_of
-from .promotion import require_floating
+from .promotion import require_floating, scalar
 from .registry import composite
 
 
@@ -56,7 +56,7 @@ def _check(name: str, x: Any, target: Any, weight: Any, of_classes: bool) -> Non
         )
 
 
-def _negative_log_likelihood(x, log_z, target, weight, ignore_index, reduction, smoothing=0.0):
+def _negative_log_likelihood(x, log_z, target, weight, ignore_index, reduction, smoothing=None):
     """The loss of log-probabilities x - log_z (batch, classes, ...), each element weighed by its class.
 
     The difference is not formed for all classes: without it the forward is 4 times faster (32000 classes, CPU).
@@ -68,7 +68,7 @@ def _negative_log_likelihood(x, log_z, target, weight, ignore_index, reduction, 
     each = jnp.ones((), x.dtype) if weight is None else weight[jnp.clip(safe, 0, max(count - 1, 0))]
     each = jnp.where(kept, each, 0)
     loss = jnp.where(kept, (log_z - _picked(x, safe, count)) * each, 0) if count else jnp.zeros(target.shape, x.dtype)
-    if smoothing:
+    if smoothing is not None:
         total = count if weight is None else jnp.sum(weight)
         even = log_z * total - jnp.sum(x * by_class, axis=1)
         loss = (1 - smoothing) * loss + smoothing / count * jnp.where(kept, even, 0)
@@ -95,15 +95,15 @@ def _nll_loss(self, target, weight=None, *, size_average=None, ignore_index=-100
 
 
 @functional(
-    "cross_entropy_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}, label_smoothing=0.0"
+    "cross_entropy_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}, label_smoothing=None"
 )
 def _cross_entropy(
-    self, target, weight=None, *, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
-    label_smoothing=0.0,
+    self, target, weight=None, label_smoothing=None, *, size_average=None, ignore_index=-100, reduce=None,
+    reduction="mean",
 ):  # fmt: skip
+    """`label_smoothing`: None for none, which spares the sum over all classes."""
     reduction = reduction_of(size_average, reduce, reduction)
-    if not 0 <= label_smoothing <= 1:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    label_smoothing = None if label_smoothing is None else scalar(self, label_smoothing, "label_smoothing")
     of_classes = self.shape != target.shape or target.dtype not in dtypes.INEXACT
     _check("cross_entropy", self, target, weight, of_classes)
     x, expected = _batched(self, target)
@@ -116,7 +116,7 @@ def _cross_entropy(
     if ignore_index >= 0:
         raise RuntimeError("ignore_index is not supported for floating point target")
     log_p = jax.nn.log_softmax(x, axis=1)
-    if label_smoothing:
+    if label_smoothing is not None:
         expected = expected * (1 - label_smoothing) + label_smoothing / expected.shape[1]
     weighed = log_p if weight is None else log_p * weight.reshape((-1,) + (1,) * (log_p.ndim - 2))
     loss = -jnp.sum(weighed * expected, axis=1)
@@ -174,8 +174,10 @@ def cross_entropy(
     tensor(0.1269)
     """
     _check_classes(input, target, ignore_index)
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     return _cross_entropy.function(
-        input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing
+        input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing or None
     )
 
 
@@ -185,7 +187,7 @@ _LEGACY = "size_average=None, reduce=None, reduction='mean'"
 
 
 @functional(signature=f"input, target, p=1, margin=1.0, weight=None, {_LEGACY}")
-def multi_margin_loss(self, target, weight=None, *, p=1, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+def multi_margin_loss(self, target, weight=None, margin=1.0, *, p=1, size_average=None, reduce=None, reduction="mean"):
     """How far the other classes come within `margin` of the right one, to the power `p`, mean over the classes."""
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -196,7 +198,7 @@ def multi_margin_loss(self, target, weight=None, *, p=1, margin=1.0, size_averag
         raise RuntimeError(
             f"multi_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}"
         )
-    gap = margin - _picked(x, classes, x.shape[1])[:, None] + x
+    gap = scalar(x, margin, "margin") - _picked(x, classes, x.shape[1])[:, None] + x
     loss = jnp.where(gap > 0, gap**p, 0)
     if weight is not None:
         loss = loss * weight[classes][:, None]

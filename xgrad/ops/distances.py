@@ -8,23 +8,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from .norms import p_norm
-from .promotion import promote, require_floating, wrap_dim
+from .promotion import promote, require_floating, scalar, wrap_dim
 from .registry import operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
-@functional(out=True)
-def normalize(self, *, p=2.0, dim=1, eps=1e-12):
+@functional(out=True, signature="input, p=2.0, dim=1, eps=1e-12")
+def normalize(self, eps=1e-12, *, p=2.0, dim=1):
     """`input` over its `p`-norm along `dim`, which counts as at least `eps`."""
     require_floating(self, "normalize")
     along = tuple(wrap_dim(d, self.ndim) for d in (dim if isinstance(dim, tuple) else (dim,))) if self.ndim else None
     norm = p_norm(self, p, along, self.ndim > 0)
+    eps = scalar(norm, eps, "eps")
     return self / jnp.where(norm < eps, eps, norm).astype(norm.dtype)
 
 
 @functional(namespace=("nn.functional", ""), signature="x1, x2, dim=1, eps=1e-08")
-def cosine_similarity(x1, x2, *, dim=1, eps=1e-8):
+def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
     """The cosine of the angle between `x1` and `x2` along `dim`; each norm counts as at least `eps`."""
     x1, x2 = promote(x1, x2)
     require_floating(x1, "cosine_similarity")
@@ -34,16 +35,16 @@ def cosine_similarity(x1, x2, *, dim=1, eps=1e-8):
     def unit(x: Any) -> Any:
         norm = p_norm(x, 2, along, x.ndim > 0)
         # PyTorch raises the norm to eps behind autograd's back: its derivative stays that of the norm.
-        return x / (norm + jax.lax.stop_gradient(jnp.maximum(norm, eps) - norm))
+        return x / (norm + jax.lax.stop_gradient(jnp.maximum(norm, scalar(norm, eps, "eps")) - norm))
 
     return jnp.sum(unit(x1) * unit(x2), axis=along)
 
 
 @functional(namespace=("nn.functional", ""), signature="x1, x2, p=2.0, eps=1e-06, keepdim=False")
-def pairwise_distance(x1, x2, *, p=2.0, eps=1e-6, keepdim=False):
+def pairwise_distance(x1, x2, eps=1e-6, *, p=2.0, keepdim=False):
     """The `p`-norm of x1 - x2 + eps along the last dimension."""
     x1, x2 = promote(x1, x2)
-    return p_norm(x1 - x2 + eps, p, (-1,), keepdim)
+    return p_norm(x1 - x2 + scalar(x1, eps, "eps"), p, (-1,), keepdim)
 
 
 @functional(namespace=("nn.functional", ""))

@@ -20,18 +20,18 @@ hidden = partial(operator, inplace=True, function=False, method=False, out=False
 _ALPHA = -1.7580993408473766
 
 
-def _kept(shape: tuple, key: Any, p: float, channels: bool) -> Any:
+def _kept(shape: tuple, key: Any, p: Any, channels: bool) -> Any:
     """Which elements stay: each by itself, or all of a channel together."""
     drawn = shape[:2] + (1,) * (len(shape) - 2) if channels else shape
     return jax.random.bernoulli(key, 1 - p, drawn)
 
 
-def _dropped(x: Any, key: Any, p: float, channels: bool) -> Any:
-    return jnp.where(_kept(x.shape, key, p, channels), x * (1 / (1 - p) if p < 1 else 0), jnp.zeros((), x.dtype))
+def _dropped(x: Any, key: Any, p: Any, channels: bool) -> Any:
+    return jnp.where(_kept(x.shape, key, p, channels), x * jnp.where(p < 1, 1 / (1 - p), 0), jnp.zeros((), x.dtype))
 
 
 @hidden("dropout")
-def _dropout(self, key, *, p, channels):
+def _dropout(self, key, p, *, channels):
     require_floating(self, "dropout")
     return _dropped(self, key, p, channels)
 
@@ -39,24 +39,20 @@ def _dropout(self, key, *, p, channels):
 _dropout.derivative(self=lambda grad, key, p, channels: _dropped(grad, key, p, channels))
 
 
-def _alpha_scale(p: float) -> float:
-    """What brings the variance back to 1."""
-    return ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
+def _alpha_scale(p: Any) -> Any:
+    """What brings the variance back to 1; 0 if nothing is left."""
+    return jnp.where(p < 1, ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5, 0)
 
 
 @hidden("alpha_dropout")
-def _alpha_dropout(self, key, *, p, channels):
+def _alpha_dropout(self, key, p, *, channels):
     require_floating(self, "alpha_dropout")
-    if p == 1:
-        return jnp.zeros_like(self)
     kept = _kept(self.shape, key, p, channels)
     return (jnp.where(kept, self, _ALPHA) - p * _ALPHA) * _alpha_scale(p)
 
 
 _alpha_dropout.derivative(
-    self=lambda grad, key, p, channels: jnp.where(
-        _kept(grad.shape, key, p, channels), grad * (_alpha_scale(p) if p < 1 else 0), 0
-    ),
+    self=lambda grad, key, p, channels: jnp.where(_kept(grad.shape, key, p, channels), grad * _alpha_scale(p), 0),
 )
 
 
@@ -69,7 +65,9 @@ def _apply(operator: Any, input: Tensor, p: float, training: bool, inplace: bool
         raise RuntimeError(f"Feature dropout requires at least 2 dimensions in the input, but got {list(input.shape)}")
     if not training or p == 0:
         return input
-    return (call_inplace if inplace else call)(operator.operator, (input, from_array(next_key())), (p, channels))
+    return (call_inplace if inplace else call)(
+        operator.operator, (input, from_array(next_key()), float(p)), (channels,)
+    )
 
 
 @composite(method=False, namespace=("nn.functional", ""))

@@ -52,7 +52,7 @@ embedding.derivative(weight=_embedding_gradient)
 
 
 @operator("embedding_renorm", inplace=True, function=False, method=False, differentiable=False)
-def _renorm(self, indices, *, max_norm, norm_type):
+def _renorm(self, indices, max_norm, *, norm_type):
     norms = p_norm(self, norm_type, (1,), True)
     used = jnp.zeros((self.shape[0], 1), bool).at[indices.reshape(-1)].set(True)
     return jnp.where(used & (norms > max_norm), self * (max_norm / (norms + 1e-7)), self)
@@ -63,7 +63,7 @@ def _renorm_used(weight: Tensor, indices: Tensor, max_norm: float, norm_type: fl
 
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
-        call_inplace(_renorm.operator, (weight, indices), (max_norm, norm_type))
+        call_inplace(_renorm.operator, (weight, indices, max_norm), (norm_type,))
     finally:
         state.grad_enabled = enabled
 

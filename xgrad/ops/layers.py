@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ..random import next_key
 from ..tensor import Tensor, from_array
-from .promotion import require_same_dtype
+from .promotion import require_same_dtype, scalar
 from .registry import composite, operator
 from .registry import linear as linearly
 
@@ -65,11 +65,11 @@ bilinear.derivative(input1=linearly, input2=linearly, weight=linearly, bias=lamb
 
 
 @functional("scaled_dot_product_attention", function=False)
-def _attention(query, key, value, attn_mask, random, *, dropout_p, is_causal, scale, enable_gqa):
+def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_causal, enable_gqa):
     """Backward computes the scores anew: what is kept grows with the sequence, not with its square."""
     if enable_gqa:  # each head of key and value serves several of query
         key, value = (jnp.repeat(x, query.shape[-3] // x.shape[-3], axis=-3) for x in (key, value))
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scale = query.shape[-1] ** -0.5 if scale is None else scalar(query, scale, "scale")
     scores = jnp.matmul(query * scale, jnp.swapaxes(key, -1, -2))
     allowed: Any = None
     if is_causal:
@@ -85,7 +85,7 @@ def _attention(query, key, value, attn_mask, random, *, dropout_p, is_causal, sc
     weights = jnp.where(nothing, 0, jax.nn.softmax(jnp.where(nothing, 0, scores), axis=-1))
     if random is not None:
         kept = jax.random.bernoulli(random, 1 - dropout_p, weights.shape)
-        weights = jnp.where(kept, weights * (1 / (1 - dropout_p) if dropout_p < 1 else 0), 0)
+        weights = jnp.where(kept, weights * jnp.where(dropout_p < 1, 1 / (1 - dropout_p), 0), 0)
     return jnp.matmul(weights, value)
 
 
@@ -123,5 +123,7 @@ def scaled_dot_product_attention(
             f"{list(value.shape)} "
             "do not fit together: query and key need the same last size, key and value the same sequence"
         )
-    random = from_array(next_key()) if dropout_p > 0 else None
-    return call(_attention.operator, (query, key, value, attn_mask, random), (dropout_p, is_causal, scale, enable_gqa))
+    if not 0 <= dropout_p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
+    random, p = (from_array(next_key()), float(dropout_p)) if dropout_p else (None, None)
+    return call(_attention.operator, (query, key, value, attn_mask, random, p, scale), (is_causal, enable_gqa))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ..tensor import Tensor
 from .distances import pairwise_distance
 from .norms import magnitude, p_norm
-from .promotion import broadcast_shapes, promote
+from .promotion import broadcast_shapes, promote, scalar
 from .registry import composite, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
@@ -85,29 +85,37 @@ def l1_loss(self, target, weight=None, *, size_average=None, reduce=None, reduct
     return _weighted(magnitude(x - target), weight, size_average, reduce, reduction)
 
 
-def _huber(distance: Any, width: float) -> Any:
+def _huber(distance: Any, width: Any) -> Any:
     """distance²/2 up to `width`, and straight on from there."""
     size = jnp.abs(distance)
     return jnp.where(size < width, 0.5 * distance * distance, width * (size - 0.5 * width))
 
 
-@functional()
-def smooth_l1_loss(self, target, *, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    """The Huber loss over `beta`: |input - target| with its tip rounded off."""
-    x, target = _pair(self, target)
-    if beta < 0:
+def _check_beta(arrays: tuple, statics: tuple) -> None:
+    if arrays[2] < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    loss = magnitude(x - target) if beta == 0 else _huber(x - target, beta) / beta
+
+
+def _check_delta(arrays: tuple, statics: tuple) -> None:
+    if arrays[3] <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+
+
+@functional(signature=f"input, target, {_LEGACY}, beta=1.0", check=_check_beta)
+def smooth_l1_loss(self, target, beta=1.0, *, size_average=None, reduce=None, reduction="mean"):
+    """The Huber loss over `beta`: |input - target| with its tip rounded off; l1_loss if `beta` is 0."""
+    x, target = _pair(self, target)
+    beta = scalar(x, beta, "beta")
+    width = jnp.where(beta == 0, 1, beta)
+    loss = jnp.where(beta == 0, magnitude(x - target), _huber(x - target, width) / width)
     return reduced(loss, size_average, reduce, reduction)
 
 
-@functional(signature="input, target, reduction='mean', delta=1.0, weight=None")
-def huber_loss(self, target, weight=None, *, reduction="mean", delta=1.0):
+@functional(signature="input, target, reduction='mean', delta=1.0, weight=None", check=_check_delta)
+def huber_loss(self, target, weight=None, delta=1.0, *, reduction="mean"):
     """(input - target)² / 2 for distances up to `delta`, linear beyond."""
-    if delta <= 0:
-        raise RuntimeError("huber_loss does not support non-positive values for delta.")
     x, target = _pair(self, target)
-    loss = _huber(x - target, delta)
+    loss = _huber(x - target, scalar(x, delta, "delta"))
     _check_weight(loss, weight)
     return reduced(loss if weight is None else weight * loss, None, None, reduction)
 
@@ -170,12 +178,14 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
 
 
-@everywhere()
+@everywhere(
+    signature="input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction='mean'"
+)
 def poisson_nll_loss(
-    self, target, *, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+    self, target, eps=1e-8, *, log_input=True, full=False, size_average=None, reduce=None, reduction="mean"
 ):
     """The negative log-likelihood of counts: exp(input) - target * input, or of the rate itself."""
-    loss = jnp.exp(self) - target * self if log_input else self - target * jnp.log(self + eps)
+    loss = jnp.exp(self) - target * self if log_input else self - target * jnp.log(self + scalar(self, eps, "eps"))
     if full:  # Stirling's approximation of log(target!)
         many = jnp.where(target > 1, target, 2)
         stirling = many * jnp.log(many) - many + 0.5 * jnp.log(2 * jnp.pi * many)
@@ -184,7 +194,7 @@ def poisson_nll_loss(
 
 
 @functional(signature="input, target, var, full=False, eps=1e-06, reduction='mean'")
-def gaussian_nll_loss(self, target, var, *, full=False, eps=1e-6, reduction="mean"):
+def gaussian_nll_loss(self, target, var, eps=1e-6, *, full=False, reduction="mean"):
     """The negative log-likelihood of a normal distribution with mean `input` and variance `var` (at least `eps`)."""
     if getattr(var, "weak_type", False):
         var = jnp.broadcast_to(var, self.shape)
@@ -194,7 +204,7 @@ def gaussian_nll_loss(self, target, var, *, full=False, eps=1e-6, reduction="mea
         elif not (self.ndim == var.ndim and sum(a != b for a, b in zip(self.shape, var.shape)) <= 1):
             raise ValueError(f"var is of incorrect size: {list(var.shape)} for an input of size {list(self.shape)}")
     # The bound on var is not differentiated through, as in PyTorch.
-    var = var + jax.lax.stop_gradient(jnp.maximum(var, eps) - var)
+    var = var + jax.lax.stop_gradient(jnp.maximum(var, scalar(var, eps, "eps")) - var)
     loss = 0.5 * (jnp.log(var) + (self - target) ** 2 / var)
     if full:
         loss = loss + 0.5 * jnp.log(2 * jnp.pi).astype(loss.dtype)
@@ -209,27 +219,28 @@ def _positive(x: Any) -> Any:
     return jnp.where(x < 0, 0, x)
 
 
-@everywhere()
-def hinge_embedding_loss(self, target, *, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+@everywhere(signature=f"input, target, margin=1.0, {_LEGACY}")
+def hinge_embedding_loss(self, target, margin=1.0, *, size_average=None, reduce=None, reduction="mean"):
     """The input where `target` is 1; how far it stays below `margin` where that is -1."""
     near = jnp.where(target != -1, self, 0)
-    far = jnp.where(target != 1, _positive(margin - self), 0)
+    far = jnp.where(target != 1, _positive(scalar(self, margin, "margin") - self), 0)
     return reduced(near + far, size_average, reduce, reduction)
 
 
 @everywhere(signature=f"input1, input2, target, margin=0, {_LEGACY}")
-def margin_ranking_loss(input1, input2, target, *, margin=0, size_average=None, reduce=None, reduction="mean"):
+def margin_ranking_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
     """How far `target * (input1 - input2)` stays below `margin`."""
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
             f"{list(input1.shape)}, input2: {list(input2.shape)}, target: {list(target.shape)} "
         )
-    return reduced(_positive(-target * (input1 - input2) + margin), size_average, reduce, reduction)
+    loss = -target * (input1 - input2)
+    return reduced(_positive(loss + scalar(loss, margin, "margin")), size_average, reduce, reduction)
 
 
 @everywhere(signature=f"input1, input2, target, margin=0, {_LEGACY}")
-def cosine_embedding_loss(input1, input2, target, *, margin=0, size_average=None, reduce=None, reduction="mean"):
+def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
     """1 - cos(input1, input2) where `target` is 1; how far the cosine exceeds `margin` where that is -1."""
     if target.ndim not in (0, 1):
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -243,7 +254,7 @@ def cosine_embedding_loss(input1, input2, target, *, margin=0, size_average=None
     product, squares = jnp.sum(x * y, -1), (jnp.sum(x * x, -1) + tiny) * (jnp.sum(y * y, -1) + tiny)
     cosine = product / jnp.sqrt(squares)
     near = jnp.where(target == 1, 1 - cosine, 0)
-    far = jnp.where(target == -1, _positive(cosine - margin), 0)
+    far = jnp.where(target == -1, _positive(cosine - scalar(cosine, margin, "margin")), 0)
     return reduced(near + far, size_average, reduce, reduction)
 
 
@@ -254,15 +265,20 @@ def soft_margin_loss(self, target, *, size_average=None, reduce=None, reduction=
     return reduced(jax.nn.softplus(-target * x), size_average, reduce, reduction)
 
 
-def _margin(near: Any, far: Any, margin: float, how: tuple) -> Any:
-    return reduced(_positive(margin + near - far), *how)
+def _margin(near: Any, far: Any, margin: Any, how: tuple) -> Any:
+    return reduced(_positive(scalar(near, margin, "margin") + near - far), *how)
+
+
+def _check_margin(arrays: tuple, statics: tuple) -> None:
+    if arrays[3] <= 0:
+        raise ValueError(f"margin must be greater than 0, got {arrays[3]}")
 
 
 @everywhere(
-    signature=f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_LEGACY}",
+    signature=f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_LEGACY}", check=_check_margin
 )
 def triplet_margin_loss(
-    anchor, positive, negative, *, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None,
+    anchor, positive, negative, margin=1.0, eps=1e-6, *, p=2, swap=False, size_average=None, reduce=None,
     reduction="mean",
 ):  # fmt: skip
     """How far the distance from `anchor` to `negative` stays below that to `positive`, plus `margin`."""
@@ -271,8 +287,7 @@ def triplet_margin_loss(
             "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
             f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
         )
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
+    eps = scalar(anchor, eps, "eps")
     far = p_norm(anchor - negative + eps, p, (-1,), False)
     if swap:
         far = jnp.minimum(far, p_norm(positive - negative + eps, p, (-1,), False))
@@ -299,6 +314,6 @@ def triplet_margin_with_distance_loss(
     return _hinge.function(distance(anchor, positive), far, swapped, margin, reduction)
 
 
-@functional("triplet_hinge", function=False, signature="near, far, swapped, margin, reduction")
-def _hinge(near, far, swapped, *, margin, reduction):
+@functional("triplet_hinge", function=False)
+def _hinge(near, far, swapped, margin, *, reduction):
     return _margin(near, jnp.minimum(far, swapped), margin, (None, None, reduction))

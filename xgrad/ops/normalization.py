@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..config import state
 from ..tensor import Tensor
-from .promotion import require_floating
+from .promotion import require_floating, scalar
 from .registry import FUNCTIONS, composite, operator
 
 functional = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
@@ -25,13 +25,13 @@ def widen(x: Any) -> Any:
     return x.astype(jnp.float32) if x.dtype in (dtypes.float16, dtypes.bfloat16) else x
 
 
-def _standardize(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+def _standardize(x: Any, axes: tuple[int, ...], eps: Any) -> tuple[Any, Any, Any]:
     """`x` with mean 0 and variance 1 over `axes`; the mean and the (biased) variance."""
     x = widen(x)
     mean = jnp.mean(x, axis=axes, keepdims=True)
     centred = x - mean
     var = jnp.mean(centred * centred, axis=axes, keepdims=True)
-    return centred * jax.lax.rsqrt(var + eps), mean, var
+    return centred * jax.lax.rsqrt(var + scalar(var, eps, "eps")), mean, var
 
 
 def _affine(x: Any, weight: Any, bias: Any, shape: tuple) -> Any:
@@ -65,21 +65,21 @@ def _check_shape(name: str, x: Any, normalized_shape: Any, **parameters: Any) ->
     signature="input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True",
     node="NativeLayerNormBackward0",
 )
-def layer_norm(self, weight=None, bias=None, *, normalized_shape, eps=1e-5):
+def layer_norm(self, weight=None, bias=None, eps=1e-5, *, normalized_shape):
     """Mean 0 and variance 1 over the last dimensions, of sizes `normalized_shape`; then `* weight + bias`."""
     axes = _check_shape("layer_norm", self, normalized_shape, weight=weight, bias=bias)
     return _affine(_standardize(self, axes, eps)[0], weight, bias, normalized_shape).astype(self.dtype)
 
 
 @functional(signature="input, normalized_shape, weight=None, eps=None")
-def rms_norm(self, weight=None, *, normalized_shape, eps=None):
+def rms_norm(self, weight=None, eps=None, *, normalized_shape):
     """Mean square 1 over the last dimensions, of sizes `normalized_shape`; then `* weight`.
 
     `eps` is added to the mean square: by default the machine epsilon of the dtype.
     """
     axes = _check_shape("rms_norm", self, normalized_shape, weight=weight)
     x = widen(self)
-    eps = float(jnp.finfo(x.dtype).eps) if eps is None else eps
+    eps = float(jnp.finfo(x.dtype).eps) if eps is None else scalar(x, eps, "eps")
     x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=axes, keepdims=True) + eps)
     return _affine(x, weight, None, normalized_shape).astype(self.dtype)
 
@@ -88,7 +88,7 @@ def rms_norm(self, weight=None, *, normalized_shape, eps=None):
     signature="input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True",
     node="NativeGroupNormBackward0",
 )
-def group_norm(self, weight=None, bias=None, *, num_groups, eps=1e-5):
+def group_norm(self, weight=None, bias=None, eps=1e-5, *, num_groups):
     """Mean 0 and variance 1 over each of `num_groups` groups of channels; then `* weight + bias` by channel."""
     if self.ndim < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {self.ndim}")
@@ -119,7 +119,7 @@ def _check_channels(name: str, channels: int, **parameters: Any) -> None:
 
 
 @functional("native_batch_norm", function=False)
-def _by_batch(self, weight, bias, *, eps):
+def _by_batch(self, weight, bias, eps):
     """With the statistics of the batch: (result, mean, unbiased variance)."""
     axes = (0, *range(2, self.ndim))
     x, mean, var = _standardize(self, axes, eps)
@@ -136,7 +136,7 @@ def _by_batch_gradient(grads, self, weight, eps):
     x, _, var = _standardize(self, axes, eps)
     of_bias = jnp.sum(grad, axis=axes, keepdims=True)
     of_weight = jnp.sum(grad * x, axis=axes, keepdims=True)
-    scale = jax.lax.rsqrt(var + eps)
+    scale = jax.lax.rsqrt(var + scalar(var, eps, "eps"))
     scale = scale if weight is None else scale * weight.reshape(_by_channel(self))
     of_self = scale * (grad - (of_bias + x * of_weight) / n)
     return of_self, of_weight.reshape(-1), of_bias.reshape(-1)
@@ -146,10 +146,12 @@ _by_batch.derivative(all=_by_batch_gradient)
 
 
 @functional("running_batch_norm", function=False, node="NativeBatchNormBackward0")
-def _by_running(self, running_mean, running_var, weight, bias, *, eps):
+def _by_running(self, running_mean, running_var, weight, bias, eps):
     """With the running statistics."""
     shape = _by_channel(self)
-    x = (widen(self) - running_mean.reshape(shape)) * jax.lax.rsqrt(running_var.reshape(shape) + eps)
+    x = (widen(self) - running_mean.reshape(shape)) * jax.lax.rsqrt(
+        running_var.reshape(shape) + scalar(running_var, eps, "eps")
+    )
     return _affine(x, weight, bias, shape).astype(self.dtype)
 
 
@@ -192,10 +194,10 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
-        return call(_by_running.operator, (input, running_mean, running_var, weight, bias), (eps,))
+        return call(_by_running.operator, (input, running_mean, running_var, weight, bias, eps), ())
     if prod(shape) == shape[1]:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
-    out, mean, var = call(_by_batch.operator, (input, weight, bias), (eps,))
+    out, mean, var = call(_by_batch.operator, (input, weight, bias, eps), ())
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
         for running, batch in ((running_mean, mean), (running_var, var)):
@@ -233,7 +235,7 @@ def instance_norm(
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(shape)}")
     from .call import call, call_inplace
 
-    out, mean, var = call(_by_instance.operator, (input, weight, bias), (eps,))
+    out, mean, var = call(_by_instance.operator, (input, weight, bias, eps), ())
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
         for running, found in ((running_mean, mean), (running_var, var)):
@@ -245,7 +247,7 @@ def instance_norm(
 
 
 @functional("native_instance_norm", function=False)
-def _by_instance(self, weight, bias, *, eps):
+def _by_instance(self, weight, bias, eps):
     """(result, mean of the examples' means, mean of their unbiased variances)."""
     require_floating(self, "instance_norm")
     _check_channels("instance_norm", self.shape[1], weight=weight, bias=bias)
@@ -255,8 +257,8 @@ def _by_instance(self, weight, bias, *, eps):
     return out, jnp.mean(mean, axis=0).reshape(-1), jnp.mean(var, axis=0).reshape(-1) * (n / max(n - 1, 1))
 
 
-@functional(namespace="nn.functional")
-def local_response_norm(self, *, size, alpha=1e-4, beta=0.75, k=1.0):
+@functional(namespace="nn.functional", signature="input, size, alpha=0.0001, beta=0.75, k=1.0")
+def local_response_norm(self, alpha=1e-4, beta=0.75, k=1.0, *, size):
     """Each element over (k + alpha * the mean square of the `size` channels around it) ** beta."""
     if self.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {self.ndim} dimensions)")
@@ -266,4 +268,5 @@ def local_response_norm(self, *, size, alpha=1e-4, beta=0.75, k=1.0):
     squares = jnp.pad(self * self, pads)
     channels = self.shape[1]
     total = sum(jax.lax.slice_in_dim(squares, i, i + channels, axis=1) for i in range(size))
+    alpha, beta, k = (scalar(self, v, name) for v, name in ((alpha, "alpha"), (beta, "beta"), (k, "k")))
     return self / (k + alpha * total / size) ** beta

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 
 from ..tensor import Tensor
 from .convolution import expand
+from .promotion import scalar
 from .registry import composite, linear, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
-@operator(method=False, out=False)
-def constant_pad_nd(self, *, pad, value=0):
+@operator(method=False, out=False, signature="input, pad, value=0")
+def constant_pad_nd(self, value=0, *, pad):
     """`value` around the last dimensions: `pad` is (before, after) for the last one, then for the one before it."""
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
@@ -37,7 +38,7 @@ def constant_pad_nd(self, *, pad, value=0):
                 "size, which "
                 "is invalid"
             )
-    return jax.lax.pad(self, jnp.asarray(value, self.dtype), sides)
+    return jax.lax.pad(self, scalar(self, value, "value").astype(self.dtype), sides)
 
 
 constant_pad_nd.derivative(self=linear)

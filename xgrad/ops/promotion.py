@@ -41,7 +41,7 @@ def promote_float(*operands: Any) -> tuple:
 
 
 def scalar(x: Any, value: Any, name: str) -> Any:
-    """A number argument beside the array `x`, in whose dtype it is computed with; a number stays weakly typed.
+    """A number argument beside the array `x`: it stays weakly typed, and a 0-dim tensor takes the dtype of `x`.
 
     Raises `TypeError` for what is no number and `RuntimeError` for a complex number beside a real array.
     """
@@ -54,8 +54,7 @@ def scalar(x: Any, value: Any, name: str) -> Any:
             f"value cannot be converted to type {dtypes.TORCH_NAMES.get(x.dtype, x.dtype.name)} without overflow: "
             f"argument '{name}' is complex"
         )
-    number = getattr(value, "weak_type", False) and x.dtype in dtypes.INEXACT
-    return value if number else value.astype(x.dtype)
+    return value if value.weak_type else value.astype(x.dtype)
 
 
 def as_float(x: Any) -> Any:

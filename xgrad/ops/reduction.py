@@ -20,6 +20,7 @@ from .promotion import (
     conj,
     require_float,
     restore_dims,
+    scalar,
     wrap_dim,
     wrap_dims,
 )
@@ -148,7 +149,13 @@ def variance(self, dim, correction, keepdim):
     centred = self - jnp.mean(self, axis=dims, keepdims=True)
     squares = jnp.real(centred * jnp.conj(centred)) if jnp.iscomplexobj(self) else centred * centred
     # PyTorch: no degrees of freedom left gives 0/0 or x/0, never a negative variance.
-    return jnp.sum(squares, axis=dims, keepdims=keepdim) / np.array(max(0, n - correction), squares.dtype)
+    return jnp.sum(squares, axis=dims, keepdims=keepdim) / _freedom(n, correction, squares)
+
+
+def _freedom(n: int, correction: Any, like: Any) -> Any:
+    """The degrees of freedom that n numbers have left."""
+    correction = scalar(like, correction, "correction").astype(jnp.promote_types(like.dtype, jnp.float32))
+    return jnp.maximum(0, n - correction).astype(like.dtype)
 
 
 def deviation(self, dim, correction, keepdim):
@@ -165,7 +172,7 @@ def variance_grad(grad, self, dim, correction, keepdim):
     dims = wrap_dims(dim, self.ndim)
     n = math.prod(self.shape[d] for d in dims)
     grad = restore_dims(grad, self.shape, dims, keepdim)
-    return grad * (self - jnp.mean(self, axis=dims, keepdims=True)) * (2 / np.array(max(0, n - correction), grad.dtype))
+    return grad * (self - jnp.mean(self, axis=dims, keepdims=True)) * (2 / _freedom(n, correction, grad))
 
 
 def deviation_grad(grad, self, result, dim, correction, keepdim):
@@ -173,26 +180,26 @@ def deviation_grad(grad, self, result, dim, correction, keepdim):
     return variance_grad(grad, self, dim, correction, keepdim)
 
 
-private: dict[str, Any] = dict(function=False, method=False)
+private: dict[str, Any] = dict(function=False, method=False, signature="input, dim=None, correction=1, keepdim=False")
 
 
 @operator("var", **private)
-def _var(self, *, dim=None, correction=1, keepdim=False):
+def _var(self, correction=1, *, dim=None, keepdim=False):
     return variance(self, dim, correction, keepdim)
 
 
 @operator("std", **private)
-def _std(self, *, dim=None, correction=1, keepdim=False):
+def _std(self, correction=1, *, dim=None, keepdim=False):
     return deviation(self, dim, correction, keepdim)
 
 
 @operator("var_mean", **private)
-def _var_mean(self, *, dim=None, correction=1, keepdim=False):
+def _var_mean(self, correction=1, *, dim=None, keepdim=False):
     return variance(self, dim, correction, keepdim), jnp.mean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
 
 
 @operator("std_mean", **private)
-def _std_mean(self, *, dim=None, correction=1, keepdim=False):
+def _std_mean(self, correction=1, *, dim=None, keepdim=False):
     return deviation(self, dim, correction, keepdim), jnp.mean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
 
 

@@ -15,7 +15,7 @@ from ..engine.validate import expandable
 from ..tensor import Tensor
 from .call import call
 from .copying import fit_to
-from .promotion import common_dtype, wrap_dim, wrap_dims
+from .promotion import common_dtype, scalar, wrap_dim, wrap_dims
 from .registry import composite, operator
 from .sizes import sizes_of
 
@@ -302,10 +302,8 @@ def rot90(self, *, k=1, dims=(0, 1)):
 rot90.derivative(self=transposed)
 
 
-@operator(out=False)
-def roll(self, *, shifts, dims=()):
-    """A copy shifted cyclically; without `dims` as if it were flat."""
-    shifts, dims = (tuple(x) if isinstance(x, Sequence) else (x,) for x in (shifts, dims))
+@operator("roll", function=False, method=False, out=False)
+def _roll(self, *shifts, dims):
     if not dims and len(shifts) == 1:
         return jnp.roll(self, shifts[0])
     if len(shifts) != len(dims):
@@ -313,7 +311,15 @@ def roll(self, *, shifts, dims=()):
     return jnp.roll(self, shifts, tuple(wrap_dim(d, self.ndim) for d in dims)) if self.ndim else self
 
 
-roll.derivative(self=transposed)
+_roll.derivative(self=lambda grad, shifts, dims: _roll(grad, *(-s for s in shifts), dims=dims))
+
+
+@composite
+def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """A copy shifted cyclically; without `dims` as if it were flat."""
+    n = max(input.numel(), 1)  # a multiple of the size of each dimension, if any shift is too large for an int32
+    shifts = (s if -n < s < n else s % n for s in sizes_of((shifts,)))
+    return call(_roll.operator, (input, *shifts), (sizes_of((dims,)),))
 
 
 # -- triangles and diagonals ------------------------------------------------------------------------------------------
@@ -324,22 +330,41 @@ def _require_matrix(x: Any, name: str) -> None:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
 
 
+def _diagonals(x: Any, diagonal: Any, name: str) -> tuple[Any, Any]:
+    """The number of the diagonal on which each element of matrices lies, and that of the one asked for."""
+    diagonal = scalar(x, diagonal, "diagonal")
+    if diagonal.dtype.kind != "i":
+        raise TypeError(f"{name}(): argument 'diagonal' must be int, not {diagonal.dtype.name}")
+    row, column = (jax.lax.broadcasted_iota(jnp.int32, x.shape[-2:], axis) for axis in (0, 1))
+    return column - row, diagonal
+
+
+def _lower(x: Any, diagonal: Any) -> Any:
+    here, last = _diagonals(x, diagonal, "tril")
+    return jnp.where(here <= last, x, jnp.zeros((), x.dtype))
+
+
+def _upper(x: Any, diagonal: Any) -> Any:
+    here, first = _diagonals(x, diagonal, "triu")
+    return jnp.where(here >= first, x, jnp.zeros((), x.dtype))
+
+
 @operator(inplace=True)
-def tril(self, *, diagonal=0):
+def tril(self, diagonal=0):
     """The lower triangle of matrices, up to a diagonal; zeros elsewhere."""
     _require_matrix(self, "tril")
-    return jnp.tril(self, diagonal)
+    return _lower(self, diagonal)
 
 
 @operator(inplace=True)
-def triu(self, *, diagonal=0):
+def triu(self, diagonal=0):
     """The upper triangle of matrices, from a diagonal on; zeros elsewhere."""
     _require_matrix(self, "triu")
-    return jnp.triu(self, diagonal)
+    return _upper(self, diagonal)
 
 
-tril.derivative(self=lambda grad, diagonal: jnp.tril(grad, diagonal))
-triu.derivative(self=lambda grad, diagonal: jnp.triu(grad, diagonal))
+tril.derivative(self=lambda grad, diagonal: _lower(grad, diagonal))
+triu.derivative(self=lambda grad, diagonal: _upper(grad, diagonal))
 
 
 @operator(out=False)
