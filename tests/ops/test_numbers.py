@@ -65,6 +65,10 @@ NUMBERS = {
     "std_mean": (lambda T, F, x, k: T.std_mean(x, 1, correction=k)[0], 0, 3),
     "roll": (lambda T, F, x, k: x.roll(k), 1, -7),
     "roll along": (lambda T, F, x, k: x.roll((k, -k), (0, 1)), 1, 19),
+    "nan_to_num": (lambda T, F, x, k: T.nan_to_num(x.log(), nan=k), 0.1, 0.3),
+    "nan_to_num's infinities": (lambda T, F, x, k: (x / (x * 0).abs()).nan_to_num(0.0, k, -k), 0.1, 0.3),
+    "logit": (lambda T, F, x, k: x.logit(k), 0.1, 0.3),
+    "nonzero_static": (lambda T, F, x, k: T.nonzero_static(x, size=25, fill_value=k).to(x.dtype), 7, -3),
     "tril": (lambda T, F, x, k: x.tril(k), 1, -2),
     "triu": (lambda T, F, x, k: T.triu(x, k), 1, -2),
 }
@@ -127,6 +131,7 @@ def test_number_leaves_the_dtype_as_it_is(name, dtype):
         (lambda T, F, x: F.huber_loss(x, x.detach(), delta=0.1), {"delta": 0.1}),
         (lambda T, F, x: x.var(correction=2), {"correction": 2}),
         (lambda T, F, x: x.tril(2), {"diagonal": 2}),
+        (lambda T, F, x: x.logit(0.1), {"eps": 0.1}),
     ],
 )
 def test_node_saves_numbers_under_torchs_names(node, names):

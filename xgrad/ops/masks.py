@@ -161,7 +161,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 @operator(differentiable=False, out=False, signature="input, *, size, fill_value=-1")
-def nonzero_static(self, *, size, fill_value=-1):
+def nonzero_static(self, fill_value=-1, *, size):
     """As `nonzero`, with exactly `size` rows: cut, or filled up; works under a trace."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")

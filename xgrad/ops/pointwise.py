@@ -18,7 +18,7 @@ from ..return_types import frexp as frexp_result
 from ..tensor import Tensor
 from .arithmetic import zero
 from .call import call, call_inplace, call_out
-from .promotion import as_float, conj, require_floating, require_real
+from .promotion import as_float, conj, require_floating, require_real, scalar
 from .registry import FUNCTIONS, Declared, composite, operator
 
 LN2 = math.log(2)
@@ -293,23 +293,26 @@ def signbit(self):
     return jnp.signbit(self) if self.dtype in dtypes.FLOATS else self < 0
 
 
-@operator(inplace=True, signature="input, nan=0.0, posinf=None, neginf=None")
-def nan_to_num(self, *, nan=0.0, posinf=None, neginf=None):
+@operator(inplace=True)
+def nan_to_num(self, nan=0.0, posinf=None, neginf=None):
     """The elements, NaN replaced by `nan`, infinities by `posinf` and `neginf` (None: by the largest numbers)."""
     if self.dtype not in dtypes.INEXACT:
         return self
-    return jnp.nan_to_num(self, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
+    infinities = (("posinf", posinf), ("neginf", neginf))
+    posinf, neginf = (None if v is None else scalar(self, v, name) for name, v in infinities)
+    return jnp.nan_to_num(self, nan=scalar(self, 0.0 if nan is None else nan, "nan"), posinf=posinf, neginf=neginf)
 
 
 nan_to_num.derivative(self=lambda grad, self: jnp.where(jnp.isfinite(self), grad, 0))
 
 
-@operator(inplace=True, signature="input, eps=None")
-def logit(self, *, eps=None):
+@operator(inplace=True)
+def logit(self, eps=None):
     """log(input / (1 - input)); `input` is first brought into [eps, 1 - eps] if `eps` is given."""
     self = as_float(self)
     refuse_complex(self, "logit")
     if eps is not None:
+        eps = scalar(self, eps, "eps")
         self = jnp.where(self < eps, eps, jnp.where(self > 1 - eps, 1 - eps, self))
     return jnp.log(self / (1 - self))
 
@@ -317,7 +320,7 @@ def logit(self, *, eps=None):
 logit.derivative(self=lambda grad, self, eps: _logit_backward(grad, self, eps))
 
 
-def _logit_backward(grad: Any, self: Any, eps: float | None) -> Any:
+def _logit_backward(grad: Any, self: Any, eps: Any) -> Any:
     low = 0 if eps is None else eps
     outside = (self < low) | (self > 1 - low)
     inside = jnp.where(outside, 0.5, self)
