@@ -38,7 +38,7 @@ def annotation(value: Any) -> str:
     if isinstance(value, str):
         return value.replace('"', "")
     text = inspect.formatannotation(value)
-    for module in ("xgrad.tensor.", "collections.abc.", "typing.", "builtins."):
+    for module in ("xgrad.tensor.", "xgrad.size.", "collections.abc.", "typing.", "builtins."):
         text = text.replace(module, "")
     return (
         text.replace("numpy.", "np.")

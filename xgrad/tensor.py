@@ -20,6 +20,7 @@ from . import dtypes
 from .config import state
 from .devices import device
 from .errors import InplaceViewError
+from .size import Size, unchecked
 from .views.chain import ViewChain
 from .views.meta import CreationMeta, ViewMeta, creation_meta_now, propagate_creation_meta, relation_of, view_error
 from .views.storage import Storage, Tracer, VersionCounter, rewritten, writing
@@ -31,23 +32,6 @@ if TYPE_CHECKING:
     from .methods import TensorMethods  # pyright: ignore[reportMissingModuleSource]
 else:
     TensorMethods = object
-
-
-class Size(tuple):
-    """A shape, printed as PyTorch prints it.
-
-    >>> import xgrad
-    >>> xgrad.zeros(2, 3).size()
-    xgrad.Size([2, 3])
-    """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"xgrad.Size({list(self)})"
-
-    def numel(self) -> int:
-        return int(np.prod(self, dtype=np.int64))
 
 
 class Tensor(TensorMethods):
@@ -189,7 +173,7 @@ class Tensor(TensorMethods):
     @property
     def shape(self) -> Size:
         array = self._array
-        return Size(array.shape if array is not None else self._like().shape)
+        return unchecked(array.shape if array is not None else self._like().shape)
 
     @property
     def dtype(self) -> np.dtype:

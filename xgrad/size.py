@@ -1,0 +1,58 @@
+"""Size: a shape, as PyTorch has it: a tuple of ints, of which slices, sums and repetitions are sizes too."""
+
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+
+class Size(tuple):
+    """A shape, printed as PyTorch prints it.  Raises `TypeError` for what is no iterable of ints.
+
+    >>> import xgrad
+    >>> shape = xgrad.zeros(2, 3, 4).size()
+    >>> shape[1:], (7,) + shape, shape.numel()
+    (xgrad.Size([3, 4]), xgrad.Size([7, 2, 3, 4]), 24)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, sizes: Any = ()) -> "Size":
+        return tuple.__new__(cls, [_int_of(n, i) for i, n in enumerate(sizes)])
+
+    def __repr__(self) -> str:
+        return f"xgrad.Size({list(self)})"
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape."""
+        return prod(self)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return unchecked(found) if found.__class__ is tuple else found
+
+    # NotImplemented hands other operands on: arrays to NumPy, the rest to tuple, which says what is wrong with them.
+
+    def __add__(self, other: Any) -> Any:
+        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return Size((*other, *self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: Any) -> Any:
+        return unchecked(tuple.__mul__(self, times)) if isinstance(times, (int, np.integer)) else NotImplemented
+
+    __rmul__ = __mul__
+
+
+unchecked = partial(tuple.__new__, Size)  # of a tuple of ints: `Tensor.shape` is asked for all the time
+
+
+def _int_of(n: Any, place: int) -> int:
+    if n.__class__ is int:
+        return n
+    try:
+        return n.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(f"xgrad.Size() takes an iterable of 'int' (item {place} is '{type(n).__name__}')") from None
