@@ -184,6 +184,9 @@ class OperatorNode(Node):
         statics = plan.kernel.statics
         if not raw and wanted in statics:
             return statics[wanted]
+        operator = plan.kernel.operator
+        if wanted == operator.variadic:  # its arguments are numbered
+            return tuple(getattr(self, f"{name}[{i}]") for i in range(len(plan.used) - len(operator.parameters)))
         names = self._names()
         if wanted not in names:
             if wanted in plan.used:
