@@ -126,7 +126,16 @@ def iterate(self: Tensor) -> Any:
 
 
 def contains(self: Tensor, value: Any) -> bool:
-    return bool((self == value).any())
+    """Whether an element equals `value`, a number or a tensor, which broadcasts."""
+    if not isinstance(value, (Tensor, bool, int, float, complex, np.generic)):
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(value)}.")
+    equal: Any = value == self
+    return bool(equal.any())
+
+
+def formatted(self: Tensor, spec: str) -> str:
+    """A 0-dim tensor is formatted as its number, any other takes no format specification."""
+    return object.__format__(self, spec) if self.ndim else format(item(self), spec)
 
 
 def block_until_ready(self: Tensor) -> Tensor:
@@ -203,7 +212,7 @@ def attach(tensor: type) -> None:
         "__jax_array__": jax_array, "numpy": numpy, "__array__": to_array_protocol, "item": item, "tolist": tolist,
         "__bool__": truth, "__int__": integer, "__index__": index, "__float__": floating, "__complex__": to_complex,
         "numel": numel, "nelement": numel, "size": size, "__len__": length, "__iter__": iterate,
-        "__contains__": contains, "block_until_ready": block_until_ready,
+        "__contains__": contains, "__format__": formatted, "block_until_ready": block_until_ready,
         "__dlpack__": dlpack, "__dlpack_device__": dlpack_device,
         "register_hook": register_hook, "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
         "retain_grad": keep_grad, "is_floating_point": is_floating_point, "is_complex": is_complex,
