@@ -4,7 +4,7 @@ Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (floa
 `DtypeDisabledError`, an integer that does not fit an `OverflowError`); the user's memory is neither shared nor donated.
 """
 
-import cmath
+import math
 from typing import Any
 
 import jax
@@ -131,7 +131,7 @@ def fill_value(value: Any, dtype: np.dtype) -> Any:
     if isinstance(value, (Tensor, jax.Array)):
         return value
     if dtype in dtypes.INTEGERS:
-        if not cmath.isfinite(value):
+        if isinstance(value, complex) or not math.isfinite(value):
             raise RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
         value, info = int(value), np.iinfo(dtype)
         if not info.min <= value <= info.max:
