@@ -85,6 +85,17 @@ def test_leaf_that_is_a_view_must_not_be_written_while_recording(write):
         assert v.is_leaf
 
 
+def test_leaf_that_its_base_took_into_the_graph():
+    def program(T):
+        base = T.ones(5)
+        leaf = base.narrow(0, 1, 4).requires_grad_()
+        base[1:] = leaf * 2
+        assert not leaf.is_leaf
+        (leaf * leaf).sum().backward()
+
+    same_error(program, "leaf variable has been moved into the graph interior")
+
+
 def test_view_of_a_detached_base_must_not_be_written():
     def program(T):
         y = T.ones(4, requires_grad=True) * 2

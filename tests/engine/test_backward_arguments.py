@@ -442,3 +442,37 @@ def test_leaf_gradient_assignment_is_checked():
     del x.grad
     assert x.grad is None
     same(array(data(xgrad, (3,))), data(torch, (3,)))
+
+
+@pytest.mark.parametrize("shapes", [((3,), (1, 3)), ((), (1,)), ((3,), (2, 3)), ((1,), ())])
+def test_root_gradient_of_another_shape_is_refused(shapes):
+    def program(T):
+        x = leaf(T, *shapes[0])
+        (x * 2).backward(T.ones(shapes[1], dtype=T.float64))
+
+    same_error(program, "Mismatch in shape")
+
+
+def test_inputs_may_be_any_iterable_or_a_dict():
+    def program(T):
+        named = {"a": leaf(T, 3), "b": leaf(T, 3, seed=1)}
+        loss = (named["a"] * named["b"]).sum()
+        by_name = T.autograd.grad(loss, named, retain_graph=True)
+        T.autograd.backward(loss, inputs=named.values(), retain_graph=True)
+        return [
+            T.autograd.grad(loss, (x for x in named.values()), retain_graph=True),
+            T.autograd.grad(loss, named.values(), retain_graph=True),
+            by_name,
+            [x.grad for x in named.values()],
+        ]
+
+    as_torch(program)
+
+
+def test_only_inputs_is_accepted_with_a_warning():
+    def program(T):
+        x = leaf(T, 3)
+        with pytest.warns(FutureWarning, match="only_inputs argument is deprecated"):
+            return T.autograd.grad((x * x).sum(), x, None, None, False, False)
+
+    as_torch(program)

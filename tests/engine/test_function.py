@@ -9,7 +9,7 @@ import torch
 
 import xgrad
 
-from ..oracle import as_torch, data, leaf, same, same_error
+from ..oracle import array, as_torch, data, leaf, same, same_error
 
 
 def function(T, forward, backward, name="Mine"):
@@ -473,3 +473,113 @@ def test_what_was_saved_for_forward_makes_no_cycle():
         assert reference() is None
     finally:
         gc.enable()
+
+
+class Scaled(xgrad.autograd.Function):
+    """x * w * k, to be called with keywords."""
+
+    @staticmethod
+    def forward(ctx, x, w=None, k=2.0):
+        ctx.save_for_backward(x, w)
+        ctx.k = k
+        return x * w * k
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return grad * w * ctx.k, grad * x * ctx.k, None
+
+
+def test_keyword_arguments_take_their_places():
+    def program(T):
+        mine = function(T, Scaled.forward, Scaled.backward)
+        x, w = leaf(T, 3), leaf(T, 3, seed=1)
+        out = []
+        for call in (
+            lambda: mine.apply(x, w=w),
+            lambda: mine.apply(x, k=3.0, w=w),
+            lambda: mine.apply(w=w, x=x),
+            lambda: mine.apply(x, w, k=5.0),
+        ):
+            y = call()
+            out += [len(y.grad_fn.next_functions), *y.grad_fn.needs_input_grad, *T.autograd.grad(y.sum(), (x, w))]
+        return out
+
+    as_torch(program)
+    same_error(lambda T: function(T, Scaled.forward, Scaled.backward).apply(leaf(T, 3), other=1), "other")
+
+
+def test_setup_context_sees_defaults():
+    def program(T):
+        seen = []
+
+        class Mine(T.autograd.Function):
+            @staticmethod
+            def forward(x, w=None, k=2.0):
+                return x * k if w is None else x * w * k
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                seen.append((len(inputs), inputs[2], ctx.needs_input_grad))
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad, None, None
+
+        x, w = leaf(T, 3), leaf(T, 3, seed=1)
+        for y in (Mine.apply(x), Mine.apply(x, k=4.0), Mine.apply(x, w=w)):
+            T.autograd.grad(y.sum(), x)
+        return seen
+
+    as_torch(program)
+
+
+def test_tensor_that_is_keyword_only_and_requires_grad_is_refused():
+    class Mine(xgrad.autograd.Function):
+        @staticmethod
+        def forward(x, *, w):
+            return x * w
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+    x = leaf(xgrad, 3)
+    with pytest.raises(TypeError, match="'w' requires grad"):
+        Mine.apply(x, w=x)
+    same(Mine.apply(x, w=x.detach()), torch.tensor(array(x.detach()) ** 2))
+
+
+def test_outputs_that_are_no_tensors_have_places_in_backward():
+    def program(T):
+        def forward(ctx, x):
+            return "a", x * 2, None, x * 3
+
+        def backward(ctx, *grads):
+            seen.append([g is None for g in grads])
+            return grads[1] + 10 * grads[3]
+
+        seen, x = [], leaf(T, 3)
+        _, b, _, d = function(T, forward, backward).apply(x)
+        (g,) = T.autograd.grad((b * d).sum(), x)
+        return [b.output_nr, d.output_nr, seen, g]
+
+    as_torch(program)
+
+
+@pytest.mark.parametrize("dirty", [True, False])
+def test_input_returned_under_no_grad_is_detached(dirty):
+    def program(T):
+        def forward(ctx, x):
+            if dirty:
+                ctx.mark_dirty(x)
+            return x
+
+        x = leaf(T, 3)
+        mine = function(T, forward, lambda ctx, grad: grad)
+        with T.no_grad():
+            out = mine.apply(x)
+            plain = mine.apply(data(T, (3,)))
+        return [out is x, out.requires_grad, out.is_leaf, x.requires_grad, x._version, plain.requires_grad]
+
+    as_torch(program)

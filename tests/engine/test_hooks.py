@@ -605,3 +605,25 @@ def test_callbacks_need_a_running_backward():
 
     with pytest.raises(RuntimeError, match="during backward"):
         queue_callback(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "hook", "match"),
+    [
+        ("register_prehook", lambda grads: list(grads), "expected tuple, but hook returned 'list'"),
+        ("register_prehook", lambda grads: grads[0], "expected tuple, but hook returned"),
+        ("register_prehook", lambda grads: grads * 2, "hook|values"),
+        ("register_prehook", lambda grads: (grads[0].sum(),), "has changed the size of value"),
+        ("register_hook", lambda ins, outs: list(ins), "expected tuple, but hook returned 'list'"),
+        ("register_hook", lambda ins, outs: (outs[0], outs[0]), "can't replace a None gradient"),
+        ("register_hook", lambda ins, outs: (ins[0].sum(), None), "has changed the size of value"),
+    ],
+)
+def test_what_a_hook_on_a_node_returns_is_checked(kind, hook, match):
+    def program(T):
+        x = leaf(T, 3)
+        y = x * T.ones(3, dtype=T.float64)
+        getattr(y.grad_fn, kind)(hook)
+        y.sum().backward()
+
+    same_error(program, match)

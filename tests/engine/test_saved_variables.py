@@ -512,3 +512,16 @@ def test_second_gradient_through_a_saved_result_of_a_view(held, path):
         return g, T.autograd.grad((g * g).sum(), x)
 
     as_torch(program)
+
+
+def test_reading_one_saved_value_unpacks_it_alone():
+    def program(T):
+        seen = []
+        x, y = leaf(T, 3), leaf(T, 3, seed=1)
+        names = {id(x): "x", id(y): "y"}
+        with T.autograd.graph.saved_tensors_hooks(lambda t: (names[id(t)], t), lambda p: seen.append(p[0]) or p[1]):
+            z = x * y
+        z.grad_fn._saved_self.sum()
+        return seen
+
+    as_torch(program)

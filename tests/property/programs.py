@@ -419,10 +419,16 @@ class Generator:
         return program, self.running.finish(program)
 
     def base(self):
-        """A leaf, a clone of a leaf, or a tensor outside of the graph; sometimes its memory is transposed."""
+        """A leaf, a clone of a leaf, or a tensor outside of the graph; its memory may be transposed, or a view."""
         shape, seed = self.draw.one(SHAPES), self.draw.below(3)
         if len(shape) > 1 and self.draw.chance(20):
             seen = f"data({tuple(reversed(shape))}, {seed}).permute({tuple(reversed(range(len(shape))))}).detach()"
+        elif self.draw.chance(20):  # a leaf that is a view, of something that can be reached or not
+            whole = f"data({(shape[0] + 1, *shape[1:])}, {seed})"
+            if self.draw.chance(50):
+                self.add(f"{self.name()} = {whole}")
+                whole = self.live()[-1]
+            seen = f"{whole}.narrow(0, {self.draw.below(2)}, {shape[0]})"
         else:
             seen = f"data({shape}, {seed})"
         kind = self.draw.below(6)
@@ -480,7 +486,7 @@ class Generator:
             options += [f"squeeze_({self.draw.below(x.ndim)})"]
         if 0 < x.ndim <= 2:
             options += ["t_()"] * 3
-        leaf = x._base is None and x.grad_fn is None and x.requires_grad
+        leaf = x.requires_grad and (x._base is None or not x._base.requires_grad) and x.grad_fn is None
         self.add(f"{name}.{self.draw.one(options)}", self.mode() or leaf)
 
     def write(self):

@@ -37,6 +37,11 @@ class AccumulateGrad(Node):
         variable = self.variable
         if grads[0] is None:
             return ()
+        if variable._grad_fn is not None or (variable._view is not None and variable.grad_fn is not None):
+            raise RuntimeError(
+                "leaf variable has been moved into the graph interior: it was a leaf when it was used, and an in-place "
+                "operation on it or on its base gave it a history since"
+            )
         with writing:  # several threads may accumulate into one leaf
             if isinstance(grads[0], Tensor):
                 old = variable._grad
