@@ -90,8 +90,9 @@ def _zeta(x: Any, q: Any) -> Any:
     whole, negative = x == jnp.floor(x), (q < 0) & jnp.isfinite(q)
     below = jnp.where(negative, q, -0.5)
     part, sign = below - jnp.floor(below), jnp.where(x % 2 == 0, 1, -1)
-    reflected = js.zeta(x, part) + sign * (js.zeta(x, 1 - part) - js.zeta(x, 1 - below))
-    found = jnp.where(negative, jnp.where(whole, reflected, jnp.nan), js.zeta(x, jnp.where(negative, 1, q)))
+    found = js.zeta(x, jnp.where(negative, part, q))
+    before = sign * (js.zeta(x, 1 - part) - js.zeta(x, 1 - below))
+    found = jnp.where(negative, jnp.where(whole, found + before, jnp.nan), found)
     # The corners in the order of Cephes, which PyTorch follows.
     found = jnp.where((q <= 0) & (q == jnp.floor(q)), jnp.inf, found)
     return jnp.where(x == 1, jnp.inf, jnp.where(x < 1, jnp.nan, found))
