@@ -353,26 +353,6 @@ def test_integers_that_do_not_fit_are_refused():
         xgrad.tensor([2**70])
 
 
-def test_narrowing_without_x64_is_an_error(tmp_path):
-    """In a process of its own, for the switch is one of the process."""
-    import subprocess
-    import sys
-
-    code = (
-        "import xgrad\n"
-        "for make in (lambda: xgrad.zeros(2, dtype=xgrad.float64), lambda: xgrad.tensor([2**40])):\n"
-        "    try: print(make().dtype)\n"
-        "    except (TypeError, OverflowError) as error: print(type(error).__name__, 'x64' in str(error))\n"
-    )
-    import os
-
-    environment = {**os.environ, "JAX_ENABLE_X64": "0"}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    lines = run.stdout.splitlines()
-    assert lines[0] == "DtypeDisabledError True"
-    assert lines[1].startswith("OverflowError")
-
-
 # -- buffers and traces ------------------------------------------------------------------------------------------------
 
 

@@ -189,9 +189,14 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 
 def _assigned(value: Any, self: Tensor, ndim: int) -> Any:
-    """The assigned value, as a number or a tensor of at most `ndim` dimensions: leading ones of size 1 are dropped."""
-    if isinstance(value, (np.ndarray, jax.Array, np.generic)):
-        value = tensor(value, dtype=self.dtype)
+    """The assigned value, as a number or a tensor of at most `ndim` dimensions: leading ones of size 1 are dropped.
+
+    An array of NumPy's that does not fit is refused, as by any operator, before it is cast to the dtype of `self`.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif isinstance(value, (np.ndarray, jax.Array)):
+        value = tensor(value).to(self.dtype)
     if isinstance(value, Tensor):
         extra = value.ndim - ndim
         if extra > 0 and all(n == 1 for n in value.shape[:extra]):
