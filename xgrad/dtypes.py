@@ -52,6 +52,11 @@ TORCH_NAMES: dict[Any, str] = {
 }  # fmt: skip
 
 
+def torch_name(d: np.dtype) -> str:
+    """A dtype as PyTorch's errors name it: "Float", "Long"."""
+    return TORCH_NAMES.get(np.dtype(d), np.dtype(d).name)
+
+
 def x64_enabled() -> "builtins.bool":
     """Whether JAX keeps 64-bit types at present."""
     # jax makes its options attributes at run time.

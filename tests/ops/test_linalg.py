@@ -132,7 +132,7 @@ def test_contractions_of_many():
         (lambda x, y: x @ x, r"mat1 and mat2 shapes cannot be multiplied \(3x4 and 3x4\)"),
         (
             lambda x, y: x @ xgrad.tensor(B.astype("float32")),
-            "expected m1 and m2 to have the same dtype, but got: double != float",
+            "expected m1 and m2 to have the same dtype, but got: Double != Float",
         ),
         (lambda x, y: x @ x.sum(), "both arguments to matmul need to be at least 1D, but they are 2D and 0D"),
         (lambda x, y: xgrad.mm(x, x[0]), "mat2 must be a matrix"),

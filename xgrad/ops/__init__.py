@@ -16,7 +16,6 @@ from . import classification as classification
 from . import comparison as comparison
 from . import complex_views as complex_views
 from . import convolution as convolution
-from . import copies as copies
 from . import copying as copying
 from . import ctc as ctc
 from . import data as data
@@ -45,4 +44,5 @@ from . import shape as shape
 from . import sorting as sorting
 from . import special as special
 from . import splitting as splitting
+from . import view_copies as view_copies
 from . import views as views

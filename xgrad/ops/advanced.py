@@ -55,8 +55,8 @@ def index_put_array(self, values, *indices, places, accumulate):
     if values.dtype != self.dtype:
         raise RuntimeError(
             "Index put requires the source and destination dtypes match, got "
-            f"{dtypes.TORCH_NAMES.get(self.dtype, self.dtype.name)} for the destination and "
-            f"{dtypes.TORCH_NAMES.get(values.dtype, values.dtype.name)} for the source."
+            f"{dtypes.torch_name(self.dtype)} for the destination and "
+            f"{dtypes.torch_name(values.dtype)} for the source."
         )
     shape = jax.eval_shape(lambda: at.get()).shape
     try:

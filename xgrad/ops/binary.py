@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.scipy import special as js
 
 from .. import dtypes
-from ..dtypes import TORCH_NAMES, category
+from ..dtypes import category, torch_name
 from ..tensor import Tensor
 from .arithmetic import _truncated, zero
 from .promotion import (
@@ -308,7 +308,7 @@ def _common_divisor(a: Any, b: Any) -> Any:
 def _integers(name: str, self: Any, other: Any) -> tuple:
     self, other = promote_together(self, other)
     if category(self.dtype) != 1:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{TORCH_NAMES.get(self.dtype, self.dtype.name)}'")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{torch_name(self.dtype)}'")
     return self, other
 
 
@@ -317,7 +317,7 @@ def _integers(name: str, self: Any, other: Any) -> tuple:
 
 def _parts(a: Any, b: Any) -> None:
     """Refuse parts of which no complex number can be made."""
-    kinds = [TORCH_NAMES.get(x.dtype, x.dtype.name) for x in (a, b)]
+    kinds = [torch_name(x.dtype) for x in (a, b)]
     if not all(k in ("Half", "Float", "Double") for k in kinds):
         raise RuntimeError(
             f"Expected both inputs to be Half, Float or Double tensors but got {kinds[0]} and {kinds[1]}"
@@ -358,7 +358,7 @@ def polar(abs, angle):
 @operator("where", function=False, method=False, signature="condition, input, other")
 def _where(condition, self, other):
     if condition.dtype not in (bool, dtypes.uint8):
-        kind = TORCH_NAMES.get(condition.dtype, condition.dtype.name)
+        kind = torch_name(condition.dtype)
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {kind}")
     self, other = promote_together(self, other)
     broadcast_shapes(condition.shape, self.shape, other.shape)

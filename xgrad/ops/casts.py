@@ -153,7 +153,7 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     tensor([1], dtype=xgrad.int32)
     """
     if dtype is None:
-        return f"xgrad.{dtypes.TORCH_NAMES.get(input.dtype, input.dtype.name)}Tensor"
+        return f"xgrad.{dtypes.torch_name(input.dtype)}Tensor"
     if isinstance(dtype, str):
         dtype = next((d for d, name in dtypes.TORCH_NAMES.items() if dtype.endswith(f".{name}Tensor")), dtype)
     return to(input, dtype=dtype)

@@ -35,7 +35,7 @@ def _check(name: str, x: Any, target: Any, weight: Any, of_classes: bool) -> Non
         if target.dtype in dtypes.INEXACT or target.dtype == bool:
             raise RuntimeError(
                 f"{name}: expected scalar type Long for the class indices of target but found "
-                f"{dtypes.TORCH_NAMES.get(target.dtype, target.dtype.name)}"
+                f"{dtypes.torch_name(target.dtype)}"
             )
         wanted = x.shape[:classes_at] + x.shape[classes_at + 1 :]
         if x.ndim > 1 and target.ndim and x.shape[0] != target.shape[0]:

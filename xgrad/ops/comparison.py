@@ -9,15 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..dtypes import TORCH_NAMES
+from ..dtypes import torch_name
 from ..tensor import Tensor
 from .promotion import as_float, check_broadcast, promote, promote_together, require_real
 from .registry import composite, operator
-
-
-def _name_of(x: Any) -> str:
-    return TORCH_NAMES.get(x.dtype) or str(x.dtype)
-
 
 # -- two arrays -------------------------------------------------------------------------------------------------------
 
@@ -26,7 +21,7 @@ def _comparison(name: str, compute: Callable, alias: str | None, ordered: bool, 
     def function(self, other):
         self, other = promote_together(self, other)
         if ordered and self.dtype in dtypes.COMPLEX:
-            raise NotImplementedError(f"\"{name}\" not implemented for '{_name_of(self)}': they have no order")
+            raise NotImplementedError(f"\"{name}\" not implemented for '{torch_name(self.dtype)}': they have no order")
         return compute(self, other)
 
     function.__doc__ = doc
@@ -59,7 +54,9 @@ def isclose(self, other, rtol=1e-5, atol=1e-8, *, equal_nan=False):
     Raises `RuntimeError` for different dtypes and for negative tolerances.
     """
     if self.dtype != other.dtype:
-        raise RuntimeError(f"{_name_of(self)} did not match {_name_of(other)}: isclose compares tensors of one dtype")
+        raise RuntimeError(
+            f"{torch_name(self.dtype)} did not match {torch_name(other.dtype)}: isclose compares tensors of one dtype"
+        )
     check_broadcast(self, other)
     same = self == other
     self, other = as_float(self), as_float(other)
@@ -161,7 +158,9 @@ def logical_not(self):
 
 def _refuse_inexact(x: Any, name: str) -> None:
     if x.dtype in dtypes.INEXACT:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{_name_of(x)}': only integers and bools have bits")
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{torch_name(x.dtype)}': only integers and bools have bits"
+        )
 
 
 def _bitwise(name: str, compute: Callable, dunder: str, doc: str) -> None:
@@ -209,6 +208,7 @@ def bitwise_not(self):
 def _invert(input: Tensor) -> Tensor:
     if input.dtype in dtypes.INEXACT:
         raise TypeError(
-            f"~ (operator.invert) is only implemented on integer and Boolean-type tensors, not {_name_of(input)}"
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
+            f"not {torch_name(input.dtype)}"
         )
     return bitwise_not.function(input)

@@ -24,7 +24,7 @@ def _rows(weight: Any, indices: Any) -> Any:
     if indices.dtype in dtypes.INEXACT or indices.dtype == bool:
         raise RuntimeError(
             "Expected tensor for argument 'indices' to have one of the following scalar types: Long, Int; but got "
-            f"{dtypes.TORCH_NAMES.get(indices.dtype, indices.dtype.name)} instead"
+            f"{dtypes.torch_name(indices.dtype)} instead"
         )
     # -1 would be the last row to JAX.
     beyond = jnp.where(indices < 0, weight.shape[0], indices)

@@ -53,7 +53,7 @@ def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any
 def _converted(self, dtype, name):
     if self.dtype not in dtypes.INEXACT:
         raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {dtypes.TORCH_NAMES[self.dtype]}"
+            f"{name}: Expected a floating point or complex tensor as input. Got {dtypes.torch_name(self.dtype)}"
         )
     if dtype is None:
         return self

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.scipy import special as js
 
 from .. import dtypes
-from ..dtypes import TORCH_NAMES
+from ..dtypes import torch_name
 from ..return_types import frexp as frexp_result
 from ..tensor import Tensor
 from .arithmetic import zero
@@ -26,7 +26,7 @@ LN2 = math.log(2)
 
 def refuse_complex(x: Any, name: str) -> None:
     if x.dtype in dtypes.COMPLEX:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{TORCH_NAMES[x.dtype]}'")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{torch_name(x.dtype)}'")
 
 
 # -- floating-point functions: integers and bools are taken as the default float --------------------------------------
@@ -195,7 +195,7 @@ def round(self, *, decimals=0):
     require_real(self, "round")
     if self.dtype not in dtypes.FLOATS:
         if decimals:
-            raise NotImplementedError(f"\"round\" not implemented for '{TORCH_NAMES[self.dtype]}' with decimals")
+            raise NotImplementedError(f"\"round\" not implemented for '{torch_name(self.dtype)}' with decimals")
         return self
     if decimals < 0:
         return jnp.round(self / 10.0**-decimals) * 10.0**-decimals

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
-from ..dtypes import TORCH_NAMES, as_dtype, category
+from ..dtypes import as_dtype, category, torch_name
 from ..tensor import Tensor
 from .arithmetic import run
 from .call import call_inplace, is_operand
@@ -142,7 +142,7 @@ def _float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
     other = exponent.dtype if hasattr(exponent, "dtype") else np.dtype(type(exponent))
     wanted = dtypes.complex128 if 3 in (category(input.dtype), category(other)) else dtypes.float64
     if input.dtype != wanted:
-        given, result = TORCH_NAMES.get(input.dtype, input.dtype.name), TORCH_NAMES[wanted]
+        given, result = torch_name(input.dtype), torch_name(wanted)
         raise RuntimeError(
             f"the base given to float_power_ has dtype {given} but the operation's result requires dtype {result}"
         )

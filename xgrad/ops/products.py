@@ -16,24 +16,12 @@ from .promotion import conj, promote, wrap_dim
 from .registry import linear, operator
 
 
-def torch_name(x: Any) -> str:
-    """A dtype as PyTorch's messages write it."""
-    names = {
-        "float32": "float",
-        "float64": "double",
-        "float16": "c10::Half",
-        "bfloat16": "c10::BFloat16",
-        "int64": "long",
-    }
-    name: str = x.dtype.name
-    return names.get(name, name)
-
-
 def require_same(first: Any, second: Any, name: str) -> None:
     """Products do not promote dtypes."""
     if first.dtype != second.dtype:
         raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {torch_name(first)} != {torch_name(second)} ({name}: "
+            f"expected m1 and m2 to have the same dtype, but got: {dtypes.torch_name(first.dtype)} != "
+            f"{dtypes.torch_name(second.dtype)} ({name}: "
             "convert one of them with .to(dtype))"
         )
 

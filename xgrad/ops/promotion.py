@@ -13,7 +13,6 @@ import numpy as np
 from .. import dtypes
 from ..config import settings
 from ..errors import ShapeMismatchError
-from ..views.storage import Tracer
 
 
 def operand(x: Any) -> tuple[np.dtype, int]:
@@ -51,7 +50,7 @@ def scalar(x: Any, value: Any, name: str) -> Any:
     value = jnp.asarray(value)
     if jnp.iscomplexobj(value) and x.dtype not in dtypes.COMPLEX:
         raise RuntimeError(
-            f"value cannot be converted to type {dtypes.TORCH_NAMES.get(x.dtype, x.dtype.name)} without overflow: "
+            f"value cannot be converted to type {dtypes.torch_name(x.dtype)} without overflow: "
             f"argument '{name}' is complex"
         )
     return value if value.weak_type else value.astype(x.dtype)
@@ -74,7 +73,7 @@ def require_float(x: Any, name: str) -> None:
     if x.dtype not in dtypes.INEXACT:
         raise RuntimeError(
             f'"{name}": could not infer output dtype. Input dtype must be either a floating point or complex dtype. '
-            f"Got: {dtypes.TORCH_NAMES.get(np.dtype(x.dtype), x.dtype.name)}"
+            f"Got: {dtypes.torch_name(x.dtype)}"
         )
 
 
@@ -82,7 +81,7 @@ def require_floating(x: Any, name: str) -> None:
     """Refuse integers and bools, for which the function has no values of their dtype."""
     if x.dtype not in dtypes.INEXACT:
         raise NotImplementedError(
-            f"\"{name}\" not implemented for '{dtypes.TORCH_NAMES.get(np.dtype(x.dtype), x.dtype.name)}': "
+            f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}': "
             "convert the tensor to a floating-point dtype first"
         )
 
@@ -90,15 +89,13 @@ def require_floating(x: Any, name: str) -> None:
 def require_real(x: Any, name: str) -> None:
     """Refuse complex numbers and bools, which have no order or no arithmetic."""
     if x.dtype in dtypes.COMPLEX or x.dtype == bool:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{dtypes.TORCH_NAMES.get(np.dtype(x.dtype), x.dtype.name)}'"
-        )
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}'")
 
 
 def require_same_dtype(x: Any, weight: Any, name: str) -> None:
     """Refuse a layer's input and weight of different dtypes, as PyTorch does: layers do not promote."""
     if x.dtype != weight.dtype:
-        names = [dtypes.TORCH_NAMES.get(np.dtype(a.dtype), a.dtype.name) for a in (x, weight)]
+        names = [dtypes.torch_name(a.dtype) for a in (x, weight)]
         raise RuntimeError(
             f"{name}: expected input and weight to have the same dtype, but got {names[0]} and {names[1]}"
         )
@@ -169,7 +166,3 @@ def restore_dims(x: Any, shape: tuple, dims: tuple[int, ...], keepdim: bool) -> 
     if not keepdim:
         x = jnp.expand_dims(x, dims) if len(shape) else x
     return jnp.broadcast_to(x, shape)
-
-
-def is_tracing(*arrays: Any) -> bool:
-    return any(isinstance(a, Tracer) for a in arrays)

@@ -156,7 +156,6 @@ def _compiled(parameters: str, body: str) -> Any:
 
 def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str, str]:
     """(parameters, arrays, statics) as source text."""
-    first = op.parameters[0] if op.parameters else None
     rename = {"self": "input"}
     arrays = [rename.get(p, p) for p in op.parameters]
     if signature is not None:
@@ -178,7 +177,6 @@ def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str
     if out:
         keyword_only = "*" in [p.strip() for p in parameters.split(",")] or star
         parameters += ", out=None" if keyword_only else ", *, out=None"
-    del first
 
     def static(name: str) -> str:
         if name == star:

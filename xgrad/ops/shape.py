@@ -4,11 +4,13 @@ All are linear with constant coefficients, so none saves its input: backward is 
 (`transposed`), or the slices of a joined gradient.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import dtypes
 from ..engine.validate import expandable
@@ -16,7 +18,7 @@ from ..tensor import Tensor
 from .call import call
 from .copying import fit_to
 from .promotion import common_dtype, scalar, wrap_dim, wrap_dims
-from .registry import composite, operator
+from .registry import FUNCTIONS, composite, operator
 from .sizes import sizes_of
 
 
@@ -174,6 +176,21 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     if len(given) == 1:
         return given[0]
     return stack.function([g.flatten() for g in meshgrid(*given, indexing="ij")], 1)
+
+
+@composite
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All choices of `r` elements of a 1-dim tensor, as rows, in the order of `itertools.combinations`."""
+    if input.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_empty(0)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows: Sequence = list(choose(range(input.shape[0]), r))
+    index = np.array(rows, np.int32).reshape(-1, r)
+    return input.take(FUNCTIONS[""]["from_numpy"](index))
 
 
 # -- repeating --------------------------------------------------------------------------------------------------------

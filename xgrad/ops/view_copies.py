@@ -3,12 +3,8 @@
 Tables over the declared views: a copy is the view, cloned; a scatter is a write into the view of a clone.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import combinations as choose
-from itertools import combinations_with_replacement as choose_again
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from ..tensor import Tensor
 from . import broadcasting as broadcasting
@@ -16,6 +12,7 @@ from . import complex_views as complex_views
 from . import splitting as splitting
 from . import views as views
 from .registry import FUNCTIONS, METHODS, composite
+from .views import slice_
 
 
 def _copied(value: Any) -> Any:
@@ -48,13 +45,7 @@ for _name in ("chunk", "split", "split_with_sizes"):
 @composite(method=False)
 def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """A copy of `input[start:end:step]` in one dimension."""
-    return _copied(_slice(input, dim, start, end, step))
-
-
-def _slice(input: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
-    from .viewing import view
-
-    return view(input, ("slice", dim, start, end, step), "SliceBackward0")
+    return _copied(slice_(input, dim, start, end, step))
 
 
 def _written(input: Tensor, src: Tensor, view: Callable) -> Tensor:
@@ -80,7 +71,7 @@ def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     """A copy of `input` with `src` written into the slice `start:end:step` of one dimension."""
-    return _written(input, src, lambda x: _slice(x, dim, start, end, step))
+    return _written(input, src, lambda x: slice_(x, dim, start, end, step))
 
 
 @composite
@@ -93,17 +84,3 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A copy of `input` with `src` written through a geometry of sizes and strides."""
     return _written(input, src, lambda x: x.as_strided(size, stride, storage_offset))
-
-
-@composite
-def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All choices of `r` elements of a 1-dim tensor, as rows, in the order of `itertools.combinations`."""
-    if input.ndim != 1:
-        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
-    if r < 0:
-        raise RuntimeError(f"Expect a non-negative number, but got {r}")
-    if r == 0:
-        return input.new_empty(0)
-    rows: Sequence = list((choose_again if with_replacement else choose)(range(input.shape[0]), r))
-    index = np.array(rows, np.int32).reshape(-1, r)
-    return input.take(FUNCTIONS[""]["from_numpy"](index))
