@@ -245,7 +245,10 @@ def _true_divide_inplace(input: Tensor, other: Any) -> Tensor:
 
 @operator(inplace=True, differentiable=False, dunder="__floordiv__", rdunder="__rfloordiv__", idunder="__ifloordiv__")
 def floor_divide(self, other):
-    """floor(input / other), broadcast.  It has no gradient; `div(rounding_mode="floor")` has one, of zeros."""
+    """floor(input / other), broadcast.  It has no gradient; `div(rounding_mode="floor")` has one, of zeros.
+
+    An integer by 0 is no error, which only the values could tell, and has no defined quotient or remainder.
+    """
     self, other = promote_together(self, other)
     require_real(self, "floor_divide")
     return _floored(self, other)
