@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,53 @@ def test_as_strided_of_a_view_sends_its_gradient_to_the_base_as_the_table_says()
     x = xgrad.ones(2, 2, requires_grad=True)
     x.clone()[1].as_strided((2,), (1,), 0).sum().backward()
     assert x.grad.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+
+
+def limits():
+    """What the section says is not there: the names in backticks of two of its items."""
+    section = README.read_text(encoding="utf-8").split("## Limits")[1]
+    items = re.split(r"^- ", section, flags=re.MULTILINE)
+    absent = [item.split("(")[0] for item in items if item.startswith(("Of PyTorch's autograd", "Operators that are"))]
+    assert len(absent) == 2
+    return re.findall(r"`([\w.]+)`", " ".join(absent))
+
+
+@pytest.mark.parametrize("name", limits() if README.exists() else [])
+def test_what_is_said_to_be_missing_is_missing(name):
+    def found(root):
+        for part in name.split("."):
+            root = getattr(root, part, None)
+        return root
+
+    import torch
+
+    assert found(torch) is not None, f"{name} is no name of PyTorch's"
+    assert found(xgrad) is None, f"{name} is there: the README's limits are old"
+
+
+def test_vmap_maps_over_wrapped_arrays_as_the_limits_say():
+    import jax
+    import jax.numpy as jnp
+
+    def slope(array):
+        x = xgrad.as_tensor(array).requires_grad_()
+        return xgrad.autograd.grad((x * x).sum(), x)[0].__jax_array__()
+
+    assert jax.vmap(slope)(jnp.ones((3, 2))).tolist() == [[2.0, 2.0]] * 3
+
+
+def test_layout_names_every_module_in_the_order_of_imports():
+    """The lines of the list are the layers that tests/test_package.py checks."""
+    from .test_package import LAYERS, ROOT
+
+    section = README.read_text(encoding="utf-8").split("## How the code is laid out")[1].split("## Limits")[0]
+    lines = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    listed = [re.findall(r"`([\w/.]+)`", line) for line in lines]
+    assert all((ROOT / path).exists() for path in chain(*listed)), listed
+    first = [[p.removesuffix(".py").split("/")[0] for p in names if p != "views/compare.py"] for names in listed]
+    rank = {name: i for i, names in enumerate(LAYERS) for name in names}
+    ranks = [{rank[name] for name in names} for names in first]
+    assert all(len(r) == 1 for r in ranks), ranks
+    assert list(chain(*ranks)) == sorted(chain(*ranks))
+    present = {p.stem for p in ROOT.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert set(chain(*first)) == {name for name in present if not name.startswith("__")}

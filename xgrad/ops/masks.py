@@ -126,7 +126,7 @@ def truth(x: Tensor, what: str) -> np.ndarray:
     array = x._read()
     if isinstance(array, Tracer):
         raise RuntimeError(
-            f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, vmap, grad, xgrad.compile) "
+            f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
             "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size."
         )
     return np.asarray(array if array.dtype == bool else _is_true(array))

@@ -34,7 +34,7 @@ def _concrete(self: Tensor, what: str) -> Any:
     array = self._export()
     if isinstance(array, Tracer):
         raise RuntimeError(
-            f"{what} needs the value of a tensor that is being traced (inside jax.jit, vmap, grad or xgrad.compile). "
+            f"{what} needs the value of a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad). "
             "Return the tensor and read it outside, or use xgrad.where instead of a Python branch."
         )
     return array
