@@ -23,6 +23,7 @@ from .errors import InplaceViewError
 from .size import Size, unchecked
 from .views.chain import ViewChain
 from .views.meta import CreationMeta, ViewMeta, creation_meta_now, propagate_creation_meta, relation_of, view_error
+from .views.named.arguments import own_dim
 from .views.storage import Storage, Tracer, VersionCounter, rewritten, writing
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ class Tensor(TensorMethods):
     def stride(self, dim: int | None = None) -> Any:
         """Strides as if each root were laid out row-major, derived from the view chain."""
         strides = self._geometry().strides
-        return tuple(strides) if dim is None else strides[dim]
+        return tuple(strides) if dim is None else strides[own_dim(dim, self.ndim)]
 
     def storage_offset(self) -> int:
         """The offset of the first element in the storage, derived from the view chain."""

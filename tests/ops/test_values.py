@@ -35,7 +35,6 @@ def test_format_of_one_number(spec):
 
 
 def test_format_of_several_numbers_takes_no_specification():
-    match = r"unsupported format string passed to Tensor.__format__"
     for shape in ((2,), (1,)):
         same_error(
             lambda T, shape=shape: f"{T.ones(shape):.3f}", r"unsupported format string passed to Tensor.__format__"

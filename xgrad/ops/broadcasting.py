@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..tensor import Size, Tensor
+from ..views.named.arguments import sizes_of, variadic
 from .promotion import broadcast_shapes
 from .registry import composite
-from .sizes import sizes_of
 from .viewing import view
 from .views import reshape, unsqueeze
 
 
 @composite(function=False)
-def expand(input: Tensor, *size: Any, implicit: bool = False) -> Tensor:
+def expand(input: Tensor, *size: Any, implicit: bool = False, **named: Any) -> Tensor:
     """The view with dimensions of size 1 repeated to `size` (-1 keeps one); it must not be written."""
-    return view(input, ("expand", *sizes_of(size)), "ExpandBackward0")
+    return view(input, ("expand", *variadic("expand", "size", size, named)), "ExpandBackward0")
 
 
 @composite(function=False)
@@ -24,9 +24,9 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @composite
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
+def broadcast_to(input: Tensor, *size: Any, **named: Any) -> Tensor:
     """`input.expand(size)`."""
-    return view(input, ("expand", *sizes_of((size,))), "ExpandBackward0")
+    return view(input, ("expand", *variadic("broadcast_to", "size", size, named)), "ExpandBackward0")
 
 
 @composite(method=False)
@@ -39,8 +39,23 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 @composite("broadcast_shapes", method=False)
 def broadcast_shapes_(*shapes: Any) -> Size:
-    """The common shape of tensors of these shapes."""
-    return Size(broadcast_shapes(*(tuple(s) if isinstance(s, Sequence) else (s,) for s in shapes)))
+    """The common shape of tensors of these shapes.
+
+    Raises `ValueError` for a negative size and `RuntimeError` for shapes that do not fit together.
+    """
+    given = [sizes_of((s,)) for s in shapes]
+    if any(n < 0 for shape in given for n in shape):
+        raise ValueError("Attempting to broadcast a dimension with negative length!")
+    common: tuple[int, ...] = ()
+    for i, shape in enumerate(given):
+        for place, n in zip(range(-1, -len(shape) - 1, -1), reversed(shape)):
+            if -place <= len(common) and common[place] not in (1, n) and n != 1:
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {n} at {place}! Mismatching argument at index {i} "
+                    f"had {shape}; but expected shape should be broadcastable to {list(common)}"
+                )
+        common = broadcast_shapes(common, shape)
+    return Size(common)
 
 
 @composite(method=False)
@@ -49,7 +64,13 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     given = list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], Sequence) else tensors)
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
-    for x in given:
+    if not given:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    for i, x in enumerate(given):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}")
+        if x.dtype != given[0].dtype:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
         if x.ndim > 1:
             raise RuntimeError(f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {list(x.shape)}")
     swap = indexing == "xy" and len(given) >= 2

@@ -25,8 +25,8 @@ copy = Operator("copy", _copy, node="CopyBackwards", pointwise=True)
 copy.derivative(self=lambda grad: jnp.zeros_like(grad), other=lambda grad: grad)
 
 
-def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Write `src`, broadcast and cast, into this tensor, through its view chain, and return the tensor.
+def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+    """Write `other`, broadcast and cast, into this tensor, through its view chain, and return the tensor.
 
     Recorded as CopyBackwards: the gradient returns to the source's dtype and device.
 
@@ -35,11 +35,11 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     >>> x[0].copy_(xgrad.ones(2))
     tensor([1., 1.])
     """
-    if isinstance(src, Tensor):
-        here, there = self._placed(), src._placed()
+    if isinstance(other, Tensor):
+        here, there = self._placed(), other._placed()
         if here is not there and here is not None and there is not None and here.device_set != there.device_set:
-            src = src.to(here)
-    return call_inplace(copy, (self, src), ())
+            other = other.to(here)
+    return call_inplace(copy, (self, other), ())
 
 
 METHODS["copy_"] = copy_

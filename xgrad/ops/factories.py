@@ -15,10 +15,10 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 from .. import dtypes
 from ..config import settings
 from ..tensor import Tensor
+from ..views.named.arguments import int_of, sizes_of, variadic
 from .call import call, write_out
 from .data import fill_value, filled, finish, number_dtype, place, placement
 from .registry import composite, operator
-from .sizes import sizes_of
 
 
 @operator(function=False, method=False, out=False, differentiable=False)
@@ -50,9 +50,9 @@ def _eye(*, n, m, dtype, placement):
     return place(jnp.eye(n, m, dtype=dtype), placement)
 
 
-def checked_sizes(size: tuple, keyword: Any = None) -> tuple[int, ...]:
-    """Sizes in any of PyTorch's spellings.  Raises `RuntimeError` for a negative one."""
-    found = sizes_of(size if keyword is None else (keyword,))
+def checked_sizes(size: Any) -> tuple[int, ...]:
+    """The sizes of a tensor to be made.  Raises `RuntimeError` for a negative one."""
+    found = sizes_of((size,))
     if any(n < 0 for n in found):
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(found)}: {list(found)}")
     return found
@@ -85,9 +85,7 @@ def _constants(name: str, value: int, doc: str) -> Callable:
         *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **named: Any,
     ) -> Tensor:  # fmt: skip
-        if named and set(named) != {"size"}:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{next(n for n in named if n != 'size')}'")
-        shape = checked_sizes(size, named.get("size"))
+        shape = checked_sizes(variadic(name, "size", size, named))
         dtype = out.dtype if dtype is None and out is not None else dtype
         dtype = settings.default_dtype if dtype is None else dtypes.as_dtype(dtype)
         result = call(op, (), (value, shape, dtype, placement(device)))
@@ -107,7 +105,7 @@ def _constants(name: str, value: int, doc: str) -> Callable:
     ) -> Tensor:  # fmt: skip
         dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
         where = like(input, False) if device is None else placement(device)
-        shape = checked_sizes(size, named.get("size"))
+        shape = checked_sizes(variadic(f"new_{name}", "size", size, named))
         return finish(call(op, (), (value, shape, dtype, where)), requires_grad)
 
     factory.__doc__ = f"A tensor {doc}, of the given sizes (`{name}(2, 3)` or `{name}((2, 3))`)."
@@ -148,7 +146,7 @@ def full(
     tensor([[3.5000, 3.5000],
             [3.5000, 3.5000]])
     """
-    return made(_full(fill_value, checked_sizes((size,)), dtype, placement(device)), requires_grad, out, "full")
+    return made(_full(fill_value, checked_sizes(size), dtype, placement(device)), requires_grad, out, "full")
 
 
 @composite(method=False)
@@ -168,7 +166,7 @@ def new_full(
 ) -> Tensor:  # fmt: skip
     """A tensor of the given size with `fill_value` everywhere, of this tensor's dtype and device."""
     where = like(input, False) if device is None else placement(device)
-    return finish(_full(fill_value, checked_sizes((size,)), dtype or input.dtype, where), requires_grad)
+    return finish(_full(fill_value, checked_sizes(size), dtype or input.dtype, where), requires_grad)
 
 
 # -- memory layouts, which are only remembered as views of a contiguous storage ---------------------------------------
@@ -177,7 +175,7 @@ def new_full(
 @composite(method=False)
 def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
     """A tensor with the given strides, as a view of a fresh storage that is just large enough."""
-    size, stride = checked_sizes((size,)), sizes_of((stride,))
+    size, stride = checked_sizes(size), sizes_of((stride,))
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride)) if prod(size) else 0
     storage = empty(span, **{k: v for k, v in options.items() if k != "requires_grad"})
     return finish(storage.as_strided(size, stride).detach(), options.get("requires_grad", False))
@@ -192,7 +190,7 @@ def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> 
 @composite(method=False)
 def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
     """A tensor whose dimensions lie in memory in the order `physical_layout`."""
-    size, order = checked_sizes((size,)), sizes_of((physical_layout,))
+    size, order = checked_sizes(size), sizes_of((physical_layout,))
     if sorted(order) != list(range(len(size))):
         raise RuntimeError(
             f"empty_permuted: physical_layout {list(order)} must name each of {len(size)} dimensions once"
@@ -213,8 +211,8 @@ def _number(value: Any) -> Any:
 
 @composite(method=False)
 def arange(
-    start: Any, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: Any = None, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """The numbers from `start` (0) up to, and without, `end`; integers unless one of the arguments is a float.
 
@@ -224,7 +222,11 @@ def arange(
     >>> xgrad.arange(1, 10, 3)
     tensor([1, 4, 7])
     """
-    start, end, step = (_number(v) for v in ((0, start, step) if end is None else (start, end, step)))
+    if end is None:
+        start, end = None, start
+    if end is None:
+        raise TypeError("arange() missing 1 required positional argument: 'end'")
+    start, end, step = (_number(v) for v in (0 if start is None else start, end, step))
     if dtype is None and out is not None:
         dtype = out.dtype
     integral = not any(isinstance(v, float) for v in (start, end, step))
@@ -294,11 +296,11 @@ def eye(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """The matrix of shape (n, m), or (n, n), with ones on its diagonal and zeros elsewhere."""
-    m = n if m is None else m
+    n, m = int_of(n), int_of(n if m is None else m)
     if n < 0 or m < 0:
         raise RuntimeError(f"n must be greater or equal to 0, got {n}" if n < 0 else f"m must be >= 0, got {m}")
     dtype = settings.default_dtype if dtype is None else dtypes.as_dtype(dtype)
-    return made(call(_eye.operator, (), (int(n), int(m), dtype, placement(device))), requires_grad, out, "eye")
+    return made(call(_eye.operator, (), (n, m, dtype, placement(device))), requires_grad, out, "eye")
 
 
 @operator(function=False, method=False, out=False, differentiable=False)

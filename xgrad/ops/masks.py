@@ -12,13 +12,13 @@ from jax.core import Tracer
 
 from .. import dtypes
 from ..tensor import Tensor, from_foreign
+from ..views.named.arguments import sizes_of
 from .call import call, write_out
 from .data import constant_array, fill_value
 from .indices import on_host, same_dtype
 from .promotion import broadcast_shapes, check_broadcast
 from .registry import composite, operator
 from .scatter import adjoint_of_read
-from .sizes import sizes_of
 
 
 def _require_mask(mask: Any, name: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..config import settings
 from ..errors import ShapeMismatchError
+from ..views.named.arguments import wrap_dim as wrap_dim
 
 
 def operand(x: Any) -> tuple[np.dtype, int]:
@@ -99,17 +100,6 @@ def require_same_dtype(x: Any, weight: Any, name: str) -> None:
         raise RuntimeError(
             f"{name}: expected input and weight to have the same dtype, but got {names[0]} and {names[1]}"
         )
-
-
-def wrap_dim(dim: Any, ndim: int) -> int:
-    """`dim` counted from the front.  Raises `IndexError` if it is out of range (a 0-dim tensor has -1 and 0)."""
-    if isinstance(dim, (bool, np.bool_)) or not hasattr(dim, "__index__"):
-        raise TypeError(f"a dimension must be an int, not {type(dim).__name__}")
-    dim = dim.__index__()
-    n = max(ndim, 1)
-    if not -n <= dim < n:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
-    return dim % n
 
 
 def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:

@@ -173,14 +173,11 @@ def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str
         if any("=" in s for s in shown) and must:
             raise TypeError(f"{op.name}: give a signature, a required static argument follows an optional array")
         parameters = ", ".join([*shown, *must, *(f"{s}=_defaults['{s}']" for s in may)])
-    star = next((p.strip()[1:] for p in parameters.split(",") if p.strip().startswith("*") and p.strip() != "*"), None)
     if out:
-        keyword_only = "*" in [p.strip() for p in parameters.split(",")] or star
+        keyword_only = any(p.strip().startswith("*") for p in parameters.split(","))
         parameters += ", out=None" if keyword_only else ", *, out=None"
 
     def static(name: str) -> str:
-        if name == star:
-            return f"_unpack({name})"
         return f"({name} if {name} is None else _as_dtype({name}))" if name == "dtype" else name
 
     given = f"({''.join(a + ', ' for a in arrays)})"
@@ -189,15 +186,10 @@ def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str
     return parameters, given, f"({''.join(static(s) + ', ' for s in op.static_names)})"
 
 
-def _unpack(values: tuple) -> tuple:
-    """Sizes or dims given as one sequence or as several arguments."""
-    return tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
-
-
 def _define(op: Operator, public: str, parameters: str, body: str, doc: str | None, namespace: str) -> Callable:
     scope = {
         "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
-        "_as_dtype": as_dtype, "_unpack": _unpack, "_is_operand": is_operand, "_Tensor": Tensor,
+        "_as_dtype": as_dtype, "_is_operand": is_operand, "_Tensor": Tensor,
         "_defaults": op.defaults, "NotImplemented": NotImplemented,
     }  # fmt: skip
     exec(_compiled(parameters, body), scope)

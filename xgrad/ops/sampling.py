@@ -16,6 +16,7 @@ from .. import dtypes
 from ..config import settings
 from ..random import Generator, next_key
 from ..tensor import Tensor, from_array
+from ..views.named.arguments import variadic
 from .call import call, call_inplace
 from .data import place, placement
 from .factories import checked_sizes, like, made
@@ -86,7 +87,7 @@ def _random(name: str, op: Operator, doc: str) -> Callable:
         *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
         layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
     ) -> Tensor:  # fmt: skip
-        shape = checked_sizes(size, named.get("size"))
+        shape = checked_sizes(variadic(name, "size", size, named))
         dtype = settings.default_dtype if dtype is None else _require_inexact(dtypes.as_dtype(dtype), name)
         return made(call(op, (_key(generator),), (shape, dtype, placement(device))), requires_grad, out, name)
 
@@ -151,7 +152,7 @@ def randint(
     if given or high is None or size is None:
         raise TypeError("randint() takes (high, size) or (low, high, size)")
     dtype = dtypes.as_dtype(int if dtype is None else dtype)
-    shape, bounds = checked_sizes((size,)), _bounds(low, high, dtype)
+    shape, bounds = checked_sizes(size), _bounds(low, high, dtype)
     return made(
         call(_randint.operator, (_key(generator), *bounds), (shape, dtype, placement(device))),
         requires_grad, out, "randint",
@@ -177,7 +178,7 @@ def randperm(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """The integers from 0 to n - 1 in random order."""
-    (n,) = checked_sizes((n,))
+    (n,) = checked_sizes(n)
     statics = (n, dtypes.as_dtype(dtype), placement(device))
     return made(call(_randperm.operator, (_key(generator),), statics), requires_grad, out, "randperm")
 

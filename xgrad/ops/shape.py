@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..config import settings
 from ..engine.validate import expandable
 from ..tensor import Tensor
+from ..views.named.arguments import sizes_of, variadic
 from .call import call
 from .copying import fit_to
 from .promotion import common_dtype, scalar, wrap_dim, wrap_dims
 from .registry import FUNCTIONS, composite, operator
-from .sizes import sizes_of
 
 
 def transposed(grad: Any, function: Any, shapes: Any, dtypes: Any) -> Any:
@@ -144,6 +145,8 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
 @operator(signature="*tensors", method=False, out=False)
 def block_diag(*tensors):
     """The matrix with the given matrices on its diagonal and zeros elsewhere; a vector counts as one row."""
+    if not tensors:
+        return jnp.zeros((1, 0), settings.default_dtype)
     for i, x in enumerate(tensors):
         if x.ndim > 2:
             raise RuntimeError(f"block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x.ndim}")
@@ -196,10 +199,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 # -- repeating --------------------------------------------------------------------------------------------------------
 
 
-@operator(signature="input, *repeats", function=False, out=False)
-def repeat(self, *, repeats):
-    """A copy with dimension i repeated `repeats[i]` times; extra repeats make new leading dimensions."""
-    repeats = sizes_of(repeats)
+@operator("repeat", function=False, method=False, out=False)
+def _repeat(self, *, repeats):
     if len(repeats) < self.ndim:
         raise RuntimeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: got "
@@ -211,20 +212,25 @@ def repeat(self, *, repeats):
 
 
 def _folded(grad: Any, shapes: Any, repeats: Any) -> Any:
-    repeats = sizes_of(repeats)
     shape = (1,) * (len(repeats) - len(shapes[0])) + tuple(shapes[0])
     split = grad.reshape([n for pair in zip(repeats, shape) for n in pair])
     return split.sum(tuple(range(0, 2 * len(repeats), 2)), dtype=grad.dtype).reshape(shapes[0])
 
 
-repeat.derivative(self=_folded)
+_repeat.derivative(self=_folded)
+
+
+@composite(function=False)
+def repeat(input: Tensor, *repeats: Any, **named: Any) -> Tensor:
+    """A copy with dimension i repeated `repeats[i]` times; extra repeats make new leading dimensions."""
+    return call(_repeat.operator, (input,), (variadic("repeat", "repeats", repeats, named),))
 
 
 @composite
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     """As `repeat`; missing leading repeats are 1."""
-    times = sizes_of(dims)
-    return repeat.function(input, *((1,) * (input.ndim - len(times)) + times))
+    times = variadic("tile", "dims", dims, named)
+    return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
 @operator(function=False, method=False, out=False, node="RepeatInterleaveBackward0")
@@ -287,9 +293,9 @@ _flip.derivative(self=transposed)
 
 
 @composite
-def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
+def flip(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     """A copy with the order of the elements reversed in the given dimensions: `flip(x, (0, 1))` or `x.flip(0, 1)`."""
-    return call(_flip.operator, (input,), (sizes_of(args if dims is None else (dims,)),))
+    return call(_flip.operator, (input,), (variadic("flip", "dims", dims, named),))
 
 
 def _mirror(name: str, dim: int) -> None:
@@ -419,9 +425,9 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 
 @composite(function=False)
-def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+def sum_to_size(input: Tensor, *size: Any, **named: Any) -> Tensor:
     """The tensor summed over the dimensions in which it is larger than `size`: the adjoint of `expand`."""
-    shape = sizes_of(size)
+    shape = variadic("sum_to_size", "size", size, named)
     if shape == tuple(input.shape):
         return input
     if not expandable(shape, tuple(input.shape)):

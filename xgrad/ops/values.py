@@ -13,6 +13,7 @@ from .. import dtypes
 from ..config import state
 from ..engine.hooks import RemovableHandle, register, retain_grad
 from ..tensor import Tensor
+from ..views.named.arguments import own_dim
 from ..views.storage import Tracer
 from .formatting import format_tensor
 
@@ -107,10 +108,7 @@ def size(self: Tensor, dim: int | None = None) -> Any:
     """The shape, or the size of one dimension."""
     if dim is None:
         return self.shape
-    n = max(self.ndim, 1)
-    if not -n <= dim < n or not self.ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
-    return self.shape[dim]
+    return self.shape[own_dim(dim, self.ndim)]
 
 
 def length(self: Tensor) -> int:

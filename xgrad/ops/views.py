@@ -8,9 +8,8 @@ from typing import Any
 
 from .. import dtypes
 from ..tensor import Size, Tensor
-from .promotion import wrap_dim
+from ..views.named.arguments import int_of, sizes_of, variadic, wrap_dim
 from .registry import FUNCTIONS, METHODS, composite
-from .sizes import int_of, sizes_of
 from .viewing import bits_of, try_view, view, view_inplace
 
 
@@ -22,31 +21,40 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     >>> xgrad.arange(6).reshape(2, 3).select(0, 1)
     tensor([3, 4, 5])
     """
-    return view(input, ("select", dim, int_of(index)), "SelectBackward0")
+    return view(input, ("select", int_of(dim), int_of(index)), "SelectBackward0")
 
 
 @composite
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """The view of `length` elements from `start` on in one dimension."""
-    return view(input, ("narrow", dim, int_of(start), length), "SliceBackward0")
+    if isinstance(start, Tensor) and (start.ndim or start.dtype not in dtypes.INTEGERS):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
+    return view(input, ("narrow", int_of(dim), int_of(start), int_of(length)), "SliceBackward0")
 
 
 @composite("slice", function=False, method=False)
 def slice_(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """The view `input[start:end:step]` in one dimension."""
-    return view(input, ("slice", dim, start, end, step), "SliceBackward0")
+    start, end = (None if bound is None else int_of(bound) for bound in (start, end))
+    return view(input, ("slice", int_of(dim), start, end, int_of(step)), "SliceBackward0")
 
 
 @composite
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     """The view with its dimensions in the order `dims`."""
-    return view(input, ("permute", sizes_of(dims)), "PermuteBackward0")
+    return view(input, ("permute", variadic("permute", "dims", dims, named)), "PermuteBackward0")
 
 
-@composite(aliases=("swapaxes", "swapdims"))
+@composite(aliases=("swapdims",))
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """The view with two dimensions swapped."""
-    return view(input, ("transpose", dim0, dim1), "TransposeBackward0")
+    return view(input, ("transpose", int_of(dim0), int_of(dim1)), "TransposeBackward0")
+
+
+@composite
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """The view with two dimensions swapped."""
+    return transpose(input, axis0, axis1)
 
 
 @composite
@@ -58,8 +66,7 @@ def t(input: Tensor) -> Tensor:
 @composite(aliases=("moveaxis",))
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """The view with dimensions `source` moved to the places `destination`."""
-    source, destination = (tuple(d) if isinstance(d, Sequence) else d for d in (source, destination))
-    return view(input, ("movedim", source, destination), "PermuteBackward0")
+    return view(input, ("movedim", sizes_of((source,)), sizes_of((destination,))), "PermuteBackward0")
 
 
 @composite
@@ -81,14 +88,16 @@ for _name in ("T", "mT", "H", "mH"):
 
 
 @composite("view", function=False)
-def view_(input: Tensor, *shape: Any) -> Tensor:
+def view_(input: Tensor, *size: Any, **named: Any) -> Tensor:
     """The view with another shape (one size may be -1), or, given a dtype, the same bits as that dtype.
 
     Raises `RuntimeError` if the layout of a view of `input` does not allow it: use `reshape` then.
     """
-    if len(shape) == 1 and not isinstance(shape[0], (int, Sequence)) and not hasattr(shape[0], "__index__"):
-        return bits_of(input, ("view_dtype", dtypes.as_dtype(shape[0])))
-    return view(input, ("view", *sizes_of(shape)), "ViewBackward0")
+    if not size and set(named) == {"dtype"}:
+        size, named = (named["dtype"],), {}
+    if len(size) == 1 and not isinstance(size[0], (int, Sequence)) and not hasattr(size[0], "__index__"):
+        return bits_of(input, ("view_dtype", dtypes.as_dtype(size[0])))
+    return view(input, ("view", *variadic("view", "size", size, named)), "ViewBackward0")
 
 
 @composite(function=False)
@@ -98,14 +107,14 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @composite
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *shape: Any, **named: Any) -> Tensor:
     """The tensor with another shape: a view exactly where PyTorch's strides would allow one, else a copy.
 
     >>> import xgrad
     >>> xgrad.arange(6).reshape(2, -1).shape
     xgrad.Size([2, 3])
     """
-    size = sizes_of(shape)
+    size = variadic("reshape", "shape", shape, named)
     out = try_view(input, ("reshape", *size), "ViewBackward0")
     if out is None:
         out = view(input.clone(), ("reshape", *size), "UnsafeViewBackward0")
@@ -144,26 +153,40 @@ def ravel(input: Tensor) -> Tensor:
 @composite
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """One dimension as several, of the given sizes (one may be -1), as a view."""
-    return view(input, ("unflatten", dim, sizes_of((sizes,))), "ViewBackward0")
+    return view(input, ("unflatten", int_of(dim), sizes_of((sizes,))), "ViewBackward0")
+
+
+def _squeezed(dim: tuple, named: dict[str, Any], first: int = 0) -> tuple[tuple, str]:
+    """(key, name of the node) of a view without all dimensions of size 1, or without one, or several.
+
+    PyTorch numbers its nodes in this order, those of the in-place forms from `first` = 3 on.
+    """
+    if not dim:
+        if not named:
+            return ("squeeze",), f"SqueezeBackward{first}"
+        if set(named) == {"dim"}:
+            dim, named = (named["dim"],), {}
+    dims = variadic("squeeze", "dim", dim, named)
+    one = len(dim) == 1 and (dim[0].__class__ is int or not isinstance(dim[0], Sequence))
+    return ("squeeze", *dims) if dims else ("squeeze", ()), f"SqueezeBackward{first + (1 if one else 2)}"
 
 
 @composite
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, *dim: Any, **named: Any) -> Tensor:
     """The view without the dimensions of size 1 (all, or those in `dim` that have it)."""
-    key = ("squeeze",) if dim is None else ("squeeze", tuple(dim) if isinstance(dim, Sequence) else dim)
-    return view(input, key, "SqueezeBackward0" if dim is None else "SqueezeBackward1")
+    return view(input, *_squeezed(dim, named))
 
 
 @composite
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """The view with a new dimension of size 1 at `dim`."""
-    return view(input, ("unsqueeze", dim), "UnsqueezeBackward0")
+    return view(input, ("unsqueeze", int_of(dim)), "UnsqueezeBackward0")
 
 
 @composite(namespace=("", "linalg"))
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The view of a diagonal of two dimensions, as the last dimension."""
-    return view(input, ("diagonal", offset, dim1, dim2), "DiagonalBackward0")
+    return view(input, ("diagonal", int_of(offset), int_of(dim1), int_of(dim2)), "DiagonalBackward0")
 
 
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -177,7 +200,12 @@ FUNCTIONS["linalg"]["diagonal"] = linalg_diagonal
 @composite(function=False)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """The view of all slices of `size` elements, `step` apart, of one dimension, as a new last dimension."""
-    return view(input, ("unfold", dimension, size, step), "UnfoldBackward0")
+    return view(input, ("unfold", int_of(dimension), int_of(size), int_of(step)), "UnfoldBackward0")
+
+
+def _strided(size: Any, stride: Any, storage_offset: Any = None) -> tuple:
+    offset = None if storage_offset is None else int_of(storage_offset)
+    return "as_strided", sizes_of(tuple(size)), sizes_of(tuple(stride)), offset
 
 
 @composite
@@ -186,7 +214,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
     Raises `RuntimeError` if it would read outside of the storage.
     """
-    return view(input, ("as_strided", tuple(size), tuple(stride), storage_offset), "AsStridedBackward0")
+    return view(input, _strided(size, stride, storage_offset), "AsStridedBackward0")
 
 
 @composite
@@ -221,23 +249,24 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 # -- in place ----------------------------------------------------------------------------------------------------------
 
 
-def _inplace(name: str, node: str, key: Any) -> None:
+def _inplace(name: str, key: Any) -> None:
+    """The method that moves the tensor to the view of which `key` gives (key, name of the node)."""
+
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return view_inplace(self, key(*args, **kwargs), node)
+        return view_inplace(self, *key(*args, **kwargs))
 
     change.__name__ = name
     change.__doc__ = f"In-place version of `{name[:-1]}`: the tensor moves to that view of its storage."
     METHODS[name] = change
 
 
-_swap = lambda dim0, dim1: ("transpose", dim0, dim1)  # noqa: E731 - one entry of the table below, used three times
-_inplace("t_", "TBackward0", lambda: ("t",))
-for _name in ("transpose_", "swapaxes_", "swapdims_"):
-    _inplace(_name, "TransposeBackward0", _swap)
-_inplace("squeeze_", "SqueezeBackward0", lambda *dim: ("squeeze", *dim))
-_inplace("unsqueeze_", "UnsqueezeBackward0", lambda dim: ("unsqueeze", dim))
+_inplace("t_", lambda: (("t",), "TBackward1"))
+for _name in ("transpose_", "swapdims_"):
+    _inplace(_name, lambda dim0, dim1: (("transpose", int_of(dim0), int_of(dim1)), "TransposeBackward1"))
+_inplace("swapaxes_", lambda axis0, axis1: (("transpose", int_of(axis0), int_of(axis1)), "TransposeBackward1"))
+_inplace("squeeze_", lambda *dim, **named: _squeezed(dim, named, 3))
+_inplace("unsqueeze_", lambda dim: (("unsqueeze", int_of(dim)), "UnsqueezeBackward1"))
 _inplace(
     "as_strided_",
-    "AsStridedBackward0",
-    lambda size, stride, storage_offset=None: ("as_strided", tuple(size), tuple(stride), storage_offset),
+    lambda size, stride, storage_offset=None: (_strided(size, stride, storage_offset), "AsStridedBackward1"),
 )

@@ -1,29 +1,76 @@
-"""Arguments of view operations, checked: dimensions, sizes, bounds of a slice.
+"""Sizes, dimensions, bounds of a slice, as callers give them: ints, one sequence or several arguments; checked.
 
 Invariant: what comes out is in bounds and counted from 0.  The messages are PyTorch's.
 """
 
-import operator
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from ..geometry import Shape
+
+_BOOL = np.dtype(bool)
+
+
+def int_of(value: Any) -> int:
+    """One size, index or dimension as an int.  Raises `TypeError` for what is none, a bool too."""
+    if value.__class__ is int:
+        return value
+    try:
+        if isinstance(value, bool) or getattr(value, "ndim", 0) or getattr(value, "dtype", None) == _BOOL:
+            raise TypeError
+        return value.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(f"sizes and dims must be ints, but got {type(value).__name__}") from None
+
+
+def sizes_of(args: Sequence[Any]) -> Shape:
+    """The ints of `f(2, 3)` and of `f((2, 3))` alike.
+
+    PyTorch refuses a bool in the first place only, so that `f((2, True))` stands for `f((2, 1))`.
+    """
+    if len(args) == 1 and args[0].__class__ is not int and isinstance(args[0], Sequence):
+        args = args[0]
+    for n in args:
+        if n.__class__ is not int:
+            return tuple(int(n) if i and isinstance(n, bool) else int_of(n) for i, n in enumerate(args))
+    return tuple(args)
+
+
+def variadic(function: str, name: str, args: tuple, named: dict[str, Any]) -> Shape:
+    """As `sizes_of`, and those of `f(size=(2, 3))`, by PyTorch's name for them; `TypeError` unless they are given once.
+
+    Python allows no parameter of the name that `*size` has: `named` is what `**named` caught.
+    """
+    if named:
+        other = next((key for key in named if key != name), None)
+        if other is not None:
+            raise TypeError(f"{function}() got an unexpected keyword argument '{other}'")
+        if args:
+            raise TypeError(f"{function}() got multiple values for argument '{name}'")
+        args = (named[name],)
+        if not isinstance(args[0], Sequence):
+            raise TypeError(f"{function}(): argument '{name}' must be tuple of ints, not {type(args[0]).__name__}")
+    if not args:
+        raise TypeError(f"{function}() missing 1 required positional argument: '{name}'")
+    return sizes_of(args)
 
 
 def wrap_dim(dim: Any, ndim: int) -> int:
-    """A dimension counted from 0; a 0-dim tensor has dimensions 0 and -1."""
-    dim, bound = operator.index(dim), max(ndim, 1)
+    """`dim` counted from the front.  Raises `IndexError` if it is out of range (a 0-dim tensor has -1 and 0)."""
+    dim, bound = int_of(dim), max(ndim, 1)
     if not -bound <= dim < bound:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")
     return dim + bound if dim < 0 else dim
 
 
-def ints(args: Sequence[Any]) -> Shape:
-    """`f(2, 3)` and `f((2, 3))` alike."""
-    if len(args) == 1 and isinstance(args[0], (tuple, list)):
-        args = args[0]
-    return tuple(operator.index(a) for a in args)
+def own_dim(dim: Any, ndim: int) -> int:
+    """As `wrap_dim`, of a tensor that has to have the dimension: a 0-dim one has none."""
+    if not ndim:
+        raise IndexError(f"Dimension specified as {int_of(dim)} but tensor has no dimensions")
+    return wrap_dim(dim, ndim)
 
 
 def require_dim(shape: Shape, name: str, error: type[Exception] = IndexError) -> None:
@@ -58,8 +105,8 @@ def without(shape: Shape, dims: Sequence[int]) -> Shape:
 
 def clamped(start: Any, end: Any, step: int, n: int) -> tuple[int, int]:
     """Start and number of elements of a slice of `n`, clamped as Python does."""
-    start = 0 if start is None else operator.index(start)
-    end = n if end is None else operator.index(end)
+    start = 0 if start is None else int_of(start)
+    end = n if end is None else int_of(end)
     start = min(max(start + n if start < 0 else start, 0), n)
     end = min(max(end + n if end < 0 else end, start), n)
     return start, (end - start + step - 1) // step

@@ -1,6 +1,5 @@
 """Views that read the same storage otherwise: as_strided, conj and neg, parts of complex numbers, other dtypes."""
 
-import operator
 from math import prod
 from typing import Any
 
@@ -10,12 +9,12 @@ from ..chain import ViewChain
 from ..geometry import TensorGeometry, check_bounds
 from ..value_ops import PARTS, WHOLE, BitCast, Conj, Imag, Neg, Real, ViewAsComplex, ViewAsReal
 from ..view_ops import AsStrided, Reshape
-from .arguments import ints
+from .arguments import int_of, sizes_of
 
 
 def as_strided(chain: ViewChain, size: Any, stride: Any, storage_offset: int | None = None) -> ViewChain:
-    sizes, strides = ints([size]), ints([stride])
-    offset = chain.geometry.offset if storage_offset is None else operator.index(storage_offset)
+    sizes, strides = sizes_of((size,)), sizes_of((stride,))
+    offset = chain.geometry.offset if storage_offset is None else int_of(storage_offset)
     if len(sizes) != len(strides):
         raise RuntimeError("mismatch in length of strides and shape")
     if any(n < 0 for n in sizes):
@@ -77,6 +76,12 @@ def imag(chain: ViewChain) -> ViewChain:
 def view_as_real(chain: ViewChain) -> ViewChain:
     if chain.dtype.kind != "c":
         raise RuntimeError("view_as_real is only supported for complex tensors")
+    if any(isinstance(step, Conj) for step in chain.steps):
+        raise RuntimeError(
+            "view_as_real doesn't work on unresolved conjugated tensors. To resolve the conjugate tensor so you can "
+            "view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the "
+            "original."
+        )
     return chain.then(ViewAsReal())
 
 

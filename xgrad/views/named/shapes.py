@@ -5,7 +5,7 @@ from typing import Any
 
 from ..chain import ViewChain
 from ..view_ops import Expand, Reshape
-from .arguments import infer_shape, ints, without, wrap_dim
+from .arguments import infer_shape, sizes_of, without, wrap_dim
 from .reinterpreted import view_dtype
 
 
@@ -22,7 +22,7 @@ def view(chain: ViewChain, *shape: Any) -> ViewChain:
 
 
 def reshape(chain: ViewChain, *shape: Any) -> ViewChain | None:
-    sizes = infer_shape(ints(shape), prod(chain.shape))
+    sizes = infer_shape(sizes_of(shape), prod(chain.shape))
     return None if chain.geometry.view_strides(sizes) is None else chain.then(Reshape(sizes))
 
 
@@ -37,7 +37,7 @@ def flatten(chain: ViewChain, start_dim: int = 0, end_dim: int = -1) -> ViewChai
 def unflatten(chain: ViewChain, dim: int, sizes: Any) -> ViewChain:
     if not chain.shape:
         raise RuntimeError("unflatten: Dimension specified as 0 but tensor has no dimensions")
-    dim, sizes = wrap_dim(dim, len(chain.shape)), ints([sizes])
+    dim, sizes = wrap_dim(dim, len(chain.shape)), sizes_of((sizes,))
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     n = chain.shape[dim]
@@ -55,7 +55,7 @@ def unflatten(chain: ViewChain, dim: int, sizes: Any) -> ViewChain:
 
 def squeeze(chain: ViewChain, *dims: Any) -> ViewChain:
     ndim = len(chain.shape)
-    wrapped = [wrap_dim(d, ndim) for d in ints(dims)] if dims else list(range(ndim))
+    wrapped = [wrap_dim(d, ndim) for d in sizes_of(dims)] if dims else list(range(ndim))
     for d in wrapped:
         if wrapped.count(d) > 1:
             raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
@@ -68,7 +68,7 @@ def unsqueeze(chain: ViewChain, dim: int) -> ViewChain:
 
 
 def expand(chain: ViewChain, *sizes: Any) -> ViewChain:
-    target, shape = ints(sizes), chain.shape
+    target, shape = sizes_of(sizes), chain.shape
     new = len(target) - len(shape)
     if new < 0:
         raise RuntimeError(

@@ -1,11 +1,10 @@
 """Views of part of the elements: select, narrow, slice, basic indexing, diagonal, unfold."""
 
-import operator
 from typing import Any
 
 from ..chain import ViewChain
 from ..view_ops import Diagonal, Reshape, Slice, Unfold
-from .arguments import clamped, require_dim, without, wrap_dim
+from .arguments import clamped, int_of, require_dim, without, wrap_dim
 
 
 def _cut(chain: ViewChain, dim: int, start: int, size: int, step: int = 1) -> ViewChain:
@@ -21,7 +20,7 @@ def _cut(chain: ViewChain, dim: int, start: int, size: int, step: int = 1) -> Vi
 
 def select(chain: ViewChain, dim: int, index: int) -> ViewChain:
     require_dim(chain.shape, "select")
-    dim, index = wrap_dim(dim, len(chain.shape)), operator.index(index)
+    dim, index = wrap_dim(dim, len(chain.shape)), int_of(index)
     n = chain.shape[dim]
     if not -n <= index < n:
         raise IndexError(
@@ -33,7 +32,7 @@ def select(chain: ViewChain, dim: int, index: int) -> ViewChain:
 
 def narrow(chain: ViewChain, dim: int, start: int, length: int) -> ViewChain:
     require_dim(chain.shape, "narrow", RuntimeError)
-    start, length = operator.index(start), operator.index(length)
+    start, length = int_of(start), int_of(length)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     dim = wrap_dim(dim, len(chain.shape))
@@ -50,7 +49,7 @@ def slice_(
     chain: ViewChain, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> ViewChain:
     require_dim(chain.shape, "slice")
-    dim, step = wrap_dim(dim, len(chain.shape)), operator.index(step)
+    dim, step = wrap_dim(dim, len(chain.shape)), int_of(step)
     if step <= 0:
         raise RuntimeError("slice step must be positive")
     start, size = clamped(start, end, step, chain.shape[dim])
@@ -86,7 +85,7 @@ def getitem(chain: ViewChain, index: Any) -> ViewChain:
                 steps.append(1)
                 result.append(n)
         elif isinstance(i, tuple):
-            step = 1 if i[3] is None else operator.index(i[3])
+            step = 1 if i[3] is None else int_of(i[3])
             if step == 0:
                 raise ValueError("slice step cannot be zero")
             if step < 0:
@@ -97,7 +96,7 @@ def getitem(chain: ViewChain, index: Any) -> ViewChain:
             steps.append(step)
             result.append(size)
         else:
-            i = operator.index(i)
+            i = int_of(i)
             if not -n <= i < n:
                 raise IndexError(f"index {i} is out of bounds for dimension {len(starts)} with size {n}")
             starts.append(i % n)
@@ -110,11 +109,11 @@ def diagonal(chain: ViewChain, offset: int = 0, dim1: int = 0, dim2: int = 1) ->
     first, second = wrap_dim(dim1, len(chain.shape)), wrap_dim(dim2, len(chain.shape))
     if first == second:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    return chain.then(Diagonal(operator.index(offset), first, second))
+    return chain.then(Diagonal(int_of(offset), first, second))
 
 
 def unfold(chain: ViewChain, dimension: int, size: int, step: int) -> ViewChain:
-    dim, size, step = wrap_dim(dimension, len(chain.shape)), operator.index(size), operator.index(step)
+    dim, size, step = wrap_dim(dimension, len(chain.shape)), int_of(size), int_of(step)
     n = chain.shape[dim] if chain.shape else 1
     if size < 0:
         raise RuntimeError(f"size is {size} but must be >= 0")

@@ -4,12 +4,12 @@ from typing import Any
 
 from ..chain import ViewChain
 from ..view_ops import Permute
-from .arguments import ints, wrap_dim
+from .arguments import sizes_of, wrap_dim
 from .reinterpreted import conj
 
 
 def permute(chain: ViewChain, *dims: Any) -> ViewChain:
-    order, ndim = ints(dims), len(chain.shape)
+    order, ndim = sizes_of(dims), len(chain.shape)
     if len(order) != ndim:
         raise RuntimeError(
             "permute(): number of dimensions in the tensor input does not match the length of the desired ordering of "
@@ -66,7 +66,7 @@ def H(chain: ViewChain) -> ViewChain:
 
 
 def movedim(chain: ViewChain, source: Any, destination: Any) -> ViewChain:
-    sources, destinations = ints([source]), ints([destination])
+    sources, destinations = sizes_of((source,)), sizes_of((destination,))
     if len(sources) != len(destinations):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same "
