@@ -32,6 +32,29 @@ def test_examples_of_module_run(name):
     assert outcome.failed == 0, report
 
 
+def _public():
+    """(name, function) of every public function, class and method: of the namespaces, and of the operator table."""
+    places = [xgrad, xgrad.nn.functional, xgrad.linalg, xgrad.special, xgrad.random, xgrad.views,
+              xgrad.autograd, xgrad.autograd.graph, xgrad.autograd.forward_ad]  # fmt: skip
+    for place in places:
+        for name, value in vars(place).items():
+            if name.startswith("_") or not callable(value) or not value.__module__.startswith("xgrad"):
+                continue
+            yield f"{place.__name__}.{name}", value
+            if isinstance(value, type) and not value.__module__.startswith("xgrad.engine"):
+                for inner, method in vars(value).items():
+                    if not inner.startswith("_") and (callable(method) or isinstance(method, staticmethod)):
+                        yield f"{place.__name__}.{name}.{inner}", method
+    for namespace, table in registry.FUNCTIONS.items():
+        yield from ((f"{namespace}.{name}", function) for name, function in table.items())
+
+
+def test_everything_public_says_what_it_does():
+    found = dict(_public())
+    assert {"xgrad.add", "xgrad.Tensor.numel", "xgrad.Tensor.add_", "xgrad.linalg.inv"} <= set(found)
+    assert not [name for name, value in found.items() if not (value.__doc__ or "").strip()]
+
+
 def test_examples_of_operators_run():
     finder = doctest.DocTestFinder(recurse=False)
     tests, seen = [], set()

@@ -60,6 +60,7 @@ class Generator:
 
     @property
     def device(self) -> device_of:
+        """Where it draws."""
         return device_of(self._device)
 
     def manual_seed(self, seed: int) -> "Generator":

@@ -48,18 +48,22 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """The operation's value: `forward(ctx, *args)`, or `forward(*args)` beside a `setup_context`."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> Any:
+        """What a `forward` without `ctx` leaves to be done: save tensors, and mark inputs and outputs."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradient of each argument of forward (None for those without one), given those of the outputs."""
         raise NotImplementedError("You must implement the backward function for your custom autograd.Function.")
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """The tangent of each output, given those of the inputs."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )

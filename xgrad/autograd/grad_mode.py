@@ -45,6 +45,7 @@ class _Mode:
         return wrapped
 
     def clone(self) -> Any:
+        """Another one like it, for each call of a function that it decorates."""
         return type(self)()
 
     def __enter__(self) -> Any:
@@ -106,6 +107,7 @@ class set_grad_enabled(_Mode):
         state.grad_enabled = self.previous
 
     def clone(self) -> "set_grad_enabled":
+        """Another one like it, for each call of a function that it decorates."""
         return set_grad_enabled(self.mode)
 
 
@@ -147,4 +149,5 @@ class _force_original_view_tracking(_Mode):
         state.tracking = self.previous
 
     def clone(self) -> "_force_original_view_tracking":
+        """Another one like it, for each call of a function that it decorates."""
         return _force_original_view_tracking(self.mode)

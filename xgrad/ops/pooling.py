@@ -160,6 +160,10 @@ def _declare_max(n: int) -> None:
         values, at = _max(self, windows(self, kernel_size, stride, padding, dilation, ceil_mode), True)
         return values, at.astype(dtypes.default_integer())
 
+    pool_with_indices.function.__doc__ = f"""`{name}` with indices: the maximum of each window, and where it is.
+
+    The indices count the elements of the last {n} dimension(s), flattened; `max_unpool{n}d` takes them.
+    """
     pool_with_indices.derivative(
         self=lambda grads, results, shapes: _scatter(grads[0], results[1], shapes[0][len(shapes[0]) - n :])
     )
@@ -192,6 +196,9 @@ def _declare_max(n: int) -> None:
         values, at = _max(self, _adaptive(self.shape[self.ndim - n :], output_size), True)
         return values, at.astype(dtypes.default_integer())
 
+    adaptive_pool.function.__doc__ = (
+        f"The maxima of `output_size` windows that cover the last {n} dimension(s) evenly, and where they are."
+    )
     adaptive_pool.derivative(
         self=lambda grads, results, shapes: _scatter(grads[0], results[1], shapes[0][len(shapes[0]) - n :])
     )

@@ -189,6 +189,26 @@ def keep_grad(self: Tensor) -> None:
     retain_grad(node, self._output_nr, self)
 
 
+def dim(self: Tensor) -> int:
+    """The number of dimensions."""
+    return self.ndim
+
+
+def nbytes(self: Tensor) -> int:
+    """The size of all elements in bytes."""
+    return numel(self) * element_size(self)
+
+
+def is_signed(self: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return self.dtype.kind in "ifcV"
+
+
+def names(self: Tensor) -> tuple:
+    """The names of the dimensions: there are none."""
+    return (None,) * self.ndim
+
+
 def is_floating_point(self: Tensor) -> bool:
     """Whether the dtype is a floating-point one."""
     return self.dtype in dtypes.FLOATS
@@ -214,11 +234,10 @@ def attach(tensor: type) -> None:
         "__dlpack__": dlpack, "__dlpack_device__": dlpack_device,
         "register_hook": register_hook, "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
         "retain_grad": keep_grad, "is_floating_point": is_floating_point, "is_complex": is_complex,
-        "element_size": element_size, "__repr__": format_tensor, "dim": lambda self: self.ndim,
-        "ndimension": lambda self: self.ndim, "itemsize": property(element_size),
-        "nbytes": property(lambda self: numel(self) * element_size(self)),
-        "is_signed": lambda self: self.dtype.kind in "ifcV",
-        "is_sparse": False, "layout": "strided", "names": property(lambda self: (None,) * self.ndim),
+        "element_size": element_size, "__repr__": format_tensor, "dim": dim,
+        "ndimension": dim, "itemsize": property(element_size),
+        "nbytes": property(nbytes), "is_signed": is_signed,
+        "is_sparse": False, "layout": "strided", "names": property(names),
     }  # fmt: skip
     for name, method in methods.items():
         setattr(tensor, name, method)
