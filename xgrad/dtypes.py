@@ -68,12 +68,12 @@ def as_dtype(spec: Any) -> np.dtype:
 
     Raises `DtypeDisabledError` for a 64-bit dtype while JAX's x64 mode is off; `TypeError` for what is no dtype.
     """
-    if spec is builtins.float:
-        return settings.default_dtype
+    if spec is builtins.float:  # PyTorch: float64
+        return float64 if x64_enabled() else settings.default_dtype
     if spec is builtins.int:
         return default_integer()
     if spec is builtins.complex:
-        return complex_of(settings.default_dtype)
+        return complex128 if x64_enabled() else complex_of(settings.default_dtype)
     try:
         found = np.dtype(spec)
     except TypeError:

@@ -363,3 +363,16 @@ def test_numbers_from_tensors():
     same_error(lambda T: float(T.tensor(1j)), "without overflow")
     same_error(lambda T: [1][T.tensor(0.0)], "only integer tensors of a single element")
     same(xgrad.tensor([1, 2]).float().numpy(), torch.tensor([1, 2]).float().numpy())
+
+
+def test_python_types_are_dtypes_as_wide_as_pythons():
+    def program(T):
+        x = T.ones(2, dtype=T.float64)
+        made = [x.to(kind) for kind in (float, int, bool, complex)] + [
+            T.zeros(2, dtype=float),
+            T.zeros(2, dtype=complex),
+        ]
+        made += [T.tensor([1.0]), T.tensor(1.0), T.tensor([1j]), T.tensor([]), T.scalar_tensor(1)]
+        return [str(m.dtype).split(".")[-1] for m in made]
+
+    assert program(xgrad) == program(torch)

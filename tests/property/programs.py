@@ -486,7 +486,10 @@ class Generator:
             options += [f"squeeze_({self.draw.below(x.ndim)})"]
         if 0 < x.ndim <= 2:
             options += ["t_()"] * 3
-        leaf = x.requires_grad and (x._base is None or not x._base.requires_grad) and x.grad_fn is None
+        try:
+            leaf = x.requires_grad and x.grad_fn is None
+        except RuntimeError:  # a stale view, whose grad_fn cannot be made anew
+            leaf = False
         self.add(f"{name}.{self.draw.one(options)}", self.mode() or leaf)
 
     def write(self):

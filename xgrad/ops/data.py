@@ -88,15 +88,16 @@ def number_dtype(value: Any) -> np.dtype:
     """The dtype that PyTorch infers for a Python number."""
     if isinstance(value, bool):
         return dtypes.bool
-    return dtypes.as_dtype(float if isinstance(value, float) else complex if isinstance(value, complex) else int)
+    if isinstance(value, (float, complex)):
+        default = dtypes.get_default_dtype()
+        return default if isinstance(value, float) else dtypes.complex_of(default)
+    return dtypes.default_integer()
 
 
 def _inferred(types: set[type]) -> np.dtype:
     """The dtype of lists whose leaves are Python numbers of these types; the default one of empty lists."""
-    for kind in (complex, float, int, bool):
-        if kind in types:
-            return dtypes.bool if kind is bool else dtypes.as_dtype(kind)
-    return dtypes.as_dtype(float)
+    highest = next((kind for kind in (complex, float, int, bool) if kind in types), float)
+    return number_dtype(highest())
 
 
 def _from_lists(data: Any, dtype: np.dtype | None) -> np.ndarray:
@@ -243,7 +244,9 @@ def scalar_tensor(
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A 0-dim tensor of a number, of the default dtype unless another is given."""
-    return tensor(s, dtype=float if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    return tensor(
+        s, dtype=dtypes.get_default_dtype() if dtype is None else dtype, device=device, requires_grad=requires_grad
+    )
 
 
 @composite(function=False)

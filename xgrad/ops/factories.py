@@ -230,7 +230,7 @@ def arange(
     if dtype is None and out is not None:
         dtype = out.dtype
     integral = not any(isinstance(v, float) for v in (start, end, step))
-    dtype = dtypes.as_dtype(dtype if dtype is not None else int if integral else float)
+    dtype = number_dtype(0 if integral else 0.0) if dtype is None else dtypes.as_dtype(dtype)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
@@ -260,7 +260,7 @@ def _spacing(name: str) -> Callable:
             raise RuntimeError("number of steps must be non-negative")
         if dtype is None:
             imaginary = any(isinstance(v, complex) or getattr(v, "dtype", None) in dtypes.COMPLEX for v in (start, end))
-            dtype = out.dtype if out is not None else complex if imaginary else float
+            dtype = out.dtype if out is not None else number_dtype(0j if imaginary else 0.0)
         dtype = dtypes.as_dtype(dtype)
         start, end = (fill_value(v, dtype) for v in (start, end))
         result = call(_spaced.operator, (start, end, base), (int(steps), dtype, placement(device)))
