@@ -85,7 +85,7 @@ def test_numbers_on_either_side(op):
     as_torch(lambda T: 0 < T.tensor(1.0) < 2)
 
 
-@pytest.mark.parametrize("other", [None, "a", [1.0], (), {}, object()], ids=repr)
+@pytest.mark.parametrize("other", [None, "a", [1.0], (), {}, object()], ids=lambda x: type(x).__name__)
 def test_what_is_no_operand_is_unequal_and_has_no_order(other):
     assert (xgrad.ones(1) == other) is (torch.ones(1) == other) is False
     assert (xgrad.ones(1) != other) is (torch.ones(1) != other) is True
