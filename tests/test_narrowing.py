@@ -138,7 +138,7 @@ def test_numpy_array_is_taken_as_it_is_with_x64():
 @pytest.mark.parametrize("scalar", SCALARS)
 def test_numpy_number_that_does_not_fit_is_not_assigned(scalar):
     found, left, version = without_x64("WITH_NUMBER", "int32", scalar)["assignment"]
-    assert found.startswith("OverflowError: Overflow: value ")
+    assert found.startswith("NumberOverflowError: Overflow: value ")
     assert (left, version) == ([1, 1], 0)
 
 
@@ -161,7 +161,7 @@ def test_integer_beyond_64_bits_beside_floats_is_a_float():
 @pytest.mark.parametrize("number", [n for n in NUMBERS if n[0] != "-"])
 def test_integer_beyond_32_bits_beside_integers_is_refused_without_x64(number):
     for name, (found, left, version) in without_x64("WITH_NUMBER", "int32", number).items():
-        assert found.startswith("OverflowError: Overflow"), name
+        assert "OverflowError: Overflow" in found, name
         assert str(eval(number)) in found, name
         assert "jax_enable_x64" in found, name
         assert (left, version) == ([1, 1], 0), name
@@ -169,12 +169,12 @@ def test_integer_beyond_32_bits_beside_integers_is_refused_without_x64(number):
 
 def test_integer_beyond_64_bits_beside_integers_is_refused():
     for name, (found, left, version) in outcomes(xgrad, WITH_NUMBER, "int64", 2**70).items():
-        assert found.startswith("OverflowError: Overflow"), name
+        assert "OverflowError: Overflow" in found, name
         assert (left, version) == ([1, 1], 0), name
 
 
 def test_factory_of_a_dtype_that_jax_would_narrow_is_refused_without_x64():
     found = without_x64("FACTORIES", "float32", "2**40")
     assert found["zeros"][0].startswith("DtypeDisabledError")
-    assert found["tensor"][0].startswith("OverflowError")
+    assert found["tensor"][0].startswith("NumberOverflowError")
     assert all("jax_enable_x64" in text for text, *_ in found.values())

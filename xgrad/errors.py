@@ -8,6 +8,7 @@ __all__ = [
     "InplaceViewError",
     "LeafInplaceError",
     "NotDifferentiableError",
+    "NumberOverflowError",
     "OverlapError",
     "ShapeMismatchError",
     "VersionError",
@@ -40,6 +41,10 @@ class OverlapError(builtins.RuntimeError):
 
 class ShapeMismatchError(builtins.RuntimeError):
     """Shapes that do not fit together."""
+
+
+class NumberOverflowError(builtins.RuntimeError, builtins.OverflowError):
+    """A number does not fit into the dtype that it is to have (PyTorch raises the one or the other)."""
 
 
 class NotDifferentiableError(builtins.RuntimeError):

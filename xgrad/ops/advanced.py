@@ -14,6 +14,7 @@ from ..tensor import Tensor
 from .call import call, call_inplace
 from .indices import check_range
 from .masks import index_tensor, truth
+from .promotion import cast
 from .registry import composite, operator
 
 
@@ -51,7 +52,7 @@ def index_put_array(self, values, *indices, places, accumulate):
     """A copy of `self` with `values`, which broadcast, written or added at an advanced index."""
     at = self.at[_full_index(self, indices, places)]
     if getattr(values, "weak_type", False):
-        values = values.astype(self.dtype)
+        values = cast(values, self.dtype)
     if values.dtype != self.dtype:
         raise RuntimeError(
             "Index put requires the source and destination dtypes match, got "

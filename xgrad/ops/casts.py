@@ -19,7 +19,8 @@ from ..dtypes import as_dtype
 from ..engine.node import Node, gradient_edge
 from ..tensor import Tensor, from_foreign
 from .arithmetic import zero
-from .data import fill_value
+from .numbers import fill_value
+from .promotion import cast
 from .recorded_views import record_linear
 from .registry import FUNCTIONS, METHODS, composite, operator
 
@@ -29,9 +30,7 @@ from .registry import FUNCTIONS, METHODS, composite, operator
 @operator("_to_dtype", function=False, method=False, out=False, node="ToCopyBackward0")
 def _to_dtype(self, *, dtype):
     """A copy with another dtype."""
-    if self.dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX and dtype != dtypes.bool:
-        self = jnp.real(self)
-    return self.astype(dtype)
+    return cast(self, dtype)
 
 
 _to_dtype.derivative(self=lambda grad: grad)
@@ -178,16 +177,16 @@ for _name, _dtype in {
 # -- fills ------------------------------------------------------------------------------------------------------------
 
 
-def _check_value(args: tuple, statics: tuple) -> None:
-    if isinstance(args[0], Tensor) and isinstance(args[1], (int, float, complex)):
-        fill_value(args[1], args[0].dtype)
+def _fitting(args: tuple, statics: tuple) -> tuple:
+    self, value = args  # a tensor's value is copied, whatever it is
+    return args if isinstance(value, Tensor) or not isinstance(self, Tensor) else (self, fill_value(value, self.dtype))
 
 
-@operator(inplace=True, method=False, out=False, check=_check_value)
+@operator(inplace=True, method=False, out=False, check=_fitting)
 def fill(self, value):
     """A tensor like `input`, every element of which is `value`, a number or a 0-dim tensor.
 
-    Raises `OverflowError` for a number that does not fit an integer dtype.
+    Raises `NumberOverflowError` for a number that does not fit.
 
     >>> import xgrad
     >>> x = xgrad.zeros(2, 2)
@@ -198,9 +197,7 @@ def fill(self, value):
     value = jnp.asarray(value)
     if value.ndim:
         raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
-    if value.dtype in dtypes.COMPLEX and self.dtype not in dtypes.COMPLEX:
-        raise RuntimeError(f"value cannot be converted to type {self.dtype.name} without overflow: it is complex")
-    return jnp.broadcast_to(value.astype(self.dtype), self.shape)
+    return jnp.broadcast_to(cast(value, self.dtype), self.shape)
 
 
 @operator("zero", inplace=True, method=False, function=False, out=False)

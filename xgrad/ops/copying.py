@@ -4,11 +4,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from .. import dtypes
 from ..engine.validate import fit
 from ..tensor import Tensor
 from .call import call_inplace
-from .promotion import check_broadcast
+from .promotion import cast, check_broadcast
 from .registry import METHODS, Operator, operator
 
 
@@ -16,9 +15,7 @@ def _copy(self: Any, other: Any) -> Any:
     """`other`, broadcast and cast to `self`'s shape and dtype."""
     check_broadcast(self, other)
     other = jnp.asarray(other)
-    if other.dtype in dtypes.COMPLEX and self.dtype not in dtypes.COMPLEX:
-        other = jnp.real(other)
-    return jnp.broadcast_to(other.astype(self.dtype), self.shape) if other.ndim <= self.ndim else other
+    return jnp.broadcast_to(cast(other, self.dtype), self.shape) if other.ndim <= self.ndim else other
 
 
 copy = Operator("copy", _copy, node="CopyBackwards", pointwise=True)

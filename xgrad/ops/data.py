@@ -1,10 +1,10 @@
 """Tensors from the user's data: numbers, nested lists, NumPy and JAX arrays, other tensors.
 
 Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (float64 without x64 is a
-`DtypeDisabledError`, an integer that does not fit an `OverflowError`); the user's memory is neither shared nor donated.
+`DtypeDisabledError`, an integer that does not fit a `NumberOverflowError`); the user's memory is neither shared nor
+donated.
 """
 
-import math
 from typing import Any
 
 import jax
@@ -17,6 +17,8 @@ from .. import dtypes
 from ..devices import placement_of, same_placement
 from ..tensor import Tensor, from_foreign
 from .call import call
+from .numbers import all_fit, fill_value, number
+from .promotion import cast
 from .registry import composite, operator
 
 _BUILTINS = {bool, int, float, complex}
@@ -25,7 +27,7 @@ _BUILTINS = {bool, int, float, complex}
 @operator(function=False, method=False, out=False, differentiable=False)
 def _converted(self, *, dtype):
     """A copy, which is ours."""
-    return (self.real if self.dtype.kind == "c" and dtype.kind != "c" else self).astype(dtype)
+    return cast(self, dtype)
 
 
 def place(x: Any, placement: Sharding | None) -> Any:
@@ -36,7 +38,7 @@ def place(x: Any, placement: Sharding | None) -> Any:
 @operator(function=False, method=False, out=False, differentiable=False)
 def filled(self, *, size, dtype, placement):
     """One value, an argument of the program, everywhere."""
-    return place(jnp.full(size, jnp.asarray(self).astype(dtype), dtype), placement)
+    return place(jnp.full(size, cast(self, dtype), dtype), placement)
 
 
 def placement(device: Any) -> Sharding | None:
@@ -111,42 +113,40 @@ def _from_lists(data: Any, dtype: np.dtype | None) -> np.ndarray:
                 dtype = dtypes.promote_types(dtype, other)
             if dtype in dtypes.WIDE and not dtypes.x64_enabled():
                 return dtypes.narrowed(_array(data, dtype))
-    return _array(data, _inferred(types) if dtype is None else dtype)
+    return _array(data, _inferred(types) if dtype is None else dtype, dtype in dtypes.INTEGERS and float in types)
 
 
-def _array(data: Any, dtype: np.dtype) -> np.ndarray:
+def _array(data: Any, dtype: np.dtype, fractions: bool = False) -> np.ndarray:
     try:
-        return np.array(data, dtype=dtype)
-    except OverflowError:
-        raise OverflowError(f"Overflow: an integer does not fit into {dtype.name}{dtypes.widen(dtype)}") from None
-    except ValueError as error:
+        if fractions and not all_fit(np.array(data, np.float64), dtype):
+            return _leaf_by_leaf(data, dtype)
+        with np.errstate(over="ignore"):  # too large for a float is infinite
+            return np.array(data, dtype=dtype)
+    except (OverflowError, ValueError) as error:
         if "inhomogeneous" in str(error) or "sequence" in str(error):
             raise ValueError(f"expected sequence of equal lengths at every level of a nested list: {error}") from None
-        raise
+        if dtype not in dtypes.INTEGERS:
+            raise
+        return _leaf_by_leaf(data, dtype)
     except TypeError as error:
         raise TypeError(f"value cannot be converted to {dtype.name}: {error}") from None
 
 
-def fill_value(value: Any, dtype: np.dtype) -> Any:
-    """A number as an argument of a kernel that makes a tensor of `dtype`; `OverflowError` if it does not fit."""
-    if isinstance(value, (Tensor, jax.Array)):
-        return value
-    if dtype in dtypes.INTEGERS:
-        if isinstance(value, complex) or not math.isfinite(value):
-            raise RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
-        value, info = int(value), np.iinfo(dtype)
-        if not info.min <= value <= info.max:
-            raise OverflowError(
-                f"Overflow: value {value} cannot be converted to type {dtype.name} without overflow"
-                + dtypes.widen(dtype)
-            )
-        # A Python integer goes in as one of the default dtype, which may be too narrow for it.
-        return value if value <= np.iinfo(dtypes.default_integer()).max else np.asarray(value, dtype)
-    if dtype in dtypes.COMPLEX:
-        return complex(value)
-    if isinstance(value, complex):
-        raise RuntimeError(f"value {value} cannot be converted to type {dtype.name} without overflow")
-    return bool(value) if dtype == dtypes.bool else float(value)
+def _leaf_by_leaf(data: Any, dtype: np.dtype) -> np.ndarray:
+    """Where NumPy refuses negative numbers and PyTorch takes them, or neither says which number does not fit."""
+    leaves = np.array(data, dtype=object)
+    return np.array([fill_value(leaf, dtype) for leaf in leaves.flat], dtype).reshape(leaves.shape)
+
+
+def _scalar(value: Any, dtype: np.dtype) -> Any:
+    """A number as the value of a tensor: what is too large for a float is infinite."""
+    if dtype not in dtypes.INEXACT:
+        if isinstance(value, complex) and dtype != dtypes.bool:
+            raise TypeError(f"'complex' object cannot be interpreted as an integer ({dtype.name})")
+        return fill_value(value, dtype)
+    if isinstance(value, complex) and dtype not in dtypes.COMPLEX:
+        raise TypeError(f"must be real number, not complex ({dtype.name})")
+    return number(value, dtype)
 
 
 def constant_array(array: np.ndarray, device: Any) -> Any:
@@ -175,7 +175,7 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
         return from_foreign(data)
     if type(data) in _BUILTINS:
         dtype = number_dtype(data) if dtype is None else dtype
-        out = call(filled.operator, (fill_value(data, dtype),), ((), dtype, placement(device)))
+        out = call(filled.operator, (_scalar(data, dtype),), ((), dtype, placement(device)))
         if not isinstance(out._array, Tracer):
             return out
         array = np.asarray(data, dtype)
@@ -194,7 +194,7 @@ def tensor(
     """A new leaf with the given data: numbers, nested lists of them, NumPy or JAX arrays, tensors.
 
     Floats get the default dtype, integers int64 (int32 without x64), arrays keep theirs.  Raises `DtypeDisabledError`
-    for float64 arrays while JAX's 64-bit mode is off, `OverflowError` for an integer that does not fit.
+    for float64 arrays while JAX's 64-bit mode is off, `NumberOverflowError` for an integer that does not fit.
 
     >>> import xgrad
     >>> xgrad.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)

@@ -17,7 +17,8 @@ from ..config import settings
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic
 from .call import call, write_out
-from .data import fill_value, filled, finish, number_dtype, place, placement
+from .data import filled, finish, number_dtype, place, placement
+from .numbers import fill_value
 from .registry import composite, operator
 
 
@@ -27,9 +28,14 @@ def _constant(*, value, size, dtype, placement):
     return place(jnp.full(size, value, dtype), placement)
 
 
+def _wide(dtype: np.dtype) -> np.dtype:
+    """The dtype in which a range is counted: floats of 16 bits and fewer would round."""
+    return dtypes.float32 if dtype.itemsize < 4 and dtype in dtypes.FLOATS else dtype
+
+
 @operator(function=False, method=False, out=False, differentiable=False)
 def _range(start, step, *, n, dtype, placement):
-    wide = jnp.float32 if dtype.itemsize < 4 and dtype in dtypes.FLOATS else dtype
+    wide = _wide(dtype)
     return place((start.astype(wide) + step.astype(wide) * jnp.arange(n, dtype=wide)).astype(dtype), placement)
 
 
@@ -240,7 +246,7 @@ def arange(
     if dtype == dtypes.default_integer():
         start, end, step = int(start), int(end), int(step)
     n = -((start - end) // step) if all(isinstance(v, int) for v in (start, end, step)) else ceil((end - start) / step)
-    first, by = (fill_value(v, dtype) for v in (start, step))
+    first, by = (fill_value(v, _wide(dtype)) for v in (start, step))
     if n and dtype in dtypes.INTEGERS:
         fill_value(start + (n - 1) * step, dtype)
     return made(call(_range.operator, (first, by), (n, dtype, placement(device))), requires_grad, out, "arange")

@@ -14,8 +14,9 @@ from .. import dtypes
 from ..tensor import Tensor
 from .advanced import expand_masks, index_, write_at
 from .call import call
-from .data import fill_value, tensor
+from .data import tensor
 from .indices import Tracer
+from .numbers import assigned_number
 from .registry import METHODS
 from .viewing import view
 
@@ -176,6 +177,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not indices:
         part.copy_(_assigned(value, self, part.ndim))
         return
+    if isinstance(value, (int, float, complex)):
+        value = _assigned(value, self, 0)
     scalar = value.ndim == 0 if isinstance(value, Tensor) else isinstance(value, (int, float, complex))
     masks = [i for i in indices if i is not None]
     if scalar and len(masks) == 1 and masks[0].dtype == dtypes.bool:
@@ -203,8 +206,7 @@ def _assigned(value: Any, self: Tensor, ndim: int) -> Any:
             return value.reshape(tuple(value.shape[extra:]))
         return value
     if isinstance(value, (bool, int, float, complex)):
-        fill_value(value, self.dtype)
-        return value
+        return assigned_number(value, self.dtype)
     raise TypeError(f"can't assign a {type(value).__name__} to a tensor: make it a tensor first")
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..dtypes import COMPLEX
 from .indices import check_range, require_integers, same_dtype
-from .promotion import conj, wrap_dim
+from .numbers import fill_value
+from .promotion import cast, conj, wrap_dim
 from .registry import operator
 from .scatter import adjoint_of_read, in_range, wrapped_in_range
 
@@ -90,7 +92,15 @@ def index_copy(self, index, source, *, dim):
     return _at(x, index, dim).set(_source(x, index, source, dim, "index_copy")).reshape(self.shape)
 
 
-@operator(signature="input, dim, index, value", inplace=True, check=wrapped_in_range)
+def _fitting_in_range(args: tuple, statics: tuple) -> tuple:
+    wrapped_in_range(args, statics)
+    self, index, value = args
+    if (isinstance(value, complex) or getattr(value, "dtype", None) in COMPLEX) and self.dtype not in COMPLEX:
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+    return self, index, fill_value(value, self.dtype)
+
+
+@operator(signature="input, dim, index, value", inplace=True, check=_fitting_in_range)
 def index_fill(self, index, value, *, dim):
     """A copy of `input` with `value`, a number or a 0-dim tensor, in the slices along `dim` that `index` names."""
     x, index, dim = _vector(self, index, dim, "index_fill")
@@ -98,7 +108,7 @@ def index_fill(self, index, value, *, dim):
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got one with {jnp.ndim(value)} dimension(s)."
         )
-    return _at(x, index, dim).set(jnp.asarray(value).astype(self.dtype)).reshape(self.shape)
+    return _at(x, index, dim).set(cast(value, self.dtype)).reshape(self.shape)
 
 
 def _outside(grad: Any, index: Any, dim: int) -> Any:

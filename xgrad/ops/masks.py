@@ -14,9 +14,10 @@ from .. import dtypes
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import sizes_of
 from .call import call, write_out
-from .data import constant_array, fill_value
+from .data import constant_array
 from .indices import on_host, same_dtype
-from .promotion import broadcast_shapes, check_broadcast
+from .numbers import fill_value
+from .promotion import broadcast_shapes, cast, check_broadcast
 from .registry import composite, operator
 from .scatter import adjoint_of_read
 
@@ -26,14 +27,16 @@ def _require_mask(mask: Any, name: str) -> None:
         raise RuntimeError(f"{name} only supports boolean masks, but got mask with dtype {mask.dtype.name}")
 
 
-def _check_value(args: tuple, statics: tuple) -> None:
-    if isinstance(args[0], Tensor) and isinstance(args[2], (int, float, complex)):
-        fill_value(args[2], args[0].dtype)
+def _fitting(args: tuple, statics: tuple) -> tuple:
+    self, mask, value = args
+    return (self, mask, fill_value(value, self.dtype)) if isinstance(self, Tensor) else args
 
 
-@operator(inplace=True, out=False, check=_check_value)
+@operator(inplace=True, out=False, check=_fitting)
 def masked_fill(self, mask, value):
     """A copy of `input` with `value`, a number or a 0-dim tensor, where the mask, which broadcasts, is true.
+
+    Raises `NumberOverflowError` for a number that does not fit.
 
     >>> import xgrad
     >>> x = xgrad.tensor([1.0, -1.0])
@@ -46,10 +49,7 @@ def masked_fill(self, mask, value):
             f"masked_fill_ only supports a 0-dimensional value tensor, but got one with {jnp.ndim(value)} dimension(s)."
         )
     check_broadcast(self, mask)
-    value = jnp.asarray(value)
-    if dtypes.category(value.dtype) > max(dtypes.category(self.dtype), 2 if self.dtype in dtypes.INEXACT else 0):
-        raise RuntimeError(f"value cannot be converted to type {self.dtype.name} without overflow")
-    return jnp.where(mask, value.astype(self.dtype), self)
+    return jnp.where(mask, cast(value, self.dtype), self)
 
 
 masked_fill.derivative(

@@ -57,6 +57,14 @@ def scalar(x: Any, value: Any, name: str) -> Any:
     return value if value.weak_type else value.astype(x.dtype)
 
 
+def cast(x: Any, dtype: np.dtype) -> Any:
+    """`x` as `dtype`; of complex numbers the real part where that is real, and whether they are 0 where it is bool."""
+    x = jnp.asarray(x)
+    if x.dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX and dtype != dtypes.bool:
+        x = jnp.real(x)
+    return x.astype(dtype)
+
+
 def as_float(x: Any) -> Any:
     """`x` itself if it is floating or complex, else cast to the default float."""
     return promote_float(x)[0]

@@ -231,7 +231,8 @@ def operator(
     `differentiable=False`: nothing is ever recorded.  `jit=False`: the result's shape depends on values, and the
     function is called on concrete arrays.  `outputs`: a named tuple for several results.  `pointwise`: the gradient
     formula may reuse the incoming gradient's memory.  `check`: called with (array arguments, static arguments) at each
-    call, before anything runs, for errors that depend on values (an index out of range).
+    call, before anything runs, for errors that depend on values (an index out of range); it may return other array
+    arguments to be used in their place.
     """
     if callable(name):
         return operator()(name)
@@ -246,13 +247,16 @@ def operator(
         takes_out = out and outputs is None and inplace != "argument"
         parameters, arrays, statics = _signature(op, signature, takes_out)
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
+        guard = ""
+        if check:
+            guard = f"arrays = {arrays}\n    arrays = _op.check(arrays, {statics}) or arrays\n    "
+            arrays = "arrays"
         body = f"return {_invoke(op, arrays, statics)}"
         if takes_out:
             body = f"if out is not None: return _out(_op, {arrays}, {statics}, out)\n    " + body
         if inplace == "argument":
             parameters += ", inplace=False"
             body = f"if inplace: return _inplace(_op, {arrays}, {statics})\n    " + body
-        guard = f"_op.check({arrays}, {statics})\n    " if check else ""
         public = _define(op, known.rpartition(".")[2], parameters, guard + body, fn.__doc__, places[0])
         names = [known, *aliases]
         for alias in names:
@@ -297,7 +301,7 @@ def _overwriting(op: Operator) -> Operator:
 def _invoke(op: Operator, arrays: str, statics: str) -> str:
     """The call as source text: two tensors and nothing else have a path of their own."""
     if len(op.parameters) == 2 and not op.variadic and not op.static_names:
-        return f"_pair(_op, {arrays.strip('(), ')})"
+        return "_pair(_op, *arrays)" if arrays == "arrays" else f"_pair(_op, {arrays.strip('(), ')})"
     return f"_call(_op, {arrays}, {statics})"
 
 

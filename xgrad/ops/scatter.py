@@ -13,7 +13,8 @@ from ..dtypes import FLOATS, INEXACT
 from ..tensor import Tensor
 from .call import call, write_out
 from .indices import check_range, require_integers, same_dtype
-from .promotion import broadcast_shapes, wrap_dim
+from .numbers import fill_value
+from .promotion import broadcast_shapes, cast, wrap_dim
 from .registry import composite, operator
 
 
@@ -103,7 +104,14 @@ def adjoint_of_read(grad: Any, function: Any, index: Any, shapes: Any, dtypes: A
 gather.derivative(self=adjoint_of_read)
 
 
-@operator(signature="input, dim, index, src=None, *, value=None, reduce=None", inplace=True, check=in_range)
+def _fitting_in_range(args: tuple, statics: tuple) -> tuple:
+    in_range(args, statics)
+    self, index, src, value = args
+    # One of the two is None, or else a number.
+    return self, index, *(x if isinstance(x, Tensor) else fill_value(x, self.dtype) for x in (src, value))
+
+
+@operator(signature="input, dim, index, src=None, *, value=None, reduce=None", inplace=True, check=_fitting_in_range)
 def scatter(self, index, src, value=None, *, dim, reduce=None):
     """A copy of `input` with `src` (a tensor or a number) written where `index` says along `dim`.
 
@@ -117,7 +125,7 @@ def scatter(self, index, src, value=None, *, dim, reduce=None):
     if not index.size:
         return self
     if number:
-        src = jnp.asarray(src).astype(self.dtype)
+        src = cast(src, self.dtype)
     else:
         src = _part(src, index_)
     at = self_.at[_coordinates(index_, dim)]
