@@ -1,6 +1,7 @@
 """x[index] and x[index] = value, as torch's: shapes, views, node names, gradients, errors; random indices."""
 
 import random
+import warnings
 
 import jax
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 import xgrad
 
-from ..oracle import as_torch, leaf, same_error
+from ..oracle import as_torch, family, leaf, same_error
 
 X = (3, 4, 2)
 INDICES = {
@@ -128,6 +129,83 @@ def test_random_index(seed):
         return part, part._is_view(), y, x.grad
 
     as_torch(program)
+
+
+SEQUENCES = {
+    "lists": lambda T: [[0, 1], [1, 2]],
+    "tuples": lambda T: [(0, 1), (1, 2)],
+    "one list": lambda T: [[0, 1]],
+    "list and int": lambda T: [[0, 1], 0],
+    "tensors": lambda T: [T.tensor([0, 1]), T.tensor([1, 2])],
+    "0-dim tensor": lambda T: [T.tensor(0), 1],
+    "arrays": lambda T: [np.array([0, 1]), np.array([1, 0])],
+    "ranges": lambda T: [range(2), range(2)],
+    "slice": lambda T: [slice(None), 0],
+    "None": lambda T: [0, None],
+    "ellipsis": lambda T: [Ellipsis, 0],
+    "bools in a list": lambda T: [[True, False, True]],
+    "nested": lambda T: [[[0, 1], [1, 0]], [0, 1]],
+    "empty": lambda T: [[], []],
+    "fractions": lambda T: [[0], [1.5]],
+    "31 lists": lambda T: [[0, 1]] * 31,  # too many indices
+    "letters": lambda T: "ab",
+    "letters in a list": lambda T: ["a", 0],
+}
+ARRAYS = {
+    "ints": lambda T: [0, 2],
+    "32 lists": lambda T: [[0, 1]] * 32,
+    "in a tuple": lambda T: ([[0, 1], [1, 0]], 0),
+    "array": lambda T: np.array([[0, 1], [1, 0]]),
+    "fraction": lambda T: [1.5],
+    "numbers of NumPy": lambda T: [np.int64(0), np.int64(2)],
+    "letter": lambda T: (0, "a"),
+    "bytes": lambda T: b"a",
+    "bool of NumPy": lambda T: np.bool_(True),
+    "float of NumPy": lambda T: np.float64(1),
+    "dict": lambda T: {},
+}
+
+
+@pytest.mark.parametrize("name", [*SEQUENCES, *ARRAYS])
+@pytest.mark.parametrize("write", [False, True])
+def test_sequence_is_read_as_a_tuple_with_a_warning_where_torch_does(name, write):
+    def program(T):
+        x = leaf(T, *X)
+        y = x * 1
+        index = (SEQUENCES | ARRAYS)[name](T)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            try:
+                if write:
+                    y[index] = 2.0
+                else:
+                    y = y[index]
+            except Exception as error:
+                return family(error).__name__, str(error).partition(" (got")[0]
+            finally:
+                advice = [(w.category.__name__, str(w.message)[:70], w.filename) for w in seen]
+                assert len(advice) == (name in SEQUENCES)
+        (y * y).sum().backward()
+        return y, x.grad, y._version, advice
+
+    as_torch(program)
+
+
+def test_assignment_at_false_does_nothing():
+    def program(T):
+        x, v = leaf(T, 3), leaf(T, 3, seed=1)
+        y = x * 1
+        y[False] = v
+        before = y._version
+        y[(False,)] = 2.0
+        y.sum().backward()
+        return y, x.grad, v.grad, before, y._version
+
+    as_torch(program)
+
+
+def test_what_is_assigned_at_false_has_to_be_a_value():
+    same_error(lambda T: T.ones(3).__setitem__(False, "anything"), "can't assign a str to a")
 
 
 def test_duplicates_accumulate_in_the_gradient_and_its_gradient():

@@ -5,6 +5,8 @@ Integers, slices, None and Ellipsis make a view: one look-up in the view chain w
 front.  An integer is a view even beside a tensor, so it never counts as an advanced index (in NumPy it does).
 """
 
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -20,6 +22,7 @@ from .numbers import assigned_number
 from .registry import METHODS
 from .viewing import view
 
+_AS_ARRAY = 32  # a sequence of as many entries is never read as a tuple
 _WHOLE = ("slice", None, None, None)
 _SELECT, _SLICE, _UNSQUEEZE, _ALIAS = "SelectBackward0", "SliceBackward0", "UnsqueezeBackward0", "AliasBackward0"
 
@@ -128,21 +131,38 @@ def _resolve(self: Tensor, index: Any) -> tuple[Tensor, list]:
 
 
 def _as_tuple(index: Any) -> tuple:
-    """The entries of an index.  A list with slices, None or Ellipsis in it is read as a tuple, as PyTorch does."""
+    """The entries of an index, which may be a sequence that is read as a tuple."""
     if isinstance(index, tuple):
         return index
-    if isinstance(index, list) and any(i is None or i is Ellipsis or isinstance(i, slice) for i in index):
-        return tuple(index)
-    return (index,)
+    if not _stands_for_a_tuple(index):
+        return (index,)
+    warnings.warn(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated: use x[tuple(seq)] instead of x[seq]. "
+        "PyTorch announces that it will be read as a tensor index, x[tensor(seq)].",
+        stacklevel=4,
+    )
+    return tuple(index)
+
+
+def _is_sequence(x: Any) -> bool:
+    """As Python's PySequence_Check: it can be indexed by position.  Scalars of NumPy's can only be by ()."""
+    return hasattr(x, "__getitem__") and not isinstance(x, (dict, np.generic))
+
+
+def _stands_for_a_tuple(index: Any) -> bool:
+    """PyTorch's treatSequenceAsTuple, which is NumPy's old rule: a short sequence of more than numbers."""
+    if isinstance(index, (Tensor, np.ndarray, jax.Array)) or not _is_sequence(index) or len(index) >= _AS_ARRAY:
+        return False
+    return any(i is None or i is Ellipsis or isinstance(i, slice) or _is_sequence(i) for i in index)
 
 
 def _entry(i: Any) -> Any:
     """One entry as int, slice, None, Ellipsis, bool or an index tensor with dimensions."""
     if i is None or i is Ellipsis or isinstance(i, (bool, int, slice)):
         return i
-    if isinstance(i, (list, tuple, range)):
-        i = tensor(list(i)) if len(i) else tensor([], dtype=int)
-    elif isinstance(i, (np.ndarray, np.generic, jax.Array)):
+    if isinstance(i, Sequence):
+        i = _listed(i)
+    elif isinstance(i, (np.ndarray, jax.Array)):
         i = tensor(i if i.dtype.kind == "b" or i.dtype == np.uint8 or i.dtype.kind not in "iu" else i.astype(int))
     if isinstance(i, Tensor):
         if i.dtype in dtypes.INEXACT:
@@ -150,12 +170,22 @@ def _entry(i: Any) -> Any:
         if i.ndim or isinstance(i._read(), Tracer):
             return i
         return bool(i) if i.dtype in (dtypes.bool, dtypes.uint8) else int(i)
-    if hasattr(i, "__index__"):
+    try:
         return i.__index__()
-    raise IndexError(
-        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
-        f"{type(i).__name__})"
-    )
+    except (AttributeError, TypeError):
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+            f"{type(i).__name__})"
+        ) from None
+
+
+def _listed(values: Sequence) -> Tensor:
+    """The index tensor of a sequence of numbers, cut to integers unless they are bools."""
+    strange = next((v for v in (values, *values) if isinstance(v, (str, bytes))), None)
+    if strange is not None:
+        raise TypeError(f"new(): invalid data type '{type(strange).__name__}'")
+    found = tensor(list(values))
+    return found.to(int) if found.dtype in dtypes.INEXACT else found
 
 
 def _consumed(i: Any) -> int:
@@ -167,6 +197,9 @@ def _consumed(i: Any) -> int:
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`self[index] = value`, recorded: `copy_` into a view, `index_put_` for tensors, `masked_fill_` for a mask."""
+    if index is False:  # PyTorch looks at no shape, and leaves the version
+        _assigned(value, self, self.ndim)
+        return
     kind = index.__class__
     basic = _basic(index if kind is tuple else (index,))
     if basic is not None:
