@@ -68,3 +68,23 @@ def test_tangents_can_be_switched_off(enabled):
             return [fw.unpack_dual(out).tangent, fw.unpack_dual(dual * 2).tangent]
 
     as_torch(program)
+
+
+def test_tangent_of_as_strided_of_a_view():
+    def program(T):
+        fw = FW[T]
+        with fw.dual_level():
+            dual = fw.make_dual(data(T, (3, 4)), data(T, (3, 4), 1))
+            views = [dual.as_strided((2,), (5,), 1), dual[1:].as_strided((2,), (5,), 1)]
+            views.append(dual[1:].t().as_strided((2, 2), (1, 4), 5))
+            views[1].mul_(2)  # shows in the tangents of all
+            return [fw.unpack_dual(v).tangent for v in [*views, dual]]
+
+    as_torch(program)
+
+
+def test_as_strided_of_a_dual_whose_tangent_is_laid_out_otherwise_is_refused():
+    with xgrad_fw.dual_level():
+        dual = xgrad_fw.make_dual(data(xgrad, (3, 4))[1:], data(xgrad, (2, 4), 1))
+        with pytest.raises(RuntimeError, match="tangent is laid out in another way"):
+            dual.as_strided((2,), (1,), 4)

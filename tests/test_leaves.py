@@ -6,7 +6,7 @@ import torch
 
 import xgrad
 
-from .oracle import array, as_torch, same_error
+from .oracle import array, as_torch, data, same_error
 
 pytestmark = pytest.mark.usefixtures("path")
 
@@ -83,6 +83,18 @@ def test_leaf_that_is_a_view_must_not_be_written_while_recording(write):
         np.testing.assert_array_equal(array(v.detach()), before[0])
         assert v._version == before[1]
         assert v.is_leaf
+
+
+def test_as_strided_of_a_leaf_that_is_a_view_reaches_the_leaf():
+    def program(T):
+        x = data(T, (3, 4)).narrow(1, 1, 2).requires_grad_()
+        y = x.t().as_strided((2, 2), (1, 4), 5)
+        (g,) = T.autograd.grad((y * y * y).sum(), x, create_graph=True)
+        (second,) = T.autograd.grad((g * g).sum(), x)
+        (y * y).sum().backward()
+        return [g.detach(), second, x.grad]
+
+    as_torch(program)
 
 
 def test_leaf_that_its_base_took_into_the_graph():

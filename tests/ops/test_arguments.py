@@ -127,3 +127,13 @@ def test_refused(name):
 
 def test_broadcast_shapes():
     as_torch(lambda T: [tuple(T.broadcast_shapes(*s)) for s in ([(2, 1), (1, 3)], [3, (1,)], [(0,), (1,)], [], [()])])
+
+
+@pytest.mark.parametrize("name", ["sum", "amax", "softmax", "cumsum", "unsqueeze", "squeeze", "unbind"])
+def test_what_only_equals_a_dimension_is_refused_after_the_dimension_was_used(name):
+    x = xgrad.ones(3, 4)
+    method = getattr(x, name)
+    method(1)
+    for wrong in (True, 1.0):
+        with pytest.raises(TypeError, match="must be ints"):
+            method(wrong)

@@ -390,6 +390,12 @@ class Generator:
         live = self.live()
         return live[-1 - min(self.draw.below(len(live)), self.draw.below(len(live)))]
 
+    def is_leaf(self, name):
+        try:
+            return self.env[name].grad_fn is None
+        except RuntimeError:  # a stale view, whose grad_fn cannot be made anew
+            return False
+
     def mode(self):
         return not self.draw.chance(self.flavour.no_grad)
 
@@ -409,7 +415,7 @@ class Generator:
         live = self.live()
         graded = [n for n in live if self.env[n].requires_grad] or live
         root = self.draw.one(list(reversed(graded)))
-        leaves = [n for n in graded if self.env[n]._base is None and self.env[n].grad_fn is None]
+        leaves = [n for n in graded if self.is_leaf(n)]
         wanted = graded
         if any(".as_strided(" in step.line for step in self.steps):
             wanted = [n for n in graded if self.env[n]._base is None] or leaves or graded
@@ -486,10 +492,7 @@ class Generator:
             options += [f"squeeze_({self.draw.below(x.ndim)})"]
         if 0 < x.ndim <= 2:
             options += ["t_()"] * 3
-        try:
-            leaf = x.requires_grad and x.grad_fn is None
-        except RuntimeError:  # a stale view, whose grad_fn cannot be made anew
-            leaf = False
+        leaf = x.requires_grad and self.is_leaf(name)
         self.add(f"{name}.{self.draw.one(options)}", self.mode() or leaf)
 
     def write(self):

@@ -128,13 +128,31 @@ class ChainsBackward(Node):
         return (total,)
 
 
-_classes: dict[str, type] = {}
+class RestridedBackward(Node):
+    """The backward of `as_strided` of a view whose base has no gradient: what falls into the view is the view's.
+
+    `own` and `chain` lead from the base to the view, and to what was made of it.
+    """
+
+    own: ViewChain
+    chain: ViewChain
+
+    def apply(self, grads: list, needs: int) -> Any:
+        grad = grads[0]
+        if grad is None or not needs & 1:
+            return (None,)
+        if isinstance(grad, Tensor):
+            return (read_recorded(self.own, adjoint_recorded(self.chain, grad)),)
+        return (self.own.replay(self.chain.adjoint(grad)),)
+
+
+_classes: dict[tuple[str, type], type] = {}
 
 
 def _class(name: str, base: type) -> type:
-    found = _classes.get(name)
+    found = _classes.get((name, base))
     if found is None:
-        found = _classes[name] = type(name, (base,), {"__module__": __name__})
+        found = _classes[name, base] = type(name, (base,), {"__module__": __name__})
     return found
 
 
@@ -147,9 +165,21 @@ def chains_node(name: str, chains: tuple[ViewChain, ...], edge: tuple) -> Node:
     return node
 
 
+def restrided_node(name: str, own: ViewChain, chain: ViewChain, edge: tuple) -> Node:
+    """A `RestridedBackward` called `name`.  Raises `RuntimeError` if the view overlaps itself."""
+    if own.overlaps:
+        raise RuntimeError(
+            "as_strided of a view that overlaps itself, and whose base requires no gradient: take it of the base"
+        )
+    node = _class(name, RestridedBackward)()
+    node.own, node.chain, node.avals, node.next_edges = own, chain, (chain,), (edge,)
+    number(node)
+    return node
+
+
 def chain_node(name: str, chain: ViewChain, edge: tuple) -> Node:
     """A node called `name` whose backward is the adjoint of `chain`."""
-    node = (_classes.get(name) or _class(name, ChainBackward))()
+    node = (_classes.get((name, ChainBackward)) or _class(name, ChainBackward))()
     node.chain = chain
     node.next_edges = (edge,)
     node.avals = (chain,)  # a chain has the shape and dtype of what it shows

@@ -37,6 +37,7 @@ import jax.numpy as jnp
 
 from ..dtypes import as_dtype
 from ..tensor import Tensor
+from ..views.named.arguments import NO_DIM, int_of
 from .kernel import Kernel, linear
 
 __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
@@ -190,7 +191,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
     scope = {
         "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
         "_as_dtype": as_dtype, "_is_operand": is_operand, "_Tensor": Tensor,
-        "_defaults": op.defaults, "NotImplemented": NotImplemented,
+        "_defaults": op.defaults, "NotImplemented": NotImplemented, "_NO_DIM": NO_DIM, "_int_of": int_of,
     }  # fmt: skip
     exec(_compiled(parameters, body), scope)
     function = scope.pop("operator")
@@ -247,9 +248,10 @@ def operator(
         takes_out = out and outputs is None and inplace != "argument"
         parameters, arrays, statics = _signature(op, signature, takes_out)
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
-        guard = ""
+        # 1.0 == True == 1: a kernel that one of them made must not be found by another.
+        guard = "if dim.__class__ in _NO_DIM: _int_of(dim)\n    " if "dim" in op.static_names else ""
         if check:
-            guard = f"arrays = {arrays}\n    arrays = _op.check(arrays, {statics}) or arrays\n    "
+            guard += f"arrays = {arrays}\n    arrays = _op.check(arrays, {statics}) or arrays\n    "
             arrays = "arrays"
         body = f"return {_invoke(op, arrays, statics)}"
         if takes_out:

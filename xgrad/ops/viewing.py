@@ -7,12 +7,13 @@ node if it is recorded.
 from typing import Any
 
 from ..config import state
-from ..engine.copy_slices import ChainBackward, ChainsBackward, chain_node, chains_node
+from ..engine.copy_slices import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
 from ..engine.hooks import move_retained_hook
 from ..engine.node import gradient_edge
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
 from ..views.meta import CreationMeta, check_inplace, relation_of
+from ..views.named.arguments import NO_DIM, int_of
 
 DEFAULT = CreationMeta.DEFAULT
 
@@ -31,6 +32,9 @@ def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAU
     """As `view`, but None where the layout allows no view and a copy has to be made (`reshape`)."""
     if self._storage is None or self._version_counter is None:
         self._share()
+    if not NO_DIM.isdisjoint(map(type, key)):
+        for argument in key[1:]:
+            int_of(argument)
     chain = self._chain
     seen = chain.children.get(key)
     if seen is None:
@@ -40,20 +44,25 @@ def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAU
     if chain.is_root:
         relative = seen
     elif key[0] == "as_strided":
-        return _strided(self, seen, name, creation)
+        out = _strided(self, seen, name, creation)
+        if self._tangents is not None:
+            _strided_tangent(self, out, key)
+        return out
     else:
         root = ViewChain.root(chain.shape, chain.dtype)
         relative = root.children.get(key) or root.view(*key)
     return attach_view(self, seen, relative, name, creation)
 
 
-def attach_view(self: Tensor, seen: ViewChain, relative: ViewChain, name: str, creation: CreationMeta) -> Tensor:
+def attach_view(
+    self: Tensor, seen: ViewChain, relative: ViewChain, name: str, creation: CreationMeta, tangent: bool = True
+) -> Tensor:
     """The view that `seen` places in the storage and `relative` in `self`; recorded, with its tangent."""
     out = make_view(self, seen, relative, name, creation)
     if state.grad_enabled and self.requires_grad:
         out._grad_fn = chain_node(name, relative, gradient_edge(self))
         out._requires_grad = True
-    if self._tangents is not None:
+    if tangent and self._tangents is not None:
         _view_tangent(self, out, relative, name)
     return out
 
@@ -61,7 +70,8 @@ def attach_view(self: Tensor, seen: ViewChain, relative: ViewChain, name: str, c
 def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -> Tensor:
     """`as_strided` of a view addresses the storage, beyond the view: its gradient goes to the base at once.
 
-    (PyTorch sends it through the view and drops what falls outside of it.)
+    (PyTorch sends it through the view and drops what falls outside of it.)  Where the base requires none, as that of a
+    view which is a leaf, it goes to the view.
     """
     parent = self._view
     if parent is not None and parent.chain is self._chain:
@@ -69,15 +79,35 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
         own = gradient_edge(self)[0] if record else None  # raises for a stale view
         out = make_view(self, seen, seen, name, creation)
         if record:
-            edge = (None, 0) if _leads_nowhere(own) else gradient_edge(parent.base)
-            out._grad_fn, out._requires_grad = chain_node(name, relation_of(out)[0], edge), True
+            chain = relation_of(out)[0]
+            if _leads_nowhere(own):
+                node = chain_node(name, chain, (None, 0))
+            elif parent.base.requires_grad:
+                node = chain_node(name, chain, gradient_edge(parent.base))
+            else:
+                node = restrided_node(name, relation_of(self)[0], chain, gradient_edge(self))
+            out._grad_fn, out._requires_grad = node, True
         return out
     back = self._chain.inverse()
     if back is None:
         raise RuntimeError(
             "as_strided: this alias shows only part of its storage; take it of the base, or clone() first"
         )
-    return attach_view(self, seen, back.concat(seen), name, creation)
+    return attach_view(self, seen, back.concat(seen), name, creation, tangent=False)
+
+
+def _strided_tangent(self: Tensor, out: Tensor, key: tuple) -> None:
+    """The tangent of an `as_strided` is the same of the tangent, if that lies in a storage of the same layout."""
+    tangent = self._tangents.get(state.forward_level)
+    if tangent is None:
+        return
+    tangent._share()
+    if tangent._chain is not self._chain:
+        raise RuntimeError(
+            "as_strided of a dual tensor whose tangent is laid out in another way than itself: make the dual of the "
+            "base, and the view of the dual"
+        )
+    out._tangents = {state.forward_level: view(tangent, key, "AsStridedBackward0")}
 
 
 def _leads_nowhere(node: Any) -> bool:

@@ -14,6 +14,9 @@ from ..geometry import Shape
 _BOOL = np.dtype(bool)
 
 
+NO_DIM = frozenset([bool, float])  # which equal ints, and are found in their place where ints are keys
+
+
 def int_of(value: Any) -> int:
     """One size, index or dimension as an int.  Raises `TypeError` for what is none, a bool too."""
     if value.__class__ is int:
