@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from ..random import next_key
 from ..tensor import Tensor, from_array
 from .norms import magnitude
-from .promotion import require_floating, require_real, scalar, wrap_dim
+from .promotion import cast, require_floating, require_real, scalar, wrap_dim
 from .registry import FUNCTIONS, composite, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
@@ -283,8 +283,9 @@ def _slopes(x: Any, key: Any, lower: Any, upper: Any) -> Any:
 
 def _prepare(x: Any, dim: Any, dtype: Any, name: str) -> tuple[Any, int]:
     """The array in its dtype and with a dimension to go along."""
-    x = x if dtype is None else x.astype(dtype)
+    x = x if dtype is None else cast(x, dtype)
     require_floating(x, name)
+    require_real(x, name)
     dim = wrap_dim(dim, x.ndim)
     return x.reshape(x.shape or (1,)), dim
 
@@ -310,6 +311,8 @@ def log_softmax(self, *, dim, dtype=None):
 
 @functional("softmin", function=False)
 def _softmin(self, *, dim, dtype=None):
+    if self.dtype == bool:
+        raise RuntimeError("softmin negates: negation, the `-` operator, on a bool tensor is not supported")
     return softmax(-self, dim=dim, dtype=dtype)
 
 

@@ -108,7 +108,18 @@ def _from_above(x: Any, high: Any) -> Any:
     return jnp.where((x > high) | jnp.isnan(high), high, x)
 
 
-@operator(inplace=True, aliases=("clip",))
+def _check_bools(args: tuple, statics: tuple) -> None:
+    """Refuse bools as PyTorch does, which takes them for one bound that is a tensor: it calls maximum or minimum."""
+    if getattr(args[0], "dtype", None) != dtypes.bool:
+        return
+    bounds = [b for b in args[1:] if b is not None]
+    numbers = [b for b in bounds if isinstance(b, bool)]
+    tensors = [b for b in bounds if isinstance(b, Tensor) and b.dtype == dtypes.bool]
+    if len(numbers) + len(tensors) == len(bounds) and (numbers or len(tensors) > 1):
+        raise NotImplementedError("\"clamp\" not implemented for 'Bool'")
+
+
+@operator(inplace=True, aliases=("clip",), check=_check_bools)
 def clamp(self, min=None, max=None):
     """The elements, none below `min` or above `max` (numbers, tensors, or None); `max` wins if they cross.
 
@@ -126,13 +137,13 @@ def clamp(self, min=None, max=None):
     return self if max is None else _from_above(self, bounds[-1])
 
 
-@operator(inplace=True)
+@operator(inplace=True, check=_check_bools)
 def clamp_min(self, min):
     """The elements, none below `min`."""
     return _from_below(*_ordered("clamp_min", self, min))
 
 
-@operator(inplace=True)
+@operator(inplace=True, check=_check_bools)
 def clamp_max(self, max):
     """The elements, none above `max`."""
     return _from_above(*_ordered("clamp_max", self, max))

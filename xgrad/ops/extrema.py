@@ -14,7 +14,7 @@ import numpy as np
 from .. import dtypes, return_types
 from ..tensor import Tensor
 from .call import write_out
-from .promotion import restore_dims, wrap_dim, wrap_dims
+from .promotion import require_real, restore_dims, wrap_dim, wrap_dims
 from .registry import FUNCTIONS, composite, operator
 
 private: dict[str, Any] = dict(function=False, method=False)
@@ -23,7 +23,7 @@ private: dict[str, Any] = dict(function=False, method=False)
 def require_elements(self: Any, dims: tuple[int, ...], name: str) -> None:
     """Refuse to select from nothing, and from what has no order."""
     if self.dtype in dtypes.COMPLEX:
-        raise RuntimeError(f'"{name}" not implemented for complex numbers, which have no order')
+        raise NotImplementedError(f'"{name}" not implemented for complex numbers, which have no order')
     if any(self.shape[d] == 0 for d in dims) and (len(dims) < self.ndim or not self.size):
         empty = next(d for d in dims if self.shape[d] == 0)
         raise IndexError(
@@ -201,6 +201,7 @@ def ranked(self: Any, dim: int, rank: Any) -> Any:
 
 def _median_index(self, dim):
     """The lower median; the first NaN if there is one."""
+    require_real(self, "median")
     n = self.shape[dim]
     middle = ranked(self, dim, (n - 1) // 2)
     if self.dtype not in dtypes.FLOATS:
@@ -211,14 +212,14 @@ def _median_index(self, dim):
 
 def _nanmedian_index(self, dim):
     """The lower median of what is no NaN."""
+    require_real(self, "nanmedian")
     valid = jnp.sum(~jnp.isnan(self), axis=dim, keepdims=True)
     return ranked(self, dim, jnp.maximum(valid - 1, 0) // 2)
 
 
 def _median_all(choose, name):
     def whole(self):
-        if self.dtype in dtypes.COMPLEX:
-            raise RuntimeError(f'"{name}" not implemented for complex numbers, which have no order')
+        require_real(self, name)
         flat = self.reshape(-1)
         if not flat.size:
             return jnp.full((), jnp.nan if self.dtype in dtypes.FLOATS else jnp.iinfo(self.dtype).min, self.dtype)
@@ -250,6 +251,7 @@ _median("nanmedian", _nanmedian_index, "median of the elements that are not NaN"
 @operator(signature="input, k, dim=-1, keepdim=False", outputs=return_types.kthvalue)
 def kthvalue(self, *, k, dim=-1, keepdim=False):
     """The named tuple (values, indices) of the k-th smallest elements along `dim`; k counts from 1."""
+    require_real(self, "kthvalue")
     dim = wrap_dim(dim, self.ndim)
     if not 1 <= k <= (self.shape[dim] if self.ndim else 1):
         raise RuntimeError(

@@ -78,13 +78,19 @@ def _pow_exponent(grad: Any, self: Any, exponent: Any) -> Any:
     return jnp.where(flat, 0, grad * conj(_power(self, exponent) * jnp.log(safe)))
 
 
-_short, _general = Operator("pow", _short_pow), Operator("pow", _pow)
+def _truth_pow(self, *, exponent):
+    return self if exponent else jnp.ones_like(self)
+
+
+_short, _general, _truth = Operator("pow", _short_pow), Operator("pow", _pow), Operator("pow", _truth_pow)
 _general.derivative(self=_pow_self, exponent=_pow_exponent)
 
 
 def _power_of(input: Any, exponent: Any) -> tuple[Operator, tuple, tuple]:
     """The operator for these arguments, with its array and static arguments."""
     kind = exponent.__class__
+    if kind is bool and isinstance(input, Tensor) and input.dtype == dtypes.bool:
+        return _truth, (input,), (exponent,)  # PyTorch looks at no dtype for 0 and 1, and has no other power of bools
     if (kind is int or kind is float) and isinstance(input, Tensor):
         # Of an integer tensor, x ** 2.0 is a float, so it is not x * x.
         if exponent in _SHORT and (kind is int or input.dtype in dtypes.INEXACT):

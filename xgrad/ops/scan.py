@@ -57,7 +57,7 @@ def _extremum(self, dim, better):
     """The running extremum and its index: the last one among ties, and NaN from the first NaN on."""
     dim = wrap_dim(dim, self.ndim)
     if self.dtype in dtypes.COMPLEX:
-        raise RuntimeError("cummax and cummin are not implemented for complex numbers, which have no order")
+        raise NotImplementedError("cummax and cummin are not implemented for complex numbers, which have no order")
     if not self.ndim:
         return self, jnp.zeros((), dtypes.default_integer())
 

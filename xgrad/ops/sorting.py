@@ -61,6 +61,8 @@ def msort(input: Tensor, *, out: Any = None) -> Tensor:
 @operator(signature="input, k, dim=-1, largest=True, sorted=True", outputs=return_types.topk)
 def topk(self, *, k, dim=-1, largest=True, sorted=True):
     """The named tuple (values, indices) of the `k` largest (or smallest) elements along `dim`, in order."""
+    if self.dtype == dtypes.bool:
+        raise RuntimeError("topk does not support bool dtypes")
     dim = wrap_dim(dim, self.ndim)
     if not 0 <= k <= (self.shape[dim] if self.ndim else 1):
         raise RuntimeError(f"selected index k out of range: k={k} along dimension {dim} of shape {list(self.shape)}")
