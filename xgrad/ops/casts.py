@@ -18,11 +18,14 @@ from ..devices import device, placement_of, same_placement
 from ..dtypes import as_dtype
 from ..engine.node import Node, gradient_edge
 from ..tensor import Tensor, from_foreign
+from ..views.meta import check_inplace
 from .arithmetic import zero
+from .call import call_inplace
 from .numbers import fill_value
 from .promotion import cast
 from .recorded_views import record_linear
-from .registry import FUNCTIONS, METHODS, composite, operator
+from .registry import METHODS, composite, operator
+from .viewing import view
 
 # -- dtype ------------------------------------------------------------------------------------------------------------
 
@@ -207,4 +210,69 @@ def _zero(self):
 
 fill.derivative(self=zero, value=lambda grad: grad)
 _zero.derivative(self=zero)
-FUNCTIONS[""]["fill_"], FUNCTIONS[""]["zero_"] = METHODS["fill_"], METHODS["zero_"]
+
+
+# -- fills in place: one number is one value in all places, so views that overlap themselves may be filled -------------
+
+
+def _overlaps(x: Tensor) -> bool:
+    chain = x._chain
+    return chain is not None and not chain.is_root and chain.overlaps
+
+
+def _each_once(self: Tensor) -> Tensor:
+    """A tensor that shows each element of `self` once; `self` if nothing does, whose write is refused."""
+    chain = self._chain
+    seen = chain.distinct
+    if seen is None:
+        return self
+    key = ("as_strided", seen.sizes, seen.strides, seen.offset)
+    if self._view is not None and self._view.chain is chain:
+        return view(self, key, "AsStridedBackward0")
+    if self.requires_grad:
+        return self
+    alias = self._alias()
+    alias._chain, alias._cache, alias._cache_generation = chain.view(*key), None, -1
+    return alias
+
+
+def _fill_each_once(self: Tensor, *args: Any) -> Tensor:
+    if state.grad_enabled and self.requires_grad:
+        check_inplace(self)
+    level = state.forward_level
+    state.forward_level = -1
+    try:
+        written = _each_once(self)
+        call_inplace((fill if args else _zero).operator, (written, *args), ())
+    finally:
+        state.forward_level = level
+    for tangent in (self._tangents or {}).values():
+        zero_(tangent)
+    return self
+
+
+_fill, _clear = METHODS["fill_"], METHODS["zero_"]
+
+
+@composite("fill_")
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Write a number or a 0-dim tensor into every element, in place.
+
+    A number may be written into a view that overlaps itself, as `expand` makes them; a tensor may not.
+
+    >>> import xgrad
+    >>> x = xgrad.zeros(2)
+    >>> x.expand(3, 2).fill_(1), x
+    (tensor([[1., 1.],
+            [1., 1.],
+            [1., 1.]]), tensor([1., 1.]))
+    """
+    if isinstance(value, Tensor) or not _overlaps(input):
+        return _fill(input, value)
+    return _fill_each_once(input, fill_value(value, input.dtype))
+
+
+@composite("zero_")
+def zero_(input: Tensor) -> Tensor:
+    """Write 0 into every element, in place, of a view that overlaps itself too."""
+    return _fill_each_once(input) if _overlaps(input) else _clear(input)

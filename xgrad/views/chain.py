@@ -242,6 +242,12 @@ class ViewChain:
                 self._overlaps = found
         return self._overlaps
 
+    @property
+    def distinct(self) -> TensorGeometry | None:
+        """The geometry that shows each of the view's elements once; None if there is none."""
+        self.overlaps  # noqa: B018 - finds the geometry
+        return None if self._geometry is None else self._geometry.distinct()
+
     def check_writable(self) -> None:
         """Raise `OverlapError`, a RuntimeError, if the view overlaps itself, and so cannot be written in place."""
         if self.overlaps:

@@ -84,6 +84,26 @@ class TensorGeometry:
         """
         return _overlaps(self.sizes, self.strides)
 
+    def distinct(self) -> "TensorGeometry | None":
+        """A geometry that shows the same elements, each of them once; None if no strides do.
+
+        >>> TensorGeometry((3, 4), (0, 2)).distinct()
+        TensorGeometry(sizes=(4,), strides=(2,), offset=0)
+        >>> TensorGeometry((4, 2), (1, 1)).distinct()
+        TensorGeometry(sizes=(5,), strides=(1,), offset=0)
+        """
+        sizes: list[int] = []
+        strides: list[int] = []
+        for stride, size in sorted((s, n) for n, s in zip(self.sizes, self.strides) if n > 1 and s > 0):
+            # Runs of the same step that touch or overlap are one longer run.
+            if strides and stride % strides[-1] == 0 and stride // strides[-1] <= sizes[-1]:
+                sizes[-1] += (size - 1) * (stride // strides[-1])
+            else:
+                sizes.append(size)
+                strides.append(stride)
+        found = TensorGeometry(tuple(reversed(sizes)), tuple(reversed(strides)), self.offset)
+        return None if found.overlaps() else found
+
     def view_strides(self, new_sizes: Sequence[int]) -> Shape | None:
         """The strides with which the same elements, in the same order, have sizes `new_sizes`; None if there are none.
 
