@@ -17,6 +17,7 @@ OVERLAPPING = {
     "unfold with gaps": (lambda x: x[::2].unfold(0, 2, 1), True),
     "as_strided": (lambda x: x.as_strided((2, 2), (1, 1), 2), True),
     "windows in windows": (lambda x: x.unfold(0, 4, 1).unfold(1, 2, 1), True),
+    "pairs with gaps": (lambda x: x.unfold(0, 2, 3).expand(3, 2, 2), False),
     "diagonal of an expanded": (lambda x: x.expand(3, 6)[:, 1:4].t().expand(2, 3, 3), False),
 }
 FILLS = {

@@ -39,6 +39,21 @@ def test_overlap_is_exact(case):
     assert TensorGeometry(sizes, strides).overlaps() == (len(set(reached)) < len(reached))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "strides"),
+    [((3, 4), (0, 2)), ((4, 2), (1, 1)), ((2, 2), (3, 1)), ((3, 2, 3), (4, 0, 1)), ((3, 3), (2, 1)), ((1, 5), (7, 0)),
+     ((2, 3, 4), (1, 2, 4)), ((0, 3), (1, 0)), ((3, 4), (3, 2))],
+)  # fmt: skip
+def test_distinct_shows_the_same_elements_once(sizes, strides):
+    reached = [2 + sum(i * s for i, s in zip(index, strides)) for index in np.ndindex(sizes)]
+    found = TensorGeometry(sizes, strides, 2).distinct()
+    if found is None:
+        assert (sizes, strides) == ((3, 4), (3, 2))
+        return
+    shown = [found.offset + sum(i * s for i, s in zip(index, found.strides)) for index in np.ndindex(found.sizes)]
+    assert sorted(shown) == sorted(set(reached))
+
+
 def test_overlap_of_large_views_is_decided_at_once():
     assert not TensorGeometry((10**6, 10**6), (10**6, 1)).overlaps()
     assert TensorGeometry((10**6, 10**6), (10**6 - 1, 1)).overlaps()

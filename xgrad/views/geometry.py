@@ -92,6 +92,8 @@ class TensorGeometry:
         >>> TensorGeometry((4, 2), (1, 1)).distinct()
         TensorGeometry(sizes=(5,), strides=(1,), offset=0)
         """
+        if self.numel == 0:
+            return self
         sizes: list[int] = []
         strides: list[int] = []
         for stride, size in sorted((s, n) for n, s in zip(self.sizes, self.strides) if n > 1 and s > 0):
