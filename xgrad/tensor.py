@@ -98,7 +98,9 @@ class Tensor(TensorMethods):
     def _held(self) -> Any:
         """The array that holds the value: of a view, its root."""
         array, storage = self._array, self._storage  # in this order: `_share` sets the storage first
-        return array if storage is None else storage.array
+        if storage is not None:
+            return storage.array
+        return self._read() if array is None else array
 
     def _export(self) -> Any:
         """The array, to be handed out: no longer ours to donate."""
