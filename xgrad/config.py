@@ -31,12 +31,13 @@ class ThreadState(threading.local):
     generator: Any = None  # the one that `use_key` put in place of the default generator
 
     def __init__(self) -> None:
-        # Bound method of a counter: one call gives the next number, nothing to store back.
-        self.next_sequence_nr = itertools.count().__next__
+        # Bound method of a counter: one call gives the next number, nothing to store back.  Recording asks for
+        # `next_sequence_nr`, in whose place anomaly mode puts a function that adds to what `count` gives.
+        self.count = self.next_sequence_nr = itertools.count().__next__
 
     def snapshot(self) -> dict[str, Any]:
         """The modes, to be installed in another thread with `restore`."""
-        return {k: v for k, v in self.__dict__.items() if k != "next_sequence_nr"}
+        return {k: v for k, v in self.__dict__.items() if v is not self.count}
 
     def restore(self, modes: dict[str, Any]) -> None:
         self.__dict__.update(modes)

@@ -3,6 +3,9 @@
 from ..tensor import Tensor as Variable  # noqa: F401 - PyTorch's old name
 from . import forward_ad as forward_ad
 from . import graph as graph
+from .anomaly_mode import _current_autograd_node as _current_autograd_node
+from .anomaly_mode import detect_anomaly as detect_anomaly
+from .anomaly_mode import set_detect_anomaly as set_detect_anomaly
 from .backward import backward as backward
 from .backward import grad as grad
 from .function import Function as Function

@@ -13,9 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..config import state
 from ..tensor import Tensor
 from ..views.storage import Tracer, writing
 from . import node as _node
+from .anomaly import origin_of
 from .input_buffer import accumulate, add_arrays, stolen
 from .node import MAX_SEQUENCE_NR, Node
 from .validate import expandable
@@ -113,6 +115,8 @@ def make_accumulator(tensor: Tensor) -> AccumulateGrad:
             array = tensor._array
             accumulator.avals = (array.aval if array is not None else tensor._like(),)
             tensor._accumulator = weakref.ref(accumulator)
+            if state.anomaly:
+                accumulator.sequence_nr = origin_of(MAX_SEQUENCE_NR)
     return accumulator
 
 

@@ -16,6 +16,7 @@ import jax
 
 from ..config import state
 from ..tensor import Tensor, from_array
+from . import anomaly
 from .graph_task import ExecInfo, GraphTask
 from .hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .input_buffer import accumulate, stolen
@@ -111,10 +112,15 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
     try:
         _distribute(task, root, values)
         del values
-        _loop(task)
+        try:
+            _loop(task)
+        except BaseException as error:
+            anomaly.report(error)
+            raise
         callbacks = task.callbacks
         position = 0
         while position < len(callbacks):  # a callback may queue more
+            state.current_node = previous[2]
             callbacks[position]()
             position += 1
     finally:
@@ -125,12 +131,15 @@ def _loop(task: GraphTask) -> None:
     """Run ready nodes until there are none."""
     not_ready, exec_info = task.not_ready, task.exec_info
     keep_graph, create_graph = task.keep_graph, task.create_graph
+    watched = anomaly.watched()  # once for each run
+    evaluate = _evaluate_watched if watched else _evaluate_with_hooks
     while True:
         node = task.pop()
         if node is None:
             return
         inputs = not_ready.pop(node)
         needs = -1
+        state.current_node = node
         if exec_info:
             info = exec_info.get(node)
             if info is None or not info.should_execute:
@@ -140,9 +149,8 @@ def _loop(task: GraphTask) -> None:
                 if not info.needed:
                     continue
             needs = task.needs(node)
-        state.current_node = node
-        if node._hooks is not None or node.is_accumulator:
-            results = _evaluate_with_hooks(task, node, inputs, needs)
+        if node._hooks is not None or node.is_accumulator or watched:
+            results = evaluate(task, node, inputs, needs)
         elif node.raw or create_graph:
             results = node.apply(inputs, needs)
         else:
@@ -260,7 +268,7 @@ def _evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) 
     _run_retain_hooks(task, node, inputs)
     hooks = node._hooks
     if hooks is None:
-        return node.apply(inputs, needs)
+        return node.apply(inputs, needs) if node.raw or create_graph else _apply_on_tensors(node, inputs, needs)
     if hooks.pre:
         given = run_pre_hooks(hooks.pre, tuple(leave(g) for g in inputs))
         inputs[:] = [None if g is None else enter(g, create_graph) for g in given]
@@ -271,6 +279,17 @@ def _evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) 
     wrapped = tuple(leave(_validated(node, i, r)) for i, r in enumerate(results))
     changed = run_post_hooks(hooks.post, wrapped, grad_outputs)
     return [None if g is None else enter(g, create_graph) for g in changed]
+
+
+def _evaluate_watched(task: GraphTask, node: Node, inputs: list, needs: int) -> Any:
+    """Evaluate any node while the log or anomaly mode wants to know of it."""
+    anomaly.tell(node, inputs)
+    results = _evaluate_with_hooks(task, node, inputs, needs)
+    if state.anomaly and state.anomaly_check_nan and node.next_edges:
+        if not task.keep_graph:
+            node.release()
+        anomaly.look_for_nan(node, results)
+    return results
 
 
 def _validated(node: Node, i: int, grad: Any) -> Any:

@@ -71,9 +71,14 @@ class Node:
 
     @property
     def metadata(self) -> dict:
-        """A dictionary for the user's own notes on this node."""
+        """A dictionary for the user's own notes on this node.
+
+        Of a node that was made in anomaly mode it holds `traceback_`, the stack of that moment as a list of strings,
+        and `parent_`, the node that was being evaluated then, if any.
+        """
         if self._metadata is None:
-            self._metadata = {}
+            number = self.sequence_nr
+            self._metadata = {} if number.__class__ is int else number.metadata()  # pyright: ignore
         return self._metadata
 
     @property
@@ -98,6 +103,7 @@ class Node:
 
     def _set_sequence_nr(self, number: int) -> None:
         """Move this node in the order of backward: larger numbers run first among nodes that are ready."""
+        self.metadata  # noqa: B018 - in anomaly mode the old number knows where it was given
         self.sequence_nr = number
 
     def _topological_nr(self) -> int:

@@ -31,13 +31,23 @@ def freed_error(name: str) -> FreedGraphError:
     return FreedGraphError(_FREED.format(name=name))
 
 
+_HIDDEN = (
+    "To find the operation that failed to compute its gradient, enable anomaly detection, with "
+    "xgrad.autograd.set_detect_anomaly(True, check_nan=False)."
+)
+_SHOWN = (
+    "The backtrace further above shows the operation that failed to compute its gradient: the value was changed there "
+    "or anywhere later."
+)
+
+
 def version_error(shape: tuple, dtype: Any, producer: str | None, saved: int, now: int) -> VersionError:
     made = f", which is {producer}," if producer else ""
     return VersionError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{dtype.name} {list(shape)}]{made} is at version {now}; expected version {saved} instead. "
         "Hint: the value was needed by the operation that saved it; do the in-place write before that operation, or to "
-        "a clone()."
+        "a clone(). " + (_SHOWN if state.anomaly else _HIDDEN)
     )
 
 

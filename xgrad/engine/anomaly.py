@@ -1,0 +1,144 @@
+"""Anomaly mode and the log of executed nodes: what the engine does when somebody watches it.
+
+In anomaly mode each sequence number that a thread gives to a new node is an `Origin`: an int that also knows the stack
+at which it was given and the node that was being evaluated then.  So recording has nothing to ask and nothing to store
+while the mode is off, and whatever numbers a node takes part in it.  `Node.metadata` tells it as `traceback_` and
+`parent_` (PyTorch: torch/csrc/autograd/anomaly_mode.cpp, python_anomaly_mode.cpp).
+
+Invariant: numbers come from the thread's one counter in either mode, so nodes keep their order.
+"""
+
+import logging
+import os
+import sys
+import traceback
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..config import state
+from ..tensor import Tensor
+from ..views.storage import Tracer
+from .node import Node
+
+log = logging.getLogger("xgrad.autograd.graph")
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_SCRIPTS = os.path.join(_PACKAGE, "cli") + os.sep  # they are users of the rest
+
+
+def _ours(filename: str) -> bool:
+    """Whether code is part of xgrad; functions that are made of an operator's declaration are in no file."""
+    return filename == "<operator>" or (filename.startswith(_PACKAGE) and not filename.startswith(_SCRIPTS))
+
+
+_any_nan = jax.jit(lambda array: jnp.isnan(array).any())
+
+
+class Origin(int):
+    """A sequence number, with where it was given."""
+
+    frames: traceback.StackSummary
+    parent: Node | None
+
+    def metadata(self) -> dict[str, Any]:
+        """What PyTorch keeps in the metadata of a node that was made in anomaly mode."""
+        told: dict[str, Any] = {"traceback_": self.frames.format()}
+        if self.parent is not None:
+            told["parent_"] = self.parent
+        return told
+
+
+def _next_origin() -> Origin:
+    return origin_of(state.count())
+
+
+def origin_of(number: int) -> Origin:
+    """`number`, with the stack of its caller's caller and the node that is being evaluated."""
+    origin = Origin(number)
+    # The lines of source are read when somebody wants to see them: most stacks are never shown.
+    frames = traceback.StackSummary.extract(traceback.walk_stack(sys._getframe(2)), lookup_lines=False)
+    frames.reverse()
+    origin.frames = traceback.StackSummary.from_list([f for f in frames if not _ours(f.filename)])
+    origin.parent = state.current_node
+    return origin
+
+
+def set_enabled(enabled: bool, check_nan: bool) -> None:
+    """Switch the mode for this thread."""
+    state.anomaly, state.anomaly_check_nan = enabled, check_nan
+    state.next_sequence_nr = _next_origin if enabled else state.count
+
+
+def watched() -> bool:
+    """Whether a run that begins now is to be watched, node for node."""
+    return state.anomaly or log.isEnabledFor(logging.DEBUG)
+
+
+def tell(node: Node, grads: list) -> None:
+    """Log that `node` is about to be executed."""
+    if log.isEnabledFor(logging.DEBUG):
+        # The record gets strings: one that is kept must not keep the graph.
+        log.debug("Executing: %s with grad_outputs: [%s]", str(node), ",".join(_brief(g) for g in grads))
+
+
+_SHORT = (("bfloat", "bf"), ("float", "f"), ("complex", "c"), ("uint", "u"), ("int", "i"), ("bool", "b8"), ("_", ""))
+
+
+def _brief(grad: Any) -> str:
+    """A gradient as in 'f32[2, 3]'."""
+    if grad is None:
+        return "None"
+    name = grad.dtype.name
+    for long, short in _SHORT:
+        name = name.replace(long, short)
+    return f"{name}[{', '.join(map(str, grad.shape))}]"
+
+
+def look_for_nan(node: Node, results: Any) -> None:
+    """Raise `RuntimeError` if a gradient that `node` computed holds a NaN; a tracer has no value to be looked at."""
+    for i, result in enumerate(results):
+        if result is None:
+            continue
+        array = result._read() if isinstance(result, Tensor) else result
+        if not isinstance(array, Tracer) and _any_nan(array):
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
+
+
+def report(error: BaseException) -> None:
+    """Warn of the node at which a run failed: where in the forward pass it was made, and the nodes that led to it."""
+    node = state.current_node
+    if not state.anomaly or node is None:
+        return
+    name, what = node.name(), node.metadata
+    told = [_traced(f"Error detected in {name}. Traceback of forward call that caused the error:", name, what)]
+    while (node := what.get("parent_")) is not None:
+        name, what = node.name(), node.metadata
+        lead = f"Previous calculation was induced by {name}. "
+        lead += "Traceback of forward call that induced the previous calculation:"
+        told.append("\n\n" + _traced(lead, name, what))
+    for text in told:
+        try:
+            warnings.warn(text, UserWarning, stacklevel=_to_user())
+        except Warning:  # a filter makes errors of warnings; the first error is the one to be raised
+            error.add_note(text)
+
+
+def _traced(lead: str, name: str, metadata: dict) -> str:
+    stack = metadata.get("traceback_")
+    if stack is None:
+        return (
+            f"Error detected in {name}. No forward pass information available. Enable detect anomaly during forward "
+            "pass for more information."
+        )
+    return f"{lead}\n{''.join(stack)}"
+
+
+def _to_user() -> int:
+    """The `stacklevel`, for the caller, of the first frame outside of xgrad."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _ours(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    return level
