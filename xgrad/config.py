@@ -24,6 +24,8 @@ class ThreadState(threading.local):
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
     dual_level: int = -1  # the dual level that was entered, -1 outside
     forward_level: int = -1  # the same, or -1 where operations carry no tangents on (in a custom jvp, say)
+    outer_forward_levels: tuple[int, ...] = ()  # those around it, the innermost last (func.jvp nests)
+    vmap_levels: tuple = ()  # those that are entered, the innermost last
     anomaly: bool = False
     anomaly_check_nan: bool = True
     graph_task: Any = None  # the GraphTask that this thread drives
@@ -44,6 +46,27 @@ class ThreadState(threading.local):
 
 
 state = ThreadState()
+
+
+class outer_forward_level:
+    """A `with` block at the forward level around the present one, which it gives: -1 where there is none."""
+
+    __slots__ = ("level", "outer")
+
+    def __enter__(self) -> int:
+        self.level, self.outer = state.forward_level, state.outer_forward_levels
+        state.forward_level = self.outer[-1] if self.outer else -1
+        state.outer_forward_levels = self.outer[:-1]
+        return state.forward_level
+
+    def __exit__(self, *error: Any) -> None:
+        state.forward_level, state.outer_forward_levels = self.level, self.outer
+
+
+def forward_levels() -> tuple[int, ...]:
+    """The levels at which operations carry tangents on now."""
+    level = state.forward_level
+    return () if level < 0 else (*state.outer_forward_levels, level)
 
 
 class Settings:

@@ -68,6 +68,13 @@ class Tensor(TensorMethods):
     _retains_grad: bool = False
     _tangents: Any = None  # {dual level: Tensor}
     _inference: bool = False
+    # of a BatchedTensor (ops/batching.py): the vmap that it belongs to, the tensor that holds all entries, and how it
+    # is made anew, moved and reinterpreted with that tensor
+    _level: Any = None
+    _value: Any = None
+    _holding: Any = None
+    _move: Any = None
+    _bits: Any = None
 
     __array_ufunc__ = None  # ndarray * Tensor asks Tensor.__rmul__
     __hash__ = object.__hash__
@@ -172,6 +179,10 @@ class Tensor(TensorMethods):
         if self._inference:
             alias._inference = True
         return alias
+
+    def _blank_view(self, chain: ViewChain, relative: ViewChain, name: str) -> "Tensor":
+        """What `make_view` fills in, of a subclass."""
+        return Tensor()
 
     @property
     def shape(self) -> Size:
@@ -323,6 +334,13 @@ class Tensor(TensorMethods):
     def grad(self) -> None:
         self._grad = None
 
+    def _tangent_at(self, level: int) -> "Tensor | None":
+        """The tangent at a forward level, None where there is none."""
+        return None if self._tangents is None else self._tangents.get(level)
+
+    def _set_tangent(self, level: int, tangent: "Tensor") -> None:
+        self._tangents = {**(self._tangents or {}), level: tangent}
+
     def _is_view(self) -> bool:
         return self._view is not None
 
@@ -413,7 +431,7 @@ def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
 
 def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, creation: CreationMeta) -> Tensor:
     """A differentiable view of `self`: `chain` places it in the storage, `relative` in `self`.  No grad_fn yet."""
-    out = Tensor()
+    out = Tensor() if self.__class__ is Tensor else self._blank_view(chain, relative, name)
     counter = self._version_counter
     assert counter is not None  # `_share` made it
     out._storage, out._chain, out._version_counter = self._storage, chain, counter

@@ -47,7 +47,12 @@ class AccumulateGrad(Node):
         with writing:  # several threads may accumulate into one leaf
             if isinstance(grads[0], Tensor):
                 old = variable._grad
-                variable._grad = grads[0].clone() if old is None else tensor_add(old, grads[0])
+                if old is None:
+                    variable._grad = grads[0].clone()
+                elif state.grad_enabled:
+                    variable._grad = tensor_add(old, grads[0])
+                else:
+                    old.add_(grads[0])
             else:
                 self._accumulate(variable, grads)
         if variable._post_accumulate_hooks:

@@ -4,7 +4,8 @@ Ready nodes: larger sequence number first, that is later forward operations firs
 drives a task: JAX's dispatch is asynchronous already.  A backward inside a hook or a custom Function runs to its end
 first, on the same thread, or on a fresh one every `HOP` levels, so that no depth meets Python's recursion limit.
 
-While no graph is created, gradients travel between nodes as bare arrays; hooks and custom Functions see Tensors.
+Gradients travel between nodes as bare arrays; hooks and custom Functions see Tensors.  Where more than the value counts
+(a graph is created, a tangent or a batch is carried along) they travel as Tensors (`GraphTask.tensors`).
 Arrays that are not ours (a user's root gradient, what a hook returns) are copied when they enter, so every array in
 an input buffer that nobody else refers to may be donated.
 """
@@ -40,9 +41,9 @@ class GraphRoot(Node):
         return grads
 
 
-def enter(tensor: Tensor, create_graph: bool) -> Any:
+def enter(tensor: Tensor, tensors: bool) -> Any:
     """A tensor as the engine carries it: itself, or its array, copied unless one of our kernels made it."""
-    if create_graph:
+    if tensors:
         return tensor
     array = tensor._read()
     owned = tensor._owned if tensor._storage is None else tensor._storage.owned
@@ -77,14 +78,15 @@ def execute(
         task.init_to_execute(root, outputs, accumulate_grad)
         if not task.exec_info.get(root, ExecInfo()).should_execute:
             task.exec_info.setdefault(root, ExecInfo()).needed = True
-    values = [None if g is None else enter(g, create_graph) for g in grads]
+    tensors = task.tensors
+    values = [None if g is None else enter(g, tensors) for g in grads]
     if depth and depth % HOP == 0:
         _on_fresh_thread(task, root, values)
     else:
         _drive(task, root, values)
     captured = task.captured
     del values
-    return [value if value is None or create_graph else stolen(captured, i) for i, value in enumerate(captured)]
+    return [value if value is None or tensors else stolen(captured, i) for i, value in enumerate(captured)]
 
 
 def _on_fresh_thread(task: GraphTask, root: GraphRoot, values: list) -> None:
@@ -130,7 +132,7 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
 def _loop(task: GraphTask) -> None:
     """Run ready nodes until there are none."""
     not_ready, exec_info = task.not_ready, task.exec_info
-    keep_graph, create_graph = task.keep_graph, task.create_graph
+    keep_graph, tensors = task.keep_graph, task.tensors
     watched = anomaly.watched()  # once for each run
     evaluate = _evaluate_watched if watched else _evaluate_with_hooks
     while True:
@@ -151,7 +153,7 @@ def _loop(task: GraphTask) -> None:
             needs = task.needs(node)
         if node._hooks is not None or node.is_accumulator or watched:
             results = evaluate(task, node, inputs, needs)
-        elif node.raw or create_graph:
+        elif node.raw or tensors:
             results = node.apply(inputs, needs)
         else:
             results = _apply_on_tensors(node, inputs, needs)
@@ -166,7 +168,7 @@ def _loop(task: GraphTask) -> None:
 def _distribute(task: GraphTask, node: Node, results: Any) -> None:
     """Send a node's results along its edges; queue the nodes whose gradients are complete."""
     dependencies, not_ready, exec_info = task.dependencies, task.not_ready, task.exec_info
-    create_graph = task.create_graph
+    tensors = task.tensors
     edges = node.next_edges
     if len(results) != len(edges):
         results = _right_count(node, results)
@@ -191,7 +193,7 @@ def _distribute(task: GraphTask, node: Node, results: Any) -> None:
                 grad = validate_output(grad, meta, node, i)
             if buffer[number] is None:
                 buffer[number] = grad
-            elif create_graph:
+            elif tensors:
                 buffer[number] = tensor_add(buffer[number], grad)
             else:
                 box = [grad]
@@ -229,7 +231,7 @@ def _run_tensor_hooks(task: GraphTask, node: Node, inputs: list) -> None:
             continue
         chosen = leaf if leaf is not None else hooks.tensor.get(number) if hooks is not None else None
         if chosen:
-            inputs[number] = enter(run_tensor_hooks(chosen.values(), leave(grad)), task.create_graph)
+            inputs[number] = enter(run_tensor_hooks(chosen.values(), leave(grad)), task.tensors)
 
 
 def _run_retain_hooks(task: GraphTask, node: Node, inputs: list) -> None:
@@ -239,7 +241,7 @@ def _run_retain_hooks(task: GraphTask, node: Node, inputs: list) -> None:
     for number, reference in list(hooks.retain.items()):
         tensor = reference()
         if tensor is not None and inputs[number] is not None:
-            grad = stolen(inputs, number) if not task.create_graph else inputs[number]
+            grad = inputs[number] if task.tensors else stolen(inputs, number)
             old = tensor._grad
             if old is None:
                 tensor._grad = grad
@@ -263,22 +265,22 @@ def _capture(task: GraphTask, node: Node, info: ExecInfo, inputs: list) -> None:
 
 
 def _evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) -> Any:
-    create_graph = task.create_graph
+    tensors = task.tensors
     _run_tensor_hooks(task, node, inputs)
     _run_retain_hooks(task, node, inputs)
     hooks = node._hooks
     if hooks is None:
-        return node.apply(inputs, needs) if node.raw or create_graph else _apply_on_tensors(node, inputs, needs)
+        return node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
     if hooks.pre:
         given = run_pre_hooks(hooks.pre, tuple(leave(g) for g in inputs))
-        inputs[:] = [None if g is None else enter(g, create_graph) for g in given]
+        inputs[:] = [None if g is None else enter(g, tensors) for g in given]
     if not hooks.post:
-        return node.apply(inputs, needs) if node.raw or create_graph else _apply_on_tensors(node, inputs, needs)
+        return node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
     grad_outputs = tuple(leave(g) for g in inputs)
-    results = node.apply(inputs, needs) if node.raw or create_graph else _apply_on_tensors(node, inputs, needs)
+    results = node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
     wrapped = tuple(leave(_validated(node, i, r)) for i, r in enumerate(results))
     changed = run_post_hooks(hooks.post, wrapped, grad_outputs)
-    return [None if g is None else enter(g, create_graph) for g in changed]
+    return [None if g is None else enter(g, tensors) for g in changed]
 
 
 def _evaluate_watched(task: GraphTask, node: Node, inputs: list, needs: int) -> Any:

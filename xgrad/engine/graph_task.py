@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from ..config import state
 from .node import Node
 
 _ids = itertools.count()
@@ -44,12 +45,15 @@ class GraphTask:
         "id",
         "keep_graph",
         "not_ready",
+        "tensors",
     )
 
     def __init__(self, keep_graph: bool, create_graph: bool, depth: int) -> None:
         self.id = next(_ids)
         self.keep_graph = keep_graph
         self.create_graph = create_graph
+        # Gradients travel as Tensors, not as bare arrays.
+        self.tensors = create_graph or state.forward_level >= 0 or bool(state.vmap_levels)
         self.depth = depth
         self.dependencies: dict[Node, int] = {}
         self.exec_info: dict[Node, ExecInfo] = {}

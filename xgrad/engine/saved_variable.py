@@ -14,7 +14,7 @@ from typing import Any
 
 from ..config import state
 from ..errors import FreedGraphError, VersionError
-from ..tensor import Tensor
+from ..tensor import Tensor, from_array
 from ..views.storage import VersionCounter
 from .node import attach_edge, gradient_edge
 
@@ -25,6 +25,26 @@ _FREED = (
     "been freed): {name} released its saved values when backward first ran. Specify retain_graph=True in the first "
     "call of .backward() or autograd.grad() if you need to go through the graph again."
 )
+
+
+def snapshot(tensor: Tensor) -> Tensor:
+    """The tensor as it is now, with its place in the graph and its tangents, whatever is written into it later."""
+    old = from_array(tensor._read()) if tensor._level is None else tensor._holding(snapshot(tensor._value))
+    if tensor.requires_grad:
+        edge = gradient_edge(tensor)
+        old._requires_grad = True
+        if edge[0] is not None and edge[0].is_accumulator:
+            old._accumulator = tensor._accumulator
+        else:
+            old._grad_fn, old._output_nr = edge
+    if tensor._tangents:
+        old._tangents = {level: snapshot(tangent) for level, tangent in tensor._tangents.items()}
+    return old
+
+
+def _outside(tensor: Tensor) -> Tensor:
+    tensor._grad_fn, tensor._output_nr, tensor._requires_grad, tensor._accumulator = None, 0, False, None
+    return tensor
 
 
 def freed_error(name: str) -> FreedGraphError:
@@ -63,8 +83,8 @@ class SavedVariable:
     """
 
     __slots__ = (
-        "_array", "_counter", "_edge", "_is_output", "_output_nr", "_packed", "_tensor", "_unpack", "_version",
-        "_weak_grad_fn", "released",
+        "_array", "_counter", "_edge", "_is_output", "_output_nr", "_packed", "_tensor", "_twin", "_unpack",
+        "_version", "_weak_grad_fn", "released",
     )  # fmt: skip
 
     def __init__(self, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> None:
@@ -78,11 +98,16 @@ class SavedVariable:
         self._weak_grad_fn = weak_grad_fn
         self._tensor: Any = None
         self._array: Any = None
+        self._twin: Any = None
         self._counter: Any = None
         if is_output:
             if tensor._version_counter is None:
                 tensor._version_counter = VersionCounter()
-            self._array, self._counter = tensor._read(), tensor._version_counter
+            self._counter = tensor._version_counter
+            if tensor._tangents is None and tensor._level is None:
+                self._array = tensor._read()
+            else:  # there is more to it than an array
+                self._twin = _outside(snapshot(tensor))
         else:
             self._tensor = tensor
 
@@ -111,15 +136,23 @@ class SavedVariable:
         self._packed, self._unpack = packed, unpack
         if self._tensor is not None:  # keep where its gradient goes, and let the value go
             self._edge = (self._tensor.requires_grad, gradient_edge(self._tensor))
-        self._tensor = self._array = None
+        self._tensor = self._array = self._twin = None
 
     def _value_tensor(self) -> Tensor:
         """The saved value as a tensor outside of the graph (an input is given as an alias without history)."""
         if self._tensor is not None:
             return self._tensor.detach()
-        plain = Tensor()
-        plain._array = self._array
-        return plain
+        return self._rebuilt()
+
+    def _rebuilt(self) -> Tensor:
+        """A new tensor of a saved output's value."""
+        rebuilt = Tensor()
+        if self._twin is None:
+            rebuilt._array = self._array
+        else:
+            rebuilt = type(self._twin)()
+            rebuilt.__dict__.update(self._twin.__dict__)
+        return rebuilt
 
     def register_hooks(self, pack: Callable, unpack: Callable) -> None:
         """Replace the saved value by `pack(value)`; `unpack` is to give it back in backward.
@@ -142,7 +175,7 @@ class SavedVariable:
 
     def release(self) -> None:
         self.released = True
-        self._tensor = self._array = self._packed = self._unpack = None
+        self._tensor = self._array = self._twin = self._packed = self._unpack = None
 
     def array(self, owner: Any) -> Any:
         """The value for a formula that records nothing."""
@@ -160,8 +193,7 @@ class SavedVariable:
         self._check(owner)
         if self._tensor is not None:
             return self._tensor
-        rebuilt = Tensor()
-        rebuilt._array = self._array
+        rebuilt = self._rebuilt()
         rebuilt._version_counter = self._counter
         return self._attach(rebuilt, owner)
 
@@ -201,7 +233,7 @@ class SavedVariable:
         tensor = self._tensor
         now = self._counter.value if tensor is None else tensor._version
         if now != self._version:
-            value = self._array if tensor is None else tensor
+            value = tensor if tensor is not None else self._array if self._twin is None else self._twin
             producer = f"output {self._output_nr} of {owner.name()}" if tensor is None else _producer(tensor)
             raise version_error(tuple(value.shape), value.dtype, producer, self._version, now)
 

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..random import next_key
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor
+from .keys import draw_key
 from .norms import magnitude
 from .promotion import cast, require_floating, require_real, scalar, wrap_dim
 from .registry import FUNCTIONS, composite, operator
@@ -369,4 +369,4 @@ def rrelu(
         return FUNCTIONS["nn.functional"]["leaky_relu"](input, (lower + upper) / 2, inplace)
     from .call import call, call_inplace
 
-    return (call_inplace if inplace else call)(_rrelu.operator, (input, from_array(next_key()), lower, upper), ())
+    return (call_inplace if inplace else call)(_rrelu.operator, (input, draw_key(), lower, upper), ())

@@ -12,20 +12,23 @@ import jax
 import numpy as np
 
 from .. import dtypes
-from ..config import state
+from ..config import outer_forward_level, state
 from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..engine.copy_slices import CopySlices, chain_node, rebase_history
 from ..engine.node import InputMetadata, gradient_edge
-from ..engine.saved_variable import SavedVariable
+from ..engine.saved_variable import SavedVariable, snapshot
 from ..tensor import Tensor, from_array, from_foreign
 from ..views.meta import check_inplace, relation_of
-from . import nodes, registry
+from . import batching, nodes, registry
+from .batching import check_batched, level_of, like, requiring, run_batched, wrap, write_batched
 from .kernel import Kernel, Plan
 from .registry import Operator
+from .viewing import view_along
 
 _NO_EDGE = (None, 0)
 _NUMBERS = (int, float, bool, complex)
+_PLAIN = (Tensor, *_NUMBERS)
 
 
 def is_operand(x: Any) -> bool:
@@ -50,7 +53,7 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         elif a is None or a.__class__ in _NUMBERS:
             arrays.append(a)
         else:
-            return call(op, tuple(_operand(op, x) for x in args), statics)
+            return _call_any(op, args, statics)
         bit += bit
     try:
         out = kernel.run(*arrays)
@@ -63,6 +66,8 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         return _several(kernel, needs, args, out)
     result = Tensor()
     result._array = out
+    if state.forward_level >= 0:  # before it is saved: a saved result carries its tangent
+        _forward(kernel, args, (result,))
     if needs and kernel.differentiable and state.grad_enabled and out.aval.dtype.kind in INEXACT_KINDS:
         plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
         node = plan.node_class()
@@ -94,31 +99,51 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
                 if a.__class__ is Tensor and a._version_counter is not None:
                     node.versions = versions_of(saved)
                     break
-    if state.forward_level >= 0:
-        _forward(kernel, args, (result,))
     return result
 
 
 def _several(kernel: Kernel, needs: int, args: tuple, out: tuple) -> Any:
     """The results of an operator that has several."""
     results = tuple(from_array(o) for o in out)
-    if needs and kernel.differentiable and state.grad_enabled:
-        _record_many(kernel, needs, args, results, out)
     if state.forward_level >= 0:
         _forward(kernel, args, results)
+    if needs and kernel.differentiable and state.grad_enabled:
+        _record_many(kernel, needs, args, results)
+    return results if kernel.outputs is None else kernel.outputs(*results)
+
+
+def _call_any(op: Operator, args: tuple, statics: tuple) -> Any:
+    """`call` for arguments that are not all plain Tensors and numbers."""
+    args = tuple(_operand(op, x) for x in args)
+    level = level_of(args)
+    return call(op, args, statics) if level is None else _call_batched(op, args, statics, level)
+
+
+def _call_batched(op: Operator, args: tuple, statics: tuple, level: Any) -> Any:
+    """Inside of vmap: run the operator on the values, one level down, and record it for the entries."""
+    kernel = op.kernel(statics)
+    out, batched = run_batched(kernel, statics, args, level)
+    results = tuple(wrap(o, level, batched) for o in (out if isinstance(out, tuple) else (out,)))
+    if state.forward_level >= 0:
+        _forward(kernel, args, results)
+    needs = requiring(args, level)
+    if needs and kernel.differentiable and state.grad_enabled:
+        _record_many(kernel, needs, args, results)
+    if not isinstance(out, tuple):
+        return results[0]
     return results if kernel.outputs is None else kernel.outputs(*results)
 
 
 def versions_of(saved: tuple) -> tuple[int, ...]:
     return tuple(
-        a._version_counter.value if a.__class__ is Tensor and a._version_counter is not None else 0 for a in saved
+        a._version_counter.value if isinstance(a, Tensor) and a._version_counter is not None else 0 for a in saved
     )
 
 
 def _operand(op: Operator, x: Any) -> Any:
     """An argument as a Tensor or a Python number."""
     if x is None or isinstance(x, Tensor) or x.__class__ in _NUMBERS:
-        return x if x.__class__ in (Tensor, *_NUMBERS) or x is None else _plain(x)
+        return x if x.__class__ in _PLAIN or x is None or x._level is not None else _plain(x)
     if isinstance(x, np.generic):
         return x.item() if np.dtype(x.dtype) not in (dtypes.bfloat16,) else float(x)
     if isinstance(x, (jax.Array, np.ndarray)):
@@ -203,14 +228,14 @@ def _record(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) ->
     return node
 
 
-def _record_many(kernel: Kernel, needs: int, args: tuple, results: tuple, arrays: tuple) -> None:
+def _record_many(kernel: Kernel, needs: int, args: tuple, results: tuple) -> None:
     """Record an operator with several results; those of an integer dtype have no gradient."""
-    if not any(o.dtype in INEXACT for o in arrays):
+    if not any(r.dtype in INEXACT for r in results):
         return
     node = _record(kernel, needs, args)
-    node.avals = tuple(o.aval for o in arrays)
-    for i, (result, array) in enumerate(zip(results, arrays, strict=True)):
-        if array.dtype in INEXACT:
+    node.avals = tuple(InputMetadata(tuple(r.shape), r.dtype) for r in results)
+    for i, result in enumerate(results):
+        if result.dtype in INEXACT:
             result._grad_fn, result._output_nr, result._requires_grad = node, i, True
     plan = node.plan
     if plan.saves_result:
@@ -231,19 +256,20 @@ def _save_many(plan: Plan, node: Any, args: tuple, results: tuple) -> None:
 def _forward(kernel: Kernel, args: tuple, results: tuple) -> None:
     """Forward mode: give the results the tangents that `jax.jvp` of the function makes of the arguments'."""
     level = state.forward_level
-    tangents = [a._tangents.get(level) if isinstance(a, Tensor) and a._tangents else None for a in args]
-    if not kernel.differentiable or all(t is None for t in tangents):
-        return
-    rule = kernel.jvp(tuple(t is not None for t in tangents))
-    # The primals without their tangents: the rule is an ordinary operator, recorded in reverse mode like any other.
-    state.forward_level = -1
-    try:
+    tangents = [a._tangent_at(level) if isinstance(a, Tensor) else None for a in args]
+    moving = kernel.differentiable and any(t is not None for t in tangents)
+    with outer_forward_level() as outer:
+        if outer >= 0:
+            _forward(kernel, args, results)
+        if not moving:
+            return
+        # The primals without their tangents at this level: the rule is an ordinary operator, recorded in reverse mode,
+        # and differentiated at the outer levels, like any other.
+        rule = kernel.jvp(tuple(t is not None for t in tangents))
         out = call(rule, (*args, *(t for t in tangents if t is not None)), ())
-    finally:
-        state.forward_level = level
     for result, tangent in zip(results, out if isinstance(out, tuple) else (out,), strict=True):
         if result.dtype in INEXACT:
-            result._tangents = {level: tangent}
+            result._set_tangent(level, tangent)
 
 
 def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
@@ -257,55 +283,49 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         raise TypeError(f"{op.name}_(): the first argument must be a Tensor, but got {type(self).__name__}")
     args = _numbers_that_fit(op, tuple(_operand(op, a) for a in args))
     kernel = op.kernel(statics)
+    level = None
     needs = 0
     for i, a in enumerate(args):
-        if a.__class__ is Tensor and a.requires_grad:
-            needs |= 1 << i
+        if a.__class__ is Tensor:
+            if a.requires_grad:
+                needs |= 1 << i
+        elif isinstance(a, Tensor):
+            level = level_of(args)
+            needs = requiring(args, level)
+            break
     if not (state.grad_enabled and kernel.differentiable and self.dtype in INEXACT):
         needs = 0
     if self._inference and not state.inference:
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. Clone it first.")
+    if level is not None:
+        check_batched(op, args, level)
     if needs:
         check_inplace(self)
-    old_tangents = [a._tangents for a in args if isinstance(a, Tensor)]
-    before = _before(self) if needs or any(old_tangents) else Tensor()
-    arrays = [a._read() if isinstance(a, Tensor) else a for a in args[1:]]
-    node = None
+    moving = state.forward_level >= 0 and any(isinstance(a, Tensor) and a._tangents for a in args)
+    node = holder = None
+    if moving:
+        before, holder = snapshot(self), snapshot(self)
+        holder._tangents = None
+        _forward(kernel, tuple(before if a is self else a for a in args), (holder,))
     if needs:
         # A view's own edge becomes its base's, by CopySlices.
         node = _record(kernel, needs, args, skip_self=self._view is not None)
         node.inplace = True
         plan = node.plan
-        saves_self = 0 in plan.saved
-        if saves_self:
-            before._array = self._read()
         if plan.saved or plan.static:
-            save_for_backward(plan, node, (before if saves_self else self, *args[1:]), ())
-    if any(old_tangents) and before._array is None:
-        before._array = self._read()
-    _write(op, kernel, self, arrays)
+            save_for_backward(plan, node, (snapshot(self) if 0 in plan.saved else self, *args[1:]), ())
+    if level is None:
+        _write(op, kernel, self, [a._read() if isinstance(a, Tensor) else a for a in args[1:]])
+    else:
+        write_batched(kernel, statics, args, level)
     if node is not None:
         node.avals = (InputMetadata(self.shape, self.dtype),)
         rebase_history(self, node, relation_of)
-        if node.plan.saves_result:
-            _save_result(node, self)
-    if any(old_tangents) and state.forward_level >= 0:
-        _forward_inplace(kernel, before, args, self)
+    if holder is not None and holder._tangents:
+        _write_tangents(self, holder)
+    if node is not None and node.plan.saves_result:
+        _save_result(node, self)
     return self
-
-
-def _before(self: Tensor) -> Tensor:
-    """The tensor as it was before an in-place operation: its old place in the graph; the array is added on demand."""
-    old = Tensor()
-    if self.requires_grad:
-        edge = gradient_edge(self)
-        old._requires_grad = True
-        if edge[0] is not None and edge[0].is_accumulator:
-            old._accumulator = self._accumulator
-        else:
-            old._grad_fn, old._output_nr = edge
-    old._tangents = self._tangents
-    return old
 
 
 def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
@@ -352,40 +372,35 @@ def _history_of_view(self: Tensor, base: Tensor) -> Any:
     return grad_fn
 
 
-def _forward_inplace(kernel: Kernel, before: Tensor, args: tuple, self: Tensor) -> None:
-    """The tangent is written in place like the value, so that views of it stay views."""
+def _write_tangents(self: Tensor, holder: Tensor) -> None:
+    """Tangents are written in place like the value, so that views of them stay views."""
     level = state.forward_level
-    holder = Tensor()
-    holder._array = self._read()
-    _forward(kernel, (before, *args[1:]), (holder,))
-    if holder._tangents is None:
-        return
-    new = holder._tangents[level]
-    mine = None if self._tangents is None else self._tangents.get(level)
-    if mine is not None:
-        mine.copy_(new)
-    elif self._view is not None:
-        _tangent_through_base(self, new, level)
-    else:
-        self._tangents = {level: new.to(self.dtype)}
+    with outer_forward_level() as outer:
+        if outer >= 0:
+            _write_tangents(self, holder)
+        new = holder._tangent_at(level)
+        if new is None:
+            return
+        mine = self._tangent_at(level)
+        if mine is not None:
+            mine.copy_(new)
+        elif self._view is not None:
+            _tangent_through_base(self, new, level)
+        else:
+            self._set_tangent(level, new.to(self.dtype))
 
 
 def _tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
     """A view without a tangent got one: its base gets one too, zero elsewhere, of which the view's is a view."""
     meta = self._view
     assert meta is not None
-    base = meta.base
-    if base._tangents is None:
-        zeros = from_array(jax.numpy.zeros(base.shape, base.dtype))
-        base._tangents = {level: zeros}
-    tangent_base = base._tangents[level]
-    tangent_base._share()
-    chain = tangent_base._chain.concat(meta.chain) if not tangent_base._chain.is_root else meta.chain
-    tangent = Tensor()
-    tangent._storage, tangent._chain = tangent_base._storage, chain
-    tangent._version_counter = tangent_base._version_counter
+    whole = meta.base._tangent_at(level)
+    if whole is None:
+        whole = like(from_array(jax.numpy.zeros(meta.base.shape, meta.base.dtype)), new)
+        meta.base._set_tangent(level, whole)
+    tangent = view_along(whole, meta.chain, meta.name)
     tangent.copy_(new)
-    self._tangents = {level: tangent}
+    self._set_tangent(level, tangent)
 
 
 def call_out(op: Operator, args: tuple, statics: tuple, out: Tensor) -> Tensor:
@@ -424,5 +439,6 @@ def write_out(name: str, result: Tensor, out: Tensor) -> Tensor:
     return out.copy_(result)
 
 
-nodes.call = call
+nodes.call = batching.call = call
+batching.call_inplace = call_inplace
 registry.call, registry.call_inplace, registry.call_out, registry.is_operand = call, call_inplace, call_out, is_operand

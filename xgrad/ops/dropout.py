@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..random import next_key
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor
+from .keys import draw_key
 from .promotion import require_floating
 from .registry import FUNCTIONS, composite, operator
 
@@ -65,9 +65,7 @@ def _apply(operator: Any, input: Tensor, p: float, training: bool, inplace: bool
         raise RuntimeError(f"Feature dropout requires at least 2 dimensions in the input, but got {list(input.shape)}")
     if not training or p == 0:
         return input
-    return (call_inplace if inplace else call)(
-        operator.operator, (input, from_array(next_key()), float(p)), (channels,)
-    )
+    return (call_inplace if inplace else call)(operator.operator, (input, draw_key(), float(p)), (channels,))
 
 
 @composite(method=False, namespace=("nn.functional", ""))

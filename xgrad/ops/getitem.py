@@ -167,7 +167,7 @@ def _entry(i: Any) -> Any:
     if isinstance(i, Tensor):
         if i.dtype in dtypes.INEXACT:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-        if i.ndim or isinstance(i._read(), Tracer):
+        if i.ndim or i._level is not None or isinstance(i._read(), Tracer):
             return i
         return bool(i) if i.dtype in (dtypes.bool, dtypes.uint8) else int(i)
     try:

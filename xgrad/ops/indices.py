@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..tensor import Tensor
+from .batching import inner_value
 
 _backend: str | None = None
 
@@ -20,7 +21,7 @@ def on_host(x: Any) -> np.ndarray | None:
     global _backend
     if isinstance(x, (bool, int, float, np.ndarray, np.generic)):
         return np.asarray(x)
-    array = x._export() if isinstance(x, Tensor) else x
+    array = inner_value(x)._export() if isinstance(x, Tensor) else x
     if isinstance(array, Tracer):
         return None
     if _backend is None:

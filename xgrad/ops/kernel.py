@@ -36,6 +36,7 @@ class Kernel:
     __slots__ = (
         "_jvps",
         "_writes",
+        "batched",
         "differentiable",
         "function",
         "operator",
@@ -59,6 +60,7 @@ class Kernel:
         self.plans: dict[int, Plan] = {}
         self._writes: dict[Any, Callable] = {}
         self._jvps: dict[tuple, Any] = {}
+        self.batched: dict[tuple[bool, ...], Any] = {}  # its operators over a batch, for each choice of arguments
 
     def _first(self, *arrays: Any) -> Any:
         out = self.program(*arrays)

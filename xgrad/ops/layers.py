@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..random import next_key
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor
+from .keys import draw_key
 from .promotion import require_same_dtype, scalar
 from .registry import composite, operator
 from .registry import linear as linearly
@@ -125,5 +125,5 @@ def scaled_dot_product_attention(
         )
     if not 0 <= dropout_p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {dropout_p}")
-    random, p = (from_array(next_key()), float(dropout_p)) if dropout_p else (None, None)
+    random, p = (draw_key(), float(dropout_p)) if dropout_p else (None, None)
     return call(_attention.operator, (query, key, value, attn_mask, random, p, scale), (is_causal, enable_gqa))

@@ -48,7 +48,7 @@ class OperatorNode(Node):
             len(grads) > 1
             or grad is None
             or not needs
-            or grad.__class__ is Tensor
+            or isinstance(grad, Tensor)
             or plan.static
             or (plan.fits and grad.shape in plan.fits)
         ):

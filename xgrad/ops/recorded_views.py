@@ -7,11 +7,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..config import state
+from ..config import outer_forward_level, state
 from ..engine.copy_slices import chain_node
 from ..engine.node import InputMetadata, Node, gradient_edge
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
+from .batching import lifted
 
 
 class _Replay(Node):
@@ -51,16 +52,31 @@ def record_linear(result: Tensor, tensors: tuple, node: Any, again: Any) -> Tens
     if state.grad_enabled and any(t.requires_grad for t in tensors):
         made = node()
         result._grad_fn, result._requires_grad = made, True
-    level = state.forward_level
-    if level >= 0 and any(t._tangents and level in t._tangents for t in tensors):
-        moving = [t._tangents[level] if t._tangents and level in t._tangents else None for t in tensors]
-        result._tangents = {level: again(*moving)}
+    if state.forward_level >= 0:
+        _along(result, tensors, again)
     return result
+
+
+def _along(result: Tensor, tensors: tuple, again: Any) -> None:
+    level = state.forward_level
+    moving = [t._tangent_at(level) for t in tensors]
+    with outer_forward_level() as outer:
+        if outer >= 0:
+            _along(result, tensors, again)
+        if any(t is not None for t in moving):
+            result._set_tangent(level, again(*moving))
+
+
+def _over(chain: ViewChain, n: int | None) -> ViewChain:
+    return chain if n is None else chain.over_batch(n)
 
 
 def read(chain: ViewChain, grad: Tensor) -> Tensor:
     """`chain.replay`, recorded."""
-    out = from_array(chain.replay(grad._read()))
+    if grad._level is not None:
+        out = lifted(lambda n, value: read(_over(chain, n), value), grad)
+    else:
+        out = from_array(chain.replay(grad._read()))
     return record_linear(
         out, (grad,), lambda: chain_node("ReplayBackward0", chain, gradient_edge(grad)), lambda t: read(chain, t)
     )
@@ -68,7 +84,10 @@ def read(chain: ViewChain, grad: Tensor) -> Tensor:
 
 def adjoint(chain: ViewChain, grad: Tensor) -> Tensor:
     """`chain.adjoint`, recorded."""
-    out = from_array(chain.adjoint(grad._read()))
+    if grad._level is not None:
+        out = lifted(lambda n, value: adjoint(_over(chain, n), value), grad)
+    else:
+        out = from_array(chain.adjoint(grad._read()))
 
     def node() -> Node:
         made = _Replay()
@@ -87,7 +106,10 @@ def write(chain: ViewChain, base: Tensor, new: Tensor | None) -> Tensor:
     """`chain.write_back`, recorded; `new` None stands for zeros."""
     if new is None:
         new = from_array(jnp.zeros(chain.shape, chain.dtype))
-    out = from_array(chain.write_back(base._read(), new._read()))
+    if base._level is not None or new._level is not None:
+        out = lifted(lambda n, whole, part: write(_over(chain, n), whole, part), base, new)
+    else:
+        out = from_array(chain.write_back(base._read(), new._read()))
 
     def node() -> Node:
         made = _WriteBack()

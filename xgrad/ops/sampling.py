@@ -1,6 +1,6 @@
 """Random tensors: factories, samplers of given parameters, and the in-place fillers.
 
-Each draws one key (`random.next_key`), which is an argument of a cached program.  As in PyTorch, a sample has the
+Each draws one key (`draw_key`), which is an argument of a cached program.  As in PyTorch, a sample has the
 gradient 0 in its parameters: nothing here is reparametrised.
 """
 
@@ -14,20 +14,17 @@ from jax.lax import stop_gradient
 
 from .. import dtypes
 from ..config import settings
-from ..random import Generator, next_key
-from ..tensor import Tensor, from_array
+from ..random import Generator
+from ..tensor import Tensor
 from ..views.named.arguments import variadic
 from .call import call, call_inplace
 from .data import place, placement
 from .factories import checked_sizes, like, made
 from .indices import on_host
+from .keys import draw_key
 from .registry import Operator, composite, operator
 
 _WIDEST = {8: 3, 16: 11, 32: 24, 64: 53}  # bits of a float → integers up to 2**n that it holds exactly (float8: fewer)
-
-
-def _key(generator: Generator | None) -> Tensor:
-    return from_array(next_key(generator))
 
 
 # -- the distributions, over a key and parameters that broadcast ------------------------------------------------------
@@ -89,7 +86,7 @@ def _random(name: str, op: Operator, doc: str) -> Callable:
     ) -> Tensor:  # fmt: skip
         shape = checked_sizes(variadic(name, "size", size, named))
         dtype = settings.default_dtype if dtype is None else _require_inexact(dtypes.as_dtype(dtype), name)
-        return made(call(op, (_key(generator),), (shape, dtype, placement(device))), requires_grad, out, name)
+        return made(call(op, (draw_key(generator),), (shape, dtype, placement(device))), requires_grad, out, name)
 
     def factory_like(
         input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None,
@@ -97,7 +94,7 @@ def _random(name: str, op: Operator, doc: str) -> Callable:
     ) -> Tensor:  # fmt: skip
         dtype = _require_inexact(input.dtype if dtype is None else dtypes.as_dtype(dtype), name + "_like")
         where = like(input) if device is None else placement(device)
-        return made(call(op, (_key(generator),), (tuple(input.shape), dtype, where)), requires_grad)
+        return made(call(op, (draw_key(generator),), (tuple(input.shape), dtype, where)), requires_grad)
 
     factory.__doc__ = f"A tensor of the given sizes, with {doc}."
     factory_like.__doc__ = f"A tensor of the shape, dtype and device of `input`, with {doc}."
@@ -154,7 +151,7 @@ def randint(
     dtype = dtypes.as_dtype(int if dtype is None else dtype)
     shape, bounds = checked_sizes(size), _bounds(low, high, dtype)
     return made(
-        call(_randint.operator, (_key(generator), *bounds), (shape, dtype, placement(device))),
+        call(_randint.operator, (draw_key(generator), *bounds), (shape, dtype, placement(device))),
         requires_grad, out, "randint",
     )  # fmt: skip
 
@@ -169,7 +166,9 @@ def randint_like(
     dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = like(input) if device is None else placement(device)
     bounds = _bounds(low, high, dtype)
-    return made(call(_randint.operator, (_key(generator), *bounds), (tuple(input.shape), dtype, where)), requires_grad)
+    return made(
+        call(_randint.operator, (draw_key(generator), *bounds), (tuple(input.shape), dtype, where)), requires_grad
+    )
 
 
 @composite(method=False)
@@ -180,7 +179,7 @@ def randperm(
     """The integers from 0 to n - 1 in random order."""
     (n,) = checked_sizes(n)
     statics = (n, dtypes.as_dtype(dtype), placement(device))
-    return made(call(_randperm.operator, (_key(generator),), statics), requires_grad, out, "randperm")
+    return made(call(_randperm.operator, (draw_key(generator),), statics), requires_grad, out, "randperm")
 
 
 # -- samples of given parameters --------------------------------------------------------------------------------------
@@ -208,7 +207,7 @@ def bernoulli(
 ) -> Tensor:
     """Ones with the probabilities that `input` holds (or `p`), else zeros, in the dtype of `input`."""
     _require_range(input if p is None else p, 0, 1, "Expected p_in >= 0 && p_in <= 1: probabilities are from 0 to 1")
-    return made(call(_bernoulli.operator, (input, _key(generator), p), ()), False, out, "bernoulli")
+    return made(call(_bernoulli.operator, (input, draw_key(generator), p), ()), False, out, "bernoulli")
 
 
 @operator("normal", function=False, method=False, out=False, node="NormalBackward0")
@@ -235,7 +234,7 @@ def normal(
     if size is None:
         if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
             raise TypeError("normal() of two numbers needs a size")
-        return made(call(_normal_of.operator, (mean, std, _key(generator)), ()), False, out, "normal")
+        return made(call(_normal_of.operator, (mean, std, draw_key(generator)), ()), False, out, "normal")
     out_ = randn(size, generator=generator, dtype=dtype, device=device)
     return made(out_.mul_(std).add_(mean), requires_grad, out, "normal")
 
@@ -274,7 +273,7 @@ def multinomial(
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
         if (np.asarray(values, np.float64).sum(-1) <= 0).any():
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    result = call(_multinomial.operator, (input, _key(generator)), (int(num_samples), bool(replacement)))
+    result = call(_multinomial.operator, (input, draw_key(generator)), (int(num_samples), bool(replacement)))
     return made(result, False, out, "multinomial")
 
 
@@ -286,7 +285,7 @@ def _poisson(self, key):
 @composite(method=False)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers with the rates that `input` holds, in its dtype."""
-    return call(_poisson.operator, (input, _key(generator)), ())
+    return call(_poisson.operator, (input, draw_key(generator)), ())
 
 
 # -- in place ---------------------------------------------------------------------------------------------------------
@@ -312,7 +311,7 @@ def _filler(name: str, defaults: dict[str, float | None], sample: Callable, vali
             raise RuntimeError(f"{name} expects {wrong}, but got {', '.join(f'{k}={v}' for k, v in given.items())}")
         if name != "geometric_":
             _require_inexact(self.dtype, name)
-        return call_inplace(op, (self, _key(generator), *parameters), ())
+        return call_inplace(op, (self, draw_key(generator), *parameters), ())
 
     fill.__name__ = name
     shown = ", ".join(f"{k}={v}" for k, v in defaults.items())
@@ -354,7 +353,9 @@ _filler(
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill the tensor with ones with probability `p` (a number or a tensor that broadcasts), else zeros."""
     _require_range(p, 0, 1, "bernoulli_ expects p to be in [0, 1]")
-    return call_inplace(_bernoulli.operator, (self, _key(generator), p.detach() if isinstance(p, Tensor) else p), ())
+    return call_inplace(
+        _bernoulli.operator, (self, draw_key(generator), p.detach() if isinstance(p, Tensor) else p), ()
+    )
 
 
 _random_ = Operator("random", lambda self, key, low, high: _integers(key, low, high, self.shape, self.dtype))
@@ -371,7 +372,7 @@ def random_(self: Tensor, *args: Any, generator: Generator | None = None) -> Ten
         raise TypeError("random_() takes at most two bounds: random_(to) or random_(from, to)")
     low, high = args if len(args) == 2 else (0, *args) if args else (0, _largest(self.dtype))
     bounds = _bounds(low, high, self.dtype)
-    return call_inplace(_random_, (self, _key(generator), *bounds), ())
+    return call_inplace(_random_, (self, draw_key(generator), *bounds), ())
 
 
 def _largest(dtype: np.dtype) -> int:

@@ -6,7 +6,7 @@ node if it is recorded.
 
 from typing import Any
 
-from ..config import state
+from ..config import outer_forward_level, state
 from ..engine.copy_slices import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
 from ..engine.hooks import move_retained_hook
 from ..engine.node import gradient_edge
@@ -55,7 +55,12 @@ def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAU
 
 
 def attach_view(
-    self: Tensor, seen: ViewChain, relative: ViewChain, name: str, creation: CreationMeta, tangent: bool = True
+    self: Tensor,
+    seen: ViewChain,
+    relative: ViewChain,
+    name: str,
+    creation: CreationMeta = DEFAULT,
+    tangent: bool = True,
 ) -> Tensor:
     """The view that `seen` places in the storage and `relative` in `self`; recorded, with its tangent."""
     out = make_view(self, seen, relative, name, creation)
@@ -107,7 +112,7 @@ def _strided_tangent(self: Tensor, out: Tensor, key: tuple) -> None:
             "as_strided of a dual tensor whose tangent is laid out in another way than itself: make the dual of the "
             "base, and the view of the dual"
         )
-    out._tangents = {state.forward_level: view(tangent, key, "AsStridedBackward0")}
+    out._set_tangent(state.forward_level, view(tangent, key, "AsStridedBackward0"))
 
 
 def _leads_nowhere(node: Any) -> bool:
@@ -120,11 +125,18 @@ def _leads_nowhere(node: Any) -> bool:
 def _view_tangent(self: Tensor, out: Tensor, relative: ViewChain, name: str) -> None:
     """The tangent of a view is the same view of the tangent, so that a write into either shows in both."""
     level = state.forward_level
-    tangent = self._tangents.get(level)
-    if tangent is None:
-        return
-    tangent._share()
-    out._tangents = {level: attach_view(tangent, tangent._chain.concat(relative), relative, name, DEFAULT)}
+    tangent = self._tangent_at(level)
+    with outer_forward_level() as outer:
+        if outer >= 0:
+            _view_tangent(self, out, relative, name)
+        if tangent is not None:
+            out._set_tangent(level, view_along(tangent, relative, name))
+
+
+def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
+    """The view of `self` that a chain describes, recorded as a node called `name`."""
+    self._share()
+    return attach_view(self, self._chain.concat(relative), relative, name)
 
 
 def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
@@ -155,6 +167,8 @@ def bits_of(self: Tensor, key: tuple) -> Tensor:
     seen = self._chain.view(*key)
     alias = self._alias()
     alias._chain, alias._cache, alias._cache_generation = seen, None, -1
+    if alias._level is not None:
+        alias._bits(ViewChain.root(self.shape, self.dtype).view(*key))
     return alias
 
 
@@ -164,23 +178,28 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
     The operation is appended to the tensor's chain *and* to what autograd knows of it (its ViewMeta's chain, or, of a
     base, the chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
     """
-    if state.grad_enabled and self.requires_grad:
+    return move(self, ViewChain.root(self.shape, self.dtype).view(*key), name)
+
+
+def move(self: Tensor, relative: ViewChain, name: str) -> Tensor:
+    """`view_inplace`, of the view that a chain describes."""
+    record = state.grad_enabled and self.requires_grad
+    if record:
         check_inplace(self)
     meta = self._view
     self._share()
     chain = self._chain
-    record = state.grad_enabled and self.requires_grad
     before = self.grad_fn if record else None
     edge = gradient_edge(self) if record else (None, 0)
-    seen = chain.view(*key)
-    root = ViewChain.root(chain.shape, chain.dtype)
-    relative = root.view(*key) if not chain.is_root else seen
+    seen = chain.concat(relative)
+    if self._level is not None:
+        self._move(relative, name)
     self._chain, self._cache, self._cache_generation = seen, None, -1
     if meta is not None:
         meta.chain = meta.chain.concat(relative)
         meta.name = name
     else:
-        moved = self._moved or root
+        moved = self._moved or ViewChain.root(chain.shape, chain.dtype)
         self._moved = moved.concat(relative)
     self._bump()
     if record:
@@ -192,5 +211,5 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
             meta.attr_version = self._version
     if self._tangents is not None:
         for tangent in self._tangents.values():
-            view_inplace(tangent, key, name)
+            move(tangent, relative, name)
     return self

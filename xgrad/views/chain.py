@@ -172,6 +172,23 @@ class ViewChain:
             chain = chain.then(step)
         return chain
 
+    def over_batch(self, n: int) -> "ViewChain":
+        """The same view of each entry of a new first dimension of `n`."""
+        key = ("over_batch", n)
+        chain = self.children.get(key)
+        if chain is None:
+            chain, shape, dtype = (
+                ViewChain.root((n, *self.root_shape), self.root_dtype),
+                self.root_shape,
+                self.root_dtype,
+            )
+            for step in self.steps:
+                for over in step.over_batch(n, shape):
+                    chain = chain.then(over)
+                shape, dtype = step.result(shape, dtype)
+            self.children[key] = chain
+        return chain
+
     def inverse(self) -> "ViewChain | None":
         """The chain from this view back to the root; None if this one is no bijection that keeps the dtype."""
         if self._inverse is _UNSET:

@@ -11,6 +11,7 @@ Those that say what the elements are (conj, real, view(dtype), ...) are in `valu
     geometry(geometry, dtype)              where the elements lie, in elements of the dtype after the step
     starts(shape)                          the numbers that are operands of its program, and not part of it
     program_key()                          the step without its starts
+    over_batch(n, shape)                   the steps that do this to each entry of a new first dimension of n
 
 Invariant: arguments were checked when the step was made (`named/`), so no rule clamps or raises for an index.
 """
@@ -56,6 +57,9 @@ class ViewStep:
 
     def program_key(self) -> "ViewStep":
         return self
+
+    def over_batch(self, n: int, shape: Shape) -> "tuple[ViewStep, ...]":
+        return (self,)
 
     def elementwise(self, dtype: np.dtype) -> bool:
         """Whether it does the same to each element where it stands, so that geometric steps commute with it."""
@@ -111,6 +115,9 @@ class Slice(ViewStep):
     def program_key(self) -> ViewStep:
         return Slice((), self.sizes, self.steps)
 
+    def over_batch(self, n: int, shape: Shape) -> tuple[ViewStep, ...]:
+        return (Slice((0, *self._starts), (n, *self.sizes), (1, *self.steps)),)
+
     def replay(self, array: Any, starts: Starts) -> Any:
         if 0 in self.sizes:
             return jnp.zeros(self.sizes, array.dtype)
@@ -147,6 +154,9 @@ class Permute(ViewStep):
             return Reshape(tuple(shape[d] for d in dims))
         return self if dims == self.dims else Permute(dims)
 
+    def over_batch(self, n: int, shape: Shape) -> tuple[ViewStep, ...]:
+        return (Permute((0, *(d + 1 for d in self.dims))),)
+
     def inverse(self) -> "Permute":
         return Permute(tuple(sorted(range(len(self.dims)), key=self.dims.__getitem__)))
 
@@ -174,6 +184,9 @@ class Reshape(ViewStep):
     def normalize(self, shape: Shape, dtype: np.dtype) -> "Reshape | None":
         return None if shape == self.shape else self
 
+    def over_batch(self, n: int, shape: Shape) -> tuple[ViewStep, ...]:
+        return (Reshape((n, *self.shape)),)
+
     def replay(self, array: Any, starts: Starts) -> Any:
         return lax.reshape(array, self.shape)
 
@@ -198,6 +211,10 @@ class Expand(ViewStep):
         if shape == self.shape:
             return None
         return Reshape(self.shape) if prod(shape) == prod(self.shape) else self
+
+    def over_batch(self, n: int, shape: Shape) -> tuple[ViewStep, ...]:
+        new = (1,) * (len(self.shape) - len(shape))  # the new dimensions go between the batch and the others
+        return (Reshape((n, *new, *shape)), Expand((n, *self.shape)))
 
     def repeated(self, shape: Shape) -> list[int]:
         """The dimensions of the result that are not the input's."""
@@ -232,6 +249,9 @@ class Diagonal(ViewStep):
 
     def _size(self, shape: Shape) -> int:
         return max(min(shape[self.dim1] - max(-self.offset, 0), shape[self.dim2] - max(self.offset, 0)), 0)
+
+    def over_batch(self, n: int, shape: Shape) -> tuple[ViewStep, ...]:
+        return (Diagonal(self.offset, self.dim1 + 1, self.dim2 + 1),)
 
     def kept(self, ndim: int) -> list[int]:
         """The dimensions of the input that the result keeps, in order."""
@@ -286,6 +306,9 @@ class Unfold(ViewStep):
         step = shape[self.dim] - self.size + 1 if self.count(shape) == 1 else self.step
         return self if step == self.step else Unfold(self.dim, self.size, step)
 
+    def over_batch(self, n: int, shape: Shape) -> tuple[ViewStep, ...]:
+        return (Unfold(self.dim + 1, self.size, self.step),)
+
     def _index(self, shape: Shape) -> tuple[Any, ...]:
         windows = jnp.arange(self.count(shape))[:, None] * self.step + jnp.arange(self.size)
         return (slice(None),) * self.dim + (windows,)
@@ -333,6 +356,9 @@ class AsStrided(ViewStep):
     def normalize(self, shape: Shape, dtype: np.dtype) -> "AsStrided | None":
         whole = shape == self.sizes and not self.offset and self.own_geometry.is_contiguous()
         return None if whole else self
+
+    def over_batch(self, n: int, shape: Shape) -> tuple[ViewStep, ...]:
+        return (AsStrided((n, *self.sizes), (prod(shape), *self.strides), self.offset),)
 
     def lowered(self, shape: Shape) -> list[ViewStep] | None:
         """Slices and transposes that read the same from a row-major input of `shape`; None if it takes a gather."""

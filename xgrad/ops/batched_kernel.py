@@ -1,0 +1,129 @@
+"""The programs of an operator over a batch: `jax.vmap` of its function and of its gradient formulas.
+
+Invariant: the gradients are those of the operator's own formulas, entry by entry (PyTorch's subgradients, what is
+saved), not those that JAX would derive from the mapped function.  A gradient of an argument without a batch is summed
+over it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from .kernel import Kernel, Plan
+from .registry import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class BatchedOperator(Operator):
+    """An operator over a batch: the arguments that `axes` marks have it as their first dimension, the others have none.
+
+    The results have it first.
+    """
+
+    def __init__(self, kernel: Kernel, axes: tuple[bool, ...]) -> None:
+        single = kernel.operator
+        self.name, self.node_name, self.outputs = single.name, single.node_name, single.outputs
+        self.differentiable, self.jit, self.pointwise = single.differentiable, single.jit, False
+        self.parameters, self.variadic, self.static_names = single.parameters, single.variadic, ()
+        self.formulas, self.defaults, self.check = single.formulas, {}, None
+        self.single, self.axes = kernel, axes
+        self.function = jax.vmap(kernel.function, in_axes=_axes(axes))
+        self.kernels = {}
+
+    def kernel(self, statics: tuple) -> Kernel:
+        if not self.kernels:
+            self.kernels[()] = BatchedKernel(self, ())
+        return self.kernels[()]
+
+
+def _axes(batched: tuple[bool, ...]) -> tuple[int | None, ...]:
+    return tuple(0 if b else None for b in batched)
+
+
+class BatchedKernel(Kernel):
+    """The programs of a `BatchedOperator`."""
+
+    __slots__ = ()
+    operator: BatchedOperator
+
+    def plan(self, needs: int, count: int) -> Plan:
+        single = self.operator.single
+        plan = self.plans[needs] = BatchedPlan(self, single.narrowed(needs, count))
+        return plan
+
+
+class _Everything:
+    """Contains all shapes: each backward goes the way that fits a gradient to its argument."""
+
+    def __contains__(self, shape: Any) -> bool:
+        return True
+
+    def add(self, shape: Any) -> None:
+        """It is in there."""
+
+
+class BatchedPlan(Plan):
+    """What the plan of the single operator saves, and its backward over a batch."""
+
+    __slots__ = ("single",)
+
+    def __init__(self, kernel: BatchedKernel, single: Plan) -> None:
+        for name in Plan.__slots__:
+            setattr(self, name, getattr(single, name))
+        self.kernel, self.single = kernel, single
+        self.programs, self.operators, self.simple = {}, {}, {}
+        self.passes = self.reuses = False
+        self.fits = _Everything()  # pyright: ignore[reportAttributeAccessIssue] - all that a set is asked here
+
+    def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> "Callable":
+        operator = self.kernel.operator
+        assert isinstance(operator, BatchedOperator)
+        axes = operator.axes
+        n_grads = sum(d is None for d in defined)
+        wanted = [i for i in range(len(axes)) if needs >> i & 1]
+        entry_defined = tuple(d if d is None else (d[0][1:], d[1]) for d in defined)
+        if static is not None:
+            static = (tuple(_entry(s, b) for s, b in zip(static[0], axes, strict=True)), static[1])
+        saved_axes = tuple(0 if axes[i] else None for i in self.saved)
+
+        def run(*values: Any) -> Any:
+            like = values[0]
+            fits: list = [None] * len(axes)
+            for i in wanted:
+                shape, dtype = metas[i] or (like.shape, like.dtype)
+                fits[i] = (_entry(shape, axes[i]), dtype)
+            entry = self.single.backward(needs, entry_defined, static, tuple(fits))
+            results = len(values) - n_grads - len(saved_axes)
+            out = jax.vmap(entry, in_axes=(0,) * n_grads + saved_axes + (0,) * results)(*values)
+            many = out if isinstance(out, tuple) else (out,)
+            summed = tuple(
+                o if axes[i] else jnp.sum(o, axis=0, dtype=o.dtype) for i, o in zip(wanted, many, strict=True)
+            )
+            return summed if len(summed) > 1 else summed[0]
+
+        return run
+
+
+def _entry(shape: tuple, batched: bool) -> tuple:
+    return tuple(shape[1:]) if batched else tuple(shape)
+
+
+def batched_operator(kernel: Kernel, axes: tuple[bool, ...]) -> Operator:
+    """The operator of `kernel` over a batch, made once for each choice of arguments.
+
+    Raises `RuntimeError` for one whose result's shape depends on values.
+    """
+    found = kernel.batched.get(axes)
+    if found is None:
+        operator = kernel.operator
+        if not operator.jit:
+            raise RuntimeError(
+                f"vmap: the shape of the result of {operator.name}() depends on values, and so may differ from one "
+                "entry of the batch to the next, which vmap does not support (dynamic shapes). Use xgrad.where, or a "
+                "mask"
+            )
+        found = kernel.batched[axes] = BatchedOperator(kernel, axes)
+    return found

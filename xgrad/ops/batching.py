@@ -1,0 +1,285 @@
+"""BatchedTensor: what a tensor is inside of `func.vmap`, and how an operator maps over it.
+
+    vmap(f)(x), x of shape (B, 3)               inside of f
+    x ── Tensor (B, 3)                          x ── BatchedTensor (3) ──value──► Tensor (B, 3)
+
+Two invariants, which are those of PyTorch's functorch (torch/_functorch/vmap.py, aten/src/ATen/functorch):
+
+* A BatchedTensor has *one entry's* shape and a place of its own in the graph.  Its value is a tensor of the level below
+  with the batch as first dimension, with a place in that level's graph.  An operator runs on the values, which records
+  what is to be recorded there, and is recorded once more for the entries if they require grad.  So a gradient taken
+  inside of vmap is one for each entry, and one taken outside goes through vmap.
+* Views share their base's value, and a write goes to the value: aliasing is that of the level below.
+
+An operator with arguments of several levels runs at the innermost first; below, there may be more BatchedTensors.
+"""
+
+from typing import Any
+
+from ..config import state
+from ..tensor import Tensor
+from ..views.chain import ViewChain
+from .batched_kernel import batched_operator
+from .kernel import Kernel
+from .registry import Operator
+from .viewing import attach_view, move
+
+_DATA_DEPENDENT = (
+    "vmap: It looks like you're {what}. The entries of a batch have no one value: rewrite it with operators, for "
+    "instance with xgrad.where, or map over fewer arguments."
+)
+_ITEM = "calling {} on a Tensor. We don't support vmap over calling {} on a Tensor"
+_BRANCH = "attempting to use a Tensor in some data-dependent control flow. We don't support that yet"
+
+
+class VmapLevel:
+    """One `vmap` that is running: how deep it is, how many entries its batch has, what random operators are to do."""
+
+    __slots__ = ("depth", "open", "randomness", "size")
+
+    def __init__(self, depth: int, size: int, randomness: str) -> None:
+        self.depth, self.size, self.randomness = depth, size, randomness
+        self.open = True
+
+
+class _SharedValue:
+    """The storage of BatchedTensors that share it: the value of their root."""
+
+    __slots__ = ("owned", "root")
+
+    def __init__(self, root: Tensor) -> None:
+        self.root, self.owned = root, False
+
+    @property
+    def id(self) -> int:
+        return self.root.storage_id
+
+    @property
+    def array(self) -> Any:
+        raise _no_value(_BRANCH)
+
+
+def _no_value(what: str) -> RuntimeError:
+    return RuntimeError(_DATA_DEPENDENT.format(what=what))
+
+
+class BatchedTensor(Tensor):
+    """An entry of a batch; made by `wrap`."""
+
+    _level: VmapLevel
+    _value: Tensor
+    _batched: bool  # whether the value has the batch as first dimension, or is the same for all entries
+
+    def _read(self) -> Any:
+        if self._batched:
+            raise _no_value(_BRANCH)
+        return self._value._read()
+
+    def _held(self) -> Any:
+        return self._value._held()
+
+    def _export(self) -> Any:
+        if self._batched:
+            raise _no_value(_BRANCH)
+        return self._value._export()
+
+    def _share(self) -> Any:
+        return self._storage
+
+    def _bump(self, by: int = 1) -> None:
+        self._value._bump(by)
+
+    def _holding(self, value: Tensor) -> "BatchedTensor":
+        """One like this, of another value of the same shape, outside of the graph of the entries."""
+        return wrap(value, self._level, self._batched)
+
+    def _alias(self) -> "BatchedTensor":
+        alias = BatchedTensor()
+        alias._level, alias._batched, alias._value = self._level, self._batched, self._value._alias()
+        alias._storage, alias._chain, alias._version_counter = self._storage, self._chain, self._version_counter
+        return alias
+
+    def _blank_view(self, chain: ViewChain, relative: ViewChain, name: str) -> "BatchedTensor":
+        view = BatchedTensor()
+        view._level, view._batched = self._level, self._batched
+        source = self._value
+        if self._chain.concat(relative) is not chain:  # as_strided: relative to the root
+            assert isinstance(self._storage, _SharedValue)
+            source = self._storage.root
+        along = self._over_batch(relative)
+        source._share()
+        assert source._chain is not None
+        view._value = attach_view(source, source._chain.concat(along), along, name)
+        return view
+
+    def _over_batch(self, chain: ViewChain) -> ViewChain:
+        return chain.over_batch(self._level.size) if self._batched else chain
+
+    def _move(self, relative: ViewChain, name: str) -> None:
+        """What an in-place view operation does to the value."""
+        move(self._value, self._over_batch(relative), name)
+
+    def _bits(self, relative: ViewChain) -> None:
+        value = self._value
+        value._share()
+        alias = value._alias()
+        alias._chain = value._chain.concat(self._over_batch(relative))
+        alias._cache, alias._cache_generation = None, -1
+        self._value = alias
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        if requires_grad and not self._requires_grad:
+            raise RuntimeError(
+                "You are attempting to call Tensor.requires_grad_() (or perhaps using xgrad.autograd.functional) "
+                "inside of a function being transformed by vmap. This is unsupported: use xgrad.func.grad or "
+                "xgrad.func.vjp there, or call requires_grad_() outside."
+            )
+        return super().requires_grad_(requires_grad)
+
+    def detach_(self) -> Tensor:
+        super().detach_()
+        self._value = self._value.detach()
+        return self
+
+    def __bool__(self) -> bool:
+        if self._batched:
+            raise _no_value(_BRANCH)
+        return bool(self._value)
+
+    def item(self) -> Any:
+        if self._batched:
+            raise _no_value(_ITEM.format(".item()", ".item()"))
+        return self._value.item()
+
+    def tolist(self) -> Any:
+        if self._batched:
+            raise _no_value(_ITEM.format(".tolist()", ".tolist()"))
+        return self._value.tolist()
+
+    def __repr__(self, **_: Any) -> str:
+        value = repr(self._value).replace("\n", "\n    ")
+        place = "0" if self._batched else "None"
+        return f"BatchedTensor(lvl={self._level.depth}, bdim={place}, value=\n    {value}\n)"
+
+
+def wrap(value: Tensor, level: VmapLevel, batched: bool = True) -> BatchedTensor:
+    """An entry of the batch that is the first dimension of `value` (or, not `batched`, `value` for every entry)."""
+    out = BatchedTensor()
+    out._level, out._value, out._batched = level, value, batched
+    shape = tuple(value.shape)
+    out._chain = ViewChain.root(shape[1:] if batched else shape, value.dtype)
+    out._storage = _SharedValue(value)  # pyright: ignore[reportAttributeAccessIssue] - all that is asked of it here
+    if value._version_counter is None:
+        value._bump(0)
+    out._version_counter = value._version_counter
+    return out
+
+
+def level_of(args: Any) -> VmapLevel | None:
+    """The innermost level of the arguments, None if no BatchedTensor is among them."""
+    top = None
+    for a in args:
+        level = a._level if isinstance(a, Tensor) else None
+        if level is not None and (top is None or level.depth > top.depth):
+            top = level
+    if top is not None and not top.open:
+        raise RuntimeError(
+            "a tensor that was made inside of vmap is used after vmap has returned: return it from the function instead"
+        )
+    return top
+
+
+def at_level(a: Any, level: VmapLevel) -> bool:
+    return isinstance(a, Tensor) and a._level is level
+
+
+def requiring(args: tuple, level: VmapLevel | None) -> int:
+    """The mask of the arguments that require grad as tensors of this level (None: as plain ones)."""
+    return sum(1 << i for i, a in enumerate(args) if isinstance(a, Tensor) and a._level is level and a.requires_grad)
+
+
+def values_of(args: tuple, level: VmapLevel) -> tuple[tuple, tuple[bool, ...]]:
+    """The arguments one level down, and which of them have the batch."""
+    values = tuple(a._value if at_level(a, level) else a for a in args)
+    return values, tuple(at_level(a, level) and a._batched for a in args)
+
+
+def batched_values(tensors: tuple, level: VmapLevel) -> list[Tensor]:
+    """The tensors one level down, each with the batch."""
+    values, axes = values_of(tensors, level)
+    return [v if b else v.expand(level.size, *v.shape) for v, b in zip(values, axes, strict=True)]
+
+
+def run_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel) -> tuple[Any, bool]:
+    """The operator's results one level down, and whether they have the batch."""
+    values, axes = values_of(args, level)
+    if any(axes):
+        return call(batched_operator(kernel, axes), values, ()), True
+    return call(kernel.operator, values, statics), False
+
+
+def check_batched(op: Operator, args: tuple, level: VmapLevel) -> None:
+    """Refuse to write an entry of a batch into a tensor that is the same for all entries."""
+    _, axes = values_of(args, level)
+    if any(axes) and not axes[0]:
+        raise RuntimeError(
+            f"vmap: inplace arithmetic ({op.name}_) is not possible because there exists a Tensor `other` in "
+            "extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` "
+            "not being vmapped over in a vmap. Please try to use out-of-place operators instead of inplace arithmetic, "
+            "or make `self` from a tensor that is mapped over: x.new_zeros(...), xgrad.zeros_like(x)."
+        )
+
+
+def write_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel) -> None:
+    """Run the in-place form one level down."""
+    values, axes = values_of(args, level)
+    if any(axes):
+        call_inplace(batched_operator(kernel, axes), values, ())
+    else:
+        call_inplace(kernel.operator, values, statics)
+
+
+def lifted(function: Any, *tensors: Any) -> Tensor:
+    """`function(chain of the level below, *values)`, where one of the tensors is a BatchedTensor."""
+    level = level_of(tensors)
+    assert level is not None
+    values, axes = values_of(tensors, level)
+    if any(axes):
+        return wrap(function(level.size, *batched_values(tensors, level)), level)
+    return wrap(function(None, *values), level, False)
+
+
+def like(result: Tensor, input: Tensor) -> Tensor:
+    """A new tensor with a batch wherever `input` has one: what `zeros_like` and `new_zeros` give inside of vmap."""
+    level = input._level
+    if level is None or result._level is not None:
+        return result
+    assert isinstance(input, BatchedTensor)
+    if not input._batched:
+        return wrap(like(result, input._value), level, False)
+    return wrap(like(result.expand(level.size, *result.shape).clone(), input._value), level)
+
+
+def inner_value(tensor: Tensor) -> Tensor:
+    """The tensor below all levels."""
+    while isinstance(tensor, BatchedTensor):
+        tensor = tensor._value
+    return tensor
+
+
+def open_level(size: int, randomness: str = "error") -> VmapLevel:
+    """A new innermost level; close it with `close_level`."""
+    levels = state.vmap_levels
+    level = VmapLevel(len(levels) + 1, size, randomness)
+    state.vmap_levels = (*levels, level)
+    return level
+
+
+def close_level(level: VmapLevel) -> None:
+    level.open = False
+    state.vmap_levels = state.vmap_levels[: level.depth - 1]
+
+
+# Set by call.py, which needs this module.
+call: Any = None
+call_inplace: Any = None
