@@ -102,7 +102,11 @@ def look_for_nan(node: Node, results: Any) -> None:
     for i, result in enumerate(results):
         if result is None:
             continue
-        array = result._read() if isinstance(result, Tensor) else result
+        array = result
+        if isinstance(result, Tensor):
+            while result._level is not None:  # inside of vmap: all entries
+                result = result._value
+            array = result._read()
         if not isinstance(array, Tracer) and _any_nan(array):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
