@@ -369,9 +369,22 @@ def test_once_differentiable_is_refused_twice():
 # -- misuse ------------------------------------------------------------------------------------------------------------
 
 
-def test_functions_are_not_instantiated():
-    with pytest.raises(RuntimeError, match=r"should not be instantiated. Call Mine.apply"):
-        function(xgrad, lambda ctx, x: x, lambda ctx, grad: grad)()
+def test_instances_warn_and_are_not_called():
+    def program(T):
+        with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+            mine = function(T, lambda ctx, x: x * 2, lambda ctx, grad: grad * 2)()
+        x = leaf(T, 3)
+        mine.apply(x).sum().backward()
+        return x.grad
+
+    as_torch(program)
+
+    def call(T):
+        with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+            mine = function(T, lambda ctx, x: x * 2, lambda ctx, grad: grad * 2)()
+        mine(leaf(T, 3))
+
+    same_error(call, "Legacy autograd function with non-static forward method is deprecated")
 
 
 def test_missing_methods():

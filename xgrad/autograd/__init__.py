@@ -9,6 +9,7 @@ from .anomaly_mode import set_detect_anomaly as set_detect_anomaly
 from .backward import backward as backward
 from .backward import grad as grad
 from .function import Function as Function
+from .function import NestedIOFunction as NestedIOFunction
 from .function import once_differentiable as once_differentiable
 from .grad_mode import _force_original_view_tracking as _force_original_view_tracking
 from .grad_mode import enable_grad as enable_grad

@@ -2,17 +2,35 @@
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ..config import state
 from ..engine.node import Node
-from ..engine.python_function import FunctionContext, PythonNode, run_function
+from ..engine.python_function import BackwardCFunction, FunctionCtx, default_backward, run_function
 from ..errors import NotDifferentiableError
 from ..tensor import Tensor
 
+__all__ = [
+    "BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction", "NestedIOFunction",
+    "once_differentiable",
+]  # fmt: skip
 
-class Function:
+
+class FunctionMeta(type):
+    """Gives each Function the class of its node, `_backward_cls`."""
+
+    _backward_cls: type
+
+    def __init__(cls, name: str, bases: tuple, namespace: dict) -> None:
+        super().__init__(name, bases, namespace)
+        cls._backward_cls = type(
+            name + "Backward", (BackwardCFunction,), {"_forward_cls": cls, "__module__": cls.__module__}
+        )
+
+
+class Function(FunctionCtx, metaclass=FunctionMeta):
     """Base class of custom operations: static methods `forward` and `backward`, called by `apply`.
 
     `forward(ctx, *args)` computes with tensors, unrecorded, and saves with `ctx.save_for_backward`; or
@@ -35,16 +53,23 @@ class Function:
     tensor(12.)
     """
 
-    _node_class: type
+    # Read by vmap: whether its rule is to be made by mapping forward, backward and jvp themselves.
+    generate_vmap_rule = False
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        cls._node_class = type(
-            cls.__name__ + "Backward", (PythonNode,), {"function": cls, "__module__": cls.__module__}
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            "invoke them on the class itself.",
+            DeprecationWarning,
+            stacklevel=2,
         )
 
-    def __init__(self) -> None:
-        raise RuntimeError(f"{type(self).__name__} should not be instantiated. Call {type(self).__name__}.apply(...).")
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            f"function with static forward method: make forward and backward static, and call {type(self).__name__}"
+            ".apply(...)."
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -56,10 +81,8 @@ class Function:
         """What a `forward` without `ctx` leaves to be done: save tensors, and mark inputs and outputs."""
         raise NotImplementedError("setup_context is not implemented.")
 
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """The gradient of each argument of forward (None for those without one), given those of the outputs."""
-        raise NotImplementedError("You must implement the backward function for your custom autograd.Function.")
+    backward = staticmethod(default_backward)
+    vjp = backward
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
@@ -68,43 +91,53 @@ class Function:
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
-    @classmethod
-    def _new_style(cls) -> bool:
-        return cls.setup_context is not Function.setup_context
-
-    @classmethod
-    def _bind(cls, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        """The arguments in the places of forward's parameters, with defaults where PyTorch fills them in."""
-        signature = inspect.signature(cls.forward)
-        if cls._new_style():
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            args, kwargs = bound.args, bound.kwargs
-        else:
-            bound = signature.bind(None, *args, **kwargs)  # None: ctx
-            places = [p for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
-            named = [i for i, p in enumerate(places) if p.name in kwargs]
-            filled = [bound.arguments.get(p.name, p.default) for p in places[len(args) : max(named, default=-1) + 1]]
-            args, kwargs = (*args, *filled), {k: v for k, v in kwargs.items() if k not in {p.name for p in places}}
-        for name, value in kwargs.items():
-            if isinstance(value, Tensor) and value.requires_grad:
-                raise TypeError(
-                    f"{cls.__name__}.apply(): the tensor {name!r} requires grad, but backward has no place for the "
-                    "gradient of a keyword-only argument"
-                )
-        return args, kwargs
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+        """The operation over a batch: (outputs, their batch dimensions), given those of the arguments."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run the operation and record it.
 
-        Keyword arguments are put into the places of forward's parameters.  Raises `TypeError` for a tensor that
-        requires grad and has no place there.
+        Keyword arguments are put into the places of forward's parameters.  Raises `TypeError` for one that forward
+        does not know, for a place that is left out before it, and for a tensor that requires grad and has no place.
         """
-        missing = cls._new_style() and len(args) != _arity(cls.forward)
-        if kwargs or missing:
-            args, kwargs = cls._bind(args, kwargs)
-        return run_function(cls, cls._node_class, args, kwargs)
+        setup_context = None if cls.setup_context is Function.setup_context else cls.setup_context
+        if kwargs or (setup_context is not None and len(args) != _arity(cls.forward)):
+            args, kwargs = _bind(cls, args, kwargs, setup_context is not None)
+        return run_function(cls, args, kwargs, setup_context)
+
+
+def _bind(cls: Any, args: tuple, kwargs: dict, defaults: bool) -> tuple[tuple, dict]:
+    """The arguments in the places of forward's parameters; with `defaults` those that were left out too."""
+    signature = inspect.signature(cls.forward)
+    if defaults:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        args, kwargs = bound.args, bound.kwargs
+    else:
+        bound = signature.bind(None, *args, **kwargs)  # None: ctx
+        places = [p.name for p in signature.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+        named = [i for i, name in enumerate(places) if name in kwargs]
+        for i in range(len(args), max(named, default=-1)):
+            if places[i] not in kwargs:
+                raise TypeError(
+                    f"{cls.__name__}.apply(): forward() missing required argument: '{places[i]}' (position {i}): it "
+                    f"comes before '{places[named[-1]]}', which was given by name"
+                )
+        filled = [kwargs[name] for name in places[len(args) : max(named, default=-1) + 1]]
+        args, kwargs = (*args, *filled), {k: v for k, v in kwargs.items() if k not in places}
+    for name, value in kwargs.items():
+        if isinstance(value, Tensor) and value.requires_grad:
+            raise TypeError(
+                f"{cls.__name__}.apply(): the tensor {name!r} requires grad, but backward has no place for the "
+                "gradient of a keyword-only argument"
+            )
+    return args, kwargs
 
 
 def once_differentiable(backward: Callable) -> Callable:
@@ -129,7 +162,7 @@ def once_differentiable(backward: Callable) -> Callable:
 
 class _NotTwice(Node):
     def name(self) -> str:
-        return "ErrorBackward"
+        return "Error"
 
     def apply(self, grads: list, needs: int) -> Any:
         raise NotDifferentiableError(
@@ -147,7 +180,20 @@ def _refusing(output: Any) -> Any:
     return alias
 
 
-__all__ = ["Function", "FunctionContext", "once_differentiable"]
+class InplaceFunction(Function):
+    """`Function` under the name that old code knows."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+class NestedIOFunction(Function):
+    """The old Function of nested arguments; like every Function that is called as an instance, it raises."""
+
+
+_ContextMethodMixin = FunctionCtx
+_SingleLevelFunction = Function
 
 
 def _arity(function: Callable) -> int:

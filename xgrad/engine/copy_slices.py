@@ -16,6 +16,7 @@ The base gradient is updated in place, by donation, when nobody else holds it: k
 O(N + the views) backward, not O(kN) as a clone for each node does.
 """
 
+import weakref
 from typing import Any
 
 import jax.numpy as jnp
@@ -213,6 +214,22 @@ def rebase_history(self: Tensor, node: Node, relation: Any) -> None:
     self._requires_grad = True
     if self._retains_grad:
         self.grad_fn  # noqa: B018
+
+
+def history_of_view(self: Tensor, base: Tensor) -> Any:
+    """A function that gives the grad_fn of a view that was just written, held weakly.
+
+    If the view has died since, it is made anew from that of `base`, the CopySlices that runs the node which asks.
+    """
+    view_fn, base_fn = weakref.ref(self.grad_fn), weakref.ref(base._grad_fn)
+
+    def grad_fn() -> Any:
+        node, owner = view_fn(), base_fn()
+        if node is None and isinstance(owner, CopySlices):
+            node = chain_node("AsStridedBackward0", owner.chain, (owner, 0))
+        return node
+
+    return grad_fn
 
 
 # Set by xgrad/attach.py: the recorded forms of replay, write_back and adjoint, and the engine's adapter.

@@ -1,8 +1,11 @@
 """The node behind autograd.Function: it works on Tensors, and is the `ctx` of the user's forward and backward.
 
-PyTorch: torch/csrc/autograd/custom_function.h, python_function.cpp.
+What forward asks of `ctx` lies in four attributes, under PyTorch's names, until the outputs have their history:
+`to_save`, `saved_for_forward`, `dirty_tensors`, `non_differentiable`.  None of them outlives the call, so a node refers
+to no tensor that it made (PyTorch: torch/csrc/autograd/custom_function.cpp, python_function.cpp).
 """
 
+import warnings
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,77 +14,96 @@ from ..config import state
 from ..dtypes import INEXACT
 from ..errors import FreedGraphError
 from ..tensor import Tensor, from_array
-from ..views.meta import CreationMeta, check_inplace, propagate_creation_meta, relation_of
-from .copy_slices import rebase_history
+from ..views.meta import CreationMeta, check_inplace, relation_of
+from .copy_slices import history_of_view, rebase_history
 from .hooks import move_retained_hook
 from .node import InputMetadata, Node, gradient_edge, number
 from .saved_variable import SavedVariable
 
 
-class FunctionContext:
-    """What forward and backward of a custom Function get as `ctx`."""
+class FunctionCtx:
+    """What forward and backward of a custom Function get as `ctx`, beside the saved tensors."""
 
-    _to_save: tuple = ()
-    _for_forward: tuple = ()
-    _dirty: tuple = ()
-    _no_grad: tuple = ()
-    _materialize: bool = True
+    to_save: tuple | None = None
+    saved_for_forward: tuple | None = None
+    dirty_tensors: tuple | None = None
+    non_differentiable: tuple | None = None
+    materialize_grads: bool = True
     needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Save tensors (or None) for backward, read there as `ctx.saved_tensors`."""
-        _only_tensors(tensors, "save_for_backward")
-        self._to_save = tensors
+        """Save tensors (or None) for backward, read there as `ctx.saved_tensors`; the last call counts.
+
+        Anything else among them is a `TypeError` of `apply`.
+        """
+        self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Save tensors for `jvp`."""
-        _only_tensors(tensors, "save_for_forward")
-        self._for_forward = tensors
+        """Save tensors (or None) for `jvp`, read there as `ctx.saved_tensors`.
+
+        Raises `AssertionError`, as PyTorch does, for anything else.
+        """
+        for value in tensors:
+            if value is not None and not isinstance(value, Tensor):
+                raise AssertionError(
+                    "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes "
+                    f"on ctx (got {type(value).__name__})"
+                )
+        self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Any) -> None:
         """Tell which inputs forward changed in place; each must be returned too."""
-        self._dirty = args
+        self.dirty_tensors = args
+
+    def mark_shared_storage(self, *pairs: Any) -> None:
+        """Without effect: which tensors share storage is known."""
+        warnings.warn(
+            "`mark_shared_storage` is deprecated. Tensors with shared storages are automatically tracked.",
+            FutureWarning,
+            stacklevel=2,
+        )
 
     def mark_non_differentiable(self, *args: Any) -> None:
         """Tell which outputs have no gradient."""
-        self._no_grad = args
+        self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether backward gets zeros (the default) or None for outputs without a gradient."""
-        self._materialize = bool(value)
-
-
-def _only_tensors(values: tuple, where: str) -> None:
-    for i, value in enumerate(values):
-        if value is not None and not isinstance(value, Tensor):
+        """Whether backward and jvp get zeros (the default) or None for outputs and inputs without a gradient."""
+        if value is not True and value is not False:
             raise TypeError(
-                f"{where} can only save variables, but argument {i} is of type {type(value).__name__}; keep other "
-                "values as attributes of ctx"
+                "set_materialize_grads received an invalid combination of arguments - got "
+                f"({type(value).__name__}), but expected (bool)"
             )
+        self.materialize_grads = value
 
 
-class PythonNode(Node, FunctionContext):
-    """The node of one call of a custom Function."""
+class BackwardCFunction(Node, FunctionCtx):
+    """The node of one call of a custom Function; each Function has a subclass, named after it."""
 
     raw = False
-    function: Any = None  # the Function subclass, set on the node class that it gets
+    _forward_cls: Any = None  # the Function
     _saved: tuple | None = ()
     _places: tuple = ()  # for each edge, the place of its tensor among forward's arguments
     _arguments: int = 0
+    _materialize_non_diff_grads: bool = True
 
     @property
     def saved_tensors(self) -> tuple:
-        """What `save_for_backward` saved."""
+        """What `save_for_backward` saved; within jvp, what `save_for_forward` did."""
         if self._saved is None:
             raise FreedGraphError(
                 "Trying to backward through the graph a second time (or directly access saved tensors after they have "
                 f"already been freed): {self.name()} released them. Specify retain_graph=True in the first call."
             )
-        if not self._saved:  # still in forward, or in jvp
-            return self._for_forward or self._to_save
+        if self.saved_for_forward is not None:
+            return self.saved_for_forward
         return tuple(None if s is None else s.unpack(self) for s in self._saved)
 
-    saved_variables = saved_tensors
+    @property
+    def saved_variables(self) -> tuple:
+        """The old name of `saved_tensors`."""
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
 
     @property
     def _raw_saved_tensors(self) -> tuple:
@@ -89,184 +111,280 @@ class PythonNode(Node, FunctionContext):
             raise FreedGraphError("Trying to access saved tensors after they have already been freed.")
         return self._saved
 
+    def maybe_clear_saved_tensors(self) -> None:
+        """Release what was saved now, within backward, unless the graph is kept."""
+        task = state.graph_task
+        if task is None or not task.keep_graph:
+            self.release()
+
     def release(self) -> None:
-        if self._saved:
-            for saved in self._saved:
-                if saved is not None:
-                    saved.release()
-            self._saved = None
+        for saved in self._saved or ():
+            if saved is not None:
+                saved.release()
+        self._saved = None
 
     def apply(self, grads: list, needs: int) -> list:
-        if self._materialize:
+        if self.materialize_grads:
             grads = [
                 from_array(jnp.zeros(a.shape, a.dtype)) if g is None and a is not None else g
                 for g, a in zip(grads, self.avals, strict=True)
             ]
-        results = self.function.backward(self, *grads)
+        results = self._user_function()(self, *grads)
         results = results if isinstance(results, tuple) else (results,)
         n = self._arguments
         if len(results) < n or any(extra is not None for extra in results[n:]):
             raise RuntimeError(
                 f"function {self.name()} returned an incorrect number of gradients (expected {n}, got {len(results)})"
             )
-        for i, result in enumerate(results):
-            if result is not None and not isinstance(result, Tensor):
+        for i, result in enumerate(results[:n]):
+            if result is None:
+                continue
+            if i not in self._places:
                 raise RuntimeError(
-                    f"function {self.name()} returned a gradient of type {type(result).__name__} at {i}; expected a "
-                    "Tensor or None"
-                )
-            if result is not None and i not in self._places:
-                raise RuntimeError(
-                    f"function {self.name()} returned a gradient different from None at position {i + 1}, but the "
+                    f"function {self.name()} returned a gradient different than None at position {i + 1}, but the "
                     "corresponding forward input was not a Variable"
+                )
+            if not isinstance(result, Tensor):
+                raise RuntimeError(
+                    f"expected Variable or None (got {type(result).__name__}) as gradient {i} of {self.name()}"
                 )
         return [results[place] for place in self._places]
 
+    def _user_function(self) -> Any:
+        """The Function's `backward`, or its `vjp`, which is the same under another name."""
+        backward, vjp = self._forward_cls.backward, self._forward_cls.vjp
+        if vjp is default_backward:
+            return backward
+        if backward is not default_backward:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+                "implement one of them."
+            )
+        return vjp
 
-def run_function(function: Any, node_class: type, args: tuple, kwargs: dict) -> Any:
-    """Call a Function: run forward without recording, wire its outputs, save what it asked for."""
-    node = node_class()
-    tensors = [(i, a) for i, a in enumerate(args) if isinstance(a, Tensor)]
+
+def default_backward(ctx: Any, *grad_outputs: Any) -> Any:
+    """The gradient of each argument of forward (None for those without one), given those of the outputs."""
+    raise NotImplementedError(
+        "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+        "backward mode AD."
+    )
+
+
+def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -> Any:
+    """Call a Function: run forward without recording, wire its outputs, save what it asked for.
+
+    `setup_context` is None where forward itself gets `ctx`.
+    """
+    node = function._backward_cls()
+    tensors = [a for a in args if isinstance(a, Tensor)]
     node.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
     recording = state.grad_enabled and any(node.needs_input_grad)
-    edges = tuple(gradient_edge(a) for _, a in tensors) if recording else ()
     if recording:
+        node.next_edges = tuple(gradient_edge(a) for a in tensors)
         number(node)
-    enabled, state.grad_enabled = state.grad_enabled, False
-    tangents = [(a, a._tangents) for _, a in tensors if a._tangents]
-    for a, _ in tangents:
-        a._tangents = None
-    try:
-        if function._new_style():
-            outputs = function.forward(*args, **kwargs)
-            function.setup_context(node, args, outputs)
-        else:
-            outputs = function.forward(node, *args, **kwargs)
-    finally:
-        state.grad_enabled = enabled
-        for a, mine in tangents:
-            a._tangents = mine
+    outputs = _run_forward(node, function, args, kwargs, setup_context)
     many = isinstance(outputs, tuple)
     listed = list(outputs) if many else [outputs]
-    _check_dirty(node, [a for _, a in tensors], listed)
-    listed = _wire(node, function, tensors, edges, listed, recording)
-    if tangents and state.forward_level >= 0:
-        _forward(node, function, args, listed)
+    to_save = _to_save(node, recording)
+    as_they_are = () if setup_context is None else (*(node.to_save or ()), *(node.saved_for_forward or ()))
+    wired = _wire(node, tensors, listed, recording, as_they_are)
+    if state.forward_level >= 0:
+        _forward(node, function, args, tensors, listed, wired)
     if recording:
-        node._places, node._arguments = tuple(i for i, _ in tensors), len(args)
-        made = {id(o) for o in listed if isinstance(o, Tensor)}
-        node._saved = tuple(_save(node, t, made) for t in node._to_save)
-    node._to_save, node._for_forward, node._dirty, node._no_grad = (), (), (), ()
-    return tuple(listed) if many else listed[0]
+        node._places = tuple(i for i, a in enumerate(args) if isinstance(a, Tensor))
+        node._arguments = len(args)
+        made = {id(o) for o in wired if isinstance(o, Tensor)}
+        node._saved = tuple(_save(node, t, made) for t in to_save)
+    node.to_save = node.saved_for_forward = node.dirty_tensors = node.non_differentiable = None
+    return tuple(wired) if many else wired[0]
 
 
-def _save(node: PythonNode, tensor: Any, made: set) -> SavedVariable | None:
+def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: dict, setup_context: Any) -> Any:
+    modes = state.grad_enabled, state.forward_level
+    state.grad_enabled, state.forward_level = False, -1
+    try:
+        if setup_context is None:
+            return function.forward(node, *args, **kwargs)
+        outputs = function.forward(*args, **kwargs)
+        setup_context(node, args, outputs)
+        return outputs
+    finally:
+        state.grad_enabled, state.forward_level = modes
+
+
+def _tuple_of(node: BackwardCFunction, name: str) -> tuple:
+    value = getattr(node, name)
+    if value is not None and not isinstance(value, tuple):
+        raise RuntimeError(
+            f"autograd internal error: {name} attribute is expected to be a tuple but is {type(value).__name__}"
+        )
+    return value or ()
+
+
+def _to_save(node: BackwardCFunction, recording: bool) -> tuple:
+    """What is to be saved, checked."""
+    values = _tuple_of(node, "to_save")
+    if not recording:
+        return ()
+    for i, value in enumerate(values):
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(
+                f"save_for_backward can only save variables, but argument {i} is of type {type(value).__name__}; keep "
+                "other values as attributes of ctx"
+            )
+    return values
+
+
+def _save(node: BackwardCFunction, tensor: Any, made: set) -> SavedVariable | None:
     if tensor is None:
         return None
-    return SavedVariable.packed(tensor, id(tensor) in made and tensor._grad_fn is node)
+    if id(tensor) in made and tensor.requires_grad:
+        if tensor._grad_fn is node:
+            return SavedVariable.packed(tensor, True)
+        if tensor._view is not None and any(tensor is d for d in node.dirty_tensors or ()):
+            saved = SavedVariable.packed(tensor, True, history_of_view(tensor, tensor._view.base))
+            saved._output_nr = 0
+            return saved
+    return SavedVariable.packed(tensor, False)
 
 
-def _check_dirty(node: PythonNode, inputs: list, outputs: list) -> None:
-    for i, dirty in enumerate(node._dirty):
-        if not isinstance(dirty, Tensor):
-            raise TypeError(f"mark_dirty expects tensors, but argument {i} is of type {type(dirty).__name__}")
-        if not any(dirty is x for x in inputs):
-            raise RuntimeError(f"mark_dirty only accepts input tensors, but argument {i} isn't one")
-        if not any(dirty is o for o in outputs):
+def _marked(node: BackwardCFunction, outputs: list) -> tuple[tuple, tuple]:
+    """The tensors that forward marked as dirty and as not differentiable, checked."""
+    dirty, without = _tuple_of(node, "dirty_tensors"), _tuple_of(node, "non_differentiable")
+    for i, tensor in enumerate(dirty):
+        if not isinstance(tensor, Tensor):
+            raise RuntimeError(f"mark_dirty can only accept variables, but argument {i} is of type {_type(tensor)}")
+        if not any(tensor is o for o in outputs):
             raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
                 "are modified inplace must all be outputs of the Function."
             )
+    for tensor in without:
+        if not isinstance(tensor, Tensor):
+            raise RuntimeError(f"mark_non_differentiable only accepts variable arguments, but got {_type(tensor)}")
+    return dirty, without
 
 
-def _wire(node: PythonNode, function: Any, tensors: list, edges: tuple, outputs: list, recording: bool) -> list:
-    """Give each output its place in the graph; an input returned as it is becomes a view of itself."""
-    inputs = [a for _, a in tensors]
-    differentiable = [
-        isinstance(o, Tensor) and o.dtype in INEXACT and not any(o is n for n in node._no_grad) for o in outputs
-    ]
-    node.next_edges = edges
-    wired = []
-    views = sum(
-        d and isinstance(o, Tensor) and o._view is not None for o, d in zip(outputs, differentiable, strict=True)
-    )
-    many = sum(differentiable) > 1
+def _type(value: Any) -> str:
+    return type(value).__name__
+
+
+def _wire(node: BackwardCFunction, inputs: list, outputs: list, recording: bool, as_they_are: tuple) -> list:
+    """Give each output its place in the graph; an input returned as it is becomes a view of itself.
+
+    `as_they_are` are tensors that `setup_context` saved: an input among them must not be an output as well.
+    """
+    dirty, without = _marked(node, outputs)
+    for tensor in dirty:
+        tensor._bump()  # forward may have written by other means
     # backward gets one gradient for each output; that of an output that is no tensor is None.
-    node.avals = tuple(InputMetadata(o.shape, o.dtype) if isinstance(o, Tensor) else None for o in outputs)
-    for place, (output, grad) in enumerate(zip(outputs, differentiable, strict=True)):
+    node.avals = tuple(
+        InputMetadata(o.shape, o.dtype)
+        if isinstance(o, Tensor) and (node._materialize_non_diff_grads or _differentiable(o, without))
+        else None
+        for o in outputs
+    )
+    wired = []
+    count = 0
+    for place, output in enumerate(outputs):
         if not isinstance(output, Tensor):
             wired.append(output)
             continue
         is_input = any(output is x for x in inputs)
-        is_dirty = any(output is d for d in node._dirty)
-        if is_dirty:
-            output._bump()  # forward may have written by other means
-        if not (recording and grad):
+        is_dirty = any(output is d for d in dirty)
+        record = recording and _differentiable(output, without)
+        count += record
+        if is_input and not is_dirty and (record or not output.requires_grad):
+            if any(output is saved for saved in as_they_are):
+                raise RuntimeError(
+                    "An input that has been returned as-is as output is being saved for backward. This is not "
+                    "supported if you override setup_context. You should return and save a view of the input instead, "
+                    "e.g. with x.view_as(x), or set up ctx inside of forward itself."
+                )
+            output = _no_grad_view(output)
+            if record:
+                output._grad_fn, output._output_nr, output._requires_grad = node, place, True
+        elif not record:
             if output.requires_grad:
                 if is_input:  # a detached alias: what the caller has keeps its history
                     output = output.detach()
                 elif output._view is None:
                     output.detach_()
-            elif is_input and not is_dirty:
-                output = _no_grad_view(output)
         elif is_dirty:
-            check_inplace(output)
-            if output._view is None:
-                move_retained_hook(output, node, place)
-                output._grad_fn, output._output_nr, output._requires_grad = node, place, True
-            else:
-                _check_dirty_view(output, inputs, many)
-                rebase_history(output, node, relation_of)
-        elif is_input:
-            output = _no_grad_view(output)
-            _set(output, node, place, CreationMeta.IN_CUSTOM_FUNCTION)
+            _rebase_dirty(node, output, place, is_input, inputs, outputs)
         else:
-            creation = CreationMeta.MULTI_OUTPUT_NODE if many and views else CreationMeta.IN_CUSTOM_FUNCTION
-            _set(output, node, place, creation)
+            output._grad_fn, output._output_nr, output._requires_grad = node, place, True
+        if output._view is not None and not (is_input and is_dirty):
+            output._view.creation_meta = CreationMeta.IN_CUSTOM_FUNCTION
+            output._view.attr_version = output._version
         wired.append(output)
+    if count > 1:
+        for output in wired:
+            if isinstance(output, Tensor) and output._view is not None:
+                output._view.creation_meta = CreationMeta.MULTI_OUTPUT_NODE
     return wired
 
 
-def _check_dirty_view(output: Tensor, inputs: list, many: bool) -> None:
-    """A view that forward changed gets its history through its base, which has room for one output and edge 0."""
-    if many:
+def _differentiable(output: Tensor, without: tuple) -> bool:
+    return output.dtype in INEXACT and not any(output is n for n in without)
+
+
+def _rebase_dirty(
+    node: BackwardCFunction, output: Tensor, place: int, is_input: bool, inputs: list, outputs: list
+) -> None:
+    """Make `node` the history of a tensor that forward changed in place."""
+    if output._grad_fn is node:  # it is returned twice: the last place counts
+        output._output_nr = place
+        return
+    check_inplace(output)
+    if not is_input:
+        warnings.warn(
+            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
+            "should be passed to ctx.mark_dirty().",
+            stacklevel=5,
+        )
+    if output._view is None:
+        move_retained_hook(output, node, place)
+        output._hooks = output._grad = None
+        output._grad_fn, output._output_nr, output._requires_grad = node, place, True
+        return
+    # A view that forward changed gets its history through its base, which has room for one output and edge 0.
+    if len(outputs) > 1:
         raise RuntimeError(
             "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
-            "more than one Tensor."
+            "more than one Tensor. Split it into two, or give it a clone() of the view."
         )
-    if inputs[0] is not output:
+    if not inputs or inputs[0] is not output:
         raise RuntimeError(
             "If your Function modifies inplace an input that is a view of another Tensor, that input must be its first "
             "tensor argument."
         )
+    rebase_history(output, node, relation_of)
 
 
 def _no_grad_view(tensor: Tensor) -> Tensor:
-    enabled, state.grad_enabled = state.grad_enabled, False
+    modes = state.grad_enabled, state.forward_level
+    state.grad_enabled, state.forward_level = False, -1
     try:
         return tensor.alias()
     finally:
-        state.grad_enabled = enabled
+        state.grad_enabled, state.forward_level = modes
 
 
-def _set(output: Tensor, node: PythonNode, place: int, creation: CreationMeta) -> None:
-    output._grad_fn, output._output_nr, output._requires_grad = node, place, True
-    meta = output._view
-    if meta is not None:
-        meta.creation_meta = propagate_creation_meta(None, creation)
-        meta.attr_version = output._version
-
-
-def _forward(node: PythonNode, function: Any, args: tuple, outputs: list) -> None:
+def _forward(node: BackwardCFunction, function: Any, args: tuple, inputs: list, outputs: list, wired: list) -> None:
+    """Forward mode: give the outputs the tangents that the Function's `jvp` makes of the inputs'."""
     level = state.forward_level
     given = [a._tangents.get(level) if isinstance(a, Tensor) and a._tangents else None for a in args]
+    if all(t is None for t in given):
+        return
     state.forward_level = -1
     try:
         results = function.jvp(node, *given)
     finally:
         state.forward_level = level
     results = results if isinstance(results, tuple) else (results,)
-    tensors = [o for o in outputs if isinstance(o, Tensor)]
+    tensors = [o for o in wired if isinstance(o, Tensor)]
     if len(results) != len(tensors):
         raise RuntimeError(f"{function.__name__}.jvp returned {len(results)} tangents for {len(tensors)} outputs")
     for output, tangent in zip(tensors, results, strict=True):

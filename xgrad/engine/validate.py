@@ -1,7 +1,8 @@
 """validate_outputs: a gradient must have the shape and dtype of what it is the gradient of.
 
-A broadcast gradient is summed to the shape, a complex one for a real tensor loses its imaginary part, another
-floating dtype is cast; anything else is an error that names both shapes (PyTorch: validate_outputs, engine.cpp).
+A broadcast gradient is summed to the shape, a complex one for a real tensor loses its imaginary part (unless a custom
+Function made it: that is an error), another floating dtype is cast; anything else is an error that names both shapes
+(PyTorch: validate_outputs, engine.cpp).
 """
 
 import functools
@@ -52,6 +53,11 @@ def validate_output(grad: Any, meta: Any, node: Any, index: int) -> Any:
         raise RuntimeError(
             f"Function {node.name()} returned an invalid gradient at index {index} - got {list(grad.shape)} but "
             f"expected shape compatible with {list(shape)}"
+        )
+    if grad.dtype in COMPLEX and dtype not in COMPLEX and not node.raw:
+        raise RuntimeError(
+            f"Function {node.name()} returned a complex gradient at index {index} - got {grad.dtype.name} for an input "
+            f"of {dtype.name}: its imaginary part would be lost. Return its .real if that is meant."
         )
     node.misfit()
     if isinstance(grad, Tensor):

@@ -5,7 +5,6 @@ node, three tuples and a number.  Storages, version counters, SavedVariables and
 needs them.  A mask of bits, not a tuple, says which arguments require grad.
 """
 
-import weakref
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ from .. import dtypes
 from ..config import outer_forward_level, state
 from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
-from ..engine.copy_slices import CopySlices, chain_node, rebase_history
+from ..engine.copy_slices import history_of_view, rebase_history
 from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable, snapshot
 from ..tensor import Tensor, from_array, from_foreign
@@ -347,29 +346,13 @@ def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
 def _save_result(node: Any, self: Tensor) -> None:
     """Save the result of an in-place operation: on a view it belongs to the view's new grad_fn, held weakly."""
     view = self._view
-    weak = None if view is None else _history_of_view(self, view.base)
+    weak = None if view is None else history_of_view(self, view.base)
     if state.saved_hooks:
         saved = SavedVariable.packed(self, True, weak)
     else:
         saved = SavedVariable(self, True, weak)
     saved._output_nr = 0
     _also_saved(node, (saved,))
-
-
-def _history_of_view(self: Tensor, base: Tensor) -> Any:
-    """A function that gives the grad_fn of a view that was just written, held weakly.
-
-    If the view has died since, it is made anew from that of `base`, the CopySlices that runs the node which asks.
-    """
-    view_fn, base_fn = weakref.ref(self.grad_fn), weakref.ref(base._grad_fn)
-
-    def grad_fn() -> Any:
-        node, owner = view_fn(), base_fn()
-        if node is None and isinstance(owner, CopySlices):
-            node = chain_node("AsStridedBackward0", owner.chain, (owner, 0))
-        return node
-
-    return grad_fn
 
 
 def _write_tangents(self: Tensor, holder: Tensor) -> None:
