@@ -11,6 +11,7 @@ from . import dtypes as dtypes
 from . import linalg as linalg
 from . import nn as nn
 from . import ops as ops
+from . import overrides as overrides
 from . import random as random
 from . import special as special
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled

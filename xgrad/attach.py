@@ -7,15 +7,18 @@ variable, set here.
 import sys
 from typing import Any
 
+from . import overrides
 from .autograd.backward import ExecutionEngine, backward_of
 from .autograd.forward_ad import tangent_of
 from .engine import accumulate_grad, copy_slices, engine, hooks, validate
-from .ops import copying, recorded_views, registry, values
+from .ops import copying, data, overridable, recorded_views, registry, values
 from .tensor import Tensor
 
 _tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
 _tensor._view_node = copy_slices.regenerate
 _tensor._move_retained_hook = hooks.move_retained_hook
+_tensor._prepare_subclass = overrides.prepare_subclass
+overrides._from_data = data.tensor
 
 _add = registry.FUNCTIONS[""]["add"]
 engine.tensor_add = accumulate_grad.tensor_add = _add
@@ -29,3 +32,5 @@ _autograd = {"backward": backward_of, "_tangent": property(tangent_of), "_execut
 for _name, _method in (registry.METHODS | _autograd).items():
     setattr(Tensor, _name, _method)
 values.attach(Tensor)
+overrides.attach(Tensor)
+overridable.replace_composites()

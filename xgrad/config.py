@@ -21,6 +21,7 @@ class ThreadState(threading.local):
     tracking: str | None = None  # "replay", "geometry" or None: what the device is capable of
     saved_hooks: tuple[tuple[Callable, Callable], ...] = ()  # (pack, unpack); the innermost, the last one, counts
     saved_hooks_disabled: str | None = None
+    overrides_disabled: bool = False  # instances of Tensor's subclasses are plain tensors
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
     dual_level: int = -1  # the dual level that was entered, -1 outside
     forward_level: int = -1  # the same, or -1 where operations carry no tangents on (in a custom jvp, say)

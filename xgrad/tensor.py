@@ -79,6 +79,10 @@ class Tensor(TensorMethods):
     __array_ufunc__ = None  # ndarray * Tensor asks Tensor.__rmul__
     __hash__ = object.__hash__
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _prepare_subclass(cls)
+
     # -- the value ------------------------------------------------------------------------------------------------
 
     def _read(self) -> Any:
@@ -455,3 +459,4 @@ def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, cr
 # Set by modules above this one in the list of imports (xgrad/attach.py): tensor.py knows no nodes.
 _view_node: Any = None
 _move_retained_hook: Any = None
+_prepare_subclass: Any = None

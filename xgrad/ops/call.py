@@ -22,17 +22,20 @@ from ..views.meta import check_inplace, relation_of
 from . import batching, nodes, registry
 from .batching import check_batched, level_of, like, requiring, run_batched, wrap, write_batched
 from .kernel import Kernel, Plan
+from .overridable import ask
 from .registry import Operator
 from .viewing import view_along
 
 _NO_EDGE = (None, 0)
 _NUMBERS = (int, float, bool, complex)
-_PLAIN = (Tensor, *_NUMBERS)
+_USUAL = frozenset({Tensor, type(None), *_NUMBERS})
 
 
 def is_operand(x: Any) -> bool:
     """Whether an operator takes `x` as an array argument."""
-    return isinstance(x, (Tensor, *_NUMBERS, np.generic, jax.Array, np.ndarray))
+    if isinstance(x, (Tensor, *_NUMBERS, np.generic, jax.Array, np.ndarray)):
+        return True
+    return getattr(type(x), "__xgrad_function__", None) is not None
 
 
 def call(op: Operator, args: tuple, statics: tuple) -> Any:
@@ -113,9 +116,17 @@ def _several(kernel: Kernel, needs: int, args: tuple, out: tuple) -> Any:
 
 def _call_any(op: Operator, args: tuple, statics: tuple) -> Any:
     """`call` for arguments that are not all plain Tensors and numbers."""
-    args = tuple(_operand(op, x) for x in args)
     level = level_of(args)
-    return call(op, args, statics) if level is None else _call_batched(op, args, statics, level)
+    if level is not None:
+        return _call_batched(op, tuple(_operand(op, x) for x in args), statics, level)
+    result = ask(op, args, statics)
+    if result is not NotImplemented:
+        return result
+    # A leaf of a subclass is the variable of its accumulator itself, and not the twin that the operator takes.
+    leaves = [gradient_edge(a) for a in args if isinstance(a, Tensor) and a._requires_grad and a._grad_fn is None]
+    result = call(op, tuple(_operand(op, x) for x in args), statics)
+    del leaves
+    return result
 
 
 def _call_batched(op: Operator, args: tuple, statics: tuple, level: Any) -> Any:
@@ -142,7 +153,7 @@ def versions_of(saved: tuple) -> tuple[int, ...]:
 def _operand(op: Operator, x: Any) -> Any:
     """An argument as a Tensor or a Python number."""
     if x is None or isinstance(x, Tensor) or x.__class__ in _NUMBERS:
-        return x if x.__class__ in _PLAIN or x is None or x._level is not None else _plain(x)
+        return x if x.__class__ in _USUAL or x._level is not None else _plain(x)
     if isinstance(x, np.generic):
         return x.item() if np.dtype(x.dtype) not in (dtypes.bfloat16,) else float(x)
     if isinstance(x, (jax.Array, np.ndarray)):
@@ -278,9 +289,12 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
     bump generation and version → rebase_history → forward mode → save results.
     """
     self = args[0]
+    usual = _USUAL.issuperset(map(type, args))
+    if not usual and level_of(args) is None and (result := ask(op, args, statics, inplace=True)) is not NotImplemented:
+        return result
     if not isinstance(self, Tensor):
         raise TypeError(f"{op.name}_(): the first argument must be a Tensor, but got {type(self).__name__}")
-    args = _numbers_that_fit(op, tuple(_operand(op, a) for a in args))
+    args = _numbers_that_fit(op, args if usual else tuple(_operand(op, a) for a in args))
     kernel = op.kernel(statics)
     level = None
     needs = 0

@@ -124,8 +124,10 @@ def _suffixes(self: Tensor) -> list[str]:
 
 def format_tensor(self: Tensor) -> str:
     """PyTorch's `repr` of a tensor."""
-    indent = len("tensor(")
-    text = "tensor(" + _body(self._read(), indent)
+    own = self.__class__ is Tensor or type(self).__xgrad_function__ is None
+    prefix = "tensor(" if own else f"{type(self).__name__}("
+    indent = len(prefix)
+    text = prefix + _body(self._read(), indent)
     last = len(text) - text.rfind("\n") + 1
     for suffix in _suffixes(self):
         if last + len(suffix) + 2 > WIDTH:

@@ -36,6 +36,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..dtypes import as_dtype
+from ..overrides import overloaded
 from ..tensor import Tensor
 from ..views.named.arguments import NO_DIM, int_of
 from .kernel import Kernel, linear
@@ -190,7 +191,7 @@ def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str
 def _define(op: Operator, public: str, parameters: str, body: str, doc: str | None, namespace: str) -> Callable:
     scope = {
         "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
-        "_as_dtype": as_dtype, "_is_operand": is_operand, "_Tensor": Tensor,
+        "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "_defaults": op.defaults, "NotImplemented": NotImplemented, "_NO_DIM": NO_DIM, "_int_of": int_of,
     }  # fmt: skip
     exec(_compiled(parameters, body), scope)
@@ -251,7 +252,11 @@ def operator(
         # 1.0 == True == 1: a kernel that one of them made must not be found by another.
         guard = "if dim.__class__ in _NO_DIM: _int_of(dim)\n    " if "dim" in op.static_names else ""
         if check:
-            guard += f"arrays = {arrays}\n    arrays = _op.check(arrays, {statics}) or arrays\n    "
+            # What is no tensor, but has an `__xgrad_function__`, may have nothing that a check looks at.
+            guard += (
+                f"arrays = {arrays}\n    try: arrays = _op.check(arrays, {statics}) or arrays\n"
+                "    except (AttributeError, TypeError):\n        if not _overloaded(arrays): raise\n    "
+            )
             arrays = "arrays"
         body = f"return {_invoke(op, arrays, statics)}"
         if takes_out:

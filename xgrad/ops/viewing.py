@@ -14,6 +14,7 @@ from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
 from ..views.meta import CreationMeta, check_inplace, relation_of
 from ..views.named.arguments import NO_DIM, int_of
+from .overridable import ask_view
 
 DEFAULT = CreationMeta.DEFAULT
 
@@ -30,10 +31,12 @@ def view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) 
 
 def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor | None:
     """As `view`, but None where the layout allows no view and a copy has to be made (`reshape`)."""
+    if self.__class__ is not Tensor and (result := ask_view(self, key)) is not NotImplemented:
+        return result
     if self._storage is None or self._version_counter is None:
         self._share()
-    if not NO_DIM.isdisjoint(map(type, key)):
-        for argument in key[1:]:
+    for argument in key:  # the first is a name
+        if argument.__class__ in NO_DIM:
             int_of(argument)
     chain = self._chain
     seen = chain.children.get(key)

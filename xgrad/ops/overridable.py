@@ -1,0 +1,144 @@
+"""Where the operators ask for an `__xgrad_function__`: operators, views and composites (see xgrad/overrides.py).
+
+An operator asks when an argument's class is not `Tensor`, and names the public function that it belongs to, with the
+arguments as a user would give them.  Of the composites, which are Python functions over operators, the ones in the
+tables of functions are replaced here by ones that look at their arguments first (0.15 µs); those that make one view
+and do nothing else are not: `viewing.try_view` asks for them.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..overrides import dispatch, overloaded
+from ..tensor import Tensor
+from . import registry
+from .registry import FUNCTIONS, METHODS, OPERATORS, Operator
+
+_USUAL = frozenset({Tensor, int, float, bool, complex, type(None), str})
+_ONE_VIEW = frozenset({
+    "select", "narrow", "permute", "transpose", "swapdims", "swapaxes", "t", "movedim", "moveaxis", "adjoint",
+    "reshape", "ravel", "unflatten", "squeeze", "unsqueeze", "diagonal", "as_strided", "alias",
+})  # fmt: skip
+_TABLES = ("", "nn.functional", "linalg", "special")
+
+
+def ask(op: Operator, args: tuple, statics: tuple, inplace: bool = False) -> Any:
+    """What an override among the arguments makes of an operator's call; `NotImplemented` if there is none to ask."""
+    asked = overloaded(args)
+    if not asked:
+        return NotImplemented
+    func = _public(op, inplace)
+    return dispatch(func, asked, *_as_given(op, func, args, statics))
+
+
+def ask_view(self: Any, key: tuple) -> Any:
+    """The same for the view of `self` that `key` = (PyTorch's name, *arguments) describes."""
+    asked = overloaded((self,))
+    func = FUNCTIONS[""].get(key[0]) or METHODS.get(key[0])
+    if not asked or func is None:
+        return NotImplemented
+    if isinstance(func, property):
+        func = func.__get__
+    return dispatch(func, asked, (self, *key[1:]), {})
+
+
+@functools.cache
+def _public(op: Operator, inplace: bool) -> Callable:
+    """The function that users know; for an operator that only composites call, one that runs it."""
+    name = op.name + "_" if inplace else op.name
+    for table in (METHODS, *FUNCTIONS.values()):
+        for known in (name, op.name.partition("_")[2] + "_" * inplace):
+            found = table.get(known)
+            if found is not None and (getattr(found, "operator", None) is op or (known == name and op.name in _SAME)):
+                return found
+    if inplace and op.name == "copy":
+        return METHODS["copy_"]
+
+    def hidden(*args: Any, **statics: Any) -> Any:
+        run = registry.call_inplace if inplace else registry.call
+        return run(op, args, tuple(statics[s] if s in statics else op.defaults[s] for s in op.static_names))
+
+    hidden.__name__ = hidden.__qualname__ = name
+    hidden.operator = op  # pyright: ignore[reportFunctionMemberAccess]
+    return hidden
+
+
+# Composites that choose between operators, and give those of their own name the arguments that they got.
+_SAME = frozenset({"add", "sub", "div", "pow", "relu", "softmax", "log_softmax"})
+
+
+def _as_given(op: Operator, func: Callable, args: tuple, statics: tuple) -> tuple[tuple, dict[str, Any]]:
+    """(args, kwargs) with which a user would have called `func`, without what is the default."""
+    count = len(op.parameters)
+    given = {{"self": "input"}.get(p, p): a for p, a in zip(op.parameters, args)}
+    given.update(zip(op.static_names, statics, strict=True))
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    parameters = inspect.signature(func).parameters.values()
+    if func.__name__ not in METHODS and [p.kind for p in parameters] == [_VAR, _NAMES]:  # a hidden one
+        return args, dict(zip(op.static_names, statics))
+    for p in parameters:
+        if p.name not in given and p.kind is _VAR:
+            positional += args[count:]
+        elif p.name not in given:
+            if op.variadic and p.default is p.empty:  # the tensors of `cat`
+                positional.append(list(args[count:]))
+        elif p.kind is p.KEYWORD_ONLY or named:
+            if not _is_default(given[p.name], p.default):
+                named[p.name] = given[p.name]
+        elif not _is_default(given[p.name], p.default):
+            positional.append(given[p.name])
+        elif p.default is not p.empty:
+            named = _Named()
+    return tuple(positional), dict(named)
+
+
+class _Named(dict):
+    """Empty, and true: what follows an argument that was left out is given by name."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+_VAR, _NAMES = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and not isinstance(value, Tensor) and value == default)
+
+
+def _looking(function: Callable) -> Callable:
+    @functools.wraps(function)
+    def looks(*args: Any, **kwargs: Any) -> Any:
+        for a in args:
+            if a.__class__ not in _USUAL:
+                break
+        else:
+            if not kwargs:
+                return function(*args)
+        asked = overloaded((*args, *kwargs.values()))
+        return dispatch(looks, asked, args, kwargs) if asked else function(*args, **kwargs)
+
+    return looks
+
+
+def _takes_tensors(function: Callable) -> bool:
+    names = getattr(function, "__annotations__", {})
+    return any("Tensor" in str(kind) for name, kind in names.items() if name not in ("return", "out")) or any(
+        name in names for name in ("tensors", "operands", "data", "mean")
+    )
+
+
+def replace_composites() -> None:
+    """Let the composites in the tables of functions look at their arguments; once, when all are declared."""
+    seen: dict[Any, Callable] = {}
+    for place in _TABLES:
+        table = FUNCTIONS.get(place, {})
+        for name, function in table.items():
+            own = hasattr(function, "operator") or name in _ONE_VIEW or name in _SAME and name in OPERATORS
+            if not own and _takes_tensors(function):
+                if function not in seen:
+                    seen[function] = _looking(function)
+                table[name] = seen[function]
