@@ -217,7 +217,7 @@ def test_table_of_implementations_finds_the_function():
     assert xgrad.mean(x) == 0.4
     assert xgrad.var(x) == 0.0
     assert xgrad.transpose(x, 0, 1) is x
-    with pytest.raises(TypeError, match="xgrad.exp"):
+    with pytest.raises(TypeError, match=r"'xgrad\.exp'"):
         xgrad.exp(x)
 
 
@@ -273,7 +273,7 @@ def test_disabled_overrides_give_plain_tensors_and_come_back_after_an_error():
         with DISABLED[T]():
             inside = [type(v).__name__ for v in (x + 1, x[0], x.t(), T.flip(x, (0,)))]
         with pytest.raises(ZeroDivisionError), DISABLED[T]():
-            1 / 0  # noqa: B018
+            1 / 0
         return inside, type(x + 1).__name__
 
     assert program(xgrad) == program(torch)

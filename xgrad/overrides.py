@@ -4,9 +4,9 @@ Subclasses of `Tensor`, and classes that only resemble it, are asked before a fu
 
     type(x).__xgrad_function__(func, types, args, kwargs)
 
-Invariant: a plain `Tensor` never comes here.  The operators' paths test `a.__class__ is Tensor`, and what fails the test
-is looked at by `overloaded`; a subclass finds its methods and properties replaced by ones that ask, put into its own
-dictionary when it is made, so `Tensor`'s own stay as they are.  xgrad's own subclasses take no part in it.
+Invariant: a plain `Tensor` never comes here.  The operators' paths test `a.__class__ is Tensor`, and what fails it is
+looked at by `overloaded`.  Into the dictionary of a new subclass go methods and properties that ask, in place of those
+that it would have from `Tensor`, whose own stay as they are.  xgrad's own subclasses take no part in it.
 (PyTorch: torch/overrides.py, torch/csrc/utils/python_arg_parser.cpp.)
 """
 
@@ -168,8 +168,8 @@ def _as_class(result: Any, cls: type, args: tuple) -> Any:
         if any(result is a for a in args):  # it is somebody's: `out=`, or an in-place operation on a plain tensor
             return as_subclass(result, cls)
         return taken_over(result, cls)
-    if isinstance(result, tuple) and hasattr(result, "_make"):  # a named tuple
-        return result._make(_as_class(r, cls, args) for r in result)
+    if isinstance(result, tuple) and hasattr(result, "_fields"):  # a named tuple
+        return type(result)(*(_as_class(r, cls, args) for r in result))
     if isinstance(result, (tuple, list)) and type(result) in (tuple, list):
         return type(result)(_as_class(r, cls, args) for r in result)
     return result
@@ -275,9 +275,9 @@ def _replacements() -> dict[str, Any]:
     return asking
 
 
-def prepare_subclass(cls: type) -> None:
+def prepare_subclass(cls: Any) -> None:
     """Let a new subclass of Tensor be asked by methods and properties that it has from Tensor."""
-    if cls.__module__.startswith(__package__ + ".") and cls.__module__ != __name__:
+    if cls.__module__.startswith("xgrad.") and cls.__module__ != __name__:
         cls.__xgrad_function__ = None  # xgrad's own: the operators know them
         return
     lineage = cls.__mro__[: cls.__mro__.index(Tensor)]

@@ -137,7 +137,7 @@ def replace_composites() -> None:
     for place in _TABLES:
         table = FUNCTIONS.get(place, {})
         for name, function in table.items():
-            own = hasattr(function, "operator") or name in _ONE_VIEW or name in _SAME and name in OPERATORS
+            own = hasattr(function, "operator") or name in _ONE_VIEW or (name in _SAME and name in OPERATORS)
             if not own and _takes_tensors(function):
                 if function not in seen:
                     seen[function] = _looking(function)
