@@ -277,9 +277,6 @@ def _replacements() -> dict[str, Any]:
 
 def prepare_subclass(cls: Any) -> None:
     """Let a new subclass of Tensor be asked by methods and properties that it has from Tensor."""
-    if cls.__module__.startswith("xgrad.") and cls.__module__ != __name__:
-        cls.__xgrad_function__ = None  # xgrad's own: the operators know them
-        return
     lineage = cls.__mro__[: cls.__mro__.index(Tensor)]
     for name, value in _replacements().items():
         if not any(name in vars(base) for base in lineage):

@@ -81,7 +81,10 @@ class Tensor(TensorMethods):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        _prepare_subclass(cls)
+        if cls.__module__.startswith("xgrad.") and cls.__module__ != "xgrad.overrides":
+            cls.__xgrad_function__ = None  # xgrad's own take no part in overrides: the operators know them
+        else:
+            _prepare_subclass(cls)
 
     # -- the value ------------------------------------------------------------------------------------------------
 
