@@ -159,3 +159,95 @@ def test_devices_compare_with_devices_alone(T):
     assert T.device("cpu") != "cpu"
     assert T.device("cpu", 0) != T.device("cpu", 1)
     assert hash(T.device("cpu", 0)) == hash(T.device("cpu", 0))
+
+
+# -- the gradient layout contract --------------------------------------------------------------------------------------
+
+
+def sharded(*names):
+    mesh = jax.sharding.Mesh(np.array(DEVICES[:2]), ("i",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*names))
+
+
+def returning(placement):
+    """The Function x * x whose backward leaves its gradient at `placement`."""
+
+    class Forgets(xgrad.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return (grad * 2 * ctx.saved_tensors[0]).to(placement)
+
+    return Forgets
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_are_moved_and_accumulated_where_their_variable_lives(create_graph):
+    x = second(3)
+    y = returning(DEVICES[0]).apply(x).sum()
+    with pytest.warns(UserWarning, match="sharding") as warned:
+        for _ in range(2):
+            y.backward(retain_graph=True, create_graph=create_graph)
+    assert len([w for w in warned if "sharding" in str(w.message)]) == 1
+    assert on(x.grad) == {DEVICES[1].id}
+    np.testing.assert_allclose(x.grad.numpy(force=True), 4 * x.numpy(force=True))
+    if create_graph:
+        (second_order,) = xgrad.autograd.grad(x.grad.sum(), x)
+        assert on(second_order) == {DEVICES[1].id}
+        np.testing.assert_allclose(second_order.numpy(), 4.0)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradient_that_each_device_has_is_sharded_without_a_word(create_graph):
+    x = leaf(xgrad, 4).detach().to(sharded("i")).requires_grad_()
+    y = returning(sharded()).apply(x).sum()
+    for _ in range(2):
+        y.backward(retain_graph=True, create_graph=create_graph)
+        assert x.grad.sharding.is_equivalent_to(sharded("i"), 1)
+    np.testing.assert_allclose(x.grad.numpy(force=True), 4 * x.numpy(force=True))
+
+
+def test_gradient_that_is_sharded_in_another_way_is_moved():
+    x = leaf(xgrad, 4, 2).detach().to(sharded("i")).requires_grad_()
+    with pytest.warns(UserWarning, match="sharding"):
+        returning(sharded(None, "i")).apply(x).sum().backward()
+    assert x.grad.sharding.is_equivalent_to(sharded("i"), 2)
+
+
+def test_tensor_hooks_see_the_gradient_as_it_arrives_and_post_accumulate_hooks_where_it_lands():
+    seen, x = [], second(3)
+    x.register_hook(lambda grad: seen.append(on(grad)))
+    x.register_post_accumulate_grad_hook(lambda leaf: seen.append(on(leaf.grad)))
+    with pytest.warns(UserWarning, match="sharding"):
+        returning(DEVICES[0]).apply(x).sum().backward()
+    assert seen == [{DEVICES[0].id}, {DEVICES[1].id}]
+
+
+def test_gradient_given_by_the_user_stays_the_object_into_which_is_accumulated():
+    x = second(3)
+    x.grad = mine = xgrad.ones(3, dtype=xgrad.float64, device=DEVICES[1])
+    (x * 2).sum().backward()
+    assert x.grad is mine
+    assert on(mine) == {DEVICES[1].id}
+    np.testing.assert_allclose(mine.numpy(), 3.0)
+
+
+def test_leaf_whose_data_moved_after_it_was_used():
+    x = leaf(xgrad, 3)
+    y = (x * 2).sum()
+    x.data = x.data.to(DEVICES[1])
+    y.backward()
+    assert on(x.grad) == {DEVICES[1].id}
+
+
+def test_gradients_that_are_made_up_lie_where_their_tensors_do():
+    x = second(3)
+    (zeros,) = xgrad.autograd.grad(leaf(xgrad), x, materialize_grads=True)
+    assert on(zeros) == {DEVICES[1].id}
+    y, z = x * 1, x * 2
+    y.sum().backward(inputs=[y, z])
+    assert on(y.grad) == {DEVICES[1].id}

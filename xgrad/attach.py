@@ -11,7 +11,7 @@ from . import overrides
 from .autograd.backward import ExecutionEngine, backward_of
 from .autograd.forward_ad import tangent_of
 from .engine import accumulate_grad, copy_slices, engine, hooks, validate
-from .ops import copying, data, overridable, recorded_views, registry, values
+from .ops import casts, copying, data, overridable, recorded_views, registry, values
 from .tensor import Tensor
 
 _tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
@@ -22,6 +22,7 @@ overrides._from_data = data.tensor
 
 _add = registry.FUNCTIONS[""]["add"]
 engine.tensor_add = accumulate_grad.tensor_add = _add
+accumulate_grad.tensor_move = casts.move
 validate.tensor_fit = copying.fit_recorded
 copy_slices.read_recorded = recorded_views.read
 copy_slices.write_recorded = recorded_views.write

@@ -1,7 +1,7 @@
 """backward and grad: the calls that run the engine."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -20,11 +20,30 @@ def _sequence(value: Any) -> tuple:
     return (value,) if isinstance(value, (Tensor, GradientEdge)) or not isinstance(value, Iterable) else tuple(value)
 
 
+def _inputs(value: Any, where: str) -> tuple:
+    """The `inputs` argument: one, several, or a dict of them."""
+    if type(value) is dict:
+        value = value.values()
+    elif isinstance(value, Mapping):
+        raise TypeError(
+            f"`inputs` argument to `{where}()` must be a dict, not {type(value).__name__}. Other Mapping types are not "
+            "supported."
+        )
+    elif not isinstance(value, (Tensor, GradientEdge, Iterable)):
+        raise TypeError(f"`inputs` argument to `{where}()`: '{type(value).__name__}' object is not iterable")
+    found = _sequence(value)
+    if not found:
+        raise RuntimeError(f"`inputs` argument to `{where}()` cannot be empty.")
+    return found
+
+
 def _root(tensor: Any, i: int) -> tuple[Node, int]:
     if isinstance(tensor, GradientEdge):
         return (tensor.node, tensor.output_nr)
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"element {i} of tensors must be a Tensor, but got {type(tensor).__name__}")
+        raise TypeError(
+            f"Expected output to be a Tensor or a GradientEdge, but element {i} of tensors is {type(tensor).__name__}"
+        )
     edge = gradient_edge(tensor)
     if edge[0] is None:
         raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
@@ -36,7 +55,7 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
     if grad is None:
         if isinstance(tensor, GradientEdge):
             meta = tensor.node.avals[tensor.output_nr]
-            if tuple(meta.shape) not in ((), (1,)):
+            if any(n != 1 for n in meta.shape):
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             return from_array(jnp.ones(meta.shape, meta.dtype))
         if tensor.shape.numel() != 1:
@@ -49,8 +68,6 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
                 f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype.name}"
             )
         return from_array(_ones(tensor._read()))
-    if not isinstance(grad, Tensor):
-        raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     meta = tensor.node.avals[tensor.output_nr] if isinstance(tensor, GradientEdge) else tensor
     shape = tuple(grad.shape[1:]) if batched else tuple(grad.shape)
     if shape != tuple(meta.shape):
@@ -71,13 +88,15 @@ def backward(
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
     """Compute the gradients of `tensors` and accumulate them in the `.grad` of leaves (PyTorch: autograd.backward).
 
     `grad_tensors`: one gradient for each tensor, None for a real scalar.  `retain_graph`: keep what was saved, for
     another backward (default: `create_graph`).  `create_graph`: record the computation of the gradients too.
-    `inputs`: accumulate only into these; a non-leaf among them retains its gradient.
+    `inputs`: accumulate only into these (several, or a dict of them); a non-leaf among them retains its gradient.
+    `grad_variables` is the old name of `grad_tensors`.
     Raises `RuntimeError` if nothing requires grad, for a non-scalar without gradient, for mismatched shapes, and
     `FreedGraphError` when the graph has been released.
 
@@ -87,31 +106,67 @@ def backward(
     >>> x.grad
     tensor([2., 4.])
     """
+    if grad_variables is not None:
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
+                "use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    wanted = () if inputs is None else _inputs(inputs, "backward")
     roots = _sequence(tensors)
-    grads = (None,) * len(roots) if grad_tensors is None else _sequence(grad_tensors)
-    if len(grads) != len(roots):
-        raise RuntimeError(f"got {len(roots)} tensors and {len(grads)} gradients")
+    grads = _root_grads(grad_tensors, roots)
     edges = tuple(_root(t, i) for i, t in enumerate(roots))
     values = [_root_grad(t, g, i, False) for i, (t, g) in enumerate(zip(roots, grads, strict=True))]
-    outputs: list[tuple] = []
-    if inputs is not None:
-        wanted = _sequence(inputs)
-        if not wanted:
-            raise RuntimeError("'inputs' argument to backward() cannot be empty.")
-        for i, x in enumerate(wanted):
-            edge = _input_edge(x, i)
-            outputs.append(edge)
-            if isinstance(x, Tensor) and not x.is_leaf:
-                x.retain_grad()
+    for x in wanted:
+        if isinstance(x, Tensor) and not x.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False: it cannot be one of inputs")
+    outputs = [_input_edge(x) for x in wanted]
+    for x in wanted:
+        if isinstance(x, Tensor) and not x.is_leaf:
+            x.retain_grad()
+    if create_graph:
+        _warn_of_cycle()
     keep = create_graph if retain_graph is None else retain_graph
     execute(edges, values, keep_graph=keep, create_graph=create_graph, outputs=outputs, accumulate_grad=True)
 
 
-def _input_edge(x: Any, i: int) -> tuple:
+def _root_grads(grads: Any, roots: tuple) -> tuple:
+    """One gradient for each root, checked in type and number."""
+    if grads is None:
+        return (None,) * len(roots)
+    found = _sequence(grads)
+    for grad in found:
+        if grad is not None and not isinstance(grad, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+    if len(found) != len(roots):
+        raise RuntimeError(f"got {len(roots)} tensors and {len(found)} gradients")
+    return found
+
+
+class _cycle:
+    """Whether it has been warned of, which is done once, as by PyTorch."""
+
+    warned = False
+
+
+def _warn_of_cycle() -> None:
+    if not _cycle.warned:
+        _cycle.warned = True
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+            "gradient, which lives until Python's garbage collector finds it. Use autograd.grad to create a graph, or "
+            "set the parameters' .grad to None afterwards.",
+            stacklevel=3,
+        )
+
+
+def _input_edge(x: Any) -> tuple:
     if isinstance(x, GradientEdge):
         return (x.node, x.output_nr)
     if not isinstance(x, Tensor):
-        raise TypeError(f"element {i} of inputs must be a Tensor or a GradientEdge, but got {type(x).__name__}")
+        raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(x).__name__}")
     if not x.requires_grad:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     edge = gradient_edge(x)
@@ -151,13 +206,9 @@ def grad(
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: False.")
     named = tuple(inputs) if isinstance(inputs, dict) else None
-    roots, wanted = _sequence(outputs), _sequence(inputs if named is None else inputs.values())
-    if not wanted:
-        raise RuntimeError("'inputs' argument to grad() cannot be empty.")
-    grads = (None,) * len(roots) if grad_outputs is None else _sequence(grad_outputs)
-    if len(grads) != len(roots):
-        raise RuntimeError(f"got {len(roots)} outputs and {len(grads)} gradients")
-    targets = [_input_edge(x, i) for i, x in enumerate(wanted)]
+    wanted, roots = _inputs(inputs, "grad"), _sequence(outputs)
+    grads = _root_grads(grad_outputs, roots)
+    targets = [_input_edge(x) for x in wanted]
     pairs = [(t, g, i) for i, (t, g) in enumerate(zip(roots, grads, strict=True))]
     edges = tuple(_root(t, i) for t, _, i in pairs)
     values = [_root_grad(t, g, i, is_grads_batched) for t, g, i in pairs]
@@ -166,8 +217,9 @@ def grad(
     results = run(edges, values, targets, keep, create_graph)
     for i, (x, result) in enumerate(zip(wanted, results, strict=True)):
         if result is None and materialize_grads:
-            meta = x.node.avals[x.output_nr] if isinstance(x, GradientEdge) else x
-            results[i] = from_array(jnp.zeros(tuple(meta.shape), meta.dtype))
+            if isinstance(x, GradientEdge):
+                raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
+            results[i] = registry.FUNCTIONS[""]["zeros_like"](x.detach())
         elif result is None and not allow_unused:
             raise RuntimeError(
                 "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True "
@@ -214,7 +266,7 @@ def backward_of(
     self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
     """`xgrad.autograd.backward(self, gradient, ...)`: gradients of this tensor, accumulated in the leaves' `.grad`."""
-    backward(self, gradient, retain_graph, create_graph, inputs)
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 class ExecutionEngine:

@@ -37,7 +37,7 @@ class AccumulateGrad(Node):
 
     def apply(self, grads: list, needs: int) -> tuple:
         variable = self.variable
-        if grads[0] is None:
+        if grads[0] is None or not (variable._requires_grad or variable.requires_grad):
             return ()
         if variable._grad_fn is not None or (variable._view is not None and variable.grad_fn is not None):
             raise RuntimeError(
@@ -46,13 +46,7 @@ class AccumulateGrad(Node):
             )
         with writing:  # several threads may accumulate into one leaf
             if isinstance(grads[0], Tensor):
-                old = variable._grad
-                if old is None:
-                    variable._grad = grads[0].clone()
-                elif state.grad_enabled:
-                    variable._grad = tensor_add(old, grads[0])
-                else:
-                    old.add_(grads[0])
+                self._accumulate_tensor(variable, grads[0])
             else:
                 self._accumulate(variable, grads)
         if variable._post_accumulate_hooks:
@@ -61,6 +55,19 @@ class AccumulateGrad(Node):
                 if result is not None and result is not variable:
                     raise RuntimeError("hooks set with register_post_accumulate_grad_hook should return None")
         return ()
+
+    def _accumulate_tensor(self, variable: Tensor, new: Tensor) -> None:
+        """A graph is created, or tangents and batches are carried along: everything is done by operators."""
+        old = variable._grad
+        want = None if new._level is not None or variable._level is not None else self._moves(variable, new._read())
+        if want is not None:
+            new = tensor_move(new, want)
+        if old is None:
+            variable._grad = new if want is not None else new.clone()
+        elif state.grad_enabled:
+            variable._grad = tensor_add(old, new)
+        else:
+            old.add_(new)
 
     def _accumulate(self, variable: Tensor, new: list) -> None:
         """Grad mode is off: the first gradient is stolen, a later one goes into the same Tensor object."""
@@ -93,19 +100,28 @@ class AccumulateGrad(Node):
                     "by now: it was reshaped in place after it had been used"
                 )
             here = new[0] = jnp.broadcast_to(here, there.shape)
+        want = self._moves(variable, here)
+        if want is not None:
+            new[0] = jax.device_put(here, want)
+
+    def _moves(self, variable: Tensor, here: Any) -> Any:
+        """The sharding to which a gradient has to be moved, None if it lies where its variable does."""
+        there = variable._read()
         if isinstance(here, Tracer) or isinstance(there, Tracer):
-            return
+            return None
         have, want = here.sharding, there.sharding
-        if have is want or have == want or have.is_equivalent_to(want, here.ndim):
-            return
-        if not self._warned and here.committed:  # a constant, which no device was asked for, moves without a word
+        if have is want or have == want or have.is_equivalent_to(want, there.ndim):
+            return None
+        # Without a word: a constant, which no device was asked for, and what each device has a copy of.
+        travels = here.committed and not (have.is_fully_replicated and have.device_set == want.device_set)
+        if travels and not self._warned:
             self._warned = True
             warnings.warn(
                 f"a gradient arrived with sharding {have}, its variable has {want}; it is moved there. Shard the "
                 "computation like the variable to save the move.",
                 stacklevel=2,
             )
-        new[0] = jax.device_put(here, want)
+        return want
 
 
 def make_accumulator(tensor: Tensor) -> AccumulateGrad:
@@ -126,4 +142,6 @@ def make_accumulator(tensor: Tensor) -> AccumulateGrad:
 
 
 _node.make_accumulator = make_accumulator
-tensor_add: Any = None  # the recorded sum, set by xgrad/attach.py
+# The recorded sum and the recorded move to a placement, set by xgrad/attach.py.
+tensor_add: Any = None
+tensor_move: Any = None

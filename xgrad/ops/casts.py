@@ -63,17 +63,17 @@ class ToCopyBackward0(Node):
         grad = grads[0]
         if grad is None:
             return (None,)
-        return (_move(grad, self.source) if isinstance(grad, Tensor) else jax.device_put(grad, self.source),)
+        return (move(grad, self.source) if isinstance(grad, Tensor) else jax.device_put(grad, self.source),)
 
 
-def _move(self: Tensor, placement: Any, copy: bool = False) -> Tensor:
+def move(self: Tensor, placement: Any, copy: bool = False) -> Tensor:
     """The tensor on another device, recorded; the tensor itself if it is there."""
     source = self._placed()
     if source is None or same_placement(source, placement):
         return self.clone() if copy else self
     # Not ours to donate: device_put may give another array over the same buffer.
     moved = from_foreign(jax.device_put(self._read(), placement))
-    return record_linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: _move(t, placement))
+    return record_linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: move(t, placement))
 
 
 # -- to ---------------------------------------------------------------------------------------------------------------
@@ -124,14 +124,14 @@ def to(
     place = None if device is None else placement_of(f"cuda:{device}" if isinstance(device, int) else device)
     result = input if wanted is None else _convert(input, wanted)
     if place is not None:
-        result = _move(result, place)
+        result = move(result, place)
     return _convert(input, input.dtype, copy=True) if copy and result is input else result
 
 
 @composite(function=False)
 def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor on the CPU; itself if it is there."""
-    return _move(input, placement_of("cpu"))
+    return move(input, placement_of("cpu"))
 
 
 @composite(function=False)

@@ -147,6 +147,13 @@ class OperatorNode(Node):
         for i, entry in enumerate(saved):
             if isinstance(entry, Tensor):
                 check_version(entry, 0 if versions is None else versions[i])
+                child = self.next_edges[self.plan.saved[i]][0]
+                if child is not None and not child.is_accumulator and entry._grad_fn is None and entry._view is None:
+                    raise RuntimeError(
+                        "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(): "
+                        f"{self.name()} needs its history for a second derivative. Please use out-of-place `.detach()` "
+                        "instead."
+                    )
                 values.append(entry)
             elif isinstance(entry, SavedVariable):
                 values.append(entry.unpack(self))
