@@ -189,10 +189,9 @@ def returning(placement):
 def test_gradients_are_moved_and_accumulated_where_their_variable_lives(create_graph):
     x = second(3)
     y = returning(DEVICES[0]).apply(x).sum()
-    with pytest.warns(UserWarning, match="sharding") as warned:
-        for _ in range(2):
-            y.backward(retain_graph=True, create_graph=create_graph)
-    assert len([w for w in warned if "sharding" in str(w.message)]) == 1
+    with pytest.warns(UserWarning, match="sharding"):
+        y.backward(retain_graph=True, create_graph=create_graph)
+    y.backward(retain_graph=True, create_graph=create_graph)  # a second warning would be an error
     assert on(x.grad) == {DEVICES[1].id}
     np.testing.assert_allclose(x.grad.numpy(force=True), 4 * x.numpy(force=True))
     if create_graph:
