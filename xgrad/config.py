@@ -12,19 +12,24 @@ from typing import Any
 
 import jax.numpy as jnp
 
+INFERENCE_LEVEL = 1 << 62  # the forward level of inference mode: no tensor has a tangent there
+
 
 class ThreadState(threading.local):
     """Modes of one thread; the class attributes are the defaults of a new thread."""
 
-    grad_enabled: bool = True
+    grad_enabled: bool = True  # whether operations are recorded: never in inference mode
     inference: bool = False
+    grad_in_inference: bool = False  # what no_grad and its like switch in inference mode, without effect
     tracking: str | None = None  # "replay", "geometry" or None: what the device is capable of
     saved_hooks: tuple[tuple[Callable, Callable], ...] = ()  # (pack, unpack); the innermost, the last one, counts
     saved_hooks_disabled: str | None = None
     overrides_disabled: bool = False  # instances of Tensor's subclasses are plain tensors
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
     dual_level: int = -1  # the dual level that was entered, -1 outside
-    forward_level: int = -1  # the same, or -1 where operations carry no tangents on (in a custom jvp, say)
+    # The same, or -1 where operations carry no tangents on (in a custom jvp, say).  In inference mode it is
+    # INFERENCE_LEVEL: what tests for forward mode leaves the fast path there too, and nothing else has to be tested.
+    forward_level: int = -1
     outer_forward_levels: tuple[int, ...] = ()  # those around it, the innermost last (func.jvp nests)
     vmap_levels: tuple = ()  # those that are entered, the innermost last
     anomaly: bool = False
@@ -67,7 +72,7 @@ class outer_forward_level:
 def forward_levels() -> tuple[int, ...]:
     """The levels at which operations carry tangents on now."""
     level = state.forward_level
-    return () if level < 0 else (*state.outer_forward_levels, level)
+    return () if level < 0 or state.inference else (*state.outer_forward_levels, level)
 
 
 class Settings:

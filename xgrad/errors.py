@@ -5,6 +5,7 @@ import builtins
 __all__ = [
     "DtypeDisabledError",
     "FreedGraphError",
+    "InferenceTensorError",
     "InplaceViewError",
     "LeafInplaceError",
     "NotDifferentiableError",
@@ -25,6 +26,10 @@ class FreedGraphError(builtins.RuntimeError):
 
 class VersionError(builtins.RuntimeError):
     """A tensor that backward needs was changed in place after it had been saved."""
+
+
+class InferenceTensorError(builtins.RuntimeError):
+    """A tensor made in inference mode was saved for backward, written outside of the mode, or asked its version."""
 
 
 class LeafInplaceError(builtins.RuntimeError):

@@ -19,12 +19,12 @@ import numpy as np
 from . import dtypes
 from .config import state
 from .devices import device
-from .errors import InplaceViewError
+from .errors import InferenceTensorError, InplaceViewError
 from .size import Size, unchecked
 from .views.chain import ViewChain
 from .views.meta import CreationMeta, ViewMeta, creation_meta_now, propagate_creation_meta, relation_of, view_error
 from .views.named.arguments import own_dim
-from .views.storage import Storage, Tracer, VersionCounter, rewritten, writing
+from .views.storage import UNTRACKED, Detached, Storage, Tracer, VersionCounter, rewritten, writing
 
 if TYPE_CHECKING:
     from .engine.node import Node
@@ -175,7 +175,10 @@ class Tensor(TensorMethods):
             counter = self._version_counter
             if counter is None:
                 counter = self._version_counter = VersionCounter()
-            counter.value += by
+            try:
+                counter.value += by
+            except InferenceTensorError:
+                counter.count(by)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _alias(self) -> "Tensor":
         """A tensor with the same storage, chain and version counter, and no autograd metadata."""
@@ -184,7 +187,7 @@ class Tensor(TensorMethods):
         alias._storage, alias._chain, alias._version_counter = self._storage, self._chain, self._version_counter
         alias._cache, alias._cache_generation = self._cache, self._cache_generation
         if self._inference:
-            alias._inference = True
+            alias._inference, alias._version_counter = True, Detached()
         return alias
 
     def _blank_view(self, chain: ViewChain, relative: ViewChain, name: str) -> "Tensor":
@@ -233,7 +236,10 @@ class Tensor(TensorMethods):
     @property
     def _version(self) -> int:
         counter = self._version_counter
-        return 0 if counter is None else counter.value
+        try:
+            return 0 if counter is None else counter.value
+        except InferenceTensorError:
+            return counter.told()  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
 
     def stride(self, dim: int | None = None) -> Any:
         """Strides as if each root were laid out row-major, derived from the view chain."""
@@ -302,7 +308,7 @@ class Tensor(TensorMethods):
             # A leaf, or nothing to differentiate.  The version stays old, for the base may require grad later.
             return
         if meta.creation_meta is not CreationMeta.DEFAULT:
-            raise view_error(self, "its base or another view of its base has been modified inplace")
+            raise view_error(self, indirect=True)
         chain, path = relation_of(self)
         name = "AsStridedBackward0" if path == "geometry" else meta.name
         node = _view_node(name, chain, base)
@@ -381,7 +387,8 @@ class Tensor(TensorMethods):
     def data(self) -> "Tensor":
         """An alias of the value with a version counter of its own: writes to it are invisible to autograd's checks."""
         alias = self._alias()
-        alias._version_counter = VersionCounter()
+        if not alias._inference:
+            alias._version_counter = VersionCounter()
         return alias
 
     @data.setter
@@ -397,6 +404,8 @@ class Tensor(TensorMethods):
         self._storage, self._chain = value._storage, value._chain
         self._cache, self._cache_generation = None, -1
         self._moved = None
+        if self._inference is not value._inference:
+            self._inference = value._inference
 
     def __deepcopy__(self, memo: dict) -> "Tensor":
         if not self.is_leaf:
@@ -407,16 +416,25 @@ class Tensor(TensorMethods):
         copy = Tensor()
         copy._array, copy._owned = self._read(), False  # shared until one of them is written
         copy._requires_grad = self._requires_grad
+        if state.inference:
+            mark(copy)
         memo[id(self)] = copy
         if self._grad is not None:
             copy._grad = self._grad.__deepcopy__(memo)
         return copy
 
 
+def mark(tensor: Tensor) -> None:
+    """Make an inference tensor of one that was just made."""
+    tensor._inference, tensor._version_counter = True, UNTRACKED
+
+
 def from_array(array: Any) -> Tensor:
     """A tensor of an array that one of our own kernels made."""
     t = Tensor()
     t._array = array
+    if state.inference:
+        mark(t)
     return t
 
 
@@ -431,17 +449,25 @@ def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
         array = jax.numpy.asarray(array, dtype=array.dtype)
     t = Tensor()
     t._array, t._owned = array, False
+    if state.inference:
+        mark(t)
     if requires_grad:
         t.requires_grad_()
     return t
 
 
 def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, creation: CreationMeta) -> Tensor:
-    """A differentiable view of `self`: `chain` places it in the storage, `relative` in `self`.  No grad_fn yet."""
+    """A differentiable view of `self`: `chain` places it in the storage, `relative` in `self`.  No grad_fn yet.
+
+    A view of an inference tensor is an inference tensor, and autograd knows of no base.
+    """
     out = Tensor() if self.__class__ is Tensor else self._blank_view(chain, relative, name)
     counter = self._version_counter
     assert counter is not None  # `_share` made it
     out._storage, out._chain, out._version_counter = self._storage, chain, counter
+    if self._inference:
+        out._inference = True
+        return out
     parent = self._view
     if parent is None:
         base = self
@@ -450,12 +476,10 @@ def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, cr
     else:
         base = parent.base
         seen = chain if self._chain is parent.chain else parent.chain.concat(relative)
-    if not (state.grad_enabled and not state.inference):
+    if not state.grad_enabled:
         creation = creation_meta_now(creation)
     tracking = state.tracking or "replay"
     out._view = ViewMeta(base, seen, counter.value, propagate_creation_meta(parent, creation), name, tracking)
-    if self._inference:
-        out._inference = True
     return out
 
 

@@ -27,7 +27,9 @@ def enter_dual_level() -> int:
     """Begin a level; nested levels are not supported, as in PyTorch."""
     if state.dual_level >= 0:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    state.dual_level = state.forward_level = next(_numbers)
+    state.dual_level = next(_numbers)
+    if not state.inference:
+        state.forward_level = state.dual_level
     return 0
 
 
@@ -35,7 +37,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
     """End the level: every tangent made at it is gone."""
     if state.dual_level < 0 or level not in (None, 0):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created")
-    state.dual_level = state.forward_level = -1
+    state.dual_level = -1
+    if not state.inference:
+        state.forward_level = -1
 
 
 class dual_level(_Mode):
@@ -64,7 +68,8 @@ class _set_fwd_grad_enabled(_Mode):
 
     def __enter__(self) -> None:
         self.previous = state.forward_level
-        state.forward_level = state.dual_level if self.mode else -1
+        if not state.inference:
+            state.forward_level = state.dual_level if self.mode else -1
 
     def __exit__(self, *error: Any) -> None:
         state.forward_level = self.previous
@@ -74,7 +79,7 @@ class _set_fwd_grad_enabled(_Mode):
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A view of `tensor` that carries `tangent`.
+    """A view of `tensor` that carries `tangent`; in inference mode, which has no forward mode, it carries none.
 
     Raises `RuntimeError` outside of a level and for a tangent of another shape, `TypeError`/`ValueError` for dtypes
     without derivatives.
@@ -90,7 +95,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"and {list(tensor.shape)}"
         )
     dual = tensor.view_as(tensor)
-    dual._tangents = {number: tangent}
+    if not state.inference:
+        dual._tangents = {number: tangent}
     return dual
 
 
@@ -99,7 +105,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if state.dual_level < 0 and level is None:
         return UnpackedDualTensor(tensor, None)
     number = _level(level)
-    tangent = None if tensor._tangents is None else tensor._tangents.get(number)
+    tangent = None if tensor._tangents is None or state.inference else tensor._tangents.get(number)
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
     with _set_fwd_grad_enabled(False):

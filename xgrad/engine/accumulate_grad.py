@@ -76,14 +76,15 @@ class AccumulateGrad(Node):
         if grad is None:
             variable._grad = stolen(new, 0)
         elif grad._storage is None and grad._owned and grad.shape == new[0].shape:
+            grad._bump()  # first: it refuses an inference tensor
             buffer = [grad._array]
             grad._array = None  # a reader in another thread waits for it
             try:
                 accumulate(buffer, 0, new)
             finally:
                 grad._array = buffer[0]
-            grad._bump()
         elif expandable(new[0].shape, grad.shape):
+            grad._bump(0)
             grad._write(add_arrays(grad._read(), new[0]))
         else:
             raise RuntimeError(

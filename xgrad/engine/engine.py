@@ -110,7 +110,7 @@ def _on_fresh_thread(task: GraphTask, root: GraphRoot, values: list) -> None:
 
 def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
     previous = state.graph_task, state.grad_enabled, state.current_node
-    state.graph_task, state.grad_enabled = task, task.create_graph
+    state.graph_task, state.grad_enabled = task, task.create_graph and not state.inference
     try:
         _distribute(task, root, values)
         del values

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from ..config import state
+from ..config import INFERENCE_LEVEL, state
 from .node import Node
 
 _ids = itertools.count()
@@ -53,7 +53,7 @@ class GraphTask:
         self.keep_graph = keep_graph
         self.create_graph = create_graph
         # Gradients travel as Tensors, not as bare arrays.
-        self.tensors = create_graph or state.forward_level >= 0 or bool(state.vmap_levels)
+        self.tensors = create_graph or 0 <= state.forward_level < INFERENCE_LEVEL or bool(state.vmap_levels)
         self.depth = depth
         self.dependencies: dict[Node, int] = {}
         self.exec_info: dict[Node, ExecInfo] = {}

@@ -189,7 +189,7 @@ def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -
     to_save = _to_save(node, recording)
     as_they_are = () if setup_context is None else (*(node.to_save or ()), *(node.saved_for_forward or ()))
     wired = _wire(node, tensors, listed, recording, as_they_are)
-    if state.forward_level >= 0:
+    if state.forward_level >= 0 and not state.inference:
         _forward(node, function, args, tensors, listed, wired)
     if recording:
         node._places = tuple(i for i, a in enumerate(args) if isinstance(a, Tensor))
@@ -202,7 +202,9 @@ def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -
 
 def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: dict, setup_context: Any) -> Any:
     modes = state.grad_enabled, state.forward_level
-    state.grad_enabled, state.forward_level = False, -1
+    state.grad_enabled = False
+    if not state.inference:
+        state.forward_level = -1
     try:
         if setup_context is None:
             return function.forward(node, *args, **kwargs)

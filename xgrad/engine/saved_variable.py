@@ -91,7 +91,8 @@ class SavedVariable:
         self.released = False
         self._unpack: Callable | None = None
         self._packed: Any = None
-        self._version = tensor._version
+        counter = tensor._version_counter
+        self._version = 0 if counter is None else counter.value  # refuses an inference tensor
         self._is_output = is_output
         self._edge: tuple = (False, None)  # of an input that was packed: requires_grad, and its gradient's edge
         self._output_nr = tensor._output_nr

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 
 from .. import dtypes
-from ..config import outer_forward_level, state
+from ..config import INFERENCE_LEVEL, outer_forward_level, state
 from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..engine.copy_slices import history_of_view, rebase_history
 from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable, snapshot
-from ..tensor import Tensor, from_array, from_foreign
+from ..tensor import Tensor, from_array, from_foreign, mark
 from ..views.meta import check_inplace, relation_of
 from . import batching, nodes, registry
 from .batching import check_batched, level_of, like, requiring, run_batched, wrap, write_batched
@@ -264,8 +264,15 @@ def _save_many(plan: Plan, node: Any, args: tuple, results: tuple) -> None:
 
 
 def _forward(kernel: Kernel, args: tuple, results: tuple) -> None:
-    """Forward mode: give the results the tangents that `jax.jvp` of the function makes of the arguments'."""
+    """Forward mode: give the results the tangents that `jax.jvp` of the function makes of the arguments'.
+
+    In inference mode: make inference tensors of the results.
+    """
     level = state.forward_level
+    if level == INFERENCE_LEVEL:
+        for result in results:
+            mark(result)
+        return
     tangents = [a._tangent_at(level) if isinstance(a, Tensor) else None for a in args]
     moving = kernel.differentiable and any(t is not None for t in tangents)
     with outer_forward_level() as outer:
@@ -308,13 +315,13 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
             break
     if not (state.grad_enabled and kernel.differentiable and self.dtype in INEXACT):
         needs = 0
-    if self._inference and not state.inference:
-        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed. Clone it first.")
     if level is not None:
         check_batched(op, args, level)
     if needs:
         check_inplace(self)
-    moving = state.forward_level >= 0 and any(isinstance(a, Tensor) and a._tangents for a in args)
+    if self._inference:
+        self._bump(0)  # refuses, outside of inference mode
+    moving = 0 <= state.forward_level < INFERENCE_LEVEL and any(isinstance(a, Tensor) and a._tangents for a in args)
     node = holder = None
     if moving:
         before, holder = snapshot(self), snapshot(self)

@@ -189,6 +189,8 @@ def move(self: Tensor, relative: ViewChain, name: str) -> Tensor:
     record = state.grad_enabled and self.requires_grad
     if record:
         check_inplace(self)
+    if self._inference:
+        self._bump(0)  # refuses, outside of inference mode
     meta = self._view
     self._share()
     chain = self._chain

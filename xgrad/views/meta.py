@@ -66,34 +66,40 @@ def creation_meta_now(own: CreationMeta = CreationMeta.DEFAULT) -> CreationMeta:
     return own if state.grad_enabled else CreationMeta.NO_GRAD_MODE
 
 
+_MODES = {
+    CreationMeta.NO_GRAD_MODE: ("no_grad mode", "with grad mode enabled"),
+    CreationMeta.INFERENCE_MODE: ("inference mode", "in normal mode"),
+}
 _WHY = {
     CreationMeta.IN_CUSTOM_FUNCTION: (
-        "it was created inside a custom Function (or because an input was returned as-is), and the in-place write "
-        "would bypass the Function's backward. Return a clone() from the Function instead, or write out of place."
+        "This view was created inside a custom Function (or because an input was returned as-is), and the in-place "
+        "write would bypass the Function's backward. Return a clone() from the Function instead, or write out of place."
     ),
     CreationMeta.MULTI_OUTPUT_NODE: (
-        "it is the output of a function that returns multiple views (split, chunk, unbind, ...), which do not allow "
-        "the output views to be modified inplace. Replace the in-place operation by an out-of-place one, or take the "
-        "view by indexing."
+        "This view is the output of a function that returns multiple views (split, chunk, unbind, ...). Such functions "
+        "do not allow the output views to be modified inplace. Replace the in-place operation by an out-of-place one, "
+        "or take the view by indexing."
     ),
     CreationMeta.NO_GRAD_MODE: (
-        "it was created in no_grad mode and is being modified inplace with grad mode enabled, so autograd cannot know "
-        "whether the write is to be recorded. Move both inside, or both outside, of the no_grad block."
+        "So autograd cannot know whether the write is to be recorded. Move both inside, or both outside, of the "
+        "no_grad block."
     ),
-    CreationMeta.INFERENCE_MODE: (
-        "it was created in inference mode and is being modified inplace in normal mode. Make the view outside of "
-        "inference mode, or clone() it."
-    ),
+    CreationMeta.INFERENCE_MODE: "Make the view outside of inference mode, or clone() it.",
 }
 
 
-def view_error(view: "Tensor", doing: str) -> InplaceViewError:
-    """The error for a view that is not to be written, or whose stale grad_fn cannot be made anew."""
+def view_error(view: "Tensor", indirect: bool) -> InplaceViewError:
+    """The error for a view that is not to be written, or, `indirect`, whose stale grad_fn cannot be made anew."""
     meta = view._view
     assert meta is not None
-    node = view._grad_fn
-    what = f"Output {view._output_nr} of {node.name()}" if node is not None else "A view"
-    return InplaceViewError(f"{what} is a view and {doing}. This view is refused because {_WHY[meta.creation_meta]}")
+    node, creation = view._grad_fn, meta.creation_meta
+    which = "A view" if node is None else f"Output {view._output_nr} of {node.name()}"
+    doing = f"{'its base or another view of its base has been' if indirect else 'is being'} modified inplace"
+    if creation in _MODES:
+        mode, now = _MODES[creation]
+        was = "was created in" if node is None else "is a view of a view which was created in"
+        return InplaceViewError(f"{which} {was} {mode} and {doing} {now}. {_WHY[creation]}")
+    return InplaceViewError(f"{which} is a view and {doing}. {_WHY[creation]}")
 
 
 def check_inplace(self: "Tensor") -> None:
@@ -111,7 +117,7 @@ def check_inplace(self: "Tensor") -> None:
             )
         return
     if meta.creation_meta is not CreationMeta.DEFAULT:
-        raise view_error(self, "is being modified inplace")
+        raise view_error(self, indirect=False)
     base = meta.base
     if base._storage is not self._storage:
         raise InplaceViewError(

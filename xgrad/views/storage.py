@@ -19,6 +19,9 @@ from typing import Any
 
 from jax.core import Tracer
 
+from ..config import state
+from ..errors import InferenceTensorError
+
 _ids = itertools.count(1)
 
 # Held while an array is taken out of its owner to be donated: a reader who finds no array waits for it.  No user code
@@ -33,6 +36,58 @@ class VersionCounter:
 
     def __init__(self, value: int = 0) -> None:
         self.value = value
+
+
+class Untracked(VersionCounter):
+    """In the place of the counter of an inference tensor: nothing is counted, and nothing may rely on it.
+
+    `value` is what saving for backward reads, and so it refuses; counting and telling ask here instead.
+    """
+
+    __slots__ = ()
+
+    value = property(lambda self: _refuse_to_save())
+
+    def __init__(self) -> None:
+        pass
+
+    def told(self) -> int:
+        """The version for a user who asks."""
+        raise InferenceTensorError("Inference tensors do not track version counter.")
+
+    def count(self, by: int) -> None:
+        """Note a write."""
+        if not state.inference:
+            raise InferenceTensorError(
+                "Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone() to get a "
+                "normal tensor before doing inplace update, or do it within inference_mode()."
+            )
+
+
+class Detached(Untracked):
+    """The counter of a `detach()` or `.data` of an inference tensor, which may be written anywhere, as in PyTorch."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told = 0
+
+    def told(self) -> int:
+        return self._told
+
+    def count(self, by: int) -> None:
+        self._told += by
+
+
+def _refuse_to_save() -> int:
+    raise InferenceTensorError(
+        "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+        "computation tracked by autograd. To work around this, you can make a clone() to get a normal tensor and use "
+        "it in autograd, or use no_grad() instead of inference_mode()."
+    )
+
+
+UNTRACKED = Untracked()
 
 
 class Storage:
