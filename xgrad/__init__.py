@@ -8,6 +8,7 @@ from typing import Any as _Any
 from . import attach as attach
 from . import autograd as autograd
 from . import dtypes as dtypes
+from . import func as func
 from . import linalg as linalg
 from . import nn as nn
 from . import ops as ops
@@ -29,6 +30,7 @@ from .dtypes import *  # noqa: F403
 from .dtypes import get_default_dtype as get_default_dtype
 from .dtypes import promote_types as promote_types
 from .dtypes import set_default_dtype as set_default_dtype
+from .func import vmap as vmap
 from .ops.registry import FUNCTIONS as _FUNCTIONS
 from .random import Generator as Generator
 from .random import default_generator as default_generator

@@ -32,6 +32,7 @@ class ThreadState(threading.local):
     forward_level: int = -1
     outer_forward_levels: tuple[int, ...] = ()  # those around it, the innermost last (func.jvp nests)
     vmap_levels: tuple = ()  # those that are entered, the innermost last
+    transforms: int = 0  # how many of func's grad, vjp, ... are running
     anomaly: bool = False
     anomaly_check_nan: bool = True
     graph_task: Any = None  # the GraphTask that this thread drives

@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..config import state
 from ..engine.engine import execute, queue_callback
 from ..engine.node import GradientEdge, Node, gradient_edge
 from ..ops import registry
+from ..ops.batching import close_level, open_level, remove_batch, wrap
 from ..tensor import Tensor, from_array
 
 _ones = jax.jit(lambda like: jnp.ones_like(like), keep_unused=True)  # so that it is made where `like` lies
@@ -67,7 +69,7 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype.name}"
             )
-        return from_array(_ones(tensor._read()))
+        return from_array(_ones(tensor._read()) if tensor._level is None else jnp.ones((), tensor.dtype))
     meta = tensor.node.avals[tensor.output_nr] if isinstance(tensor, GradientEdge) else tensor
     shape = tuple(grad.shape[1:]) if batched else tuple(grad.shape)
     if shape != tuple(meta.shape):
@@ -106,6 +108,11 @@ def backward(
     >>> x.grad
     tensor([2., 4.])
     """
+    if state.vmap_levels or state.transforms:
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use xgrad.func.grad or "
+            "xgrad.func.vjp instead or call backward() outside of vmap, grad, vjp and the like."
+        )
     if grad_variables is not None:
         warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
         if grad_tensors is not None:
@@ -233,33 +240,13 @@ def _run(edges: tuple, values: list, targets: list, keep: bool, create_graph: bo
 
 
 def _run_batched(edges: tuple, values: list, targets: list, keep: bool, create_graph: bool) -> list:
-    """One run for each entry of the batch: under `jax.vmap`, or one after another if they are to be recorded."""
-    if create_graph:
-        n = next(v.shape[0] for v in values if v is not None)
-        rows = [_run(edges, [None if v is None else v[b] for v in values], targets, True, True) for b in range(n)]
-        stack = registry.FUNCTIONS[""]["stack"]
-        return [None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)]
-
-    def one(*arrays: Any) -> list:
-        results = _run(edges, [from_array(a) for a in arrays], targets, True, False)
-        return [None if r is None else r._read() for r in results]
-
-    out = jax.vmap(one)(*(v._read() for v in values))
-    if not keep:
-        for node in {n for n, _ in edges}:
-            _release(node)
-    return [None if o is None else from_array(o) for o in out]
-
-
-def _release(root: Node) -> None:
-    stack, seen = [root], {root}
-    while stack:
-        node = stack.pop()
-        node.release()
-        for child, _ in node.next_edges:
-            if child is not None and child not in seen:
-                seen.add(child)
-                stack.append(child)
+    """One run for all entries of a batch of root gradients: the gradients are mapped over, the graph is not."""
+    level = open_level(next(v.shape[0] for v in values if v is not None))
+    try:
+        results = _run(edges, [None if v is None else wrap(v, level) for v in values], targets, keep, create_graph)
+        return [None if r is None else remove_batch(r, 0, level) for r in results]
+    finally:
+        close_level(level)
 
 
 def backward_of(

@@ -4,9 +4,10 @@ Invariant: the tangent of a view is the same view of its base's tangent, so an i
 """
 
 import itertools
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from ..config import state
+from ..config import forward_levels, state
 from ..dtypes import INEXACT
 from ..tensor import Tensor
 from .grad_mode import _Mode
@@ -40,6 +41,18 @@ def exit_dual_level(*, level: int | None = None) -> None:
     state.dual_level = -1
     if not state.inference:
         state.forward_level = -1
+
+
+@contextmanager
+def new_level() -> Any:
+    """A level inside of those that are entered, for a `with` block: what `func.jvp`, which nests, differentiates at."""
+    previous = state.forward_level, state.outer_forward_levels
+    state.outer_forward_levels = forward_levels()
+    state.forward_level = level = next(_numbers)
+    try:
+        yield level
+    finally:
+        state.forward_level, state.outer_forward_levels = previous
 
 
 class dual_level(_Mode):

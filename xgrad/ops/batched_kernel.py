@@ -121,9 +121,8 @@ def batched_operator(kernel: Kernel, axes: tuple[bool, ...]) -> Operator:
         operator = kernel.operator
         if not operator.jit:
             raise RuntimeError(
-                f"vmap: the shape of the result of {operator.name}() depends on values, and so may differ from one "
-                "entry of the batch to the next, which vmap does not support (dynamic shapes). Use xgrad.where, or a "
-                "mask"
+                "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
+                f"{operator.name}, whose result's shape depends on values. Use xgrad.where, or a mask."
             )
         found = kernel.batched[axes] = BatchedOperator(kernel, axes)
     return found

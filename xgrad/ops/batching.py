@@ -249,15 +249,15 @@ def lifted(function: Any, *tensors: Any) -> Tensor:
     return wrap(function(None, *values), level, False)
 
 
-def like(result: Tensor, input: Tensor) -> Tensor:
+def batch_like(result: Tensor, input: Tensor) -> Tensor:
     """A new tensor with a batch wherever `input` has one: what `zeros_like` and `new_zeros` give inside of vmap."""
     level = input._level
     if level is None or result._level is not None:
         return result
     assert isinstance(input, BatchedTensor)
     if not input._batched:
-        return wrap(like(result, input._value), level, False)
-    return wrap(like(result.expand(level.size, *result.shape).clone(), input._value), level)
+        return wrap(batch_like(result, input._value), level, False)
+    return wrap(batch_like(result.expand(level.size, *result.shape).clone(), input._value), level)
 
 
 def inner_value(tensor: Tensor) -> Tensor:
@@ -265,6 +265,22 @@ def inner_value(tensor: Tensor) -> Tensor:
     while isinstance(tensor, BatchedTensor):
         tensor = tensor._value
     return tensor
+
+
+def add_batch(tensor: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
+    """An entry of a batch that is a dimension of `tensor`, with which it shares its storage."""
+    return wrap(tensor.movedim(dim, 0) if dim else tensor, level)
+
+
+def remove_batch(tensor: Tensor, dim: int, level: VmapLevel) -> Tensor:
+    """The batch of which `tensor` is an entry, with its dimension at `dim`."""
+    if isinstance(tensor, BatchedTensor) and tensor._level is level:
+        value = tensor._value
+        if tensor._batched:
+            return value.movedim(0, dim) if dim else value
+        tensor = value
+    whole = tensor.expand(level.size, *tensor.shape)
+    return whole.movedim(0, dim) if dim else whole
 
 
 def open_level(size: int, randomness: str = "error") -> VmapLevel:

@@ -20,7 +20,7 @@ from ..engine.saved_variable import SavedVariable, snapshot
 from ..tensor import Tensor, from_array, from_foreign, mark
 from ..views.meta import check_inplace, relation_of
 from . import batching, nodes, registry
-from .batching import check_batched, level_of, like, requiring, run_batched, wrap, write_batched
+from .batching import batch_like, check_batched, level_of, requiring, run_batched, wrap, write_batched
 from .kernel import Kernel, Plan
 from .overridable import ask
 from .registry import Operator
@@ -400,7 +400,7 @@ def _tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
     assert meta is not None
     whole = meta.base._tangent_at(level)
     if whole is None:
-        whole = like(from_array(jax.numpy.zeros(meta.base.shape, meta.base.dtype)), new)
+        whole = batch_like(from_array(jax.numpy.zeros(meta.base.shape, meta.base.dtype)), new)
         meta.base._set_tangent(level, whole)
     tangent = view_along(whole, meta.chain, meta.name)
     tangent.copy_(new)

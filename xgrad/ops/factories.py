@@ -16,6 +16,7 @@ from .. import dtypes
 from ..config import settings
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic
+from .batching import batch_like
 from .call import call, write_out
 from .data import filled, finish, number_dtype, place, placement
 from .numbers import fill_value
@@ -103,7 +104,7 @@ def _constants(name: str, value: int, doc: str) -> Callable:
     ) -> Tensor:  # fmt: skip
         dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
         where = like(input) if device is None else placement(device)
-        return finish(call(op, (), (value, tuple(input.shape), dtype, where)), requires_grad)
+        return finish(batch_like(call(op, (), (value, tuple(input.shape), dtype, where)), input), requires_grad)
 
     def new(
         input: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -112,7 +113,7 @@ def _constants(name: str, value: int, doc: str) -> Callable:
         dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
         where = like(input, False) if device is None else placement(device)
         shape = checked_sizes(variadic(f"new_{name}", "size", size, named))
-        return finish(call(op, (), (value, shape, dtype, where)), requires_grad)
+        return finish(batch_like(call(op, (), (value, shape, dtype, where)), input), requires_grad)
 
     factory.__doc__ = f"A tensor {doc}, of the given sizes (`{name}(2, 3)` or `{name}((2, 3))`)."
     factory_like.__doc__ = f"A tensor {doc}, of the shape, dtype and device of `input` unless others are given."
@@ -162,7 +163,8 @@ def full_like(
 ) -> Tensor:  # fmt: skip
     """A tensor with `fill_value` everywhere, of the shape, dtype and device of `input` unless others are given."""
     where = like(input) if device is None else placement(device)
-    return finish(_full(fill_value, tuple(input.shape), dtype or input.dtype, where), requires_grad)
+    result = _full(fill_value, tuple(input.shape), dtype or input.dtype, where)
+    return finish(batch_like(result, input), requires_grad)
 
 
 @composite(function=False)
@@ -172,7 +174,8 @@ def new_full(
 ) -> Tensor:  # fmt: skip
     """A tensor of the given size with `fill_value` everywhere, of this tensor's dtype and device."""
     where = like(input, False) if device is None else placement(device)
-    return finish(_full(fill_value, checked_sizes(size), dtype or input.dtype, where), requires_grad)
+    result = _full(fill_value, checked_sizes(size), dtype or input.dtype, where)
+    return finish(batch_like(result, input), requires_grad)
 
 
 # -- memory layouts, which are only remembered as views of a contiguous storage ---------------------------------------

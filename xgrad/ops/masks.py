@@ -123,6 +123,11 @@ def _is_true(array: Any) -> Any:
 
 def truth(x: Tensor, what: str) -> np.ndarray:
     """Where `x` is not zero, on the host: one byte an element is read.  Raises `RuntimeError` under a trace."""
+    if x._level is not None:
+        raise RuntimeError(
+            f"vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {what}, "
+            "whose result's shape depends on values. Use xgrad.where, or a mask."
+        )
     array = x._read()
     if isinstance(array, Tracer):
         raise RuntimeError(

@@ -17,6 +17,7 @@ from ..config import settings
 from ..random import Generator
 from ..tensor import Tensor
 from ..views.named.arguments import variadic
+from .batching import batch_like
 from .call import call, call_inplace
 from .data import place, placement
 from .factories import checked_sizes, like, made
@@ -94,7 +95,9 @@ def _random(name: str, op: Operator, doc: str) -> Callable:
     ) -> Tensor:  # fmt: skip
         dtype = _require_inexact(input.dtype if dtype is None else dtypes.as_dtype(dtype), name + "_like")
         where = like(input) if device is None else placement(device)
-        return made(call(op, (draw_key(generator),), (tuple(input.shape), dtype, where)), requires_grad)
+        return made(
+            batch_like(call(op, (draw_key(generator),), (tuple(input.shape), dtype, where)), input), requires_grad
+        )
 
     factory.__doc__ = f"A tensor of the given sizes, with {doc}."
     factory_like.__doc__ = f"A tensor of the shape, dtype and device of `input`, with {doc}."

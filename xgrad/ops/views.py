@@ -118,6 +118,8 @@ def reshape(input: Tensor, *shape: Any, **named: Any) -> Tensor:
     out = try_view(input, ("reshape", *size), "ViewBackward0")
     if out is None:
         out = view(input.clone(), ("reshape", *size), "UnsafeViewBackward0")
+        if out._level is not None:
+            return out
         out._array = out._read()  # nobody else has the copy: what is returned is no view
         out._view = out._storage = out._version_counter = out._cache = None
         out._chain = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class: it goes with _storage

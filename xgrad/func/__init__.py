@@ -1,0 +1,11 @@
+"""Transforms of functions, as torch.func: vmap, grad, vjp, jvp, Jacobians."""
+
+from .derivatives import grad as grad
+from .derivatives import grad_and_value as grad_and_value
+from .derivatives import jvp as jvp
+from .derivatives import linearize as linearize
+from .derivatives import vjp as vjp
+from .jacobians import hessian as hessian
+from .jacobians import jacfwd as jacfwd
+from .jacobians import jacrev as jacrev
+from .vmapping import vmap as vmap

@@ -1,0 +1,143 @@
+"""What a transform differentiates: stand-ins for its arguments, and what of the results may be seen outside.
+
+Invariant: a stand-in has the value and the tangents of its tensor and shares no storage with it.  Its history is one
+node, which leads to that tensor if it requires grad, and else nowhere.  So a gradient that is taken with
+`create_graph` is differentiable with respect to the tensor, and nothing else of the transform shows outside.
+"""
+
+from collections.abc import Iterable
+from contextlib import contextmanager
+from typing import Any
+
+from ..autograd.backward import grad
+from ..config import state
+from ..dtypes import INEXACT
+from ..engine.node import GradientEdge, InputMetadata, Node, gradient_edge, number
+from ..ops.batching import BatchedTensor, wrap
+from ..tensor import Tensor, from_array
+
+
+class StandInBackward(Node):
+    """The history of a stand-in: the gradient goes on to the tensor that it stands for, if that requires one."""
+
+    def apply(self, grads: list, needs: int) -> Any:
+        return (grads[0],) * len(self.next_edges)
+
+
+def stand_in(tensor: Tensor, always: bool = False) -> Tensor:
+    """Another tensor of this value, which shares nothing; differentiable with respect to `tensor`.
+
+    It requires grad if `tensor` does and gradients are recorded, or `always`.
+    """
+    if isinstance(tensor, BatchedTensor):
+        out: Tensor = tensor._holding(stand_in(tensor._value))
+    else:
+        out = from_array(tensor._read())
+        out._owned = False
+    leads = state.grad_enabled and tensor.requires_grad
+    if leads or always:
+        node = StandInBackward()
+        node.next_edges = (gradient_edge(tensor),) if leads else ()
+        node.avals = (InputMetadata(tuple(tensor.shape), tensor.dtype),)
+        number(node)
+        out._grad_fn, out._requires_grad = node, True
+    if tensor._tangents:
+        out._tangents = {level: stand_in(tangent) for level, tangent in tensor._tangents.items()}
+    return out
+
+
+def at_innermost(tensor: Tensor) -> Tensor:
+    """The tensor as one of the innermost vmap, so that what is done to it is done to each entry."""
+    levels = state.vmap_levels
+    return tensor if not levels or tensor._level is levels[-1] else wrap(tensor, levels[-1], False)
+
+
+def differentiable(tensor: Any) -> Tensor:
+    """A stand-in that requires grad.  Raises `ValueError` or `RuntimeError` for what has no gradient."""
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"Thing passed to transform API must be Tensor, got {type(tensor)}")
+    if tensor.dtype not in INEXACT:
+        raise RuntimeError(
+            f"only Tensors of floating point and complex dtype can require gradients, not {tensor.dtype.name}"
+        )
+    return stand_in(at_innermost(tensor), always=True)
+
+
+def requires_grad_below(tensor: Any) -> bool:
+    """Whether a tensor, or one below its entries, requires grad."""
+    while isinstance(tensor, Tensor):
+        if tensor.requires_grad:
+            return True
+        tensor = tensor._value
+    return False
+
+
+class Targets:
+    """The stand-ins that a transform differentiates with respect to."""
+
+    def __init__(self, tensors: Iterable[Any], outer: bool) -> None:
+        enabled, state.grad_enabled = state.grad_enabled, outer  # no_grad outside: no way back from a stand-in
+        try:
+            self.tensors = [differentiable(t) for t in tensors]
+        finally:
+            state.grad_enabled = enabled
+        # Taken now: an in-place write would give a tensor another one.
+        self.edges = [GradientEdge(*gradient_edge(t)) for t in self.tensors]
+        self._ways_out = {edge.node for edge in self.edges if edge.node.next_edges}
+
+    def elsewhere(self, outputs: Iterable[Tensor]) -> bool:
+        """Whether the outputs have a history besides the stand-ins', so that gradients have to be recorded."""
+        for t in outputs:
+            # What was recorded below the entries, and what their tangents depend on, shows in the outputs.
+            if any(requires_grad_below(x) for x in (t._value, *(t._tangents or {}).values())):
+                return True
+        stack = [t.grad_fn for t in outputs if t.grad_fn is not None]
+        seen = set(stack)
+        while stack:
+            node = stack.pop()
+            if node.is_accumulator or node in self._ways_out:
+                return True
+            for child, _ in node.next_edges:
+                if child is not None and child not in seen:
+                    seen.add(child)
+                    stack.append(child)
+        return False
+
+    def gradients(self, outputs: list, grads: list | None, retain: bool, create: bool) -> list[Tensor]:
+        """The gradients with respect to the stand-ins; zeros where there is none."""
+        grads = [None] * len(outputs) if grads is None else grads
+        pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if o.requires_grad]
+        if not pairs:
+            found: Any = (None,) * len(self.edges)
+        else:
+            found = grad(
+                [o for o, _ in pairs], self.edges, [g for _, g in pairs], retain_graph=retain, create_graph=create,
+                allow_unused=True,
+            )  # fmt: skip
+        return [t.detach().new_zeros(t.shape) if g is None else g for t, g in zip(self.tensors, found, strict=True)]
+
+
+def outside(tensor: Tensor, kept: bool) -> Tensor:
+    """A result as it is seen outside: with its history if that leads out of the transform."""
+    if kept or not tensor.requires_grad:
+        return tensor
+    if isinstance(tensor, BatchedTensor):
+        out: Tensor = tensor._holding(tensor._value)
+        out._tangents = tensor._tangents
+        return out
+    out = tensor.detach()
+    out._tangents = tensor._tangents
+    return out
+
+
+@contextmanager
+def transform() -> Any:
+    """Within the block gradients are recorded, and `backward()` is refused; gives whether they were outside too."""
+    outer = state.grad_enabled
+    state.transforms += 1
+    state.grad_enabled = True
+    try:
+        yield outer
+    finally:
+        state.transforms -= 1
+        state.grad_enabled = outer
