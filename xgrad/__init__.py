@@ -45,6 +45,7 @@ from .tensor import Tensor as Tensor
 
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.
+    from . import utils as utils
     from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
@@ -61,4 +62,8 @@ def __getattr__(name: str) -> _Any:
 
         globals()["compare"] = compare
         return compare
+    if name == "utils":  # likewise
+        import importlib
+
+        return importlib.import_module("xgrad.utils")
     raise AttributeError(f"module 'xgrad' has no attribute {name!r}")

@@ -38,6 +38,9 @@ class ThreadState(threading.local):
     graph_task: Any = None  # the GraphTask that this thread drives
     current_node: Any = None  # the node that is being evaluated
     generator: Any = None  # the one that `use_key` put in place of the default generator
+    random_log: dict | None = None  # {generator: its key when it was first used} of the innermost `random.logged` block
+    random_replay: dict | None = None  # {generator: what stands for it} in a `random.replayed` block
+    graph_exec_group: Any = None  # of utils.checkpoint: several backward calls that share their recomputations
 
     def __init__(self) -> None:
         # Bound method of a counter: one call gives the next number, nothing to store back.  Recording asks for

@@ -3,6 +3,10 @@
 Invariant: a generator's whole state is one key, an ordinary array of uint32.  Each random operation takes the next key
 by one cached program that splits the state, so draws are as reproducible as the order of the calls; from several
 threads each draw gets a key of its own.  A seed gives the same numbers on every device, and with and without x64.
+
+A checkpoint runs a function twice and needs the same numbers both times: `logged` notes the keys with which a block
+found the generators that it used, `replayed` runs another block on twins that start from these keys.  The generators
+themselves are not touched, so other threads may draw meanwhile.
 """
 
 import secrets
@@ -21,8 +25,8 @@ from .devices import device as device_of
 from .tensor import Tensor, from_foreign
 
 __all__ = [
-    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "next_key", "seed",
-    "set_rng_state", "use_key",
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "logged", "manual_seed", "next_key",
+    "replayed", "seed", "set_rng_state", "use_key",
 ]  # fmt: skip
 
 
@@ -71,9 +75,22 @@ class Generator:
         seed = int(seed)
         if not -(1 << 63) <= seed < 1 << 64:
             raise ValueError(f"Overflow when unpacking long long: a seed has 64 bits, got {seed}")
-        with self._lock:
-            self._set(seed % (1 << 64))
+        here = self._here()
+        with here._lock:
+            self._log(here._key)
+            here._set(seed % (1 << 64))
         return self
+
+    def _here(self) -> "Generator":
+        """What draws in this generator's place: its twin in a block that is replayed, else itself."""
+        replay = state.random_replay
+        return self if replay is None else replay.get(self, self)
+
+    def _log(self, key: Any) -> None:
+        """Note for the block that may be replayed that it found the generator with this key."""
+        log = state.random_log
+        if log is not None:
+            log.setdefault(self, key)
 
     def _set(self, seed: int) -> None:
         with jax.ensure_compile_time_eval():  # a tracer would outlive its trace here
@@ -87,9 +104,10 @@ class Generator:
 
     def initial_seed(self) -> int:
         """The seed that the generator was last started from."""
-        with self._lock:
-            self._started()
-            return self._seed
+        here = self._here()
+        with here._lock:
+            self._log(here._started())
+            return here._seed
 
     def _started(self) -> Any:
         if self._key is None:
@@ -98,35 +116,50 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state, a tensor of uint32 (PyTorch's is one of uint8)."""
-        with self._lock:
-            return from_foreign(self._started())
+        here = self._here()
+        with here._lock:
+            key = here._started()
+            self._log(key)
+            return from_foreign(key)
 
     def set_state(self, new_state: Tensor) -> None:
         """Go on from a state that `get_state` gave.  Raises `TypeError` or `RuntimeError` if it is none."""
         if not isinstance(new_state, Tensor) or new_state.dtype != np.dtype("uint32"):
             raise TypeError("RNG state must be a tensor of uint32, as get_state() gives")
         key = new_state._export()
-        with self._lock:
-            if key.shape != self._started().shape:
+        here = self._here()
+        with here._lock:
+            present = here._started()
+            if key.shape != present.shape:
                 raise RuntimeError(
-                    f"RNG state has the wrong size: got {list(key.shape)}, expected {list(self._key.shape)}"
+                    f"RNG state has the wrong size: got {list(key.shape)}, expected {list(present.shape)}"
                 )
+            self._log(present)
             # Through the host: a key that is committed to a device would tie every later draw to it.
-            self._key = key if isinstance(key, Tracer) else jax.device_put(np.array(key))
+            here._key = key if isinstance(key, Tracer) else jax.device_put(np.array(key))
 
     def clone_state(self) -> "Generator":
         """A generator of its own that goes on from this one's state."""
+        here = self._here()
+        with here._lock:
+            key = here._started()
+            self._log(key)
+            return here._twin(key)
+
+    def _twin(self, key: Any) -> "Generator":
+        """A generator like this one that has another key."""
         twin = Generator(self._device)
-        with self._lock:
-            twin._key, twin._seed = self._started(), self._seed
+        twin._key, twin._seed = key, self._seed
         return twin
 
     def next_key(self) -> Any:
         """The key for one draw, a raw uint32 array that `jax.random` takes; the state moves on."""
-        with self._lock:
-            key = self._key
+        here = self._here()
+        with here._lock:
+            key = here._key
             if key is None:
-                key = self._started()
+                key = here._started()
+            self._log(key)
             after, drawn = _split(key)
             if isinstance(after, Tracer) and not isinstance(key, Tracer):
                 # Inside somebody's jax.jit.  The state must stay concrete: a tracer would outlive the trace.
@@ -138,7 +171,7 @@ class Generator:
                     "`with xgrad.random.use_key(key):`.",
                     stacklevel=4,
                 )
-            self._key = after
+            here._key = after
         return drawn
 
 
@@ -220,3 +253,32 @@ def use_key(key: Any) -> Iterator[Generator]:
         yield inner
     finally:
         state.generator = outer
+
+
+@contextmanager
+def logged() -> Iterator[dict[Generator, Any]]:
+    """A block that may be replayed: gives {generator: the key with which the block found it} of those that it uses."""
+    outer, log = state.random_log, {}
+    state.random_log = log
+    try:
+        yield log
+    finally:
+        state.random_log = outer
+        if outer is not None:  # what an outer block had not used before, it found in the same state
+            for generator, key in log.items():
+                outer.setdefault(generator, key)
+
+
+@contextmanager
+def replayed(log: dict[Generator, Any], generator: Generator | None) -> Iterator[None]:
+    """A block in which this thread draws what the block that was logged drew; no generator moves on by it.
+
+    `generator` is the one that `use_key` had put in place of the default generator then.
+    """
+    outer = state.random_replay, state.random_log, state.generator
+    state.random_replay = {known: known._twin(key) for known, key in log.items()}
+    state.random_log, state.generator = None, generator
+    try:
+        yield
+    finally:
+        state.random_replay, state.random_log, state.generator = outer

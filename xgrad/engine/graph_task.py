@@ -34,6 +34,7 @@ class GraphTask:
     """One run of the engine."""
 
     __slots__ = (
+        "__weakref__",  # what is kept for the length of a run (recomputed tensors) is found by its task
         "_heap",
         "_next",
         "callbacks",

@@ -93,6 +93,8 @@ class OperatorNode(Node):
         # Where an argument was broadcast or cast, the program itself fits the gradient to it.
         metas: list = [None] * len(edges)
         for i in plan.indices:
+            if not needs >> i & 1:  # a bias that nobody asks for must not cost its neighbour a program
+                continue
             child, number = edges[i]
             meta = child.avals[number] if child is not None else self.avals[0] if self.inplace and not i else None
             if meta is not None and (like is None or meta.shape != like.shape or meta.dtype != like.dtype):

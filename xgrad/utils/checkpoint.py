@@ -1,0 +1,290 @@
+"""Activation checkpointing: compute again in backward what is not kept (PyTorch: torch/utils/checkpoint.py).
+
+Two variants, as in PyTorch.  The one to use (use_reentrant=False) records the function's graph and replaces what it
+saves by recomputation; it works with every way of asking for gradients (see recompute.py).  The old one
+(use_reentrant=True) runs the function unrecorded, and again with a `backward` of its own inside of backward.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from ..autograd.backward import backward
+from ..autograd.function import Function
+from ..autograd.grad_mode import enable_grad, no_grad
+from ..config import state
+from ..random import logged, replayed
+from ..tensor import Tensor
+from .recompute import CheckpointError, after, metadata, run_checkpointed
+from .selective import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts, traced_contexts
+
+__all__ = [
+    "checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointFunction", "check_backward_validity",
+    "detach_variable", "get_device_states", "set_device_states", "noop_context_fn", "set_checkpoint_early_stop",
+    "DefaultDeviceType", "set_checkpoint_debug_enabled", "CheckpointPolicy", "SelectiveCheckpointContext",
+    "create_selective_checkpoint_contexts", "GraphExecGroup",
+]  # fmt: skip
+
+_CHECKS: dict[str, Callable | None] = {"default": metadata, "none": None}
+
+
+class _Overrides:
+    """What the two context managers below set, for the process as in PyTorch; None leaves it to each call."""
+
+    early_stop: bool | None = None
+    debug: bool | None = None
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Two context managers that do nothing: the default `context_fn`."""
+    return nullcontext(), nullcontext()
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether checkpoints made in the block stop recomputing as soon as they have what is needed.
+
+    It overrides their argument `early_stop`, and need not be active in backward.
+    """
+    before, _Overrides.early_stop = _Overrides.early_stop, enable
+    try:
+        yield
+    finally:
+        _Overrides.early_stop = before
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Whether checkpoints made in the block log their operators for error messages; None leaves it to their `debug`."""
+    before, _Overrides.debug = _Overrides.debug, enabled
+    try:
+        yield
+    finally:
+        _Overrides.debug = before
+
+
+def checkpoint(
+    function: Callable,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """`function(*args, **kwargs)`, keeping its inputs for backward but not what it computes: backward runs it again.
+
+    Memory falls from all that the function saves to its inputs, for one more run of it.  Under `jax.jit` too: pass
+    activations as arguments (in tuples, lists and dictionaries if you like), not through a closure, for the inputs of
+    the recomputation are what keeps XLA from merging it with the first run.
+
+    The function has to do the same both times.  Random numbers are the same unless `preserve_rng_state=False`, whichever
+    generator they come from (PyTorch replays its default generators only).
+
+    With `use_reentrant=False`:
+
+    * `context_fn` gives two context managers, for the run and for the recomputation (see
+      `create_selective_checkpoint_contexts`);
+    * `determinism_check` "default" compares shape, dtype and device of what is saved with what is recomputed, "none"
+      compares only how many there are; `debug=True` adds the operators of both runs to the error;
+    * `early_stop` ends a recomputation once it has all that is needed.
+
+    With `use_reentrant=True` tensors inside of containers get no gradient, and only `backward()` without `inputs=`
+    works.  Without `use_reentrant` there is a warning, as in PyTorch, and the variant that it recommends, False.
+
+    Raises `CheckpointError` in backward if the recomputation saves other tensors, `ValueError` for arguments that the
+    variant does not have.
+
+    >>> import xgrad
+    >>> from xgrad.utils.checkpoint import checkpoint
+    >>> x = xgrad.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = checkpoint(lambda x: (x * x).exp(), x, use_reentrant=False)
+    >>> y.sum().backward()
+    >>> x.grad
+    tensor([  5.4366, 218.3926])
+    """
+    if use_reentrant is None:
+        warnings.warn(
+            "xgrad.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Without it you get "
+            "use_reentrant=False, which is recommended; PyTorch would take True.",
+            stacklevel=2,
+        )
+        use_reentrant = False
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not noop_context_fn or debug is not False:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        return CheckpointFunction.apply(function, preserve, *args)
+    if _Overrides.debug if _Overrides.debug is not None else debug:
+        if context_fn is not noop_context_fn:
+            raise ValueError("debug=True is incompatible with non-default context_fn")
+        context_fn = traced_contexts
+    if determinism_check not in _CHECKS:
+        raise ValueError(f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}")
+    return run_checkpointed(
+        function,
+        args,
+        kwargs,
+        contexts=context_fn(),
+        preserve_rng_state=preserve,
+        early_stop=early_stop if _Overrides.early_stop is None else _Overrides.early_stop,
+        describe=_CHECKS[determinism_check],
+    )
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """Run functions one after the other (a list, or an `nn.Sequential`) in `segments` parts, each a `checkpoint`.
+
+    The last part is not checkpointed: backward needs what it computes at once.
+    Raises `ValueError` for keyword arguments other than `preserve_rng_state`.
+
+    >>> import xgrad
+    >>> from xgrad.utils.checkpoint import checkpoint_sequential
+    >>> x = xgrad.ones(2, requires_grad=True)
+    >>> checkpoint_sequential([xgrad.exp, xgrad.sin, xgrad.cos], 2, x, use_reentrant=False).sum().backward()
+    >>> x.grad
+    tensor([0.9887, 0.9887])
+    """
+    if use_reentrant is None:
+        warnings.warn(
+            "xgrad.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
+            "Without it you get use_reentrant=False, which is recommended; PyTorch would take True.",
+            stacklevel=2,
+        )
+        use_reentrant = False
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    functions = list(functions.children() if hasattr(functions, "children") else functions)
+
+    def part(start: int, stop: int) -> Callable:
+        def run(value: Any) -> Any:
+            for function in functions[start:stop]:
+                value = function(value)
+            return value
+
+        return run
+
+    size = len(functions) // segments
+    for start in range(0, size * (segments - 1), size):
+        input = checkpoint(
+            part(start, start + size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve
+        )
+    return part(size * (segments - 1), len(functions))(input)
+
+
+class CheckpointFunction(Function):
+    """The reentrant variant: `CheckpointFunction.apply(function, preserve_rng_state, *args)`."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
+        """Run the function unrecorded; keep its arguments."""
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.inputs = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.tensor_indices = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.save_for_backward(*(args[i] for i in ctx.tensor_indices))
+        ctx.generator, ctx.drawn = state.generator, None
+        with no_grad():
+            if not preserve_rng_state:
+                return run_function(*args)
+            with logged() as ctx.drawn:
+                return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *args: Any) -> Any:
+        """Run the function again, recorded, and a backward through it."""
+        if state.graph_task.exec_info:
+            raise RuntimeError(
+                "When use_reentrant=True, xgrad.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
+                "parameter to .backward(). Either set use_reentrant=False, or call .backward() without `inputs`."
+            )
+        inputs = list(ctx.inputs)
+        for i, tensor in zip(ctx.tensor_indices, ctx.saved_tensors, strict=True):
+            inputs[i] = tensor
+        arrived = next((a for a in args if isinstance(a, Tensor) and isinstance(a._read(), Tracer)), None)
+        if arrived is not None and arrived.numel():
+            inputs = after(inputs, arrived._read())
+        detached = detach_variable(tuple(inputs))
+        with nullcontext() if ctx.drawn is None else replayed(ctx.drawn, ctx.generator), enable_grad():
+            outputs = ctx.run_function(*detached)
+        if isinstance(outputs, Tensor):
+            outputs = (outputs,)
+        pairs = [(o, g) for o, g in zip(outputs, args, strict=False) if isinstance(o, Tensor) and o.requires_grad]
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        backward([o for o, _ in pairs], [g for _, g in pairs])
+        return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in detached))
+
+
+def detach_variable(inputs: tuple) -> tuple:
+    """The tensors of a tuple as leaves that require grad where they did.  Raises `RuntimeError` for what is no tuple."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in inputs)
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warn if none of the inputs requires grad."""
+    if not any(a.requires_grad for a in inputs if isinstance(a, Tensor)):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+class DefaultDeviceType:
+    """The device type that PyTorch takes for the states of random generators.
+
+    Here it is only remembered: a key gives the same numbers on every device, so devices have no states.
+    """
+
+    _default_device_type: str | None = None
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Set it."""
+        DefaultDeviceType._default_device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """What was set, or JAX's default platform."""
+        return DefaultDeviceType._default_device_type or jax.default_backend()
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The states of random generators that belong to the arguments' devices: none do (see `DefaultDeviceType`)."""
+    return [], []
+
+
+def set_device_states(devices: list[int], states: list[Tensor], *, device_type: str | None = None) -> None:
+    """Set what `get_device_states` gave: nothing."""
+
+
+class GraphExecGroup:
+    """Backward calls in the block recompute each checkpoint (use_reentrant=False) once between them.
+
+    They must run through parts of the graph that do not overlap, even with `retain_graph=True`.
+    Raises `RuntimeError` when it is nested.
+    """
+
+    def __enter__(self) -> "GraphExecGroup":
+        if state.graph_exec_group is not None:
+            raise RuntimeError(
+                f"GraphExecGroup contexts cannot be nested. Already inside group {state.graph_exec_group}"
+            )
+        state.graph_exec_group = self
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        state.graph_exec_group = None
+
+    @classmethod
+    def _get_current_group(cls) -> "GraphExecGroup | None":
+        return state.graph_exec_group

@@ -1,0 +1,314 @@
+"""What a checkpoint keeps in place of saved tensors, and how it computes them again (use_reentrant=False).
+
+    forward                                   backward reaches a node of the block
+    each saved tensor ──pack──► Holder        unpack(holder): run the function once more on the saved inputs;
+    inputs ──► SavedVariables                 the i-th tensor that it saves belongs to the i-th holder
+
+Invariants:
+
+* The innermost checkpoint manages a saved tensor; its *inputs* are saved like any tensor, so that a checkpoint around it
+  manages them.  To unpack one tensor, all checkpoints that were open when it was saved recompute, outermost first.
+* Recomputed values belong to one run of the engine.  Each goes when it is unpacked, when the node that saved it is
+  released, or when that run ends, whichever is first; a second backward recomputes again.
+* Nothing here refers to a node or a result of the block: the hooks lead to the `Frame`, and the frame to inputs.
+
+Under a JAX trace, XLA would merge a recomputation with the original, and nothing would be saved.  So there the inputs
+of the recomputation are made to depend on a gradient that has arrived (`after`); an optimization barrier, which is what
+`jax.checkpoint` uses, is gone on XLA's CPU before equal computations are merged.
+
+PyTorch: torch/utils/checkpoint.py.
+"""
+
+import weakref
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from ..autograd.graph import saved_tensors_hooks
+from ..config import state
+from ..engine.node import attach_edge, gradient_edge
+from ..engine.saved_variable import SavedVariable
+from ..random import logged, replayed
+from ..tensor import Tensor, from_array
+
+
+class CheckpointError(RuntimeError):
+    """The recomputation of a checkpointed function did not save what its first run saved."""
+
+
+class Holder:
+    """Stands in the graph for one saved tensor.  It has no value: each recomputation has its own."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Stop(BaseException):
+    """Everything that is needed has been recomputed.  No `Exception`, so that no `except` of the user's takes it."""
+
+
+class Recomputed:
+    """One recomputation: the values that nobody has unpacked yet."""
+
+    def __init__(self) -> None:
+        self.values: weakref.WeakKeyDictionary[Holder, Any] = weakref.WeakKeyDictionary()
+        self.count = 0
+        self.different: list[tuple] = []  # (position, what was saved, what was recomputed)
+        self.unfinished = False  # the function was still in its first run, and has gone further this time
+
+
+class Frame:
+    """One call of `checkpoint`."""
+
+    def __init__(
+        self, function: Callable, args: tuple, kwargs: dict, context: Any, early_stop: bool, describe: Callable | None
+    ) -> None:
+        self.function = function
+        self.args = tuple(_saved(a) for a in args)
+        self.kwargs = {name: _saved(a) for name, a in kwargs.items()}
+        self.context = context
+        self.early_stop = early_stop
+        self.describe = describe
+        self.holders: list[weakref.ref[Holder]] = []
+        self.described: list[Any] = []
+        self.complete = False
+        self.drawn: dict | None = None  # the keys with which the function found the generators that it used
+        self.generator, self.tracking = state.generator, state.tracking
+        # Both by the GraphTask (or GraphExecGroup) that they belong to, and gone with it.
+        self.runs: weakref.WeakKeyDictionary[Any, Recomputed] = weakref.WeakKeyDictionary()
+        self.arrived: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def name(self) -> str:
+        """As the owner of saved variables is asked for it, for messages."""
+        return "checkpoint"
+
+    def pack(self, tensor: Tensor) -> Holder:
+        """The hook of the first run."""
+        holder = Holder()
+        self.holders.append(weakref.ref(holder))
+        if self.describe is not None:
+            self.described.append(self.describe(tensor))
+        return holder
+
+    def unpack(self, holder: Holder) -> Tensor:
+        """The hook of backward: the value of one holder, after recomputing all of them if that has not been done."""
+        group = state.graph_exec_group
+        key = state.graph_task if group is None else group
+        run = None if key is None else self.runs.get(key)
+        if run is None:
+            run = self.recompute()
+            if key is not None:
+                self.runs[key] = run
+        array = run.values.pop(holder, None)
+        if array is None:
+            overlap = (
+                "Under GraphExecGroup, two backward calls must not need the same saved tensor. " if group else ""
+            )
+            raise CheckpointError(
+                "xgrad.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once in "
+                f"this backward; recomputed tensors are let go as soon as they are used. {overlap}If you read "
+                "ctx.saved_tensors in a custom backward, read it only once."
+            )
+        return _outside(array)
+
+    def recompute(self) -> Recomputed:
+        """Run the function again, as it was run first."""
+        run = Recomputed()
+        args, kwargs = self._inputs()
+        hooks = _Recording(self, run)
+        before = state.grad_enabled, state.tracking
+        try:
+            with (
+                nullcontext() if self.drawn is None else replayed(self.drawn, self.generator),
+                saved_tensors_hooks(hooks.pack, hooks.unpack),
+                self.context,
+            ):
+                state.grad_enabled, state.tracking = True, self.tracking
+                self.function(*args, **kwargs)
+        except _Stop:
+            pass
+        finally:
+            state.grad_enabled, state.tracking = before
+        self._check(run)
+        return run
+
+    def _inputs(self) -> tuple[tuple, dict]:
+        args = tuple(a.unpack(self) if isinstance(a, SavedVariable) else a for a in self.args)
+        kwargs = {n: a.unpack(self) if isinstance(a, SavedVariable) else a for n, a in self.kwargs.items()}
+        gradient = None if state.graph_task is None else self.arrived.get(state.graph_task)
+        return (args, kwargs) if gradient is None else after((args, kwargs), gradient)
+
+    def watch(self, outputs: Any, inputs: Any) -> None:
+        """Under a trace, note the gradients of the outputs when they arrive: the recomputation has to wait for one."""
+        given = {id(t) for t in _tensors(inputs)}
+        for output in _tensors(outputs):
+            if output.requires_grad and id(output) not in given and not output.is_leaf:
+                if isinstance(output._held(), Tracer):
+                    output.register_hook(self._note)
+
+    def _note(self, grad: Tensor) -> None:
+        array = grad._read()
+        if array.size and isinstance(array, Tracer):
+            self.arrived.setdefault(state.graph_task, array)
+
+    def _check(self, run: Recomputed) -> None:
+        """Compare what was saved with what was recomputed."""
+        if run.unfinished:
+            return
+        if run.count != len(self.holders):
+            raise CheckpointError(
+                "xgrad.utils.checkpoint: A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\n"
+                f"Number of tensors saved during recomputation: {run.count}.\n{TIP}"
+            )
+        if run.different:
+            lines = "".join(
+                f"tensor at position {i}:\nsaved metadata: {_shown(saved)}\nrecomputed metadata: {_shown(now)}\n"
+                for i, saved, now in run.different
+            )
+            raise CheckpointError(
+                "xgrad.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
+                f"during the forward pass.\n{lines}\n{TIP}"
+            )
+
+
+class _Recording:
+    """The hooks of a recomputation.  They give the recomputed graph its values, for a backward inside the function."""
+
+    def __init__(self, frame: Frame, run: Recomputed) -> None:
+        self.frame, self.run = frame, run
+
+    def pack(self, tensor: Tensor) -> Any:
+        frame, run = self.frame, self.run
+        array = tensor._read()  # immutable: a later write in the function does not show in it
+        place = run.count
+        run.count += 1
+        if place >= len(frame.holders):
+            if frame.complete:
+                raise CheckpointError(
+                    "xgrad.utils.checkpoint: trying to save more tensors during recomputation than during the "
+                    f"original forward pass, where it saved {len(frame.holders)}.\n{TIP}"
+                )
+            run.unfinished = True
+            return array
+        holder = frame.holders[place]()
+        if holder is not None:  # else the node that it belonged to is released
+            run.values[holder] = array
+            if frame.describe is not None and (now := frame.describe(tensor)) != frame.described[place]:
+                run.different.append((place, frame.described[place], now))
+        if frame.early_stop and run.count == len(frame.holders):
+            raise _Stop
+        return array
+
+    def unpack(self, array: Any) -> Tensor:
+        return _outside(array)
+
+
+TIP = (
+    "The function has to do the same both times: look for global state that it depends on and changes, and for inputs "
+    "that were changed in place.\nTip: To see a more detailed error message, either pass `debug=True` to "
+    "`xgrad.utils.checkpoint.checkpoint(...)` or wrap the code with "
+    "`with xgrad.utils.checkpoint.set_checkpoint_debug_enabled(True):`, which lists the operators of both runs."
+)
+
+
+def run_checkpointed(
+    function: Callable,
+    args: tuple,
+    kwargs: dict,
+    *,
+    contexts: tuple[Any, Any],
+    preserve_rng_state: bool,
+    early_stop: bool,
+    describe: Callable | None,
+) -> Any:
+    """Run the function; what it saves for backward is recomputed there."""
+    if not state.grad_enabled:
+        return function(*args, **kwargs)
+    forward_context, recompute_context = contexts
+    frame = Frame(function, args, kwargs, recompute_context, early_stop, describe)
+    with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
+        if preserve_rng_state:
+            with logged() as frame.drawn:
+                outputs = function(*args, **kwargs)
+        else:
+            outputs = function(*args, **kwargs)
+        frame.complete = True
+    if not frame.complete:
+        raise RuntimeError(
+            "xgrad.utils.checkpoint: the forward context provided by context_fn suppressed an exception raised during "
+            "the checkpointed forward. A forward that failed has no value to return."
+        )
+    frame.watch(outputs, (args, kwargs))  # pyright: ignore[reportPossiblyUnboundVariable] - it is complete
+    return outputs
+
+
+def metadata(tensor: Tensor) -> tuple:
+    """What the default determinism check compares: shape, dtype and devices."""
+    placed = tensor._placed()
+    return tuple(tensor.shape), tensor.dtype, None if placed is None else placed.device_set
+
+
+def after(inputs: Any, gradient: Any) -> Any:
+    """`inputs`, of which XLA has the activations only when it knows `gradient`: a dependence that it cannot fold.
+
+    Activations are the tensors with a history; if there are none, those that require no gradient (the data); else all.
+    Weights would be copied for nothing.  Exact for every value of the gradient: 32 bits have at most 32 ones.
+    """
+    tensors = _tensors(inputs)
+    chosen = [t for t in tensors if not t.is_leaf] or [t for t in tensors if not t.requires_grad] or tensors
+    tied = {id(t) for t in chosen}
+    first = jax.lax.stop_gradient(gradient[(0,) * gradient.ndim])
+    first = first.real if jnp.iscomplexobj(first) else first
+    bits = jax.lax.bitcast_convert_type(first, jnp.dtype(f"uint{8 * first.dtype.itemsize}"))
+    always = jax.lax.population_count(bits) <= 8 * first.dtype.itemsize
+
+    def tie(tensor: Tensor) -> Tensor:
+        if id(tensor) not in tied:
+            return tensor
+        array = tensor._read()
+        twin = from_array(jnp.where(always, array, jnp.zeros_like(array)))
+        if tensor.requires_grad:
+            attach_edge(twin, gradient_edge(tensor))
+        return twin
+
+    return _mapped(tie, inputs)
+
+
+def _outside(array: Any) -> Tensor:
+    """A tensor outside of the graph, of an array that others hold too."""
+    tensor = Tensor()
+    tensor._array, tensor._owned = array, False
+    return tensor
+
+
+def _saved(value: Any) -> Any:
+    return SavedVariable.packed(value, False) if isinstance(value, Tensor) else value
+
+
+def _mapped(function: Callable, value: Any) -> Any:
+    """`value` with `function` of each tensor in nested tuples, lists and dictionaries."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        return {key: _mapped(function, item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        items = [_mapped(function, item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors in nested tuples, lists and dictionaries."""
+    found: list[Tensor] = []
+    _mapped(lambda tensor: found.append(tensor) or tensor, value)
+    return found
+
+
+def _shown(described: Any) -> str:
+    shape, dtype, devices = described
+    where = "traced" if devices is None else ", ".join(sorted(map(str, devices)))
+    return f"{{'shape': {list(shape)}, 'dtype': {dtype.name}, 'device': {where}}}"
