@@ -1,9 +1,22 @@
-"""`save_on_cpu`: what is saved for backward waits in host memory (PyTorch: torch/autograd/graph.py)."""
+"""`save_on_cpu`: what is saved for backward waits in host memory (PyTorch: torch/autograd/graph.py).
+
+Where an array goes, in the order in which it is tried:
+
+    a tracer                       JAX's host memory space: XLA moves it when the program runs
+    an array of the CPU's          nowhere, it is in host memory; it is kept, not copied
+    pin_memory=True                the device's pinned host memory, with the array's sharding
+    the device's other host memory ("unpinned_host", on TPUs), with the array's sharding
+    one device                     JAX's CPU device
+    several devices                pinned host memory after all, which keeps the sharding
+"""
 
 from typing import Any
 
 import jax
+import numpy as np
+from jax.core import Tracer
 
+from ..engine.saved_variable import outside, snapshot
 from ..tensor import Tensor, from_foreign
 from .saved_hooks import saved_tensors_hooks
 
@@ -11,25 +24,59 @@ from .saved_hooks import saved_tensors_hooks
 class save_on_cpu(saved_tensors_hooks):
     """Within the block, what is saved for backward is kept in host memory and brought back when it is needed.
 
-    `pin_memory=True` uses the device's pinned host memory, where JAX offers that kind, else the CPU device.
+    `pin_memory=True` uses the device's pinned host memory, from which copies are faster, where JAX offers it.  A
+    sharded tensor comes back with its sharding.  On the CPU nothing is moved or copied.  Under `jax.jit` XLA moves.
+    `device_type` is accepted as by PyTorch; each tensor goes back to where it was.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(2, requires_grad=True)
+    >>> with xgrad.autograd.graph.save_on_cpu():
+    ...     y = x.exp()
+    >>> y.sum().backward()
+    >>> x.grad
+    tensor([2.7183, 2.7183])
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        def pack(tensor: Tensor) -> tuple:
-            array = tensor._read()
-            home = array.sharding
-            return home, jax.device_put(array, _host(array, pin_memory))
+        def pack(tensor: Tensor) -> Any:
+            # Inside of vmap there is no array to move.
+            return outside(snapshot(tensor)) if tensor._level is not None else to_host(tensor._read(), pin_memory)
 
-        def unpack(packed: tuple) -> Tensor:
-            home, array = packed
-            return from_foreign(jax.device_put(array, home))
+        def unpack(packed: Any) -> Tensor:
+            return packed if isinstance(packed, Tensor) else from_foreign(from_host(packed))
 
         super().__init__(pack, unpack)
 
 
-def _host(array: Any, pin: bool) -> Any:
-    device = next(iter(array.sharding.device_set))
+def to_host(array: Any, pin: bool) -> tuple[Any, Any]:
+    """(where the array was, the array in host memory), for `from_host`."""
+    if isinstance(array, Tracer):
+        if jax.default_backend() == "cpu":
+            return None, array
+        return jax.memory.Space.Device, jax.device_put(array, jax.memory.Space.Host)
+    home = array.sharding
+    devices = home.device_set
+    device = next(iter(devices))
+    if _is_host(device):
+        return None, array
     kinds = {memory.kind for memory in device.addressable_memories()}
-    if pin and "pinned_host" in kinds:
-        return array.sharding.with_memory_kind("pinned_host")
-    return jax.devices("cpu")[0]
+    wanted = ["pinned_host"] if pin else ["unpinned_host"]
+    if len(devices) > 1:
+        wanted += ["unpinned_host", "pinned_host"]
+    for kind in wanted:
+        if kind in kinds:
+            return home, jax.device_put(array, home.with_memory_kind(kind))
+    try:
+        return home, jax.device_put(array, jax.devices("cpu")[0])
+    except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
+        return home, np.asarray(array)
+
+
+def from_host(packed: tuple[Any, Any]) -> Any:
+    """The array, where it was."""
+    home, array = packed
+    return array if home is None else jax.device_put(array, home)
+
+
+def _is_host(device: Any) -> bool:
+    return device.platform == "cpu"

@@ -42,7 +42,8 @@ def snapshot(tensor: Tensor) -> Tensor:
     return old
 
 
-def _outside(tensor: Tensor) -> Tensor:
+def outside(tensor: Tensor) -> Tensor:
+    """Take a new tensor out of the graph, with its tangents."""
     tensor._grad_fn, tensor._output_nr, tensor._requires_grad, tensor._accumulator = None, 0, False, None
     return tensor
 
@@ -83,8 +84,8 @@ class SavedVariable:
     """
 
     __slots__ = (
-        "_array", "_counter", "_edge", "_is_output", "_output_nr", "_packed", "_tensor", "_twin", "_unpack",
-        "_version", "_weak_grad_fn", "released",
+        "_array", "_counter", "_edge", "_is_output", "_output_nr", "_packed", "_tangents", "_tensor", "_twin",
+        "_unpack", "_version", "_weak_grad_fn", "released",
     )  # fmt: skip
 
     def __init__(self, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> None:
@@ -100,6 +101,7 @@ class SavedVariable:
         self._tensor: Any = None
         self._array: Any = None
         self._twin: Any = None
+        self._tangents: Any = None  # of what was packed: hooks carry values only
         self._counter: Any = None
         if is_output:
             if tensor._version_counter is None:
@@ -108,7 +110,7 @@ class SavedVariable:
             if tensor._tangents is None and tensor._level is None:
                 self._array = tensor._read()
             else:  # there is more to it than an array
-                self._twin = _outside(snapshot(tensor))
+                self._twin = outside(snapshot(tensor))
         else:
             self._tensor = tensor
 
@@ -135,6 +137,8 @@ class SavedVariable:
                 "issue if you need to perform in-place operations on the input to a pack hook."
             )
         self._packed, self._unpack = packed, unpack
+        if plain._tangents:
+            self._tangents = {level: snapshot(tangent) for level, tangent in plain._tangents.items()}
         if self._tensor is not None:  # keep where its gradient goes, and let the value go
             self._edge = (self._tensor.requires_grad, gradient_edge(self._tensor))
         self._tensor = self._array = self._twin = None
@@ -176,7 +180,7 @@ class SavedVariable:
 
     def release(self) -> None:
         self.released = True
-        self._tensor = self._array = self._twin = self._packed = self._unpack = None
+        self._tensor = self._array = self._twin = self._packed = self._unpack = self._tangents = None
 
     def array(self, owner: Any) -> Any:
         """The value for a formula that records nothing."""
@@ -209,6 +213,8 @@ class SavedVariable:
 
     def _rebuild(self, value: Tensor, owner: Any) -> Tensor:
         rebuilt = value.detach()
+        if self._tangents is not None:
+            rebuilt._tangents = dict(self._tangents)
         if self._is_output:
             return self._attach(rebuilt, owner)
         requires_grad, edge = self._edge

@@ -48,6 +48,7 @@ MOST_KERNELS = 1024  # of one operator; the oldest goes first
 FUNCTIONS: dict[str, dict[str, Any]] = {"": {}}  # namespace ("", "nn.functional", "linalg", ...) -> name -> function
 METHODS: dict[str, Any] = {}
 OPERATORS: dict[str, "Operator"] = {}
+SCOPES: list[dict[str, Any]] = []  # the globals of every function that `_define` made
 
 # Set by call.py, which needs this module.
 call: Any = None
@@ -195,6 +196,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "_defaults": op.defaults, "NotImplemented": NotImplemented, "_NO_DIM": NO_DIM, "_int_of": int_of,
     }  # fmt: skip
     exec(_compiled(parameters, body), scope)
+    SCOPES.append(scope)
     function = scope.pop("operator")
     function.__name__ = public
     function.__doc__ = doc

@@ -8,6 +8,7 @@ saves by recomputation; it works with every way of asking for gradients (see rec
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,7 +21,13 @@ from ..config import state
 from ..random import logged, replayed
 from ..tensor import Tensor
 from .recompute import CheckpointError, after, metadata, run_checkpointed
-from .selective import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts, traced_contexts
+from .selective import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+    logging_contexts,
+    told,
+)
 
 __all__ = [
     "checkpoint", "checkpoint_sequential", "CheckpointError", "CheckpointFunction", "check_backward_validity",
@@ -83,8 +90,8 @@ def checkpoint(
     activations as arguments (in tuples, lists and dictionaries if you like), not through a closure, for the inputs of
     the recomputation are what keeps XLA from merging it with the first run.
 
-    The function has to do the same both times.  Random numbers are the same unless `preserve_rng_state=False`, whichever
-    generator they come from (PyTorch replays its default generators only).
+    The function has to do the same both times.  Random numbers are the same unless `preserve_rng_state=False`,
+    whichever generator they come from (PyTorch replays its default generators only).
 
     With `use_reentrant=False`:
 
@@ -122,20 +129,21 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug is not False:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)
-    if _Overrides.debug if _Overrides.debug is not None else debug:
-        if context_fn is not noop_context_fn:
-            raise ValueError("debug=True is incompatible with non-default context_fn")
-        context_fn = traced_contexts
+    debugging = debug if _Overrides.debug is None else _Overrides.debug
+    if debugging and context_fn is not noop_context_fn:
+        raise ValueError("debug=True is incompatible with non-default context_fn")
     if determinism_check not in _CHECKS:
         raise ValueError(f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}")
+    contexts = logging_contexts() if debugging else context_fn()
     return run_checkpointed(
         function,
         args,
         kwargs,
-        contexts=context_fn(),
+        contexts=contexts,
         preserve_rng_state=preserve,
         early_stop=early_stop if _Overrides.early_stop is None else _Overrides.early_stop,
         describe=_CHECKS[determinism_check],
+        explain=partial(told, contexts=contexts) if debugging else None,
     )
 
 
@@ -152,7 +160,7 @@ def checkpoint_sequential(
     >>> x = xgrad.ones(2, requires_grad=True)
     >>> checkpoint_sequential([xgrad.exp, xgrad.sin, xgrad.cos], 2, x, use_reentrant=False).sum().backward()
     >>> x.grad
-    tensor([0.9887, 0.9887])
+    tensor([0.9897, 0.9897])
     """
     if use_reentrant is None:
         warnings.warn(
@@ -176,9 +184,7 @@ def checkpoint_sequential(
 
     size = len(functions) // segments
     for start in range(0, size * (segments - 1), size):
-        input = checkpoint(
-            part(start, start + size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve
-        )
+        input = checkpoint(part(start, start + size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return part(size * (segments - 1), len(functions))(input)
 
 
@@ -227,7 +233,7 @@ class CheckpointFunction(Function):
 
 
 def detach_variable(inputs: tuple) -> tuple:
-    """The tensors of a tuple as leaves that require grad where they did.  Raises `RuntimeError` for what is no tuple."""
+    """The tensors of a tuple as leaves, which require grad where they did.  Raises `RuntimeError` for no tuple."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in inputs)

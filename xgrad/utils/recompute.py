@@ -6,8 +6,8 @@
 
 Invariants:
 
-* The innermost checkpoint manages a saved tensor; its *inputs* are saved like any tensor, so that a checkpoint around it
-  manages them.  To unpack one tensor, all checkpoints that were open when it was saved recompute, outermost first.
+* The innermost checkpoint manages a saved tensor; its *inputs* are saved like any tensor, so that a checkpoint around
+  it manages them.  To unpack one tensor, all checkpoints that were open when it was saved recompute, outermost first.
 * Recomputed values belong to one run of the engine.  Each goes when it is unpacked, when the node that saved it is
   released, or when that run ends, whichever is first; a second backward recomputes again.
 * Nothing here refers to a node or a result of the block: the hooks lead to the `Frame`, and the frame to inputs.
@@ -31,7 +31,7 @@ from jax.core import Tracer
 from ..autograd.graph import saved_tensors_hooks
 from ..config import state
 from ..engine.node import attach_edge, gradient_edge
-from ..engine.saved_variable import SavedVariable
+from ..engine.saved_variable import SavedVariable, outside, snapshot
 from ..random import logged, replayed
 from ..tensor import Tensor, from_array
 
@@ -64,7 +64,14 @@ class Frame:
     """One call of `checkpoint`."""
 
     def __init__(
-        self, function: Callable, args: tuple, kwargs: dict, context: Any, early_stop: bool, describe: Callable | None
+        self,
+        function: Callable,
+        args: tuple,
+        kwargs: dict,
+        context: Any,
+        early_stop: bool,
+        describe: Callable | None,
+        explain: Callable | None,
     ) -> None:
         self.function = function
         self.args = tuple(_saved(a) for a in args)
@@ -72,6 +79,7 @@ class Frame:
         self.context = context
         self.early_stop = early_stop
         self.describe = describe
+        self.explain = explain
         self.holders: list[weakref.ref[Holder]] = []
         self.described: list[Any] = []
         self.complete = False
@@ -95,6 +103,14 @@ class Frame:
 
     def unpack(self, holder: Holder) -> Tensor:
         """The hook of backward: the value of one holder, after recomputing all of them if that has not been done."""
+        try:
+            return self._unpack(holder)
+        except CheckpointError as error:
+            if self.explain is None:
+                raise
+            raise CheckpointError(self.explain(error)) from error
+
+    def _unpack(self, holder: Holder) -> Tensor:
         group = state.graph_exec_group
         key = state.graph_task if group is None else group
         run = None if key is None else self.runs.get(key)
@@ -102,17 +118,15 @@ class Frame:
             run = self.recompute()
             if key is not None:
                 self.runs[key] = run
-        array = run.values.pop(holder, None)
-        if array is None:
-            overlap = (
-                "Under GraphExecGroup, two backward calls must not need the same saved tensor. " if group else ""
-            )
+        value = run.values.pop(holder, None)
+        if value is None:
+            overlap = "Under GraphExecGroup, two backward calls must not need the same saved tensor. " if group else ""
             raise CheckpointError(
                 "xgrad.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once in "
                 f"this backward; recomputed tensors are let go as soon as they are used. {overlap}If you read "
                 "ctx.saved_tensors in a custom backward, read it only once."
             )
-        return _outside(array)
+        return value
 
     def recompute(self) -> Recomputed:
         """Run the function again, as it was run first."""
@@ -145,9 +159,8 @@ class Frame:
         """Under a trace, note the gradients of the outputs when they arrive: the recomputation has to wait for one."""
         given = {id(t) for t in _tensors(inputs)}
         for output in _tensors(outputs):
-            if output.requires_grad and id(output) not in given and not output.is_leaf:
-                if isinstance(output._held(), Tracer):
-                    output.register_hook(self._note)
+            if not output.is_leaf and id(output) not in given and isinstance(output._held(), Tracer):
+                output.register_hook(self._note)
 
     def _note(self, grad: Tensor) -> None:
         array = grad._read()
@@ -183,7 +196,7 @@ class _Recording:
 
     def pack(self, tensor: Tensor) -> Any:
         frame, run = self.frame, self.run
-        array = tensor._read()  # immutable: a later write in the function does not show in it
+        value = _as_it_is(tensor)
         place = run.count
         run.count += 1
         if place >= len(frame.holders):
@@ -193,18 +206,18 @@ class _Recording:
                     f"original forward pass, where it saved {len(frame.holders)}.\n{TIP}"
                 )
             run.unfinished = True
-            return array
+            return value
         holder = frame.holders[place]()
         if holder is not None:  # else the node that it belonged to is released
-            run.values[holder] = array
+            run.values[holder] = value
             if frame.describe is not None and (now := frame.describe(tensor)) != frame.described[place]:
                 run.different.append((place, frame.described[place], now))
         if frame.early_stop and run.count == len(frame.holders):
             raise _Stop
-        return array
+        return value
 
-    def unpack(self, array: Any) -> Tensor:
-        return _outside(array)
+    def unpack(self, value: Tensor) -> Tensor:
+        return value
 
 
 TIP = (
@@ -224,12 +237,13 @@ def run_checkpointed(
     preserve_rng_state: bool,
     early_stop: bool,
     describe: Callable | None,
+    explain: Callable | None = None,
 ) -> Any:
     """Run the function; what it saves for backward is recomputed there."""
     if not state.grad_enabled:
         return function(*args, **kwargs)
     forward_context, recompute_context = contexts
-    frame = Frame(function, args, kwargs, recompute_context, early_stop, describe)
+    frame = Frame(function, args, kwargs, recompute_context, early_stop, describe, explain)
     with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
         if preserve_rng_state:
             with logged() as frame.drawn:
@@ -278,11 +292,13 @@ def after(inputs: Any, gradient: Any) -> Any:
     return _mapped(tie, inputs)
 
 
-def _outside(array: Any) -> Tensor:
-    """A tensor outside of the graph, of an array that others hold too."""
-    tensor = Tensor()
-    tensor._array, tensor._owned = array, False
-    return tensor
+def _as_it_is(tensor: Tensor) -> Tensor:
+    """The value as a tensor outside of the graph, in which a later write in the function does not show."""
+    if tensor._level is not None:  # inside of vmap
+        return outside(snapshot(tensor))
+    value = Tensor()
+    value._array, value._owned = tensor._read(), False
+    return value
 
 
 def _saved(value: Any) -> Any:
