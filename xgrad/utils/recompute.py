@@ -256,7 +256,7 @@ def run_checkpointed(
             "xgrad.utils.checkpoint: the forward context provided by context_fn suppressed an exception raised during "
             "the checkpointed forward. A forward that failed has no value to return."
         )
-    frame.watch(outputs, (args, kwargs))  # pyright: ignore[reportPossiblyUnboundVariable] - it is complete
+    frame.watch(outputs, (args, kwargs))
     return outputs
 
 
