@@ -250,3 +250,21 @@ def test_gradients_that_are_made_up_lie_where_their_tensors_do():
     y, z = x * 1, x * 2
     y.sum().backward(inputs=[y, z])
     assert on(y.grad) == {DEVICES[1].id}
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_policy_switched_off_leaves_gradients_where_the_first_one_arrives(create_graph):
+    x = second(3)
+    home = returning(DEVICES[1]).apply(x).sum()
+    y = returning(DEVICES[0]).apply(x).sum()
+    with xgrad.autograd.enforce_grad_layout_policy(False):
+        y.backward(retain_graph=True, create_graph=create_graph)  # a warning would be an error
+        assert on(x.grad) == {DEVICES[0].id}
+        home.backward(retain_graph=True, create_graph=create_graph)
+        assert on(x.grad) == {DEVICES[0].id}
+        np.testing.assert_allclose(x.grad.numpy(force=True), 4 * x.numpy(force=True))
+        x.grad = None
+        home.backward(create_graph=create_graph)
+        y.backward(create_graph=create_graph)
+    assert on(x.grad) == {DEVICES[1].id}
+    np.testing.assert_allclose(x.grad.numpy(force=True), 4 * x.numpy(force=True))

@@ -35,6 +35,8 @@ class ThreadState(threading.local):
     transforms: int = 0  # how many of func's grad, vjp, ... are running
     anomaly: bool = False
     anomaly_check_nan: bool = True
+    grad_layout: bool = True  # whether a gradient is stored where its variable lies
+    multithreading: bool = True  # told by set_multithreading_enabled, and asked by nobody
     graph_task: Any = None  # the GraphTask that this thread drives
     current_node: Any = None  # the node that is being evaluated
     generator: Any = None  # the one that `use_key` put in place of the default generator

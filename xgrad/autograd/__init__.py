@@ -13,6 +13,8 @@ from .function import NestedIOFunction as NestedIOFunction
 from .function import once_differentiable as once_differentiable
 from .grad_mode import _force_original_view_tracking as _force_original_view_tracking
 from .grad_mode import enable_grad as enable_grad
+from .grad_mode import enforce_grad_layout_policy as enforce_grad_layout_policy
 from .grad_mode import inference_mode as inference_mode
 from .grad_mode import no_grad as no_grad
 from .grad_mode import set_grad_enabled as set_grad_enabled
+from .grad_mode import set_multithreading_enabled as set_multithreading_enabled

@@ -1,11 +1,19 @@
-"""no_grad, enable_grad, set_grad_enabled, inference_mode: context managers and decorators, per thread."""
+"""no_grad, enable_grad, set_grad_enabled, inference_mode and lesser modes: context managers and decorators.
+
+Invariant: each belongs to its thread, and what a block or a decorated function switches is as it was before when it is
+left, by an exception too (PyTorch: torch/autograd/grad_mode.py, torch/utils/_contextlib.py).
+"""
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..config import INFERENCE_LEVEL, state
+from ..tensor import Tensor
 
 
 class _Mode:
@@ -36,8 +44,15 @@ class _Mode:
                         generator.close()
 
             return steps
+        if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions: the mode is on while an "
+                "instance is made, and the result is no class. Decorate the functions or methods that are meant.",
+                FutureWarning,
+                stacklevel=2,
+            )
 
-        @functools.wraps(function)
+        @functools.wraps(function, updated=() if inspect.isclass(function) else ("__dict__",))
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             with self.clone():
                 return function(*args, **kwargs)
@@ -57,17 +72,19 @@ class _Mode:
 
 class _GradMode(_Mode):
     enabled: bool
+    _previous: Any = ()
 
     def __new__(cls, function: Any = None) -> Any:
         made = super().__new__(cls)
         return made if function is None else made(function)
 
     def __enter__(self) -> None:
-        self.previous = is_grad_enabled()
+        self._previous = (is_grad_enabled(), self._previous)  # a stack: the block may enter the same object again
         _switch(self.enabled)
 
     def __exit__(self, *error: Any) -> None:
-        _switch(self.previous)
+        previous, self._previous = self._previous
+        _switch(previous)
 
 
 class no_grad(_GradMode):
@@ -89,30 +106,63 @@ class enable_grad(_GradMode):
     enabled = True
 
 
-class set_grad_enabled(_Mode):
-    """Switch recording on or off, at once or for a `with` block."""
+class _Setting(_Mode):
+    """A mode that is switched at once, and back at the end of a `with` block or of a decorated function."""
+
+    _known_as: str
 
     def __init__(self, mode: bool) -> None:
-        self.previous = is_grad_enabled()
+        if not isinstance(mode, (bool, np.bool_)):
+            raise TypeError(
+                f"{self._known_as}(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
+            )
+        self.previous = self._get()
         self.mode = bool(mode)
-        _switch(self.mode)
+        self._set(self.mode)
 
     def __call__(self, function: Callable) -> Callable:
-        _switch(self.previous)
+        self._set(self.previous)
         return super().__call__(function)
 
     def __enter__(self) -> None:
-        _switch(self.mode)
+        self._set(self.mode)
 
     def __exit__(self, *error: Any) -> None:
-        _switch(self.previous)
+        self._set(self.previous)
 
     def __repr__(self) -> str:
         return f"{type(self).__module__}.{type(self).__qualname__}(mode={self.mode})"
 
-    def clone(self) -> "set_grad_enabled":
+    def clone(self) -> Any:
         """Another one like it, for each call of a function that it decorates."""
-        return set_grad_enabled(self.mode)
+        return type(self)(self.mode)
+
+    def _get(self) -> Any:
+        raise NotImplementedError
+
+    def _set(self, mode: Any) -> None:
+        raise NotImplementedError
+
+
+class set_grad_enabled(_Setting):
+    """Switch recording on or off, at once or for a `with` block; also a decorator.
+
+    Raises `TypeError` for what is no bool.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(1, requires_grad=True)
+    >>> with xgrad.set_grad_enabled(False):
+    ...     (x * 2).requires_grad
+    False
+    """
+
+    _known_as = "set_grad_enabled"
+
+    def _get(self) -> bool:
+        return is_grad_enabled()
+
+    def _set(self, mode: bool) -> None:
+        _switch(mode)
 
 
 def _switch(enabled: bool) -> None:
@@ -187,7 +237,67 @@ def is_inference_mode_enabled() -> bool:
     return state.inference
 
 
-class _force_original_view_tracking(_Mode):
+def is_inference(input: Tensor) -> bool:
+    """Whether a tensor was made in inference mode: `input.is_inference()`."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"is_inference(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    return input.is_inference()
+
+
+def _enter_inference_mode(mode: bool) -> inference_mode:
+    """Enter `inference_mode(mode)`; `_exit_inference_mode` takes what this returns."""
+    entered = inference_mode(mode)
+    entered.__enter__()
+    return entered
+
+
+def _exit_inference_mode(mode: inference_mode) -> None:
+    mode.__exit__(None, None, None)
+
+
+class set_multithreading_enabled(_Setting):
+    """Taken where PyTorch takes it, without effect: one thread drives a backward here; the devices work on their own.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(1, requires_grad=True)
+    >>> with xgrad.autograd.set_multithreading_enabled(False):
+    ...     (x * 2).backward()
+    """
+
+    _known_as = "set_multithreading_enabled"
+
+    def _get(self) -> bool:
+        return state.multithreading
+
+    def _set(self, mode: bool) -> None:
+        state.multithreading = mode
+
+
+class enforce_grad_layout_policy(_Setting):
+    """Whether a gradient is stored where its variable lies (True, the default), at once or for a `with` block.
+
+    Layout is placement here (PyTorch's is strides).  With False, the first gradient stays on the devices on which it
+    arrives, later ones go where the first one is, and nobody is warned.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(1, requires_grad=True)
+    >>> with xgrad.autograd.enforce_grad_layout_policy(False):
+    ...     (x * 2).backward()
+    """
+
+    _known_as = "enforce_grad_layout_policy"
+
+    def __init__(self, enable: bool = True) -> None:
+        super().__init__(enable)
+
+    def _get(self) -> bool:
+        return state.grad_layout
+
+    def _set(self, mode: bool) -> None:
+        state.grad_layout = mode
+
+
+class _force_original_view_tracking(_Setting):
     """PyTorch's name for `xgrad.views.tracking`: True is "replay", False "geometry"; at once or for a `with` block.
 
     PyTorch, told False, goes back to `as_strided` on devices that have it; that is the geometry path here.
@@ -201,24 +311,10 @@ class _force_original_view_tracking(_Mode):
     'AsStridedBackward0'
     """
 
-    def __init__(self, mode: bool) -> None:
-        self.previous = state.tracking
-        self.mode = bool(mode)
-        self._switch()
+    _known_as = "_force_original_view_tracking"
 
-    def _switch(self) -> None:
-        state.tracking = "replay" if self.mode else "geometry"
+    def _get(self) -> str | None:
+        return state.tracking
 
-    def __call__(self, function: Callable) -> Callable:
-        state.tracking = self.previous
-        return super().__call__(function)
-
-    def __enter__(self) -> None:
-        self._switch()
-
-    def __exit__(self, *error: Any) -> None:
-        state.tracking = self.previous
-
-    def clone(self) -> "_force_original_view_tracking":
-        """Another one like it, for each call of a function that it decorates."""
-        return _force_original_view_tracking(self.mode)
+    def _set(self, mode: bool | str | None) -> None:
+        state.tracking = {True: "replay", False: "geometry"}[mode] if isinstance(mode, bool) else mode

@@ -62,6 +62,8 @@ class AccumulateGrad(Node):
         want = None if new._level is not None or variable._level is not None else self._moves(variable, new._read())
         if want is not None:
             new = tensor_move(new, want)
+        elif not state.grad_layout and old is not None:
+            new = tensor_move(new, old._placed())
         if old is None:
             variable._grad = new if want is not None else new.clone()
         elif state.grad_enabled:
@@ -80,6 +82,9 @@ class AccumulateGrad(Node):
             buffer = [grad._array]
             grad._array = None  # a reader in another thread waits for it
             try:
+                accumulate(buffer, 0, new)
+            except ValueError:  # other devices: without the layout policy the gradient was left there
+                new[0] = jax.device_put(new[0], buffer[0].sharding)
                 accumulate(buffer, 0, new)
             finally:
                 grad._array = buffer[0]
@@ -112,6 +117,8 @@ class AccumulateGrad(Node):
             return None
         have, want = here.sharding, there.sharding
         if have is want or have == want or have.is_equivalent_to(want, there.ndim):
+            return None
+        if not state.grad_layout:
             return None
         # Without a word: a constant, which no device was asked for, and what each device has a copy of.
         travels = here.committed and not (have.is_fully_replicated and have.device_set == want.device_set)
