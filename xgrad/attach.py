@@ -11,7 +11,7 @@ from . import overrides
 from .autograd.backward import ExecutionEngine, backward_of
 from .autograd.forward_ad import tangent_of
 from .engine import accumulate_grad, copy_slices, engine, hooks, validate
-from .ops import casts, copying, data, overridable, recorded_views, registry, values
+from .ops import casts, copying, data, duplicates, overridable, recorded_views, registry, values
 from .tensor import Tensor
 
 _tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
@@ -33,5 +33,6 @@ _autograd = {"backward": backward_of, "_tangent": property(tangent_of), "_execut
 for _name, _method in (registry.METHODS | _autograd).items():
     setattr(Tensor, _name, _method)
 values.attach(Tensor)
+duplicates.attach(Tensor)
 overrides.attach(Tensor)
 overridable.replace_composites()

@@ -11,6 +11,7 @@ Invariants:
 Operators, engine and autograd attach their methods in `xgrad/attach.py` (PyTorch: torch/csrc/autograd/variable.h).
 """
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
     from .methods import TensorMethods  # pyright: ignore[reportMissingModuleSource]
 else:
     TensorMethods = object
+
+
+_NOT_A_LEAF = "you can only change requires_grad flags of leaf variables."
+_INSTEAD_OF_FALSE = (
+    " If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
+    "var.detach()."
+)
 
 
 class Tensor(TensorMethods):
@@ -68,6 +76,7 @@ class Tensor(TensorMethods):
     _retains_grad: bool = False
     _tangents: Any = None  # {dual level: Tensor}
     _inference: bool = False
+    _is_param: bool = False  # of a Parameter (nn/parameter.py), which is a Tensor like any other
     # of a BatchedTensor (ops/batching.py): the vmap that it belongs to, the tensor that holds all entries, and how it
     # is made anew, moved and reinterpreted with that tensor
     _level: Any = None
@@ -76,7 +85,7 @@ class Tensor(TensorMethods):
     _move: Any = None
     _bits: Any = None
 
-    __array_ufunc__ = None  # ndarray * Tensor asks Tensor.__rmul__
+    __array_priority__ = 1000  # ndarray * Tensor asks Tensor.__rmul__
     __hash__ = object.__hash__
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -269,7 +278,19 @@ class Tensor(TensorMethods):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if value is not True and value is not False:
+            raise RuntimeError(f"requires_grad must be a bool, but got {type(value).__name__}")
+        if not self.is_leaf:
+            raise RuntimeError(_NOT_A_LEAF + _INSTEAD_OF_FALSE * (not value))
+        if value and self.dtype not in dtypes.INEXACT:
+            raise RuntimeError(
+                f"only Tensors of floating point and complex dtype can require gradients, not {self.dtype.name}"
+            )
         self.requires_grad_(value)
+
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise RuntimeError("requires_grad must be a bool, and cannot be deleted")
 
     def requires_grad_(self, requires_grad: bool = True) -> "Tensor":
         """Mark a leaf as requiring grad, in place, and return it.
@@ -280,15 +301,13 @@ class Tensor(TensorMethods):
             raise TypeError(f"requires_grad must be a bool, but got {type(requires_grad).__name__}")
         if requires_grad and self.dtype not in dtypes.INEXACT:
             raise RuntimeError(
-                f"only Tensors of floating point and complex dtype can require gradients, not {self.dtype.name}"
+                "only Tensors of floating point dtype can require gradients, and those of a complex one, not of "
+                f"{self.dtype.name}"
             )
         if requires_grad and self._inference and not state.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         if not requires_grad and not self.is_leaf:
-            raise RuntimeError(
-                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
-                "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
-            )
+            raise RuntimeError(_NOT_A_LEAF + _INSTEAD_OF_FALSE)
         if self.is_leaf:
             self._requires_grad = requires_grad
         return self
@@ -327,21 +346,45 @@ class Tensor(TensorMethods):
     @property
     def grad(self) -> "Tensor | None":
         """The accumulated gradient of a leaf (or of a tensor with `retain_grad`), or None."""
-        return self._grad
+        grad = self._grad
+        if grad is None and self._requires_grad and not self._retains_grad and self._grad_fn is not None:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                "won't be populated during autograd.backward(). Use .retain_grad() on the non-leaf Tensor if you want "
+                "its gradient, or access the leaf Tensor instead.",
+                stacklevel=2,
+            )
+        return grad
 
     @grad.setter
     def grad(self, value: "Tensor | None") -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value).__name__}")
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+                )
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad")
-            if value.shape != self.shape or value.dtype != self.dtype:
-                raise RuntimeError(
-                    f"assigned grad has data of a different size or dtype: {list(value.shape)} {value.dtype.name}, "
-                    f"the tensor has {list(self.shape)} {self.dtype.name}"
-                )
+            self._check_grad(value)
         self._grad = value
+
+    def _check_grad(self, value: "Tensor") -> None:
+        here, there = self._placed(), value._placed()
+        if here is not there and here and there and here.device_set != there.device_set:
+            raise RuntimeError(
+                f"attempting to assign a gradient located on device {value.device} to a tensor located on device "
+                f"{self.device}. Please ensure that the gradient and the tensor are on the same device"
+            )
+        if value.dtype != self.dtype:
+            raise RuntimeError(
+                f"attempting to assign a gradient with dtype '{value.dtype.name}' to a tensor with grad_dtype "
+                f"'{self.dtype.name}'. The gradient must match the tensor's dtype."
+            )
+        if value.shape != self.shape:
+            raise RuntimeError(
+                f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
+                f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
+            )
 
     @grad.deleter
     def grad(self) -> None:
@@ -396,7 +439,10 @@ class Tensor(TensorMethods):
         if not isinstance(value, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if self._requires_grad and value.dtype not in dtypes.INEXACT:
-            raise RuntimeError(f"data set to a tensor of dtype {value.dtype.name} must be floating point or complex")
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or complex dtype, not "
+                f"{value.dtype.name}"
+            )
         value._share()
         if value.shape != self.shape or value.dtype != self.dtype or value.device != self.device:
             self._accumulator = None  # it expects gradients of the old kind
@@ -407,21 +453,9 @@ class Tensor(TensorMethods):
         if self._inference is not value._inference:
             self._inference = value._inference
 
-    def __deepcopy__(self, memo: dict) -> "Tensor":
-        if not self.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
-                "moment; detach().clone() the tensor first."
-            )
-        copy = Tensor()
-        copy._array, copy._owned = self._read(), False  # shared until one of them is written
-        copy._requires_grad = self._requires_grad
-        if state.inference:
-            mark(copy)
-        memo[id(self)] = copy
-        if self._grad is not None:
-            copy._grad = self._grad.__deepcopy__(memo)
-        return copy
+    @data.deleter
+    def data(self) -> None:
+        raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
 
 
 def mark(tensor: Tensor) -> None:

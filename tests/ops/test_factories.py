@@ -25,6 +25,7 @@ def test_tensor_infers_the_dtype(data):
     as_torch(lambda T: T.tensor(data))
 
 
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")
 def test_tensor_of_tensors_is_a_new_leaf_outside_of_the_graph():
     def program(T):
         x = T.tensor([1.0, 2.0], requires_grad=True)

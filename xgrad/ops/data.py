@@ -5,6 +5,7 @@ Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (floa
 donated.
 """
 
+import warnings
 from typing import Any
 
 import jax
@@ -201,7 +202,17 @@ def tensor(
     tensor([[1., 2.],
             [3., 4.]], requires_grad=True)
     """
+    if isinstance(data, Tensor):
+        _warn_of_copy("xgrad.tensor(sourceTensor)")
     return finish(_convert(data, dtype, device, True), requires_grad)
+
+
+def _warn_of_copy(call: str) -> None:
+    warnings.warn(
+        "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+        f"sourceTensor.detach().clone().requires_grad_(True), rather than {call}.",
+        stacklevel=4,
+    )
 
 
 @composite(method=False)
@@ -255,4 +266,7 @@ def new_tensor(
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A new leaf with the given data, of this tensor's dtype and device unless others are given."""
-    return tensor(data, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+    if isinstance(data, Tensor):
+        _warn_of_copy("tensor.new_tensor(sourceTensor)")
+    made = _convert(data, input.dtype if dtype is None else dtype, device or input.device, True)
+    return finish(made, requires_grad)

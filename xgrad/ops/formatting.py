@@ -122,18 +122,20 @@ def _suffixes(self: Tensor) -> list[str]:
     return suffixes
 
 
-def format_tensor(self: Tensor) -> str:
-    """PyTorch's `repr` of a tensor."""
-    own = self.__class__ is Tensor or type(self).__xgrad_function__ is None
-    prefix = "tensor(" if own else f"{type(self).__name__}("
+def format_tensor(self: Tensor, *, tensor_contents: str | None = None) -> str:
+    """PyTorch's `repr` of a tensor; `tensor_contents` may stand for the values."""
+    plain = self.__class__ is Tensor or type(self).__xgrad_function__ is None
+    prefix = "tensor(" if plain else f"{type(self).__name__}("
     indent = len(prefix)
-    text = prefix + _body(self._read(), indent)
+    text = prefix + (_body(self._read(), indent) if tensor_contents is None else tensor_contents)
     last = len(text) - text.rfind("\n") + 1
-    for suffix in _suffixes(self):
+    for suffix in _suffixes(self) if tensor_contents is None else ():
         if last + len(suffix) + 2 > WIDTH:
             text += ",\n" + " " * indent + suffix
             last = indent + len(suffix)
         else:
             text += ", " + suffix
             last += len(suffix) + 2
-    return text + ")"
+    if not self._is_param:
+        return text + ")"
+    return f"Parameter containing:\n{text})" if plain else f"Parameter containing:\nParameter({text}))"

@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..engine.hooks import RemovableHandle, register, retain_grad
-from ..tensor import Tensor
+from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
 from ..views.storage import Tracer
 from .formatting import format_tensor
@@ -58,6 +58,11 @@ def to_array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None)
     return array.copy() if copy else array
 
 
+def wrap_array(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
+    """What NumPy's functions make of a result, where a tensor was among the arguments: a tensor."""
+    return from_foreign(np.array(array.astype(np.uint8) if array.dtype == bool else array))
+
+
 def item(self: Tensor) -> Any:
     """The value of a tensor with one element as a Python number.  Raises `RuntimeError` for any other size."""
     if numel(self) != 1:
@@ -78,8 +83,14 @@ def truth(self: Tensor) -> bool:
     return bool(item(self))
 
 
+def _only_one(self: Tensor) -> Any:
+    if numel(self) != 1:
+        raise ValueError(f"only one element tensors can be converted to Python scalars, this one has {numel(self)}")
+    return item(self)
+
+
 def integer(self: Tensor) -> int:
-    return int(item(self))
+    return int(_only_one(self))
 
 
 def index(self: Tensor) -> int:
@@ -89,14 +100,14 @@ def index(self: Tensor) -> int:
 
 
 def floating(self: Tensor) -> float:
-    value = item(self)
+    value = _only_one(self)
     if isinstance(value, complex):
         raise RuntimeError("value cannot be converted to type double without overflow: it is complex")
     return float(value)
 
 
 def to_complex(self: Tensor) -> complex:
-    return complex(item(self))
+    return complex(_only_one(self))
 
 
 def numel(self: Tensor) -> int:
@@ -121,6 +132,15 @@ def iterate(self: Tensor) -> Any:
     if not self.ndim:
         raise TypeError("iteration over a 0-d tensor")
     return iter(self.unbind(0))
+
+
+def backwards(self: Tensor) -> Tensor:
+    """`reversed(tensor)`: the entries of the first dimension in reverse, as one tensor."""
+    return self.flip(0) if self.ndim else self
+
+
+def no_deletion(self: Tensor, index: Any) -> None:
+    raise TypeError("Tensor does not support deleting items")
 
 
 def contains(self: Tensor, value: Any) -> bool:
@@ -230,7 +250,8 @@ def attach(tensor: type) -> None:
         "__jax_array__": jax_array, "numpy": numpy, "__array__": to_array_protocol, "item": item, "tolist": tolist,
         "__bool__": truth, "__int__": integer, "__index__": index, "__float__": floating, "__complex__": to_complex,
         "numel": numel, "nelement": numel, "size": size, "__len__": length, "__iter__": iterate,
-        "__contains__": contains, "__format__": formatted, "block_until_ready": block_until_ready,
+        "__contains__": contains, "__reversed__": backwards, "__delitem__": no_deletion, "__array_wrap__": wrap_array,
+        "__format__": formatted, "block_until_ready": block_until_ready,
         "__dlpack__": dlpack, "__dlpack_device__": dlpack_device,
         "register_hook": register_hook, "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
         "retain_grad": keep_grad, "is_floating_point": is_floating_point, "is_complex": is_complex,

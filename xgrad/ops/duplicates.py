@@ -1,0 +1,181 @@
+"""copy, deepcopy and pickle of a tensor (PyTorch: `Tensor.__deepcopy__` and `__reduce_ex__`, torch/_utils.py).
+
+Invariants: what shares a storage in one call of deepcopy or pickle shares one afterwards, through the same view chains;
+class, requires_grad and the user's attributes are kept, hooks and history are not.  A deep copy shares the immutable
+array until one of the two is written.  A pickle holds bytes, a shape and the name of a dtype, nothing of JAX's.
+"""
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..config import state
+from ..engine.hooks import NodeHooks
+from ..tensor import Tensor, from_foreign, mark
+from ..views.chain import ViewChain
+from ..views.storage import Storage, Tracer, VersionCounter
+
+_OWN = frozenset(vars(Tensor))  # what an instance's dictionary holds of Tensor itself; all else is the user's
+
+
+def _attributes(self: Tensor) -> dict[str, Any]:
+    return {name: value for name, value in self.__dict__.items() if name not in _OWN}
+
+
+def _placed(cls: type, storage: Storage, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:
+    """A leaf of a class that `chain` places in a storage; without a chain, the whole of it."""
+    new = object.__new__(cls)
+    new._storage, new._version_counter = storage, VersionCounter()
+    new._chain = ViewChain.root(storage.array.shape, storage.array.dtype) if chain is None else chain
+    if requires_grad:
+        new._requires_grad = True
+    return _finished(new, parameter)
+
+
+def _finished(new: Any, parameter: bool) -> Any:
+    if parameter:
+        new._is_param = True
+    if state.inference:
+        mark(new)
+    return new
+
+
+def shallow_copy(self: Tensor) -> Any:
+    """`copy.copy`: another leaf over the same storage, with the attributes, and a version counter of its own."""
+    storage = self._share()
+    new = _placed(type(self), storage, self._chain, self.requires_grad, self._is_param)
+    new.__dict__.update(_attributes(self))
+    return new
+
+
+def deep_copy(self: Tensor, memo: dict[int, Any]) -> Any:
+    """`copy.deepcopy`: a leaf with a storage of its own, its gradient and attributes copied; hooks are not.
+
+    A Parameter's gradient is left behind, as in PyTorch.  Raises `RuntimeError` for a non-leaf.
+    """
+    if id(self) in memo:
+        return memo[id(self)]
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment; "
+            "detach().clone() the tensor first."
+        )
+    storage = self._storage
+    if storage is None:
+        new = object.__new__(type(self))
+        new._array, new._owned = self._read(), False
+        new._requires_grad = self._requires_grad
+        _finished(new, self._is_param)
+    else:
+        twin = memo.get(id(storage))
+        if twin is None:
+            twin = memo[id(storage)] = Storage(storage.array, False)
+            memo.setdefault(id(memo), []).append(storage)  # alive as long as its id is a key
+        new = _placed(type(self), twin, self._chain, self._requires_grad, self._is_param)
+    memo[id(self)] = new
+    if self._grad is not None and not self._is_param:
+        new._grad = copy.deepcopy(self._grad, memo)
+    for name, value in _attributes(self).items():
+        new.__dict__[name] = copy.deepcopy(value, memo)
+    return new
+
+
+# -- pickle ------------------------------------------------------------------------------------------------------------
+
+
+def reduce(self: Tensor, protocol: Any) -> tuple:
+    """What pickle stores: storage, view chain, class, requires_grad and attributes.  A non-leaf loads as a leaf.
+
+    Warns of hooks, which are not stored.  Raises `PicklingError` for a tensor that is being traced.
+    """
+    for hook in _hooks(self):
+        if not getattr(hook, "__xgrad_unserializable__", False):
+            warnings.warn(
+                f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, set the function's "
+                "attribute __xgrad_unserializable__ to suppress this warning.",
+                stacklevel=2,
+            )
+    place: Any = self._storage
+    chain = None if place is None else self._chain
+    if place is None:
+        place = _Array(self._read())
+    arguments = (type(self), place, chain, self.requires_grad, self._is_param)
+    attributes = _attributes(self)
+    return (_rebuild_tensor, arguments, attributes) if attributes else (_rebuild_tensor, arguments)
+
+
+def _hooks(self: Tensor) -> list:
+    hooks = backward_hooks(self)
+    return [] if hooks is None else list(hooks.values())
+
+
+def backward_hooks(self: Tensor) -> dict | None:
+    """The tensor hooks, in the order in which they run; None if there never was one."""
+    node = self._grad_fn
+    if node is None:
+        return self._hooks
+    hooks: NodeHooks | None = node._hooks
+    return None if hooks is None else hooks.tensor.get(self._output_nr)
+
+
+class _Array:
+    """Pickles an array as bytes, shape and the name of its dtype; comes back as a NumPy array."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        array = self.array
+        if isinstance(array, Tracer):
+            raise pickle.PicklingError("a tensor that is being traced (inside jax.jit, say) has no value to pickle")
+        host = np.ascontiguousarray(np.asarray(array)).reshape(-1).view(np.uint8)
+        data = pickle.PickleBuffer(host.data) if protocol >= 5 else host.tobytes()
+        return _rebuild_array, (data, tuple(array.shape), array.dtype.name)
+
+
+def _reduce_storage(self: Storage, protocol: Any) -> tuple:
+    return _rebuild_storage, (_Array(self.array),)
+
+
+def _rebuild_array(data: Any, shape: tuple, dtype: str) -> np.ndarray:
+    return np.frombuffer(data, np.uint8).view(getattr(dtypes, dtype)).reshape(shape)
+
+
+def _rebuild_storage(array: np.ndarray) -> Storage:
+    return Storage(_own(array), False)
+
+
+def _own(array: np.ndarray) -> Any:
+    """The loaded array on the default device; a copy, for device_put may keep the memory it is given."""
+    return from_foreign(np.array(array))._array
+
+
+def _rebuild_tensor(cls: type, place: Any, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:
+    if isinstance(place, Storage):
+        return _placed(cls, place, chain, requires_grad, parameter)
+    new = object.__new__(cls)
+    new._array, new._owned = _own(place), False
+    if requires_grad:
+        new._requires_grad = True
+    return _finished(new, parameter)
+
+
+def set_state(self: Tensor, state: Any) -> None:
+    """Give a leaf that was just loaded its attributes."""
+    if not self.is_leaf:
+        raise RuntimeError("__setstate__ can be only called on leaf Tensors")
+    if not isinstance(state, dict):
+        raise ValueError(f"expected the dictionary of attributes that was pickled, but got {type(state).__name__}")
+    self.__dict__.update((name, value) for name, value in state.items() if name not in _OWN)
+
+
+def attach(tensor: Any) -> None:
+    """Give `Tensor` and `Storage` these methods."""
+    tensor.__copy__, tensor.__deepcopy__ = shallow_copy, deep_copy
+    tensor.__reduce_ex__, tensor.__setstate__ = reduce, set_state
+    tensor._backward_hooks = property(backward_hooks)
+    Storage.__reduce_ex__ = _reduce_storage
