@@ -8,6 +8,7 @@ __all__ = [
     "InferenceTensorError",
     "InplaceViewError",
     "LeafInplaceError",
+    "MutationContextError",
     "NotDifferentiableError",
     "NumberOverflowError",
     "OverlapError",
@@ -34,6 +35,10 @@ class InferenceTensorError(builtins.RuntimeError):
 
 class LeafInplaceError(builtins.RuntimeError):
     """An in-place operation on a leaf that requires grad, or on a view of one."""
+
+
+class MutationContextError(builtins.AssertionError, builtins.RuntimeError):
+    """Backward through what was recorded under `allow_mutation_on_saved_tensors`, outside of it."""
 
 
 class InplaceViewError(builtins.RuntimeError):

@@ -446,44 +446,7 @@ def test_save_on_cpu(pin):
     same((x.grad, w.grad), (tx.grad, tw.grad))
 
 
-# -- allow_mutation_on_saved_tensors -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("make", [saved_input, saved_output, saved_view, saved_base, saved_inplace_output])
-def test_allowed_mutation(make, path):
-    """The gradients are those of a program that changes nothing after saving it."""
-
-    def program(T):
-        made = []
-
-        def remember(T, *shape):
-            made.append(leaf(T, *shape))
-            return made[0]
-
-        with T.autograd.graph.allow_mutation_on_saved_tensors():
-            make(T, remember).backward()
-        return made[0].grad
-
-    as_torch(program)
-
-
-def test_allowed_mutation_ends_with_its_block():
-    x = leaf(xgrad, 3)
-    with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
-        y = x * 1
-        z = (y * y).sum()
-        y.zero_()
-    with pytest.raises(RuntimeError, match="outside of the 'allow_mutation_on_saved_tensors'"):
-        z.backward()
-
-
-def test_allowed_mutation_does_not_nest():
-    def program(T):
-        allow = T.autograd.graph.allow_mutation_on_saved_tensors
-        with allow(), allow():
-            pass
-
-    same_error(program, "nested")
+# -- arrays are immutable ---------------------------------------------------------------------------------------------
 
 
 def test_a_saved_view_is_read_as_it_was():

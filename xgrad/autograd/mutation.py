@@ -1,27 +1,93 @@
-"""`allow_mutation_on_saved_tensors`: writing over a tensor that backward needs (PyTorch: torch/autograd/graph.py)."""
+"""`allow_mutation_on_saved_tensors`: writing over a tensor that backward needs (PyTorch: torch/autograd/graph.py).
 
+PyTorch clones a saved tensor before it is written over.  JAX arrays are immutable: what was saved is still there after
+the write, which goes to other memory since somebody holds the old.  So there are no clones, whatever the aliasing, and
+what is left to do is to know which values belong to the context, for they go with it.
+"""
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..config import state
+from ..engine.saved_variable import outside, snapshot
+from ..errors import MutationContextError
 from ..tensor import Tensor, from_foreign
 from .saved_hooks import saved_tensors_hooks
 
 
-class _MutationContext:
-    """What `allow_mutation_on_saved_tensors` yields."""
+class _Handle:
+    """Stands for one saved value in the graph; the value is with the context."""
+
+    __slots__ = ("__weakref__", "counter", "version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.counter, self.version = tensor._version_counter, tensor._version
+
+    @property
+    def changed(self) -> bool:
+        return self.counter is not None and self.counter.value != self.version
+
+
+class _Context:
+    """What `allow_mutation_on_saved_tensors` gives.
+
+    `original` and `cloned` are PyTorch's: {handle: value} of the saved tensors that still are as they were saved, and
+    of those that have been changed since (of which PyTorch would have made clones).
+    """
 
     def __init__(self) -> None:
-        self.open = True
+        self._values: weakref.WeakKeyDictionary[_Handle, Any] = weakref.WeakKeyDictionary()
+        self._handles: weakref.WeakValueDictionary[tuple, _Handle] = weakref.WeakValueDictionary()
+
+    @property
+    def original(self) -> dict[_Handle, Tensor]:
+        """What was saved and has not been changed."""
+        return {handle: _tensor(value) for handle, value in self._values.items() if not handle.changed}
+
+    @property
+    def cloned(self) -> dict[_Handle, Tensor]:
+        """What was saved and has been changed in place since, as it was."""
+        return {handle: _tensor(value) for handle, value in self._values.items() if handle.changed}
 
     def clear(self) -> None:
-        """PyTorch drops its clones here; there are none."""
+        """Forget all values: what was recorded in this context can't be differentiated any more."""
+        self._values.clear()
+        self._handles.clear()
+
+    def _pack(self, tensor: Tensor) -> _Handle:
+        value = outside(snapshot(tensor)) if tensor._level is not None else tensor._read()
+        key = id(tensor), tensor._version
+        handle = self._handles.get(key)
+        if handle is None or self._values.get(handle) is not value:  # an id may be used again
+            if tensor._version_counter is None:
+                tensor._bump(0)
+            handle = self._handles[key] = _Handle(tensor)
+            self._values[handle] = value
+        return handle
+
+    def _unpack(self, handle: _Handle) -> Tensor:
+        value = self._values.get(handle)
+        if value is None:
+            raise MutationContextError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
+                "originally recorded."
+            )
+        return _tensor(value)
 
 
-class allow_mutation_on_saved_tensors:
+def _tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else from_foreign(value)
+
+
+@contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[_Context]:
     """Within the block, a tensor that was saved may be changed in place: backward sees it as it was saved.
 
-    PyTorch clones before such a write.  JAX arrays are immutable: the saved array is kept, and nothing is cloned.
-    Backward has to run inside of the block.
+    Backward has to run inside of the block as well.  Gives an object for debugging: `original` and `cloned` tell what
+    is saved, `clear()` drops it.  Raises `RuntimeError` when it is nested; backward outside raises
+    `MutationContextError`.
 
     >>> import xgrad
     >>> leaf = xgrad.ones(2, requires_grad=True)
@@ -32,29 +98,13 @@ class allow_mutation_on_saved_tensors:
     ...     xgrad.autograd.grad(y, leaf)
     (tensor([2., 2.]),)
     """
-
-    def __enter__(self) -> _MutationContext:
-        if state.mutation_allowed is not None:
-            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
-        context = _MutationContext()
-
-        def pack(tensor: Tensor) -> Any:
-            return tensor._read()
-
-        def unpack(array: Any) -> Tensor:
-            if not context.open:
-                raise RuntimeError(
-                    "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph "
-                    "was originally recorded."
-                )
-            return from_foreign(array)
-
-        self.hooks = saved_tensors_hooks(pack, unpack)
-        self.hooks.__enter__()
-        state.mutation_allowed = self.context = context
-        return context
-
-    def __exit__(self, *error: Any) -> None:
-        self.context.open = False
-        state.mutation_allowed = None
-        self.hooks.__exit__(*error)
+    if state.mutation_allowed is not None:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    context = _Context()
+    with saved_tensors_hooks(context._pack, context._unpack):
+        state.mutation_allowed = context
+        try:
+            yield context
+        finally:
+            state.mutation_allowed = None
+            context.clear()

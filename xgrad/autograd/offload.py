@@ -59,7 +59,7 @@ def to_host(array: Any, pin: bool) -> tuple[Any, Any]:
     device = next(iter(devices))
     if _is_host(device):
         return None, array
-    kinds = {memory.kind for memory in device.addressable_memories()}
+    kinds = _kinds(device)
     wanted = ["pinned_host"] if pin else ["unpinned_host"]
     if len(devices) > 1:
         wanted += ["unpinned_host", "pinned_host"]
@@ -80,3 +80,7 @@ def from_host(packed: tuple[Any, Any]) -> Any:
 
 def _is_host(device: Any) -> bool:
     return device.platform == "cpu"
+
+
+def _kinds(device: Any) -> list[str]:
+    return [memory.kind for memory in device.addressable_memories()]

@@ -147,7 +147,9 @@ class SavedVariable:
         """The saved value as a tensor outside of the graph (an input is given as an alias without history)."""
         if self._tensor is not None:
             return self._tensor.detach()
-        return self._rebuilt()
+        plain = self._rebuilt()
+        plain._version_counter = self._counter
+        return plain
 
     def _rebuilt(self) -> Tensor:
         """A new tensor of a saved output's value."""
