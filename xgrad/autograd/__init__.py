@@ -1,5 +1,8 @@
 """PyTorch's `torch.autograd`, on JAX arrays."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from ..tensor import Tensor as Variable  # noqa: F401 - PyTorch's old name
 from . import forward_ad as forward_ad
 from . import graph as graph
@@ -18,3 +21,16 @@ from .grad_mode import inference_mode as inference_mode
 from .grad_mode import no_grad as no_grad
 from .grad_mode import set_grad_enabled as set_grad_enabled
 from .grad_mode import set_multithreading_enabled as set_multithreading_enabled
+from .gradcheck import gradcheck as gradcheck
+from .gradcheck import gradgradcheck as gradgradcheck
+
+if _TYPE_CHECKING:
+    from . import functional as functional
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "functional":  # loaded by those who use it
+        from importlib import import_module
+
+        return import_module(".functional", __name__)
+    raise AttributeError(f"module 'xgrad.autograd' has no attribute {name!r}")

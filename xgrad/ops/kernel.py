@@ -204,6 +204,9 @@ class Plan:
             operator = self.kernel.operator
             name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
             found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
+            # A formula is linear in the incoming gradients.  What is differentiated with respect to them is constant
+            # in them, and must not seem to depend on them.
+            found.formulas = {f"values[{i}]": linear for i in range(key[1].count(None))}
             self.operators[key] = found
         return found
 

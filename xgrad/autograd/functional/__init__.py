@@ -1,0 +1,10 @@
+"""Jacobians and Hessians of functions, and their products with vectors (PyTorch: torch/autograd/functional.py)."""
+
+from .jacobians import hessian as hessian
+from .jacobians import jacobian as jacobian
+from .products import hvp as hvp
+from .products import jvp as jvp
+from .products import vhp as vhp
+from .products import vjp as vjp
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

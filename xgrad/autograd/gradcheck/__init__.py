@@ -1,0 +1,183 @@
+"""gradcheck: derivatives by the engine against derivatives by finite differences (PyTorch: autograd/gradcheck.py).
+
+Here are the functions and what they promise; the modules beside them are loaded when one is called:
+
+    numerical.py    central differences
+    analytical.py   what backward and forward mode say
+    problem.py      a function, its inputs and outputs; complex numbers as two real questions
+    compare.py      the two against each other, element for element or along random directions; the report
+    checks.py       batched, undefined and zero gradients
+    legacy.py       get_numerical_jacobian and its like
+
+As in PyTorch `autograd.gradcheck` is the function, and `from xgrad.autograd.gradcheck import GradcheckError` works.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .legacy import get_analytical_jacobian, get_numerical_jacobian, get_numerical_jacobian_wrt_specific_input
+
+__all__ = [
+    "GradcheckError",
+    "get_analytical_jacobian",
+    "get_numerical_jacobian",
+    "get_numerical_jacobian_wrt_specific_input",
+    "gradcheck",
+    "gradgradcheck",
+]
+
+
+class GradcheckError(RuntimeError):
+    """A derivative is wrong, or a backward does not behave as one."""
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Compare the derivatives of `func` at `inputs` with central differences; True if they agree.
+
+    `func` takes tensors and returns a tensor or a tuple of them; all floating point and complex inputs that require
+    grad are checked.  They are changed in place, element by element, and changed back: a function may read them by
+    other means than its arguments.  Agreement is `|analytical - numerical| <= atol + rtol * |numerical|`.
+
+    The inputs should be float64 or complex128, for `eps` is made for these: JAX's 64-bit mode must be on
+    (`jax.config.update("jax_enable_x64", True)`).  Less precise inputs are warned about, and will most likely fail.
+
+    A complex output is checked twice, once by its real part and once by its imaginary part; with respect to a complex
+    input z = x + iy the number compared is dL/dx + i dL/dy, which is what backward gives.
+
+    `eps`: half the distance of the two points of a difference.  `raise_exception`: False to return False instead.
+    `nondet_tol`: by how much two equal backwards may differ.  `check_undefined_grad`: outputs without a gradient count
+    as zero.  `check_grad_dtypes`: gradients have the dtype of their input.  `check_batched_grad`,
+    `check_batched_forward_grad`: a batch of (forward) gradients gives what they give one by one.  `check_forward_ad`,
+    `check_backward_ad`: which mode to check.  `fast_mode`: compare `v^T J u` for random u and v, not J: two runs of
+    `func` instead of two for each element of the inputs.  `masked`: ignore what a sparse input leaves out.
+
+    Raises `GradcheckError` for whatever does not agree, `ValueError` if no input requires grad, `RuntimeError` for an
+    input that is expanded, `AssertionError` for arguments that contradict each other.
+
+    >>> import jax, xgrad
+    >>> jax.config.update("jax_enable_x64", True)
+    >>> x = xgrad.tensor([1.0, 2.0], dtype=xgrad.float64, requires_grad=True)
+    >>> xgrad.autograd.gradcheck(lambda x: x.sin() * x, x)
+    True
+    """
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
+    from .compare import Tolerances, check
+
+    tolerances = Tolerances(eps, atol, rtol, nondet_tol, check_grad_dtypes, fast_mode, bool(masked))
+    try:
+        check(
+            func,
+            _as_tuple(inputs),
+            tolerances,
+            backward=check_backward_ad,
+            forward=check_forward_ad,
+            batched=check_batched_grad,
+            batched_forward=check_batched_forward_grad,
+            undefined=check_undefined_grad,
+        )
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """`gradcheck` of the gradients of `func`, as a function of `inputs` and of `grad_outputs`.
+
+    `grad_outputs`: one for each output that requires grad; if they are left out, random numbers between -1 and 1, the
+    same each time.  `gen_non_contig_grad_outputs`: make these views with gaps.  `check_rev_over_rev`,
+    `check_fwd_over_rev`: whether the gradients are differentiated by backward or by forward mode.  The other arguments,
+    and what is raised, are those of `gradcheck`.
+
+    >>> import jax, xgrad
+    >>> jax.config.update("jax_enable_x64", True)
+    >>> x = xgrad.tensor([1.0, 2.0], dtype=xgrad.float64, requires_grad=True)
+    >>> xgrad.autograd.gradgradcheck(lambda x: x.sin() * x, x)
+    True
+    """
+    if not (check_fwd_over_rev or check_rev_over_rev):
+        raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
+    if check_undefined_grad and not check_rev_over_rev:
+        raise AssertionError("Setting check_undefined_grad=True requires check_rev_over_rev to be True")
+    if check_batched_grad and not check_rev_over_rev:
+        raise AssertionError("Setting check_batched_grad=True requires check_rev_over_rev to be True")
+    from .second import gradients_of
+
+    given = _as_tuple(inputs)
+    function, arguments = gradients_of(
+        func, given, None if grad_outputs is None else _as_tuple(grad_outputs), gen_non_contig_grad_outputs
+    )
+    return gradcheck(
+        function,
+        arguments,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        fast_mode=fast_mode,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+        masked=masked,
+    )
+
+
+def _as_tuple(value: Any) -> tuple:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+# `autograd.gradcheck` is this function, as in PyTorch; the error can be reached through it all the same.
+gradcheck.GradcheckError = gradgradcheck.GradcheckError = GradcheckError  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from . import legacy
+
+        return getattr(legacy, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,224 @@
+"""Analytical against numerical derivatives, and the report where they differ.
+
+Slowly: each matrix J, element for element.  Fast: the numbers `v^T J u` for random u and v, which take two runs of the
+function and one backward for each pair of input and output.  Where every element of J may be off by `atol`, such a
+number may be off by `atol * sum(u) * sum(v)`; the vectors are not negative, so that errors of one sign can't cancel.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...tensor import Tensor, from_foreign
+from . import GradcheckError
+from .analytical import by_backward, by_forward, units
+from .checks import check_batched, check_batched_forward, check_undefined, check_undefined_tangents, check_zero
+from .numerical import jacobians, slopes
+from .problem import Problem, backward_problems, check_inputs, differentiable, floats, forward_problems, run
+
+_SEED = 0  # of the random directions: a check that passes once passes always
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """The arguments of gradcheck that say how near is near enough."""
+
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+    dtypes: bool
+    fast: bool
+    masked: bool
+
+    def close(self, analytical: Any, numerical: Any, scale: float = 1.0) -> bool:
+        """Whether they agree; `scale` is of the absolute tolerance."""
+        return np.allclose(analytical, numerical, self.rtol, self.atol * scale)
+
+
+def check(
+    func: Callable,
+    inputs: tuple,
+    tolerances: Tolerances,
+    *,
+    backward: bool,
+    forward: bool,
+    batched: bool,
+    batched_forward: bool,
+    undefined: bool,
+) -> None:
+    """Everything that was asked for, the derivatives first.  Raises `GradcheckError`."""
+    check_inputs(inputs)
+    returned = run(func, inputs)
+    compare = _compare_fast if tolerances.fast else _compare
+    if backward:
+        for problem in backward_problems(func, inputs, returned):
+            compare(problem, tolerances)
+    if forward:
+        problems = forward_problems(func, inputs, returned)
+        for problem in problems:
+            compare(problem, tolerances)
+        if undefined:
+            for problem in problems:
+                check_undefined_tangents(problem)
+    if batched_forward:
+        check_batched_forward(Problem(func, inputs, returned, True))
+    if not backward:
+        return
+    wanted = [x for _, x in differentiable(inputs)]
+    outputs = [x for _, x in differentiable(returned)]
+    if batched:
+        for i, output in enumerate(outputs):
+            check_batched(output, i, wanted)
+    check_zero(outputs, wanted, tolerances.masked)
+    if undefined:
+        check_undefined(func, inputs, wanted)
+
+
+def _compare(problem: Problem, tolerances: Tolerances) -> None:
+    """Element for element."""
+    numerical = [jacobians(problem.evaluate, x, _floats(problem), tolerances.eps) for _, x in problem.wanted]
+    if _constant(problem, numerical):
+        return
+    analytical = _analytical(problem, tolerances)
+    for o, _ in enumerate(problem.outputs):
+        for i, _ in enumerate(problem.wanted):
+            a, n = analytical[i][o], numerical[i][_column(problem, o)]
+            if not tolerances.close(a, n):
+                raise GradcheckError(_mismatch(problem, o, i, a, n) + _largest(problem, o, i, a, n))
+
+
+def _floats(problem: Problem) -> list[Tensor]:
+    return [x for _, x in floats(problem.returned)]
+
+
+def _column(problem: Problem, output: int) -> int:
+    """The number of a differentiable output among those that can have derivatives."""
+    place = problem.outputs[output][0]
+    return [i for i, _ in floats(problem.returned)].index(place)
+
+
+def _constant(problem: Problem, numerical: list[list[np.ndarray]], tolerance: float = 0.0) -> bool:
+    """Whether nothing that was returned requires grad: then nothing may depend on the inputs."""
+    if problem.outputs:
+        return False
+    if any(np.abs(n).max(initial=0) > tolerance for row in numerical for n in row):
+        raise GradcheckError(
+            "Numerical gradient for function expected to be zero, for none of its outputs requires grad"
+        )
+    return True
+
+
+def _analytical(problem: Problem, tolerances: Tolerances) -> list[list[np.ndarray]]:
+    """For each input and each differentiable output the matrix that autograd gives."""
+    if problem.forward:
+        chosen = [_column(problem, o) for o, _ in enumerate(problem.outputs)]
+        found = [by_forward(problem, place, units(x), tolerances.dtypes) for place, x in problem.wanted]
+        return [[row[k] for k in chosen] for row in found]
+    wanted = [x for _, x in problem.wanted]
+    columns = [
+        by_backward(output, wanted, list(units(output)), tolerances.nondet_tol, tolerances.dtypes)
+        for _, output in problem.outputs
+    ]
+    return [[column[i] for column in columns] for i, _ in enumerate(wanted)]
+
+
+def _compare_fast(problem: Problem, tolerances: Tolerances) -> None:
+    """Along one random direction of each input, and for backward one of each output."""
+    random = np.random.default_rng(_SEED)
+    us = [tuple(_direction(random, x) for _ in range(2 if x.is_complex() else 1)) for _, x in problem.wanted]
+    vs = [None if problem.forward else _direction(random, x) for _, x in problem.outputs]
+    numerical = [slopes(problem.evaluate, x, u, tolerances.eps) for (_, x), u in zip(problem.wanted, us, strict=True)]
+    if _constant(problem, numerical, tolerances.nondet_tol):
+        return
+    analytical = _analytical_fast(problem, us, vs, tolerances)
+    for i, u in enumerate(us):
+        for o, v in enumerate(vs):
+            a, n = analytical[i][o], numerical[i][_column(problem, o)]
+            scale = float(sum(part.sum() for part in u))
+            if v is not None:
+                n, scale = v @ n, scale * float(v.sum())
+            if not tolerances.close(a, n, scale):
+                raise GradcheckError(_mismatch(problem, o, i, a, n) + _elements(problem, o, i, tolerances))
+
+
+def _direction(random: Any, x: Tensor) -> np.ndarray:
+    """A random vector of length 1, as long as `x`, without negative entries."""
+    vector = random.uniform(size=x.numel())
+    return (vector / max(float(np.linalg.norm(vector)), 1e-30)).astype(np.abs(np.zeros(0, x.dtype)).dtype)
+
+
+def _analytical_fast(problem: Problem, us: list[tuple], vs: list, tolerances: Tolerances) -> list[list[Any]]:
+    shapes = [tuple(x.shape) for _, x in problem.wanted]
+    if problem.forward:
+        chosen = [_column(problem, o) for o, _ in enumerate(problem.outputs)]
+        found = [
+            by_forward(problem, place, [u[0].reshape(shape)], tolerances.dtypes)
+            for (place, _), u, shape in zip(problem.wanted, us, shapes, strict=True)
+        ]
+        return [[row[k][0] for k in chosen] for row in found]
+    wanted = [x for _, x in problem.wanted]
+    columns = [
+        by_backward(output, wanted, [v.reshape(output.shape)], tolerances.nondet_tol, tolerances.dtypes)
+        for (_, output), v in zip(problem.outputs, vs, strict=True)
+    ]
+    return [[_along(column[i][:, 0], u) for column in columns] for i, u in enumerate(us)]
+
+
+def _along(gradient: np.ndarray, u: tuple) -> Any:
+    """The gradient times the direction; of a complex input x + iy, that along x and i times that along y."""
+    return gradient @ u[0] if len(u) == 1 else np.real(gradient) @ u[0] + 1j * (np.imag(gradient) @ u[1])
+
+
+# -- the report -------------------------------------------------------------------------------------------------------
+
+
+def _show(values: Any) -> Any:
+    return from_foreign(values) if isinstance(values, np.ndarray) and values.ndim else values
+
+
+def _mismatch(problem: Problem, output: int, input: int, analytical: Any, numerical: Any) -> str:
+    mode = "computed with forward mode " if problem.forward else ""
+    return (
+        f"{problem}Jacobian {mode}mismatch for output {output} with respect to input {input},\n"
+        f"numerical:{_show(numerical)}\nanalytical:{_show(analytical)}\n"
+    )
+
+
+def _largest(problem: Problem, output: int, input: int, analytical: np.ndarray, numerical: np.ndarray) -> str:
+    """Where they differ most, and what may be the matter."""
+    (place_in, x), (place_out, y) = problem.wanted[input], problem.outputs[output]
+    gap = np.abs(analytical - numerical)
+    worst = np.unravel_index(int(np.argmax(np.where(np.isnan(gap), np.inf, gap))), gap.shape)
+    element_in, element_out = (
+        tuple(int(k) for k in np.unravel_index(int(n), tuple(t.shape))) for n, t in zip(worst, (x, y), strict=True)
+    )
+    text = (
+        f"The largest difference is {gap[worst]}: that of element {element_out} of result {place_out} with respect to "
+        f"element {element_in} of argument {place_in} is {analytical[worst]}, and numerically {numerical[worst]}.\n"
+    )
+    if x.dtype.itemsize < (16 if x.is_complex() else 8):
+        text += f"In {x.dtype.name} finite differences may be mostly rounding: give gradcheck float64 or complex128.\n"
+    return text
+
+
+def _elements(problem: Problem, output: int, input: int, tolerances: Tolerances) -> str:
+    """The same question asked element for element, for the report of fast mode."""
+    (place, x), (_, y) = problem.wanted[input], problem.outputs[output]
+    column = _column(problem, output)
+    numerical = jacobians(problem.evaluate, x, _floats(problem), tolerances.eps)[column]
+    if problem.forward:
+        analytical = by_forward(problem, place, units(x), False)[column]
+    else:
+        analytical = by_backward(y, [x], list(units(y)), float("inf"), False)[0]
+    text = (
+        "\nThese are along the random directions of fast mode. Below, numerical and analytical jacobians in slow mode:"
+        f"\n\nNumerical:\n {_show(numerical)}\nAnalytical:\n{_show(analytical)}\n\n"
+        f"The max per-element difference (slow mode) is: {np.abs(numerical - analytical).max(initial=0)}.\n"
+    )
+    if tolerances.close(analytical, numerical):
+        text += "Fast gradcheck failed but element-wise differences are small: it would pass with fast_mode=False.\n"
+        return text
+    return text + _largest(problem, output, input, analytical, numerical)

@@ -1,0 +1,82 @@
+"""Derivatives by central differences: (f(x + h) - f(x - h)) / 2|h|.
+
+Invariant: the input is changed in place and has its old value again afterwards, whatever the function raises.  It is
+changed behind autograd's back (`.data`), so that the function may differentiate with respect to it.
+
+A complex input z = x + iy is moved along x and along y.  For a real function the two slopes make one number,
+ds/dx + i ds/dy: the conjugate Wirtinger derivative times two, which is what backward gives
+(Boeddeker et al., arXiv:1701.00392, section 3.5.3).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...ops.factories import like as placement
+from ...tensor import Tensor, from_foreign
+
+Evaluate = Callable[[], Sequence[Tensor]]
+
+
+def host(x: Tensor) -> np.ndarray:
+    """A copy of the values, on the host: outputs may share memory with the inputs that are changed."""
+    return np.array(x._read())
+
+
+def placed(values: np.ndarray, like: Tensor) -> Tensor:
+    """A tensor of these values, where `like` is; replicated there, if the shape is another."""
+    return from_foreign(jax.device_put(values, placement(like, values.shape == tuple(like.shape))))
+
+
+def jacobians(evaluate: Evaluate, target: Tensor, outputs: Sequence[Tensor], eps: float) -> list[np.ndarray]:
+    """For each output a matrix: a row for each element of `target`, a column for each element of the output."""
+    values = host(target)
+    step = np.zeros_like(values)
+    rows = []
+    for place in np.ndindex(values.shape):
+        step[place] = eps
+        rows.append(_slopes(evaluate, target, values, (step, step), eps, place))
+        step[place] = 0
+    if rows:
+        return [np.stack(column) for column in zip(*rows, strict=True)]
+    dtypes = [target.dtype if target.is_complex() else o.dtype for o in outputs]
+    return [np.zeros((0, o.numel()), dtype) for o, dtype in zip(outputs, dtypes, strict=True)]
+
+
+def slopes(evaluate: Evaluate, target: Tensor, direction: tuple, eps: float) -> list[np.ndarray]:
+    """The product of each Jacobian with `direction`: its real part, and for a complex target its imaginary part."""
+    values = host(target)
+    steps = tuple((eps * part).reshape(values.shape) for part in direction)
+    return _slopes(evaluate, target, values, steps, eps, None)
+
+
+def _slopes(evaluate: Evaluate, target: Tensor, values: np.ndarray, steps: Any, eps: float, place: Any) -> list:
+    along_x = _quotients(evaluate, target, values, steps[0], eps, place)
+    if not np.iscomplexobj(values):
+        return along_x
+    if any(np.iscomplexobj(slope) for slope in along_x):
+        raise AssertionError("Expected ds_dx to be real-valued, not complex: take real or imag of the output")
+    along_y = _quotients(evaluate, target, values, 1j * steps[1], eps, place)
+    return [x + 1j * y for x, y in zip(along_x, along_y, strict=True)]
+
+
+def _quotients(evaluate: Evaluate, target: Tensor, values: np.ndarray, step: Any, eps: float, place: Any) -> list:
+    data = target.data
+    try:
+        data.copy_(placed((values - step).astype(values.dtype), target))
+        before = [host(o) for o in evaluate()]
+        data.copy_(placed((values + step).astype(values.dtype), target))
+        after = [host(o) for o in evaluate()]
+    finally:
+        data.copy_(placed(values, target))
+    where = "" if place is None else f"on index {place} "
+    for a, b in zip(before, after, strict=True):
+        for what, mine, other in (("shape", a.shape, b.shape), ("dtype", a.dtype, b.dtype)):
+            if mine != other:
+                raise AssertionError(
+                    f"Expected `func` to return outputs with the same {what} when inputs are perturbed {where}by "
+                    f"{eps}, but got: {what}s {mine} and {other}."
+                )
+    return [((b - a) / (2 * eps)).reshape(-1) for a, b in zip(before, after, strict=True)]
