@@ -35,7 +35,8 @@ def test_examples_of_module_run(name):
 def _public():
     """(name, function) of every public function, class and method: of the namespaces, and of the operator table."""
     places = [xgrad, xgrad.nn.functional, xgrad.linalg, xgrad.special, xgrad.random, xgrad.views,
-              xgrad.autograd, xgrad.autograd.graph, xgrad.autograd.forward_ad, xgrad.utils.checkpoint]  # fmt: skip
+              xgrad.autograd, xgrad.autograd.graph, xgrad.autograd.forward_ad, xgrad.autograd.functional,
+              xgrad.utils.checkpoint]  # fmt: skip
     for place in places:
         for name, value in vars(place).items():
             if name.startswith("_") or not callable(value) or not value.__module__.startswith("xgrad"):
