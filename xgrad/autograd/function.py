@@ -10,6 +10,7 @@ from ..config import state
 from ..engine.node import Node
 from ..engine.python_function import BackwardCFunction, FunctionCtx, default_backward, run_function
 from ..errors import NotDifferentiableError
+from ..ops.batching import level_of
 from ..tensor import Tensor
 
 __all__ = [
@@ -109,6 +110,10 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         setup_context = None if cls.setup_context is Function.setup_context else cls.setup_context
         if kwargs or (setup_context is not None and len(args) != _arity(cls.forward)):
             args, kwargs = _bind(cls, args, kwargs, setup_context is not None)
+        if state.vmap_levels and (level := level_of(args)) is not None:
+            from ..func.custom_functions import apply_batched
+
+            return apply_batched(cls, args, kwargs, setup_context, level)
         return run_function(cls, args, kwargs, setup_context)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..config import state
+from ..config import outer_forward_level, state
 from ..dtypes import INEXACT
 from ..errors import FreedGraphError
 from ..tensor import Tensor, from_array
@@ -377,18 +377,17 @@ def _no_grad_view(tensor: Tensor) -> Tensor:
 def _forward(node: BackwardCFunction, function: Any, args: tuple, inputs: list, outputs: list, wired: list) -> None:
     """Forward mode: give the outputs the tangents that the Function's `jvp` makes of the inputs'."""
     level = state.forward_level
-    given = [a._tangents.get(level) if isinstance(a, Tensor) and a._tangents else None for a in args]
-    if all(t is None for t in given):
-        return
-    state.forward_level = -1
-    try:
+    given = [a._tangent_at(level) if isinstance(a, Tensor) else None for a in args]
+    with outer_forward_level() as outer:
+        if outer >= 0:
+            _forward(node, function, args, inputs, outputs, wired)
+        if all(t is None for t in given):
+            return
         results = function.jvp(node, *given)
-    finally:
-        state.forward_level = level
     results = results if isinstance(results, tuple) else (results,)
     tensors = [o for o in wired if isinstance(o, Tensor)]
     if len(results) != len(tensors):
         raise RuntimeError(f"{function.__name__}.jvp returned {len(results)} tangents for {len(tensors)} outputs")
     for output, tangent in zip(tensors, results, strict=True):
         if tangent is not None:
-            output._tangents = {level: tangent}
+            output._set_tangent(level, tangent)
