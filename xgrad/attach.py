@@ -10,12 +10,13 @@ from typing import Any
 from . import overrides
 from .autograd.backward import ExecutionEngine, backward_of
 from .autograd.forward_ad import tangent_of
-from .engine import accumulate_grad, copy_slices, engine, hooks, validate
-from .ops import casts, copying, data, duplicates, overridable, recorded_views, registry, values
+from .engine import accumulate_grad, copy_slices, engine, function_tangents, hooks, validate
+from .ops import call, casts, copying, data, duplicates, overridable, recorded_views, registry, values, viewing
 from .tensor import Tensor
 
 _tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
 _tensor._view_node = copy_slices.regenerate
+_tensor._tangent_of_view = viewing.tangent_of_view
 _tensor._move_retained_hook = hooks.move_retained_hook
 _tensor._prepare_subclass = overrides.prepare_subclass
 overrides._from_data = data.tensor
@@ -23,6 +24,8 @@ overrides._from_data = data.tensor
 _add = registry.FUNCTIONS[""]["add"]
 engine.tensor_add = accumulate_grad.tensor_add = _add
 accumulate_grad.tensor_move = casts.move
+function_tangents.tangent_through_base = call.tangent_through_base
+function_tangents.zeros_like = registry.FUNCTIONS[""]["zeros_like"]
 validate.tensor_fit = copying.fit_recorded
 copy_slices.read_recorded = recorded_views.read
 copy_slices.write_recorded = recorded_views.write

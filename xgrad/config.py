@@ -30,6 +30,8 @@ class ThreadState(threading.local):
     # The same, or -1 where operations carry no tangents on (in a custom jvp, say).  In inference mode it is
     # INFERENCE_LEVEL: what tests for forward mode leaves the fast path there too, and nothing else has to be tested.
     forward_level: int = -1
+    suspended: tuple | None = None  # the forward levels that _set_fwd_grad_enabled(False) put aside
+    dual_tangents: Any = None  # a WeakSet of the tangents at the dual level, which end with it
     outer_forward_levels: tuple[int, ...] = ()  # those around it, the innermost last (func.jvp nests)
     vmap_levels: tuple = ()  # those that are entered, the innermost last
     transforms: int = 0  # how many of func's grad, vjp, ... are running

@@ -18,12 +18,20 @@ import jax
 import numpy as np
 
 from . import dtypes
-from .config import state
+from .config import forward_levels, state
 from .devices import device
 from .errors import InferenceTensorError, InplaceViewError
 from .size import Size, unchecked
 from .views.chain import ViewChain
-from .views.meta import CreationMeta, ViewMeta, creation_meta_now, propagate_creation_meta, relation_of, view_error
+from .views.meta import (
+    CreationMeta,
+    PrimalMeta,
+    ViewMeta,
+    creation_meta_now,
+    propagate_creation_meta,
+    relation_of,
+    view_error,
+)
 from .views.named.arguments import own_dim
 from .views.storage import UNTRACKED, Detached, Storage, Tracer, VersionCounter, rewritten, writing
 
@@ -41,6 +49,14 @@ _INSTEAD_OF_FALSE = (
     " If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
     "var.detach()."
 )
+
+
+class Tangents(dict):
+    """The tangents of a tensor, {forward level: Tensor}.  Copied, never changed, but for the end of a dual level."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
 
 class Tensor(TensorMethods):
@@ -74,7 +90,7 @@ class Tensor(TensorMethods):
     _hooks: Any = None  # tensor hooks of a leaf; those of a non-leaf are with its node
     _post_accumulate_hooks: Any = None
     _retains_grad: bool = False
-    _tangents: Any = None  # {dual level: Tensor}
+    _tangents: Any = None  # Tangents
     _inference: bool = False
     _is_param: bool = False  # of a Parameter (nn/parameter.py), which is a Tensor like any other
     # of a BatchedTensor (ops/batching.py): the vmap that it belongs to, the tensor that holds all entries, and how it
@@ -391,11 +407,26 @@ class Tensor(TensorMethods):
         self._grad = None
 
     def _tangent_at(self, level: int) -> "Tensor | None":
-        """The tangent at a forward level, None where there is none."""
-        return None if self._tangents is None else self._tangents.get(level)
+        """The tangent at a forward level, None where there is none; of a view, what its base has got since."""
+        tangents = self._tangents
+        if tangents is not None:
+            tangent = tangents.get(level)
+            if tangent is not None:
+                return tangent
+        meta = self._view
+        if meta is None or level < 0 or meta.__class__ is PrimalMeta or meta.base._tangent_at(level) is None:
+            return None
+        return _tangent_of_view(self, level)
 
     def _set_tangent(self, level: int, tangent: "Tensor") -> None:
-        self._tangents = {**(self._tangents or {}), level: tangent}
+        tangents = self._tangents = Tangents(self._tangents or ())
+        tangents[level] = tangent
+        if level == state.dual_level:
+            state.dual_tangents.add(tangents)
+
+    def _moves(self) -> bool:
+        """Whether there is a tangent at one of the levels at which operations carry tangents on now."""
+        return any(self._tangent_at(level) is not None for level in forward_levels())
 
     def _is_view(self) -> bool:
         return self._view is not None
@@ -513,11 +544,13 @@ def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, cr
     if not state.grad_enabled:
         creation = creation_meta_now(creation)
     tracking = state.tracking or "replay"
-    out._view = ViewMeta(base, seen, counter.value, propagate_creation_meta(parent, creation), name, tracking)
+    kind = ViewMeta if parent is None else parent.__class__
+    out._view = kind(base, seen, counter.value, propagate_creation_meta(parent, creation), name, tracking)
     return out
 
 
 # Set by modules above this one in the list of imports (xgrad/attach.py): tensor.py knows no nodes.
 _view_node: Any = None
+_tangent_of_view: Any = None
 _move_retained_hook: Any = None
 _prepare_subclass: Any = None

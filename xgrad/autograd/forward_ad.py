@@ -1,15 +1,23 @@
 """Forward-mode AD: dual levels, and tensors that carry a tangent (PyTorch: torch/autograd/forward_ad.py).
 
 Invariant: the tangent of a view is the same view of its base's tangent, so an in-place write into either shows in both.
+A view of a tensor that gets its tangent later takes it over when it is asked for it (`Tensor._tangent_at`).
 """
 
 import itertools
 from contextlib import contextmanager
+from math import prod
 from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import jax.numpy as jnp
 
 from ..config import forward_levels, state
 from ..dtypes import INEXACT
-from ..tensor import Tensor
+from ..engine.function_tangents import check_shape
+from ..ops.viewing import view
+from ..tensor import Tangents, Tensor
+from ..views.chain import ViewChain
 from .grad_mode import _Mode
 
 # Each level that is entered gets a number of its own inside: tangents of a level that has ended match no other.  To
@@ -29,18 +37,30 @@ def enter_dual_level() -> int:
     if state.dual_level >= 0:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     state.dual_level = next(_numbers)
-    if not state.inference:
-        state.forward_level = state.dual_level
+    state.dual_tangents = WeakSet()
+    _at_level(state.dual_level)
     return 0
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
     """End the level: every tangent made at it is gone."""
-    if state.dual_level < 0 or level not in (None, 0):
+    if state.dual_level < 0:
+        raise RuntimeError(
+            "Trying to exit a forward AD level, but none was entered: Dual level must be a positive number."
+        )
+    if level not in (None, 0):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created")
-    state.dual_level = -1
-    if not state.inference:
-        state.forward_level = -1
+    for tangents in tuple(state.dual_tangents):
+        tangents.pop(state.dual_level, None)
+    state.dual_level, state.dual_tangents = -1, None
+    _at_level(-1)
+
+
+def _at_level(level: int) -> None:
+    if state.suspended is not None:
+        state.suspended = (level, ())
+    elif not state.inference:
+        state.forward_level = level
 
 
 @contextmanager
@@ -73,64 +93,120 @@ class dual_level(_Mode):
         exit_dual_level()
 
 
+def _is_fwd_grad_enabled() -> bool:
+    """Whether operations carry tangents on, within a dual level."""
+    return state.suspended is None and not state.inference and (state.dual_level < 0 or state.forward_level >= 0)
+
+
+def _switch(enabled: bool) -> None:
+    if enabled and state.suspended is not None:
+        (state.forward_level, state.outer_forward_levels), state.suspended = state.suspended, None
+    elif not enabled and state.suspended is None:
+        state.suspended = (state.forward_level, state.outer_forward_levels)
+        if not state.inference:
+            state.forward_level, state.outer_forward_levels = -1, ()
+
+
 class _set_fwd_grad_enabled(_Mode):
-    """Whether operations carry tangents on, within a dual level; for a `with` block."""
+    """Whether operations carry tangents on, within a dual level; at once, or for a `with` block."""
 
     def __init__(self, mode: bool) -> None:
-        self.mode = mode
+        self.mode, self.previous = mode, state.suspended is None
+        _switch(mode)
+
+    def __call__(self, function: Any) -> Any:
+        _switch(self.previous)
+        return super().__call__(function)
 
     def __enter__(self) -> None:
-        self.previous = state.forward_level
-        if not state.inference:
-            state.forward_level = state.dual_level if self.mode else -1
+        _switch(self.mode)
 
     def __exit__(self, *error: Any) -> None:
-        state.forward_level = self.previous
+        _switch(self.previous)
 
     def clone(self) -> "_set_fwd_grad_enabled":
         return _set_fwd_grad_enabled(self.mode)
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A view of `tensor` that carries `tangent`; in inference mode, which has no forward mode, it carries none.
+    """A view of `tensor` that carries `tangent`: as it is where it is laid out like `tensor`, else a copy of it.
 
-    Raises `RuntimeError` outside of a level and for a tangent of another shape, `TypeError`/`ValueError` for dtypes
-    without derivatives.
+    In inference mode, which has no forward mode, it carries none.
+
+    Raises `RuntimeError` outside of a level, for a tangent of another shape, and if one of them has a tangent already;
+    `ValueError` for dtypes without derivatives.
     """
-    number = _level(level)
+    for value in (tensor, tangent):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"make_dual(): expected two tensors, but got {type(value).__name__}")
+    if state.dual_level < 0 or (level is not None and level < 0):
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+        )
+    if level not in (None, 0):
+        raise RuntimeError(f"Invalid level given to _make_dual: {level}; there is one level, 0")
     if tensor.dtype not in INEXACT:
         raise ValueError(f"Expected primal to be floating point or complex, but got: {tensor.dtype.name}")
     if tangent.dtype not in INEXACT:
         raise ValueError(f"Expected tangent to be floating point or complex, but got: {tangent.dtype.name}")
-    if tangent.shape != tensor.shape:
+    if tensor._tangent_at(state.dual_level) is not None:
         raise RuntimeError(
-            f"Expected tangent to have the same shape as primal, but got: {list(tangent.shape)} "
-            f"and {list(tensor.shape)}"
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level is not "
+            "supported: make it of its primal, unpack_dual(tensor).primal."
         )
+    if tangent._tangent_at(state.dual_level) is not None:
+        raise RuntimeError(
+            "Setting a forward grad that itself has a forward gradient at the same level is not supported: the tangent "
+            "is a dual tensor. For second derivatives use xgrad.func.jvp, which nests."
+        )
+    check_shape(tensor, tangent)
     dual = tensor.view_as(tensor)
     if not state.inference:
-        dual._tangents = {number: tangent}
+        dual._set_tangent(state.dual_level, _laid_out_like(tensor, tangent))
     return dual
 
 
+def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
+    """The tangent itself if its elements lie in its storage as the tensor's do in theirs; else such a copy.
+
+    Views of the tensor, `as_strided` among them, are then views of the tangent as well.
+    """
+    if tensor._level is not None or tangent._level is not None:
+        return tangent
+    mine, its = tensor._chain, tangent._chain
+    if mine is its or (_roots(tensor) == _roots(tangent) and tensor._geometry() == tangent._geometry()):
+        return tangent
+    if mine is None or mine.is_root or mine.overlaps or not mine.expressible:
+        return tangent.clone()
+    copy = Tensor()
+    copy._array = jnp.zeros(mine.root_shape, tangent.dtype)
+    copy._share()
+    copy._chain = ViewChain.root(mine.root_shape, tangent.dtype).concat(mine)
+    return copy.copy_(tangent)
+
+
+def _roots(tensor: Tensor) -> int:
+    chain = tensor._chain
+    return prod(tensor.shape if chain is None else chain.root_shape)
+
+
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The primal, without its tangent, and the tangent (None if there is none at this level, or no level)."""
-    if state.dual_level < 0 and level is None:
-        return UnpackedDualTensor(tensor, None)
-    number = _level(level)
-    tangent = None if tensor._tangents is None or state.inference else tensor._tangents.get(number)
-    if tangent is None:
-        return UnpackedDualTensor(tensor, None)
-    with _set_fwd_grad_enabled(False):
-        return UnpackedDualTensor(tensor.alias(), tangent)
+    """The primal, a view without the tangent, and the tangent (None if there is none at this level).
 
-
-def _level(level: int | None) -> int:
-    if state.dual_level < 0 or level not in (None, 0):
-        raise RuntimeError("Trying to use forward AD outside of a dual level: enter one with `with dual_level():`")
-    return state.dual_level
+    Outside of a level the tensor itself and None.
+    """
+    if state.dual_level < 0 and (level is None or level < 0):
+        return UnpackedDualTensor(tensor, None)
+    tangent = tensor._tangent_at(state.dual_level) if level in (None, 0) and _is_fwd_grad_enabled() else None
+    primal = view(tensor, ("alias",), "Identity")
+    if primal._view is not None:
+        primal._view = primal._view.of_primal()
+    if primal._tangents:
+        others = {at: t for at, t in primal._tangents.items() if at != state.dual_level}
+        primal._tangents = Tangents(others) if others else None
+    return UnpackedDualTensor(primal, tangent)
 
 
 def tangent_of(self: Tensor) -> Tensor | None:
     """The tangent at the present level, or None."""
-    return None if self._tangents is None else self._tangents.get(state.forward_level)
+    return self._tangent_at(state.forward_level)

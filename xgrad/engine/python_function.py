@@ -10,12 +10,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..config import outer_forward_level, state
-from ..dtypes import INEXACT
+from ..config import state
 from ..errors import FreedGraphError
 from ..tensor import Tensor, from_array
 from ..views.meta import CreationMeta, check_inplace, relation_of
 from .copy_slices import history_of_view, rebase_history
+from .function_tangents import differentiable, set_tangents
 from .hooks import move_retained_hook
 from .node import InputMetadata, Node, gradient_edge, number
 from .saved_variable import SavedVariable
@@ -188,9 +188,10 @@ def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -
     listed = list(outputs) if many else [outputs]
     to_save = _to_save(node, recording)
     as_they_are = () if setup_context is None else (*(node.to_save or ()), *(node.saved_for_forward or ()))
-    wired = _wire(node, tensors, listed, recording, as_they_are)
+    dirty, without = _marked(node, listed)
+    wired = _wire(node, tensors, listed, recording, as_they_are, dirty, without)
     if state.forward_level >= 0 and not state.inference:
-        _forward(node, function, args, tensors, listed, wired)
+        set_tangents(node, function, args, listed, wired, dirty, without)
     if recording:
         node._places = tuple(i for i, a in enumerate(args) if isinstance(a, Tensor))
         node._arguments = len(args)
@@ -201,10 +202,10 @@ def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -
 
 
 def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: dict, setup_context: Any) -> Any:
-    modes = state.grad_enabled, state.forward_level
+    modes = state.grad_enabled, state.forward_level, state.outer_forward_levels
     state.grad_enabled = False
     if not state.inference:
-        state.forward_level = -1
+        state.forward_level, state.outer_forward_levels = -1, ()
     try:
         if setup_context is None:
             return function.forward(node, *args, **kwargs)
@@ -212,7 +213,7 @@ def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: di
         setup_context(node, args, outputs)
         return outputs
     finally:
-        state.grad_enabled, state.forward_level = modes
+        state.grad_enabled, state.forward_level, state.outer_forward_levels = modes
 
 
 def _tuple_of(node: BackwardCFunction, name: str) -> tuple:
@@ -272,18 +273,25 @@ def _type(value: Any) -> str:
     return type(value).__name__
 
 
-def _wire(node: BackwardCFunction, inputs: list, outputs: list, recording: bool, as_they_are: tuple) -> list:
+def _wire(
+    node: BackwardCFunction,
+    inputs: list,
+    outputs: list,
+    recording: bool,
+    as_they_are: tuple,
+    dirty: tuple,
+    without: tuple,
+) -> list:
     """Give each output its place in the graph; an input returned as it is becomes a view of itself.
 
     `as_they_are` are tensors that `setup_context` saved: an input among them must not be an output as well.
     """
-    dirty, without = _marked(node, outputs)
     for tensor in dirty:
         tensor._bump()  # forward may have written by other means
     # backward gets one gradient for each output; that of an output that is no tensor is None.
     node.avals = tuple(
         InputMetadata(o.shape, o.dtype)
-        if isinstance(o, Tensor) and (node._materialize_non_diff_grads or _differentiable(o, without))
+        if isinstance(o, Tensor) and (node._materialize_non_diff_grads or differentiable(o, without))
         else None
         for o in outputs
     )
@@ -295,7 +303,7 @@ def _wire(node: BackwardCFunction, inputs: list, outputs: list, recording: bool,
             continue
         is_input = any(output is x for x in inputs)
         is_dirty = any(output is d for d in dirty)
-        record = recording and _differentiable(output, without)
+        record = recording and differentiable(output, without)
         count += record
         if is_input and not is_dirty and (record or not output.requires_grad):
             if any(output is saved for saved in as_they_are):
@@ -326,10 +334,6 @@ def _wire(node: BackwardCFunction, inputs: list, outputs: list, recording: bool,
             if isinstance(output, Tensor) and output._view is not None:
                 output._view.creation_meta = CreationMeta.MULTI_OUTPUT_NODE
     return wired
-
-
-def _differentiable(output: Tensor, without: tuple) -> bool:
-    return output.dtype in INEXACT and not any(output is n for n in without)
 
 
 def _rebase_dirty(
@@ -372,22 +376,3 @@ def _no_grad_view(tensor: Tensor) -> Tensor:
         return tensor.alias()
     finally:
         state.grad_enabled, state.forward_level = modes
-
-
-def _forward(node: BackwardCFunction, function: Any, args: tuple, inputs: list, outputs: list, wired: list) -> None:
-    """Forward mode: give the outputs the tangents that the Function's `jvp` makes of the inputs'."""
-    level = state.forward_level
-    given = [a._tangent_at(level) if isinstance(a, Tensor) else None for a in args]
-    with outer_forward_level() as outer:
-        if outer >= 0:
-            _forward(node, function, args, inputs, outputs, wired)
-        if all(t is None for t in given):
-            return
-        results = function.jvp(node, *given)
-    results = results if isinstance(results, tuple) else (results,)
-    tensors = [o for o in wired if isinstance(o, Tensor)]
-    if len(results) != len(tensors):
-        raise RuntimeError(f"{function.__name__}.jvp returned {len(results)} tangents for {len(tensors)} outputs")
-    for output, tangent in zip(tensors, results, strict=True):
-        if tangent is not None:
-            output._set_tangent(level, tangent)

@@ -12,7 +12,7 @@ keep, or when somebody asks for `_raw_saved_*`.
 from collections.abc import Callable
 from typing import Any
 
-from ..config import state
+from ..config import forward_levels, state
 from ..errors import FreedGraphError, VersionError
 from ..tensor import Tensor, from_array
 from ..views.storage import VersionCounter
@@ -37,8 +37,11 @@ def snapshot(tensor: Tensor) -> Tensor:
             old._accumulator = tensor._accumulator
         else:
             old._grad_fn, old._output_nr = edge
+    for level in forward_levels():
+        tensor._tangent_at(level)  # a view takes over what its base has got since
     if tensor._tangents:
-        old._tangents = {level: snapshot(tangent) for level, tangent in tensor._tangents.items()}
+        for level, tangent in tensor._tangents.items():
+            old._set_tangent(level, snapshot(tangent))
     return old
 
 
@@ -137,7 +140,7 @@ class SavedVariable:
                 "issue if you need to perform in-place operations on the input to a pack hook."
             )
         self._packed, self._unpack = packed, unpack
-        if plain._tangents:
+        if state.forward_level >= 0 and plain._moves():
             self._tangents = {level: snapshot(tangent) for level, tangent in plain._tangents.items()}
         if self._tensor is not None:  # keep where its gradient goes, and let the value go
             self._edge = (self._tensor.requires_grad, gradient_edge(self._tensor))
@@ -215,8 +218,8 @@ class SavedVariable:
 
     def _rebuild(self, value: Tensor, owner: Any) -> Tensor:
         rebuilt = value.detach()
-        if self._tangents is not None:
-            rebuilt._tangents = dict(self._tangents)
+        for level, tangent in (self._tangents or {}).items():
+            rebuilt._set_tangent(level, tangent)
         if self._is_output:
             return self._attach(rebuilt, owner)
         requires_grad, edge = self._edge

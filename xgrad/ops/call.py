@@ -18,7 +18,7 @@ from ..engine.copy_slices import history_of_view, rebase_history
 from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable, snapshot
 from ..tensor import Tensor, from_array, from_foreign, mark
-from ..views.meta import check_inplace, relation_of
+from ..views.meta import PrimalMeta, chain_now, check_inplace, relation_of
 from . import batching, nodes, registry
 from .batching import batch_like, check_batched, level_of, requiring, run_batched, wrap, write_batched
 from .kernel import Kernel, Plan
@@ -321,7 +321,7 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         check_inplace(self)
     if self._inference:
         self._bump(0)  # refuses, outside of inference mode
-    moving = 0 <= state.forward_level < INFERENCE_LEVEL and any(isinstance(a, Tensor) and a._tangents for a in args)
+    moving = state.forward_level >= 0 and any(isinstance(a, Tensor) and a._moves() for a in args)
     node = holder = None
     if moving:
         before, holder = snapshot(self), snapshot(self)
@@ -388,21 +388,21 @@ def _write_tangents(self: Tensor, holder: Tensor) -> None:
         mine = self._tangent_at(level)
         if mine is not None:
             mine.copy_(new)
-        elif self._view is not None:
-            _tangent_through_base(self, new, level)
         else:
-            self._set_tangent(level, new.to(self.dtype))
+            tangent_through_base(self, new.to(self.dtype), level)
 
 
-def _tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
-    """A view without a tangent got one: its base gets one too, zero elsewhere, of which the view's is a view."""
+def tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
+    """Give a tensor a tangent.  The base of a view gets one too, zero elsewhere, of which the view's is a view."""
     meta = self._view
-    assert meta is not None
+    if meta is None or meta.__class__ is PrimalMeta:
+        self._set_tangent(level, new)
+        return
     whole = meta.base._tangent_at(level)
     if whole is None:
         whole = batch_like(from_array(jax.numpy.zeros(meta.base.shape, meta.base.dtype)), new)
         meta.base._set_tangent(level, whole)
-    tangent = view_along(whole, meta.chain, meta.name)
+    tangent = view_along(whole, chain_now(meta), meta.name)
     tangent.copy_(new)
     self._set_tangent(level, tangent)
 
@@ -418,6 +418,11 @@ def call_out(op: Operator, args: tuple, statics: tuple, out: Tensor) -> Tensor:
         raise RuntimeError(
             f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad."
+        )
+    if state.forward_level >= 0 and any(isinstance(a, Tensor) and a._moves() for a in (*args, out)):
+        raise NotImplementedError(
+            f"Trying to use forward AD with {op.name}_out that does not support it because it is an out= function: "
+            f"call {op.name}() without out, and copy_() its result."
         )
     result = call(op, args, statics)
     return write_out(op.name, result, out)

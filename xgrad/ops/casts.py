@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Sharding
 
 from .. import dtypes
-from ..config import state
+from ..config import forward_levels, state
 from ..devices import device, placement_of, same_placement
 from ..dtypes import as_dtype
 from ..engine.node import Node, gradient_edge
@@ -246,8 +246,10 @@ def _fill_each_once(self: Tensor, *args: Any) -> Tensor:
         call_inplace((fill if args else _zero).operator, (written, *args), ())
     finally:
         state.forward_level = level
-    for tangent in (self._tangents or {}).values():
-        zero_(tangent)
+    for at in forward_levels():
+        tangent = self._tangent_at(at)
+        if tangent is not None:
+            zero_(tangent)
     return self
 
 

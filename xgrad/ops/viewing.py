@@ -4,6 +4,7 @@ The whole cost of a view that was made before is one dictionary look-up in its c
 node if it is recorded.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 from ..config import outer_forward_level, state
@@ -12,7 +13,7 @@ from ..engine.hooks import move_retained_hook
 from ..engine.node import gradient_edge
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
-from ..views.meta import CreationMeta, check_inplace, relation_of
+from ..views.meta import CreationMeta, chain_now, check_inplace, relation_of
 from ..views.named.arguments import NO_DIM, int_of
 from .overridable import ask_view
 
@@ -106,7 +107,7 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
 
 def _strided_tangent(self: Tensor, out: Tensor, key: tuple) -> None:
     """The tangent of an `as_strided` is the same of the tangent, if that lies in a storage of the same layout."""
-    tangent = self._tangents.get(state.forward_level)
+    tangent = self._tangent_at(state.forward_level)
     if tangent is None:
         return
     tangent._share()
@@ -134,6 +135,22 @@ def _view_tangent(self: Tensor, out: Tensor, relative: ViewChain, name: str) -> 
             _view_tangent(self, out, relative, name)
         if tangent is not None:
             out._set_tangent(level, view_along(tangent, relative, name))
+
+
+def tangent_of_view(self: Tensor, level: int) -> Tensor:
+    """The tangent of a view whose base has got one since the view was made: the same view of it."""
+    meta = self._view
+    assert meta is not None
+    whole = meta.base._tangent_at(level)
+    assert whole is not None
+    enabled, state.grad_enabled = state.grad_enabled, True  # it stays, whatever mode the first reader is in
+    try:
+        with outer_forward_level() if level == state.forward_level else nullcontext():
+            tangent = view_along(whole, chain_now(meta), meta.name)
+    finally:
+        state.grad_enabled = enabled
+    self._set_tangent(level, tangent)
+    return tangent
 
 
 def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:

@@ -47,6 +47,17 @@ class ViewMeta:
         self.tracking = tracking
 
 
+    def of_primal(self) -> "PrimalMeta":
+        """The same of a view that takes no part in its base's tangents."""
+        return PrimalMeta(self.base, self.chain, self.attr_version, self.creation_meta, self.name, self.tracking)
+
+
+class PrimalMeta(ViewMeta):
+    """Of the view that `unpack_dual` gives of a primal, and of its views: the base's tangents are not theirs."""
+
+    __slots__ = ()
+
+
 def propagate_creation_meta(parent: "ViewMeta | None", own: CreationMeta) -> CreationMeta:
     """The creation meta of a view of a view: a parent's restriction is inherited.
 
@@ -131,6 +142,17 @@ def check_inplace(self: "Tensor") -> None:
         )
 
 
+def chain_now(meta: ViewMeta) -> ViewChain:
+    """The chain from the present value of a view's base to the view."""
+    moved = meta.base._moved
+    if moved is None:
+        return meta.chain
+    back = moved.inverse()  # the base itself was transposed in place since: undo that first
+    if back is None:
+        raise InplaceViewError("a view of a tensor that as_strided_() changed afterwards cannot be differentiated")
+    return back.concat(meta.chain)
+
+
 def relation_of(view: "Tensor") -> tuple[ViewChain, str]:
     """The chain from the *present* value of a view's base to the view, and the path that it takes.
 
@@ -139,13 +161,7 @@ def relation_of(view: "Tensor") -> tuple[ViewChain, str]:
     """
     meta = view._view
     assert meta is not None
-    chain = meta.chain
-    moved = meta.base._moved
-    if moved is not None:  # the base itself was transposed in place since: undo that first
-        back = moved.inverse()
-        if back is None:
-            raise InplaceViewError("a view of a tensor that as_strided_() changed afterwards cannot be differentiated")
-        chain = back.concat(chain)
+    chain = chain_now(meta)
     if meta.tracking == "geometry" and chain.expressible and not chain.is_root:
         seen = chain.geometry
         if seen is not None:  # conj, neg, real and the like have none: they are replayed

@@ -1,0 +1,133 @@
+"""Forward mode through autograd.Function: what its `jvp` is given, and what it may return.
+
+Invariant: the tangent of an output that is a view of an input is a view of that input's tangent, and the tangent of an
+input that forward changed in place is changed in place (PyTorch: _process_forward_mode_AD, custom_function.cpp).
+"""
+
+from typing import Any
+
+from ..config import outer_forward_level, state
+from ..dtypes import INEXACT
+from ..tensor import Tensor
+
+
+def set_tangents(
+    node: Any, function: Any, args: tuple, outputs: list, wired: list, dirty: tuple, without: tuple
+) -> None:
+    """Give the outputs the tangents that the Function's `jvp` makes of the inputs', at each level.
+
+    `outputs` are those that forward returned, `wired` what `apply` is to return in their places; `dirty` and `without`
+    the tensors that were marked as changed in place and as not differentiable.
+    """
+    level = state.forward_level
+    inputs = [a for a in args if isinstance(a, Tensor)]
+    given = [a._tangent_at(level) for a in inputs]
+    versions = [None if t is None else t._version for t in given]
+    with outer_forward_level() as outer:
+        if outer >= 0:
+            set_tangents(node, function, args, outputs, wired, dirty, without)
+        if all(t is None for t in given):
+            return
+        found = iter(given)
+        results = function.jvp(node, *(_filled(node, a, next(found)) if isinstance(a, Tensor) else None for a in args))
+    results = results if isinstance(results, tuple) else (results,)
+    if len(results) != len(outputs):
+        raise RuntimeError(
+            "Function's jvp returned an invalid number of forward gradients (expected "
+            f"{len(outputs)} but got {len(results)}): one for each output of {function.__name__}"
+        )
+    for i, (raw, output, tangent) in enumerate(zip(outputs, wired, results, strict=True)):
+        if tangent is not None and not isinstance(tangent, Tensor):
+            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {i}.")
+        if tangent is None or not isinstance(raw, Tensor):
+            continue
+        if not differentiable(raw, without):
+            raise RuntimeError(
+                f"Function's jvp returned a gradient at position {i}, but the corresponding forward output is not a "
+                "differentiable Tensor. You should return None at that position instead."
+            )
+        if tangent.dtype not in INEXACT:
+            raise RuntimeError(
+                "Expected both tensor and its forward grad to be floating point or complex, but the jvp of "
+                f"{function.__name__} returned {tangent.dtype.name} at position {i}"
+            )
+        check_shape(output, tangent)
+        with outer_forward_level():
+            if any(raw is d for d in dirty):
+                place = next((k for k, x in enumerate(inputs) if x is raw), None)
+                _set_in_place(
+                    output, tangent, level, *((None, 0) if place is None else (given[place], versions[place]))
+                )
+            else:
+                _set_tangent(output, tangent, level, inputs, given)
+
+
+def differentiable(output: Tensor, without: tuple) -> bool:
+    """Whether an output has a gradient and a tangent."""
+    return output.dtype in INEXACT and not any(output is n for n in without)
+
+
+def _filled(node: Any, input: Tensor, tangent: Tensor | None) -> Tensor | None:
+    """A tangent as jvp gets it: zeros for an input without, unless they are not wanted."""
+    if tangent is not None or not node.materialize_grads or input.dtype not in INEXACT:
+        return tangent
+    return zeros_like(input)
+
+
+def check_shape(tensor: Tensor, tangent: Tensor) -> None:
+    """Refuse a tangent of another shape than its tensor's."""
+    if tangent.shape != tensor.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size "
+            f"{list(tangent.shape)}."
+        )
+
+
+def _set_in_place(output: Tensor, tangent: Tensor, level: int, had: Tensor | None, version: int | None) -> None:
+    """The tangent of an input that forward changed in place must be that input's, changed in place."""
+    if had is None:
+        tangent_through_base(output, tangent, level)
+        return
+    if tangent._version == version:
+        raise RuntimeError(
+            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+            "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+        )
+    if tangent is not had:
+        raise RuntimeError(
+            "An inplace custom Function is not returning the forward mode gradients as-is. If the forward is modifying "
+            "an input inplace, then the jvp function must modify the gradient inplace and return it as-is."
+        )
+
+
+def _set_tangent(output: Tensor, tangent: Tensor, level: int, inputs: list, given: list) -> None:
+    """Give an output its tangent: of a view of an input the same view of that input's tangent, if it has one."""
+    base = output._base
+    of = (
+        None
+        if base is None
+        else next((k for k, x in enumerate(inputs) if (x._base if x._is_view() else x) is base), None)
+    )
+    if of is None:
+        output._set_tangent(level, tangent)
+        return
+    had = given[of]
+    if had is None:  # as after a write through the view: the input gets a tangent as well
+        tangent_through_base(output, tangent, level)
+        return
+    if not tangent._is_view():
+        raise RuntimeError(
+            "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
+        )
+    if tangent._base is not (had._base if had._is_view() else had):
+        raise RuntimeError(
+            "A custom Function is returning a view but the jvp is not returning a view of "
+            + ("the same base as the given grad input." if had._is_view() else "the given grad input.")
+        )
+    output._set_tangent(level, tangent)
+
+
+# Set by xgrad/attach.py.
+tangent_through_base: Any = None
+zeros_like: Any = None
