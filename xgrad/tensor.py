@@ -55,8 +55,8 @@ class Tangents(dict):
     """The tangents of a tensor, {forward level: Tensor}.  Copied, never changed, but for the end of a dual level."""
 
     __slots__ = ("__weakref__",)
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
+    __hash__: Any = object.__hash__  # kept in a WeakSet
+    __eq__: Any = object.__eq__
 
 
 class Tensor(TensorMethods):

@@ -15,10 +15,9 @@ import jax.numpy as jnp
 from ..config import forward_levels, state
 from ..dtypes import INEXACT
 from ..engine.function_tangents import check_shape
-from ..ops.viewing import view
-from ..tensor import Tangents, Tensor
-from ..views.chain import ViewChain
-from .grad_mode import _Mode
+from ..ops.viewing import view, view_along
+from ..tensor import Tangents, Tensor, from_array
+from .grad_mode import _Mode, enable_grad
 
 # Each level that is entered gets a number of its own inside: tangents of a level that has ended match no other.  To
 # the user it is level 0, as in PyTorch.
@@ -178,10 +177,8 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
         return tangent
     if mine is None or mine.is_root or mine.overlaps or not mine.expressible:
         return tangent.clone()
-    copy = Tensor()
-    copy._array = jnp.zeros(mine.root_shape, tangent.dtype)
-    copy._share()
-    copy._chain = ViewChain.root(mine.root_shape, tangent.dtype).concat(mine)
+    with enable_grad():
+        copy = view_along(from_array(jnp.zeros(mine.root_shape, tangent.dtype)), mine, "AsStridedBackward0")
     return copy.copy_(tangent)
 
 
@@ -198,12 +195,17 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if state.dual_level < 0 and (level is None or level < 0):
         return UnpackedDualTensor(tensor, None)
     tangent = tensor._tangent_at(state.dual_level) if level in (None, 0) and _is_fwd_grad_enabled() else None
-    primal = view(tensor, ("alias",), "Identity")
+    present, alone = state.forward_level, state.forward_level == state.dual_level and not state.outer_forward_levels
+    if alone:
+        state.forward_level = -1
+    try:
+        primal = view(tensor, ("alias",), "Identity")
+    finally:
+        state.forward_level = present
     if primal._view is not None:
         primal._view = primal._view.of_primal()
-    if primal._tangents:
-        others = {at: t for at, t in primal._tangents.items() if at != state.dual_level}
-        primal._tangents = Tangents(others) if others else None
+    if primal._tangents:  # at the levels of func.jvp
+        primal._tangents = Tangents({at: t for at, t in primal._tangents.items() if at != state.dual_level})
     return UnpackedDualTensor(primal, tangent)
 
 

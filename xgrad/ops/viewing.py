@@ -154,7 +154,14 @@ def tangent_of_view(self: Tensor, level: int) -> Tensor:
 
 
 def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
-    """The view of `self` that a chain describes, recorded as a node called `name`."""
+    """The view of `self` that a chain describes, recorded as a node called `name`.
+
+    A tangent may have another dtype than the tensor of whose views the chain is.
+    """
+    if relative.root_dtype != self.dtype:
+        steps, relative = relative.steps, ViewChain.root(relative.root_shape, self.dtype)
+        for step in steps:
+            relative = relative.then(step)
     self._share()
     return attach_view(self, self._chain.concat(relative), relative, name)
 
