@@ -92,6 +92,10 @@ def methods() -> str:
             properties.append(f"    @property\n    def {name}(self) -> {returns}: ...\n")
             if value.fset:
                 properties.append(f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...\n")
+        elif isinstance(value, (staticmethod, classmethod)):
+            kind = type(value).__name__
+            shown = signature(value.__func__, False)
+            plain.append(f"    @{kind}\n    def {name}{shown}: ...\n")
         elif callable(value):
             reason = "  # type: ignore[override] - elementwise, not bool" if name in ("__eq__", "__ne__") else ""
             plain.append(f"    def {name}{signature(value, True)}: ...{reason}\n")

@@ -124,7 +124,7 @@ def _suffixes(self: Tensor) -> list[str]:
 
 def format_tensor(self: Tensor, *, tensor_contents: str | None = None) -> str:
     """PyTorch's `repr` of a tensor; `tensor_contents` may stand for the values."""
-    plain = self.__class__ is Tensor or type(self).__xgrad_function__ is None
+    plain = self.__class__ is Tensor or type(self).__module__.startswith("xgrad.")
     prefix = "tensor(" if plain else f"{type(self).__name__}("
     indent = len(prefix)
     text = prefix + (_body(self._read(), indent) if tensor_contents is None else tensor_contents)

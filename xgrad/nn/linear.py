@@ -1,0 +1,46 @@
+"""Linear, the one layer here: an example of a Module (PyTorch: torch/nn/modules/linear.py)."""
+
+import math
+from typing import Any
+
+from ..autograd.grad_mode import no_grad
+from ..ops.registry import FUNCTIONS
+from ..tensor import Tensor
+from .module import Module
+from .parameter import Parameter
+
+
+class Linear(Module):
+    """`input @ weight.T + bias`, for an input of shape (..., in_features).
+
+    Weight and bias are drawn uniformly from ±1/√in_features.
+
+    >>> import xgrad
+    >>> xgrad.nn.Linear(3, 2)(xgrad.ones(4, 3)).shape
+    xgrad.Size([4, 2])
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        empty = FUNCTIONS[""]["empty"]
+        self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew."""
+        bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
+        with no_grad():
+            for parameter in self.parameters(recurse=False):
+                parameter.uniform_(-bound, bound)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """`input @ weight.T + bias`."""
+        return FUNCTIONS["nn.functional"]["linear"](input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

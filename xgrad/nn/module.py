@@ -1,0 +1,440 @@
+"""Module: a function with parameters, buffers and modules inside of it (PyTorch: torch/nn/modules/module.py).
+
+No more of it than training with autograd needs: the tree, its state, and the hooks.  Layers and optimizers are those
+of Flax, Equinox and optax.  Invariant: `__setattr__` keeps each name in one place: `_parameters`, `_buffers`,
+`_modules` or the instance's dictionary.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import dtypes
+from ..devices import device as device_of
+from ..engine.hooks import RemovableHandle
+from ..tensor import Tensor
+from .module_hooks import ForwardHook, call_with_hooks, registered
+from .parameter import Buffer, Parameter
+from .state_dict import load_state_dict, state_dict
+
+
+def _checked_name(module: Any, kind: str, name: Any, table: dict) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"{kind} name should be a string. Got {type(name).__name__}")
+    if "." in name:
+        raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
+    if name == "":
+        raise KeyError(f'{kind} name can\'t be empty string ""')
+    if hasattr(module, name) and name not in table:
+        raise KeyError(f"attribute '{name}' already exists")
+
+
+class Module:
+    """Base class of modules: subclasses call `super().__init__()`, assign parameters and modules, and give `forward`.
+
+    >>> import xgrad
+    >>> from xgrad import nn
+    >>> class Scale(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.factor = nn.Parameter(xgrad.ones(2))
+    ...     def forward(self, x):
+    ...         return self.factor * x
+    >>> scale = Scale()
+    >>> scale(xgrad.tensor([1.0, 2.0])).sum().backward()
+    >>> [(name, p.grad) for name, p in scale.named_parameters()]
+    [('factor', tensor([1., 2.]))]
+    """
+
+    training: bool
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _modules: "dict[str, Module | None]"
+
+    def __init__(self) -> None:
+        own: dict[str, Any] = {
+            "training": True, "_parameters": {}, "_buffers": {}, "_non_persistent_buffers_set": set(), "_modules": {},
+            "_forward_hooks": OrderedDict(), "_forward_pre_hooks": OrderedDict(), "_backward_hooks": OrderedDict(),
+            "_backward_pre_hooks": OrderedDict(),
+        }  # fmt: skip
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; subclasses give it."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
+            return call_with_hooks(self, args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    # -- attributes -----------------------------------------------------------------------------------------------
+
+    def register_parameter(self, name: str, param: Any) -> None:
+        """Add a parameter, or None in the place of one.
+
+        Raises `TypeError` for what is no Parameter, `KeyError` for a name that is taken or contains a dot.
+        """
+        table = self._table("_parameters", "parameters")
+        _checked_name(self, "parameter", name, table)
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
+                "(xgrad.nn.Parameter or None required)"
+            )
+        if param is not None and not param.is_leaf:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To "
+                f"express '{name}' as a function of another Tensor, compute the value in the forward() method."
+            )
+        table[name] = param
+
+    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+        """Add a tensor that is state and no parameter; `persistent`: whether `state_dict()` contains it."""
+        table = self._table("_buffers", "buffer")
+        _checked_name(self, "buffer", name, table)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (xgrad Tensor or None required)"
+            )
+        table[name] = tensor
+        (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
+
+    def register_module(self, name: str, module: "Module | None") -> None:
+        """Add a module inside of this one."""
+        table = self._table("_modules", "module")
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+        _checked_name(self, "module", name, table)
+        table[name] = module
+
+    def add_module(self, name: str, module: "Module | None") -> None:
+        """As `register_module`."""
+        self.register_module(name, module)
+
+    def _table(self, name: str, kind: str) -> dict:
+        table = self.__dict__.get(name)
+        if table is None:
+            raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+        return table
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        for holder, kind, kinds in _HOLDERS:
+            if isinstance(value, kinds):
+                self._table(holder, {"parameter": "parameters"}.get(kind, kind))
+                self._forget(name, keep=holder)
+                if kind == "buffer":
+                    self.register_buffer(name, value, getattr(value, "persistent", True))
+                else:
+                    getattr(self, f"register_{kind}")(name, value)
+                return
+            table = self.__dict__.get(holder)
+            if table is not None and name in table:
+                if value is None or (kind == "buffer" and isinstance(value, Tensor)):
+                    table[name] = value
+                    return
+                raise TypeError(
+                    f"cannot assign '{type(value).__name__}' as {_SHOWN[kind]} '{name}' ({_EXPECTED[kind]} expected)"
+                )
+        object.__setattr__(self, name, value)
+
+    def _forget(self, name: str, keep: str = "") -> None:
+        self.__dict__.pop(name, None)
+        for holder, kind, _ in _HOLDERS:
+            if holder != keep:
+                self.__dict__[holder].pop(name, None)
+                if kind == "buffer":
+                    self._non_persistent_buffers_set.discard(name)
+
+    def __getattr__(self, name: str) -> Any:
+        for holder, _, _ in _HOLDERS:
+            table = self.__dict__.get(holder)
+            if table is not None and name in table:
+                return table[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __delattr__(self, name: str) -> None:
+        for holder, _, _ in _HOLDERS:
+            if name in self.__dict__.get(holder, ()):
+                del self.__dict__[holder][name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        if name not in self.__dict__:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        inside = [name for holder, _, _ in _HOLDERS for name in self.__dict__.get(holder, ())]
+        return sorted({*object.__dir__(self), *(name for name in inside if not name[0].isdigit())})
+
+    # -- the tree -------------------------------------------------------------------------------------------------
+
+    def named_modules(
+        self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> "Iterator[tuple[str, Module]]":
+        """(dotted name, module) of this module and all inside of it, each once."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                inner = f"{prefix}.{name}" if prefix else name
+                yield from module.named_modules(memo, inner, remove_duplicate)
+
+    def modules(self) -> "Iterator[Module]":
+        """This module and all inside of it, each once."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_children(self) -> "Iterator[tuple[str, Module]]":
+        """(name, module) of the modules directly inside of this one, each once."""
+        seen = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self) -> "Iterator[Module]":
+        """The modules directly inside of this one, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def _named_members(self, holder: str, prefix: str, recurse: bool, unique: bool) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        inside = self.named_modules(prefix=prefix, remove_duplicate=unique) if recurse else [(prefix, self)]
+        for path, module in inside:
+            for name, value in module.__dict__[holder].items():
+                if value is None or id(value) in seen:
+                    continue
+                if unique:
+                    seen.add(id(value))
+                yield (f"{path}.{name}" if path else name), value
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """(dotted name, parameter), each parameter once unless `remove_duplicate=False`."""
+        return self._named_members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Any]:
+        """The parameters, each once, as an optimizer wants them."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """(dotted name, buffer), each buffer once unless `remove_duplicate=False`."""
+        return self._named_members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Any]:
+        """The buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def get_submodule(self, target: str) -> "Module":
+        """The module with a dotted name.  Raises `AttributeError` if there is none."""
+        module: Any = self
+        for name in target.split(".") if target else ():
+            if not hasattr(module, name):
+                raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+            module = getattr(module, name)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{name}` is not an nn.Module")
+        return module
+
+    def _member(self, target: str, holder: str, what: str) -> Any:
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if not hasattr(module, name):
+            raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+        if module.__dict__[holder].get(name) is None:
+            raise AttributeError(f"`{name}` is not {what}")
+        return module.__dict__[holder][name]
+
+    def get_parameter(self, target: str) -> Any:
+        """The parameter with a dotted name.  Raises `AttributeError` if there is none."""
+        return self._member(target, "_parameters", "an nn.Parameter")
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer with a dotted name.  Raises `AttributeError` if there is none."""
+        return self._member(target, "_buffers", "a buffer")
+
+    # -- state ----------------------------------------------------------------------------------------------------
+
+    state_dict = state_dict
+    load_state_dict = load_state_dict
+
+    def apply(self, fn: "Callable[[Module], Any]") -> "Module":
+        """Call `fn` on each module inside of this one and at last on this one, which is returned."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode: bool = True) -> "Module":
+        """Set `training` in this module and all inside of it."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self) -> "Module":
+        """`train(False)`."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> "Module":
+        """Set `requires_grad` of all parameters."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or fill them with zeros."""
+        for parameter in self.parameters():
+            if parameter.grad is None:
+                continue
+            if set_to_none:
+                parameter.grad = None
+            else:
+                if parameter.grad.grad_fn is None:
+                    parameter.grad.requires_grad_(False)
+                else:
+                    parameter.grad.detach_()
+                parameter.grad.zero_()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor]) -> "Module":
+        """Put `fn` of their values into parameters and gradients, which stay the same objects, and buffers."""
+        for module in self.children():
+            module._apply(fn)
+        for parameter in self._parameters.values():
+            if parameter is not None:
+                grad = parameter.grad
+                parameter.data = fn(parameter.data)
+                if grad is not None:
+                    grad.data = fn(grad.data)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> "Module":
+        """Move and cast all parameters and buffers, in place: `to(device)`, `to(dtype)`, both, or as a tensor is.
+
+        Only floating-point and complex ones are cast.  Raises `TypeError` for another dtype.
+        """
+        for value in args:
+            if isinstance(value, Tensor):
+                device, dtype = value.device, value.dtype
+            elif value is None or isinstance(value, bool):
+                continue
+            else:
+                try:
+                    dtype = dtypes.as_dtype(value)
+                except (TypeError, ValueError, AttributeError):
+                    device = value
+        if dtype is not None:
+            dtype = dtypes.as_dtype(dtype)
+            if dtype not in dtypes.INEXACT:
+                raise TypeError(
+                    f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype.name}"
+                )
+        where = None if device is None else device_of(device)
+
+        def moved(tensor: Tensor) -> Tensor:
+            cast = dtype if dtype is not None and tensor.dtype in dtypes.INEXACT else None
+            return tensor.to(device=where, dtype=cast)
+
+        return self._apply(moved)
+
+    def type(self, dst_type: Any) -> "Module":
+        """Cast all parameters and buffers to a dtype."""
+        return self._apply(lambda tensor: tensor.to(dst_type))
+
+    def float(self) -> "Module":
+        """`to(float32)`."""
+        return self.to(dtypes.float32)
+
+    def double(self) -> "Module":
+        """`to(float64)`."""
+        return self.to(dtypes.float64)
+
+    def half(self) -> "Module":
+        """`to(float16)`."""
+        return self.to(dtypes.float16)
+
+    def bfloat16(self) -> "Module":
+        """`to(bfloat16)`."""
+        return self.to(dtypes.bfloat16)
+
+    def cpu(self) -> "Module":
+        """`to("cpu")`."""
+        return self.to("cpu")
+
+    # -- hooks ----------------------------------------------------------------------------------------------------
+
+    def register_forward_pre_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args)` before forward; it may return new args.
+
+        With `with_kwargs`: `hook(module, args, kwargs)`, which may return (args, kwargs).
+        """
+        return registered(self._forward_pre_hooks, ForwardHook(hook, with_kwargs, False), prepend)
+
+    def register_forward_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args, output)` after forward; it may return another output.
+
+        With `with_kwargs`: `hook(module, args, kwargs, output)`.  With `always_call`, after an error too.
+        """
+        return registered(self._forward_hooks, ForwardHook(hook, with_kwargs, always_call), prepend)
+
+    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are known.
+
+        Both are tuples, None for what is no tensor or has no gradient.  A tuple returned replaces grad_input.
+        """
+        return registered(self._backward_hooks, hook, prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_output)` before the gradients of the module run; a tuple returned replaces them."""
+        return registered(self._backward_pre_hooks, hook, prepend)
+
+    # -- text -----------------------------------------------------------------------------------------------------
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What `repr` shows between the parentheses; subclasses give it."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr().split("\n") if self.extra_repr() else []
+        inside = [f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()]
+        if not inside and len(extra) <= 1:
+            return f"{self._get_name()}({''.join(extra)})"
+        return f"{self._get_name()}(\n  " + "\n  ".join(extra + inside) + "\n)"
+
+
+def _indented(text: str) -> str:
+    """All lines but the first two spaces further in."""
+    return text.replace("\n", "\n  ")
+
+
+_HOLDERS: tuple[tuple[str, str, Any], ...] = (
+    ("_parameters", "parameter", Parameter), ("_modules", "module", Module), ("_buffers", "buffer", Buffer),
+)  # fmt: skip
+_SHOWN = {"parameter": "parameter", "module": "child module", "buffer": "buffer"}
+_EXPECTED = {
+    "parameter": "xgrad.nn.Parameter or None", "module": "xgrad.nn.Module or None",
+    "buffer": "xgrad.nn.Buffer, xgrad.Tensor or None",
+}  # fmt: skip

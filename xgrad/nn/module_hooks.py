@@ -1,0 +1,236 @@
+"""How a Module with hooks is called, and the nodes that watch its gradients.
+
+A full backward hook needs the gradients of the module's inputs *and* of its outputs.  Two identity nodes hold them:
+
+    inputs ──► [in] ──► forward ──► [out] ──► outputs           recorded only if a tensor among them requires grad
+    hook(grad_input, grad_output) ◄── in    out ──► pre-hooks(grad_output)
+
+When `out` has run, its gradients are kept; when `in` has, the hooks get both.  Without an input that requires grad the
+hooks run at `out`.  (PyTorch: torch/utils/hooks.py, BackwardHook.)
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..autograd.function import Function
+from ..config import state
+from ..engine.hooks import RemovableHandle
+from ..tensor import Tensor
+
+
+class ForwardHook(NamedTuple):
+    """A hook of forward, and how it is to be called."""
+
+    hook: Callable
+    with_kwargs: bool
+    always_call: bool
+
+
+def registered(hooks: Any, hook: Any, prepend: bool) -> RemovableHandle:
+    """Add a hook to an ordered dictionary, at its end or its beginning.  Raises `TypeError` if it cannot be called."""
+    called = hook.hook if isinstance(hook, ForwardHook) else hook
+    if not callable(called):
+        raise TypeError(f"a hook must be callable, but got {type(called).__name__}")
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def call_with_hooks(module: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """`module.forward(*args, **kwargs)` with the module's hooks around it."""
+    call = _Call(module, args, kwargs)
+    try:
+        return call.run()
+    except Exception:
+        call.run_those_always_called()
+        raise
+
+
+class _Call:
+    """One call of a module with hooks."""
+
+    def __init__(self, module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.result: Any = None
+        self.called: set[int] = set()
+
+    def run(self) -> Any:
+        module = self.module
+        for pre in tuple(module._forward_pre_hooks.values()):
+            self._before(pre)
+        watch = None
+        if module._backward_hooks or module._backward_pre_hooks:
+            watch = _Watch(module)
+            self.args = watch.inputs(self.args)
+        self.result = module.forward(*self.args, **self.kwargs)
+        for number, hook in tuple(module._forward_hooks.items()):
+            self.called.add(number)
+            self._after(hook)
+        if watch is not None:
+            if not isinstance(self.result, (Tensor, tuple)):
+                warnings.warn(
+                    "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but "
+                    f"received {type(self.result)}",
+                    stacklevel=4,
+                )
+            self.result = watch.outputs(self.result)
+        return self.result
+
+    def _before(self, pre: ForwardHook) -> None:
+        if not pre.with_kwargs:
+            new = pre.hook(self.module, self.args)
+            if new is not None:
+                self.args = new if isinstance(new, tuple) else (new,)
+            return
+        new = pre.hook(self.module, self.args, self.kwargs)
+        if new is not None:
+            if not (isinstance(new, tuple) and len(new) == 2):
+                raise RuntimeError(
+                    f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {new}."
+                )
+            self.args, self.kwargs = new
+
+    def _after(self, hook: ForwardHook) -> None:
+        named = (self.kwargs,) if hook.with_kwargs else ()
+        new = hook.hook(self.module, self.args, *named, self.result)
+        if new is not None:
+            self.result = new
+
+    def run_those_always_called(self) -> None:
+        """After an error, which is raised again: what these hooks raise is only warned of."""
+        for number, hook in tuple(self.module._forward_hooks.items()):
+            if hook.always_call and number not in self.called:
+                try:
+                    self._after(hook)
+                except Exception as error:
+                    warnings.warn(
+                        "module forward hook with ``always_call=True`` raised an exception that was silenced as "
+                        f"another error was raised in forward: {error}",
+                        stacklevel=4,
+                    )
+
+
+class BackwardHookFunction(Function):
+    """The identity, recorded: the node at which a module's gradients are seen."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Any) -> Any:
+        """The tensors themselves."""
+        ctx.mark_non_differentiable(*[t for t in tensors if not t.requires_grad])
+        return tensors
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """The gradients themselves."""
+        return grads
+
+
+_NODE = "BackwardHookFunctionBackward"
+
+
+class _Watch:
+    """The gradients of one call of a module, and the hooks that were registered when it was called."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.hooks = tuple(module._backward_hooks.values())
+        self.pre_hooks = tuple(module._backward_pre_hooks.values())
+        self.grad_outputs: tuple | None = None
+        self.input_places: list[int] | None = None  # of the tensors, None if nothing was recorded
+        self.output_places: list[int] = []
+        self.n_inputs = self.n_outputs = 0
+
+    def inputs(self, args: tuple) -> tuple:
+        self.n_inputs = len(args)
+        new, self.input_places, node = _through_node(args)
+        if node is not None:
+            node.register_hook(self._at_inputs)
+        return new
+
+    def outputs(self, result: Any) -> Any:
+        values = result if isinstance(result, tuple) else (result,)
+        self.n_outputs = len(values)
+        new, places, node = _through_node(values)
+        if node is not None:
+            self.output_places = places or []
+            node.register_hook(self._at_outputs)
+        return new if isinstance(result, tuple) else new[0]
+
+    def _at_outputs(self, _: Any, grads: tuple) -> tuple:
+        outputs: Any = _spread(self.output_places, grads, self.n_outputs)
+        for hook in self.pre_hooks:
+            new = hook(self.module, outputs)
+            if new is None:
+                continue
+            new = _as_tuple(new)
+            if len(new) != len(outputs):
+                raise RuntimeError(
+                    f"Backward pre hook returned an invalid number of grad_output, got {len(new)}, but expected "
+                    f"{len(outputs)}"
+                )
+            outputs = new
+        if self.input_places is not None:
+            self.grad_outputs = outputs
+        else:
+            self._without_inputs(outputs)
+        return tuple(outputs[i] for i in self.output_places)
+
+    def _without_inputs(self, grad_outputs: tuple) -> None:
+        warnings.warn(
+            "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
+            "require gradients: its grad_input is None for all of them.",
+            stacklevel=5,
+        )
+        for hook in self.hooks:
+            new = hook(self.module, (None,) * self.n_inputs, grad_outputs)
+            if new is not None and not (isinstance(new, tuple) and all(g is None for g in new)):
+                raise RuntimeError(
+                    "Backward hook for Modules where no input requires gradient should always return None or None for "
+                    "all gradients."
+                )
+
+    def _at_inputs(self, grads: tuple, _: Any) -> tuple | None:
+        if self.grad_outputs is None:  # the gradient came to the inputs past the outputs, as in double backward
+            return None
+        inputs: Any = _spread(self.input_places or [], grads, self.n_inputs)
+        for hook in self.hooks:
+            new = hook(self.module, inputs, self.grad_outputs)
+            if new is None:
+                continue
+            new = _as_tuple(new)
+            if len(new) != len(inputs):
+                raise RuntimeError(
+                    f"Backward hook returned an invalid number of grad_input, got {len(new)}, but expected "
+                    f"{len(inputs)}"
+                )
+            inputs = new
+        self.grad_outputs = None
+        return tuple(inputs[i] for i in self.input_places or [])
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, Tensor) else value
+
+
+def _spread(places: list[int], values: tuple, n: int) -> tuple:
+    """The values in their places among `n`, None elsewhere."""
+    spread: list[Any] = [None] * n
+    for place, value in zip(places, values, strict=True):
+        spread[place] = value
+    return tuple(spread)
+
+
+def _through_node(values: tuple) -> tuple[Any, list[int] | None, Any]:
+    """(the values, with their tensors behind one node; the places of these; the node or None, if not recorded)."""
+    places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    if not state.grad_enabled or not any(values[i].requires_grad for i in places):
+        return values, None, None
+    seen = BackwardHookFunction.apply(*(values[i] for i in places))
+    new = list(values)
+    for i, tensor in zip(places, seen, strict=True):
+        new[i] = tensor
+    node = next(t.grad_fn for t in seen if t.grad_fn is not None and t.grad_fn.name() == _NODE)
+    return (tuple(new) if type(values) is tuple else type(values)(*new)), places, node

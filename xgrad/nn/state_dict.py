@@ -1,0 +1,104 @@
+"""The state of a module as a dictionary of tensors, and back (PyTorch: `Module.state_dict`, `load_state_dict`)."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..autograd.grad_mode import no_grad
+from ..tensor import Tensor
+from .parameter import Parameter
+
+
+class IncompatibleKeys(NamedTuple):
+    """What `load_state_dict` did not find, and what it found in excess."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+
+def _state(module: Any, prefix: str) -> Iterator[tuple[str, Any, dict, str]]:
+    """(dotted name, tensor, the dictionary that holds it, its name there) of parameters and persistent buffers."""
+    for holder in (module._parameters, module._buffers):
+        for name, value in holder.items():
+            if value is not None and name not in module._non_persistent_buffers_set:
+                yield prefix + name, value, holder, name
+    for name, inner in module._modules.items():
+        if inner is not None:
+            yield from _state(inner, f"{prefix}{name}.")
+
+
+def state_dict(
+    self: Any, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+) -> dict[str, Any]:
+    """An ordered dictionary from dotted names to parameters and persistent buffers, detached unless `keep_vars`.
+
+    The tensors share their storage with the module: copy them (`copy.deepcopy`) to keep a state.
+
+    >>> import xgrad
+    >>> list(xgrad.nn.Linear(2, 3).state_dict())
+    ['weight', 'bias']
+    """
+    found = OrderedDict() if destination is None else destination
+    for name, value, _, _ in _state(self, prefix):
+        found[name] = value if keep_vars else value.detach()
+    return found
+
+
+def load_state_dict(
+    self: Any, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+) -> IncompatibleKeys:
+    """Copy tensors into parameters and buffers of the same names; with `assign`, put them in their place.
+
+    Raises `RuntimeError` for shapes that differ and, if `strict`, for names that are missing or unexpected, all of
+    which it lists; what fits has then been copied.
+
+    >>> import xgrad
+    >>> one, other = xgrad.nn.Linear(2, 3), xgrad.nn.Linear(2, 3)
+    >>> one.load_state_dict(other.state_dict())
+    <All keys matched successfully>
+    """
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+    missing: list[str] = []
+    problems: list[str] = []
+    known = set()
+    for name, value, holder, inner in list(_state(self, "")):
+        known.add(name)
+        if name not in state_dict:
+            missing.append(name)
+            continue
+        given = state_dict[name]
+        if not isinstance(given, Tensor):
+            problems.append(
+                f'While copying the parameter named "{name}", expected xgrad.Tensor or Tensor-like object from '
+                f"checkpoint but received {type(given)}"
+            )
+        elif given.shape != value.shape:
+            problems.append(
+                f"size mismatch for {name}: copying a param with shape {given.shape} from checkpoint, the shape in "
+                f"current model is {value.shape}."
+            )
+        elif assign:
+            is_parameter = isinstance(value, Parameter)
+            holder[inner] = Parameter(given, value.requires_grad) if is_parameter else given
+        else:
+            with no_grad():
+                value.copy_(given)
+    unexpected = [name for name in state_dict if name not in known]
+    if strict and unexpected:
+        problems.insert(0, f"Unexpected key(s) in state_dict: {_listed(unexpected)}. ")
+    if strict and missing:
+        problems.insert(0, f"Missing key(s) in state_dict: {_listed(missing)}. ")
+    if problems:
+        listed = "\n\t".join(problems)
+        raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+    return IncompatibleKeys(missing, unexpected)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
