@@ -217,7 +217,8 @@ class SavedVariable:
         return value
 
     def _rebuild(self, value: Tensor, owner: Any) -> Tensor:
-        rebuilt = value.detach()
+        # Inside of vmap, what lies below an entry keeps its history.
+        rebuilt = value.detach() if value._level is None else outside(snapshot(value))
         for level, tangent in (self._tangents or {}).items():
             rebuilt._set_tangent(level, tangent)
         if self._is_output:

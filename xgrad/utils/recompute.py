@@ -20,8 +20,8 @@ PyTorch: torch/utils/checkpoint.py.
 """
 
 import weakref
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import jax
@@ -85,6 +85,7 @@ class Frame:
         self.complete = False
         self.drawn: dict | None = None  # the keys with which the function found the generators that it used
         self.generator, self.tracking = state.generator, state.tracking
+        self.vmap_levels, self.transforms = state.vmap_levels, state.transforms
         # Both by the GraphTask (or GraphExecGroup) that they belong to, and gone with it.
         self.runs: weakref.WeakKeyDictionary[Any, Recomputed] = weakref.WeakKeyDictionary()
         self.arrived: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -133,21 +134,32 @@ class Frame:
         run = Recomputed()
         args, kwargs = self._inputs()
         hooks = _Recording(self, run)
-        before = state.grad_enabled, state.tracking
-        try:
-            with (
-                nullcontext() if self.drawn is None else replayed(self.drawn, self.generator),
-                saved_tensors_hooks(hooks.pack, hooks.unpack),
-                self.context,
-            ):
-                state.grad_enabled, state.tracking = True, self.tracking
-                self.function(*args, **kwargs)
-        except _Stop:
-            pass
-        finally:
-            state.grad_enabled, state.tracking = before
+        with (
+            self._modes(),
+            nullcontext() if self.drawn is None else replayed(self.drawn, self.generator),
+            saved_tensors_hooks(hooks.pack, hooks.unpack),
+            suppress(_Stop),
+            self.context,
+        ):
+            self.function(*args, **kwargs)
         self._check(run)
         return run
+
+    @contextmanager
+    def _modes(self) -> Iterator[None]:
+        """The modes of the first run: backward may run in others, and when a vmap of that time has ended."""
+        before = state.grad_enabled, state.tracking, state.vmap_levels, state.transforms
+        closed = [level for level in self.vmap_levels if not level.open]
+        state.grad_enabled, state.tracking = True, self.tracking
+        state.vmap_levels, state.transforms = self.vmap_levels, self.transforms
+        for level in closed:
+            level.open = True
+        try:
+            yield
+        finally:
+            state.grad_enabled, state.tracking, state.vmap_levels, state.transforms = before
+            for level in closed:
+                level.open = False
 
     def _inputs(self) -> tuple[tuple, dict]:
         args = tuple(a.unpack(self) if isinstance(a, SavedVariable) else a for a in self.args)
