@@ -61,9 +61,9 @@ PROGRAMS = {
     "batched gradients": lambda w, x: xgrad.autograd.grad(
         w(block, x), x, leaf(xgrad, 4, 2, 3).detach(), is_grads_batched=True
     ),
-    "random, the same": lambda w, x: func.grad(
-        lambda x: func.vmap(lambda r: w(noisy, r), randomness="same")(x).sum()
-    )(x),
+    "random, the same": lambda w, x: func.grad(lambda x: func.vmap(lambda r: w(noisy, r), randomness="same")(x).sum())(
+        x
+    ),
     "random, different": lambda w, x: xgrad.autograd.grad(
         func.vmap(lambda r: w(noisy, r), randomness="different")(x).sum(), x
     ),
@@ -71,8 +71,11 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("wrap", WRAPS)
-@pytest.mark.parametrize("name", PROGRAMS)
+# Two backward calls through one block are what keeping results does not allow.
+CASES = [(name, wrap) for name in PROGRAMS for wrap in WRAPS if (name, wrap) != ("reverse over reverse", selective)]
+
+
+@pytest.mark.parametrize(("name", "wrap"), CASES)
 def test_transforms(name, wrap):
     def run(wrap):
         xgrad.manual_seed(3)

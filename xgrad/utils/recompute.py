@@ -94,16 +94,24 @@ class Frame:
         """As the owner of saved variables is asked for it, for messages."""
         return "checkpoint"
 
-    def pack(self, tensor: Tensor) -> Holder:
+    def pack(self, tensor: Tensor) -> Any:
         """The hook of the first run."""
+        if self.belongs_inside(tensor):
+            return _as_it_is(tensor)
         holder = Holder()
         self.holders.append(weakref.ref(holder))
         if self.describe is not None:
             self.described.append(self.describe(tensor))
         return holder
 
-    def unpack(self, holder: Holder) -> Tensor:
+    def belongs_inside(self, tensor: Tensor) -> bool:
+        """Whether this is an entry of a vmap that the function runs itself: it means nothing to another run."""
+        return tensor._level is not None and tensor._level not in self.vmap_levels
+
+    def unpack(self, holder: Any) -> Tensor:
         """The hook of backward: the value of one holder, after recomputing all of them if that has not been done."""
+        if isinstance(holder, Tensor):
+            return holder
         try:
             return self._unpack(holder)
         except CheckpointError as error:
@@ -209,6 +217,8 @@ class _Recording:
     def pack(self, tensor: Tensor) -> Any:
         frame, run = self.frame, self.run
         value = _as_it_is(tensor)
+        if frame.belongs_inside(tensor):
+            return value
         place = run.count
         run.count += 1
         if place >= len(frame.holders):
