@@ -253,3 +253,18 @@ def test_forward_mode_sees_a_function_over_reverse_mode():
         return found
 
     as_torch(program)
+
+
+def test_transforms_work_in_inference_mode():
+    def program(T):
+        F, x = T.func, data(T, (2,))
+        with T.inference_mode():
+            found = []
+            for t in (x, data(T, (2,), 1)):
+                g = F.grad(lambda a: (a * a).sum())(t)
+                out, pull = F.vjp(lambda a: a * a, t)
+                pushed = F.jvp(lambda a: a * a, (t,), (t,))
+                found += [g, g.is_inference(), T.vmap(F.grad(lambda a: a.sin()))(t), out, pull(t), pushed]
+            return found, T.is_inference_mode_enabled(), T.is_grad_enabled()
+
+    as_torch(program)

@@ -12,7 +12,7 @@ from ..autograd.forward_ad import new_level
 from ..config import state
 from ..dtypes import INEXACT
 from ..tensor import Tensor
-from .standing import Targets, at_innermost, outside, requires_grad_below, stand_in, transform
+from .standing import Targets, at_innermost, normal_mode, outside, requires_grad_below, stand_in, transform
 from .trees import flatten, map_tensors, unflatten
 
 
@@ -212,7 +212,7 @@ def jvp_of(
         for leaf in leaves:
             if not isinstance(leaf, Tensor):
                 raise RuntimeError(f"{where}: Expected {what} to only contain Tensors, got {type(leaf)}")
-    with new_level() as level:
+    with normal_mode(), new_level() as level:
         duals = [_dual(p, t, level) for p, t in zip(at, along, strict=True)]
         inner = unflatten(structure, duals)
         if argnums is not None:

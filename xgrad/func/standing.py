@@ -6,10 +6,11 @@ node, which leads to that tensor if it requires grad, and else nowhere.  So a gr
 """
 
 from collections.abc import Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..autograd.backward import grad
+from ..autograd.grad_mode import enable_grad, inference_mode
 from ..config import state
 from ..dtypes import INEXACT
 from ..engine.node import GradientEdge, InputMetadata, Node, gradient_edge, number
@@ -130,14 +131,18 @@ def outside(tensor: Tensor, kept: bool) -> Tensor:
     return out
 
 
+def normal_mode() -> Any:
+    """A `with` block outside of inference mode: what a transform makes is saved, or has tangents."""
+    return inference_mode(False) if state.inference else nullcontext()
+
+
 @contextmanager
 def transform() -> Any:
     """Within the block gradients are recorded, and `backward()` is refused; gives whether they were outside too."""
     outer = state.grad_enabled
     state.transforms += 1
-    state.grad_enabled = True
     try:
-        yield outer
+        with normal_mode(), enable_grad():
+            yield outer
     finally:
         state.transforms -= 1
-        state.grad_enabled = outer
