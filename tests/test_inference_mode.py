@@ -108,7 +108,11 @@ def test_version_counter():
         with T.inference_mode():
             a.add_(1)
             seen.append(said(lambda: a._version))
-        return seen, (a * 2)._version
+            copied = made(T, 2, 3).t().reshape(6)
+        seen += [said(lambda: copied._version), said(lambda: a.t().reshape(3)._version)]
+        alias = a.detach()
+        alias.add_(1)
+        return seen, (a * 2)._version, alias._version
 
     agree(program)
 
@@ -120,6 +124,7 @@ SAVING = {
     "matmul": lambda T, x, a, i: x @ a,
     "view": lambda T, x, a, i: x * a[:3],
     "detach": lambda T, x, a, i: x * a.detach(),
+    "data": lambda T, x, a, i: x * a.data,
     "index": lambda T, x, a, i: x[i],
     "gather": lambda T, x, a, i: x.gather(0, i),
     "index_select": lambda T, x, a, i: x.index_select(0, i),
@@ -331,6 +336,9 @@ def test_modes_within_modes():
             note()
             T.set_grad_enabled(True)
             note(x * 2)
+            with T.inference_mode():
+                note()
+            note()
             T.set_grad_enabled(False)
             note()
             with T.set_grad_enabled(True):
@@ -468,6 +476,11 @@ def test_backward_in_the_mode_leaves_inference_gradients():
     with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
         y.backward()
     same(x.grad, before)  # PyTorch adds before it refuses
+    view = x.grad[:1]
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        (x * x).sum().backward()
+    same(x.grad, before)
+    same(view, before[:1])
 
 
 def test_backward_in_the_mode_goes_on_on_fresh_threads():

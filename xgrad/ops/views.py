@@ -9,6 +9,7 @@ from typing import Any
 from .. import dtypes
 from ..tensor import Size, Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic, wrap_dim
+from ..views.storage import UNTRACKED
 from .registry import FUNCTIONS, METHODS, composite
 from .viewing import bits_of, try_view, view, view_inplace
 
@@ -121,7 +122,8 @@ def reshape(input: Tensor, *shape: Any, **named: Any) -> Tensor:
         if out._level is not None:
             return out
         out._array = out._read()  # nobody else has the copy: what is returned is no view
-        out._view = out._storage = out._version_counter = out._cache = None
+        out._view = out._storage = out._cache = None
+        out._version_counter = UNTRACKED if out._inference else None
         out._chain = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class: it goes with _storage
     return out
 
