@@ -235,6 +235,18 @@ ERRORS = {
         call("vhp", lambda x: x.sum(), X, X, **STRICT),
         "jacobian of the user-provided function with respect to input 0",
     ),
+    "vhp strict: separate": (
+        call("vhp", lambda x, y: (x * 2).sum() * y.sum(), TWO, TWO, **RECORDED),
+        "hessian of the user-provided function is independent of input 0",
+    ),
+    "hvp strict: quadratic": (
+        call("hvp", lambda x: (x * x).sum(), X, X, **RECORDED),
+        "hessian of the user-provided function is independent of input 0",
+    ),
+    "hessian strict: quadratic": (
+        call("hessian", lambda x: (x * x).sum(), X, **RECORDED),
+        "jacobian of the user-provided function is independent of input 0",
+    ),
     "hvp strict: linear": (
         call("hvp", lambda x: x.sum(), X, X, **STRICT),
         "jacobian of the user-provided function with respect to input 0 is independent",

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..engine.validate import fit
 from ..errors import ShapeMismatchError
+from ..tensor import Tensor
+from .dependence import dependence
 from .nodes import node_class
 from .promotion import conj
 
@@ -134,8 +136,8 @@ class Plan:
     """For one mask of arguments that require grad: what is saved, and the backward programs."""
 
     __slots__ = (
-        "all", "alone", "fits", "indices", "kernel", "needs", "no_metas", "node_class", "operators",
-        "passes", "pick", "programs", "result_names", "results", "reuses",
+        "all", "alone", "derives", "fits", "independent", "indices", "kernel", "needs", "no_metas", "node_class",
+        "operators", "passes", "pick", "programs", "result_names", "results", "reuses",
         "saved", "saves_result", "simple", "static", "used",
     )  # fmt: skip
 
@@ -147,6 +149,7 @@ class Plan:
         self.node_class = node_class(operator.node_name)
         self.programs: dict[Any, Callable] = {}
         self.operators: dict[Any, Any] = {}
+        self.independent: dict[Any, tuple[int, ...]] = {}
         names = argument_names(operator, count)
         wanted: set[str] = set()
         for i in self.indices:
@@ -167,6 +170,7 @@ class Plan:
         self.simple: dict[int, Callable] = {}  # programs for one defined gradient and nothing to fit
         self.no_metas = (None,) * count
         formulas = [formula_of(operator, names[i]) for i in self.indices]
+        self.derives = None in formulas  # then more is saved than what the gradient depends on
         self.passes = all(f is not None and _is_identity(f) for f in formulas)  # add, sub's first, clone, ...
         self.reuses = operator.pointwise
         self.all = (1 << count) - 1 if count > 1 else -1
@@ -204,10 +208,17 @@ class Plan:
             operator = self.kernel.operator
             name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
             found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
-            # A formula is linear in the incoming gradients.  What is differentiated with respect to them is constant
-            # in them, and must not seem to depend on them.
-            found.formulas = {f"values[{i}]": linear for i in range(key[1].count(None))}
             self.operators[key] = found
+        return found
+
+    def constants(self, key: tuple, values: list) -> tuple[int, ...]:
+        """The places among the arguments of `operator(key)` of those on which its results don't depend."""
+        kinds = tuple([(v.shape, v.dtype) if isinstance(v, Tensor) else v.__class__ for v in values])
+        found = self.independent.get((key, kinds))
+        if found is None:
+            given = [jax.ShapeDtypeStruct(v.shape, v.dtype) if isinstance(v, Tensor) else v for v in values]
+            touched = dependence(self.backward(*key[:-1]), given)
+            found = self.independent[key, kinds] = tuple(i for i, it in enumerate(touched) if not it)
         return found
 
     def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> Callable:

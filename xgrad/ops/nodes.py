@@ -110,7 +110,12 @@ class OperatorNode(Node):
                 for i, place in enumerate(plan.saved):
                     if place not in kept and isinstance(values[i], Tensor):
                         values[i] = values[i].detach()
-            results = call(plan.operator(key), (*given, *values), ())
+            values = [*given, *values]
+            if plan.derives:
+                for i in plan.constants(key, values):
+                    if isinstance(values[i], Tensor) and values[i].requires_grad:
+                        values[i] = values[i].detach()
+            results = call(plan.operator(key), tuple(values), ())
         else:
             results = plan.program(key)(*given, *self._unpack_arrays())
         return (results,) if len(edges) == 1 else self._spread(results, needs)
