@@ -46,13 +46,14 @@ from .tensor import Tensor as Tensor
 
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.
+    from . import sparse as sparse
     from . import utils as utils
     from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
 
-# Layouts and memory formats, taken where PyTorch takes them: every array here is dense and row-major.
-strided = "strided"
+# Layouts and memory formats, taken where PyTorch takes them: every dense array here is row-major.
+strided, sparse_coo = "strided", "sparse_coo"
 contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 
@@ -63,8 +64,8 @@ def __getattr__(name: str) -> _Any:
 
         globals()["compare"] = compare
         return compare
-    if name == "utils":  # likewise
+    if name in ("sparse", "utils"):  # likewise
         import importlib
 
-        return importlib.import_module("xgrad.utils")
+        return importlib.import_module(f"xgrad.{name}")
     raise AttributeError(f"module 'xgrad' has no attribute {name!r}")

@@ -101,6 +101,13 @@ class Tensor(TensorMethods):
     _move: Any = None
     _bits: Any = None
 
+    # PyTorch's names of what kind of array holds the value; those of a sparse tensor are its class's
+    is_sparse: bool = False
+    layout: str = "strided"
+    _dispatch: Any = None  # of a sparse tensor: what an operator that gets it, or writes to it, is given to
+    _dispatch_inplace: Any = None
+    _shallow: Any = None
+
     __array_priority__ = 1000  # ndarray * Tensor asks Tensor.__rmul__
     __hash__ = object.__hash__
 
@@ -385,6 +392,8 @@ class Tensor(TensorMethods):
         self._grad = value
 
     def _check_grad(self, value: "Tensor") -> None:
+        if self.is_sparse and not value.is_sparse:
+            raise RuntimeError("attempting to assign a gradient to a tensor that has data of a different type: dense")
         here, there = self._placed(), value._placed()
         if here is not there and here and there and here.device_set != there.device_set:
             raise RuntimeError(

@@ -20,6 +20,7 @@ from . import node as _node
 from .anomaly import origin_of
 from .input_buffer import accumulate, add_arrays, stolen
 from .node import MAX_SEQUENCE_NR, Node
+from .sparse_gradient import accumulate as accumulate_sparse
 from .validate import expandable
 
 
@@ -46,7 +47,11 @@ class AccumulateGrad(Node):
             )
         with writing:  # several threads may accumulate into one leaf
             if isinstance(grads[0], Tensor):
-                self._accumulate_tensor(variable, grads[0])
+                old = variable._grad
+                if grads[0].is_sparse or variable.is_sparse or (old is not None and old.is_sparse):
+                    accumulate_sparse(variable, grads[0])
+                else:
+                    self._accumulate_tensor(variable, grads[0])
             else:
                 self._accumulate(variable, grads)
         if variable._post_accumulate_hooks:
@@ -88,6 +93,8 @@ class AccumulateGrad(Node):
                 accumulate(buffer, 0, new)
             finally:
                 grad._array = buffer[0]
+        elif grad.is_sparse:
+            accumulate_sparse(variable, stolen(new, 0))
         elif expandable(new[0].shape, grad.shape):
             grad._bump(0)
             grad._write(add_arrays(grad._read(), new[0]))

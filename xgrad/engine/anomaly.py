@@ -22,6 +22,7 @@ from ..config import state
 from ..tensor import Tensor
 from ..views.storage import Tracer
 from .node import Node
+from .sparse_gradient import opened
 
 log = logging.getLogger("xgrad.autograd.graph")
 
@@ -102,11 +103,11 @@ def look_for_nan(node: Node, results: Any) -> None:
     for i, result in enumerate(results):
         if result is None:
             continue
-        array = result
+        array = result = opened(result)
         if isinstance(result, Tensor):
             while result._level is not None:  # inside of vmap: all entries
                 result = result._value
-            array = result._read()
+            array = (result._values() if result.is_sparse else result)._read()
         if not isinstance(array, Tracer) and _any_nan(array):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 

@@ -22,6 +22,7 @@ from .graph_task import ExecInfo, GraphTask
 from .hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .input_buffer import accumulate, stolen
 from .node import MAX_SEQUENCE_NR, Node
+from .sparse_gradient import SparseGradient, for_node
 from .validate import validate_output
 
 HOP = 24  # reentrant levels on one thread
@@ -41,8 +42,10 @@ class GraphRoot(Node):
         return grads
 
 
-def enter(tensor: Tensor, tensors: bool) -> Any:
+def enter(tensor: Any, tensors: bool) -> Any:
     """A tensor as the engine carries it: itself, or its array, copied unless one of our kernels made it."""
+    if tensor.__class__ is SparseGradient or tensor.is_sparse:
+        return tensor if tensor.__class__ is SparseGradient else SparseGradient(tensor)
     if tensors:
         return tensor
     array = tensor._read()
@@ -52,7 +55,26 @@ def enter(tensor: Tensor, tensors: bool) -> Any:
 
 def leave(value: Any) -> Any:
     """A gradient as hooks and users see it."""
-    return value if value is None or isinstance(value, Tensor) else from_array(value)
+    if value is None or isinstance(value, Tensor):
+        return value
+    return value.tensor if value.__class__ is SparseGradient else from_array(value)
+
+
+def _enter_node(node: Any, tensor: Tensor, tensors: bool) -> Any:
+    """A gradient that a hook of `node` gave, as this node takes it."""
+    if tensor.is_sparse:
+        return for_node(node, tensor)
+    return tensor if node.is_accumulator and node.variable.is_sparse else enter(tensor, tensors)
+
+
+def _taken(values: list, index: int) -> Any:
+    """The gradient `values[index]` as a Tensor that outlives the run."""
+    value = values[index]
+    if value is None or isinstance(value, Tensor):
+        # A sparse one may be on its way to others too: nobody sees what is written to this one.
+        return value._shallow() if value is not None and value.is_sparse and not value.requires_grad else value
+    del value
+    return stolen(values, index)
 
 
 def execute(
@@ -86,7 +108,7 @@ def execute(
         _drive(task, root, values)
     captured = task.captured
     del values
-    return [value if value is None or tensors else stolen(captured, i) for i, value in enumerate(captured)]
+    return [_taken(captured, i) for i in range(len(captured))]
 
 
 def _on_fresh_thread(task: GraphTask, root: GraphRoot, values: list) -> None:
@@ -231,7 +253,7 @@ def _run_tensor_hooks(task: GraphTask, node: Node, inputs: list) -> None:
             continue
         chosen = leaf if leaf is not None else hooks.tensor.get(number) if hooks is not None else None
         if chosen:
-            inputs[number] = enter(run_tensor_hooks(chosen.values(), leave(grad)), task.tensors)
+            inputs[number] = _enter_node(node, run_tensor_hooks(chosen.values(), leave(grad)), task.tensors)
 
 
 def _run_retain_hooks(task: GraphTask, node: Node, inputs: list) -> None:
@@ -241,7 +263,7 @@ def _run_retain_hooks(task: GraphTask, node: Node, inputs: list) -> None:
     for number, reference in list(hooks.retain.items()):
         tensor = reference()
         if tensor is not None and inputs[number] is not None:
-            grad = inputs[number] if task.tensors else stolen(inputs, number)
+            grad = _taken(inputs, number)
             old = tensor._grad
             if old is None:
                 tensor._grad = grad
@@ -273,7 +295,7 @@ def _evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) 
         return node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
     if hooks.pre:
         given = run_pre_hooks(hooks.pre, tuple(leave(g) for g in inputs))
-        inputs[:] = [None if g is None else enter(g, tensors) for g in given]
+        inputs[:] = [None if g is None else _enter_node(node, g, tensors) for g in given]
     if not hooks.post:
         return node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
     grad_outputs = tuple(leave(g) for g in inputs)

@@ -66,6 +66,9 @@ def same_kind(new: Any, old: Any, where: str) -> None:
         raise TypeError(f"{where} returned {type(new).__name__}; expected a Tensor or None")
     if new.shape != old.shape:
         raise RuntimeError(f"{where} has changed the size of value: from {list(old.shape)} to {list(new.shape)}")
+    if new.is_sparse != old.is_sparse:
+        kinds = ["sparse" if t.is_sparse else "dense" for t in (old, new)]
+        raise RuntimeError(f"{where} has changed the type of value (was {kinds[0]}, got {kinds[1]})")
     if new.dtype != old.dtype:
         raise RuntimeError(f"{where} has changed the type of value: from {old.dtype.name} to {new.dtype.name}")
     if new.device != old.device:

@@ -12,6 +12,7 @@ import jax
 
 from ..tensor import Tensor, from_array
 from ..views.storage import sole
+from . import sparse_gradient
 
 _DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
 
@@ -21,14 +22,19 @@ _add_into = jax.jit(lambda a, b: a + b, donate_argnums=(0,))
 
 def accumulate(buffer: list, index: int, grad: list) -> None:
     """Add the array `grad[0]` (a list, so that its reference can be judged) to `buffer[index]`."""
-    if prod(grad[0].shape) < _DONATE_FROM:
-        buffer[index] = add_arrays(buffer[index], grad[0])
-    elif sole(buffer, index):
-        buffer[index] = _add_into(buffer[index], grad[0])
-    elif sole(grad, 0):
-        buffer[index] = _add_into(grad[0], buffer[index])
-    else:
-        buffer[index] = add_arrays(buffer[index], grad[0])
+    try:
+        if prod(grad[0].shape) < _DONATE_FROM:
+            buffer[index] = add_arrays(buffer[index], grad[0])
+        elif sole(buffer, index):
+            buffer[index] = _add_into(buffer[index], grad[0])
+        elif sole(grad, 0):
+            buffer[index] = _add_into(grad[0], buffer[index])
+        else:
+            buffer[index] = add_arrays(buffer[index], grad[0])
+    except (TypeError, ValueError):  # one of them is no array
+        if not (isinstance(buffer[index], Tensor) or isinstance(grad[0], Tensor)):
+            raise
+        buffer[index] = sparse_gradient.add(buffer[index], grad[0])
 
 
 def stolen(buffer: list, index: int) -> Tensor:

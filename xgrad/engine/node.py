@@ -57,6 +57,10 @@ class Node:
     def misfit(self) -> None:
         """Told by the engine that a result did not have its edge's shape or dtype and was made to."""
 
+    def takes_sparse(self) -> bool:
+        """Of a node that works on arrays: whether a sparse gradient may arrive as a Tensor all the same."""
+        return False
+
     def release(self) -> None:
         """Drop what was saved for backward; a second backward then raises `FreedGraphError`."""
 

@@ -19,6 +19,7 @@ from .function_tangents import differentiable, set_tangents
 from .hooks import move_retained_hook
 from .node import InputMetadata, Node, gradient_edge, number
 from .saved_variable import SavedVariable
+from .sparse_gradient import boxed
 
 
 class FunctionCtx:
@@ -148,7 +149,7 @@ class BackwardCFunction(Node, FunctionCtx):
                 raise RuntimeError(
                     f"expected Variable or None (got {type(result).__name__}) as gradient {i} of {self.name()}"
                 )
-        return [results[place] for place in self._places]
+        return [boxed(results[place]) for place in self._places]
 
     def _user_function(self) -> Any:
         """The Function's `backward`, or its `vjp`, which is the same under another name."""

@@ -14,6 +14,8 @@ import numpy as np
 
 from ..dtypes import COMPLEX
 from ..tensor import Tensor
+from . import sparse_gradient
+from .sparse_gradient import Shape, SparseGradient
 
 
 def expandable(shape: tuple, to: tuple) -> bool:
@@ -48,6 +50,8 @@ def _program(shape: tuple, dtype: np.dtype) -> Any:
 
 def validate_output(grad: Any, meta: Any, node: Any, index: int) -> Any:
     """The gradient in the form that `meta` (shape, dtype) asks for.  Raises `RuntimeError` if there is none."""
+    if grad.__class__ is SparseGradient or meta.shape.__class__ is Shape:
+        return sparse_gradient.arrive(grad, meta, node, index)
     shape, dtype = tuple(meta.shape), meta.dtype
     if not expandable(shape, grad.shape):
         raise RuntimeError(
@@ -65,4 +69,5 @@ def validate_output(grad: Any, meta: Any, node: Any, index: int) -> Any:
     return _program(shape, dtype)(grad)
 
 
+sparse_gradient.validate = validate_output
 tensor_fit: Any = None  # the recorded form, set by xgrad/attach.py

@@ -27,6 +27,7 @@ from . import getitem as getitem
 from . import grid as grid
 from . import indexing as indexing
 from . import layers as layers
+from . import layouts as layouts
 from . import linalg as linalg
 from . import loss as loss
 from . import masks as masks

@@ -117,6 +117,9 @@ def _several(kernel: Kernel, needs: int, args: tuple, out: tuple) -> Any:
 def _call_any(op: Operator, args: tuple, statics: tuple) -> Any:
     """`call` for arguments that are not all plain Tensors and numbers."""
     level = level_of(args)
+    for a in args:
+        if isinstance(a, Tensor) and a.is_sparse:
+            return a._dispatch(op, args, statics, level)
     if level is not None:
         return _call_batched(op, tuple(_operand(op, x) for x in args), statics, level)
     result = ask(op, args, statics)
@@ -297,6 +300,10 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
     """
     self = args[0]
     usual = _USUAL.issuperset(map(type, args))
+    if not usual:
+        for a in args:
+            if isinstance(a, Tensor) and a.is_sparse:
+                return a._dispatch_inplace(op, args, statics, level_of(args))
     if not usual and level_of(args) is None and (result := ask(op, args, statics, inplace=True)) is not NotImplemented:
         return result
     if not isinstance(self, Tensor):

@@ -31,7 +31,7 @@ def _rows(weight: Any, indices: Any) -> Any:
     return jnp.take(weight, beyond, axis=0, mode="fill", fill_value=jnp.nan)
 
 
-@functional("embedding", signature="weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False")
+@functional("embedding", signature="weight, indices, padding_idx=-1, scale_grad_by_freq=False", function=False)
 def embedding(weight, indices, *, padding_idx=-1, scale_grad_by_freq=False):
     """The rows of `weight` (number, size) that `indices` name; row `padding_idx` gets no gradient."""
     return _rows(weight, indices)
@@ -76,13 +76,25 @@ def _padding(padding_idx: int | None, number: int) -> int:
     return padding_idx % number
 
 
-def _refuse_sparse(sparse: bool, name: str) -> None:
-    if sparse:
-        raise NotImplementedError(
-            f"{name}(sparse=True): sparse gradients are not implemented. With sparse=False the gradient of "
-            "`weight` is a "
-            "dense tensor of its size."
-        )
+def _refuse_frequency(sparse: bool, scale_grad_by_freq: bool) -> None:
+    if sparse and scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+
+
+@composite("embedding", method=False)
+def _table(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
+    """The rows of `weight` (number, size) that `indices` name; row `padding_idx` gets no gradient, -1 stands for none.
+
+    `nn.functional.embedding`, without its checks.
+    """
+    if not sparse:
+        return embedding.function(weight, indices, padding_idx, scale_grad_by_freq)
+    _refuse_frequency(sparse, scale_grad_by_freq)
+    from .sparse_gradients import embedding as with_sparse_gradient
+
+    return with_sparse_gradient(weight, indices, padding_idx, lambda: embedding.function(weight, indices, padding_idx))
 
 
 @composite("embedding", method=False, namespace="nn.functional")
@@ -98,19 +110,20 @@ def _embedding(
     """The rows of `weight` (number, size) that the integers in `input` name: (*input.shape, size).
 
     Row `padding_idx` gets no gradient.  With `max_norm` the rows used are first shortened to it, in place.  A number
-    out of range is an error (on accelerators NaN).
+    out of range is an error (on accelerators NaN).  With `sparse` the gradient of `weight` is a sparse tensor, with an
+    entry for each number in `input`; not together with `scale_grad_by_freq`.
 
     >>> import xgrad
     >>> xgrad.nn.functional.embedding(xgrad.tensor([1, 0]), xgrad.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[3., 4.],
             [1., 2.]])
     """
-    _refuse_sparse(sparse, "embedding")
+    _refuse_frequency(sparse, scale_grad_by_freq)
     padding = _padding(padding_idx, weight.shape[0])
     check_range(input, weight.shape[0], 0)
     if max_norm is not None:
         _renorm_used(weight, input, max_norm, norm_type)
-    return embedding.function(weight, input, padding, scale_grad_by_freq)
+    return _table(weight, input, padding, scale_grad_by_freq, sparse)
 
 
 # -- bags -------------------------------------------------------------------------------------------------------------
@@ -138,6 +151,16 @@ def _bag(weight, indices, offsets, per_sample_weights, *, mode, padding_idx, las
     return total / jnp.maximum(count, 1)
 
 
+def _without(padding: int, input: Tensor, offsets: Tensor, weights: Tensor | None) -> tuple:
+    """The numbers other than `padding`, where their bags begin, and their weights."""
+    host = np.asarray(input.detach())
+    kept = host != padding
+    before = np.concatenate([[0], np.cumsum(kept)])  # of each place, how many kept ones come before it
+    places = from_array(jnp.asarray(np.flatnonzero(kept)))
+    starts = from_array(jnp.asarray(before[np.asarray(offsets.detach())].astype(offsets.dtype)))
+    return input[places], starts, None if weights is None else weights[places]
+
+
 @composite(method=False, namespace="nn.functional")
 def embedding_bag(
     input: Tensor,
@@ -155,12 +178,15 @@ def embedding_bag(
     """The "sum", "mean" or "max" of the rows of `weight` that each bag of `input` names.
 
     The bags are the rows of a 2-D `input`, or start at `offsets` of a 1-D one.  `per_sample_weights` only with "sum".
+    With `sparse`, not for "max", the gradient of `weight` is a sparse tensor.
     """
     from .call import call
 
-    _refuse_sparse(sparse, "embedding_bag")
+    _refuse_frequency(sparse, scale_grad_by_freq)
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"mode has to be one of sum, mean or max, but got {mode!r}")
+    if sparse and mode == "max":
+        raise ValueError("max mode does not support sparse weights")
     if scale_grad_by_freq:
         raise NotImplementedError("embedding_bag(scale_grad_by_freq=True) is missing: use embedding(...).sum(1)")
     if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
@@ -186,6 +212,12 @@ def embedding_bag(
         )
     if max_norm is not None:
         _renorm_used(weight, input, max_norm, norm_type)
+    if sparse and state.grad_enabled and weight.requires_grad:
+        if padding >= 0:
+            input, offsets, per_sample_weights = _without(padding, input, offsets, per_sample_weights)
+        # The bags of the rows themselves, each of which is a row of its own.
+        weight, padding = _table(weight, input, sparse=True), -1
+        input = from_array(jnp.arange(input.shape[0]))
     return call(_bag.operator, (weight, input, offsets, per_sample_weights), (mode, padding, int(include_last_offset)))
 
 

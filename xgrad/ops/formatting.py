@@ -103,10 +103,10 @@ def _suffixes(self: Tensor) -> list[str]:
     device = self.device
     if device.type != "cpu" or device.index:
         suffixes.append(f"device='{device.type}:{device.index}'")
-    if empty and self.ndim != 1:
+    if empty and self.ndim != 1 and not self.is_sparse:
         suffixes.append(f"size={tuple(self.shape)}")
     usual = (settings.default_dtype, dtypes.default_integer(), dtypes.bool, dtypes.complex_of(settings.default_dtype))
-    if self.dtype not in usual or (empty and self.dtype != settings.default_dtype):
+    if self.dtype not in usual or (empty and not self.is_sparse and self.dtype != settings.default_dtype):
         suffixes.append(f"dtype=xgrad.{self.dtype.name}")
     try:
         node = self.grad_fn
@@ -122,20 +122,44 @@ def _suffixes(self: Tensor) -> list[str]:
     return suffixes
 
 
-def format_tensor(self: Tensor, *, tensor_contents: str | None = None) -> str:
-    """PyTorch's `repr` of a tensor; `tensor_contents` may stand for the values."""
-    plain = self.__class__ is Tensor or type(self).__module__.startswith("xgrad.")
-    prefix = "tensor(" if plain else f"{type(self).__name__}("
-    indent = len(prefix)
-    text = prefix + (_body(self._read(), indent) if tensor_contents is None else tensor_contents)
-    last = len(text) - text.rfind("\n") + 1
-    for suffix in _suffixes(self) if tensor_contents is None else ():
+def _with_suffixes(text: str, suffixes: list[str], indent: int, new_line: bool = False) -> str:
+    """The suffixes, each on the last line if it fits there; the first on a new one if `new_line`."""
+    last = WIDTH if new_line else len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
         if last + len(suffix) + 2 > WIDTH:
             text += ",\n" + " " * indent + suffix
             last = indent + len(suffix)
         else:
             text += ", " + suffix
             last += len(suffix) + 2
+    return text
+
+
+def format_sparse(self: Any) -> str:
+    """PyTorch's `repr` of a sparse tensor: its parts, then what belongs to the whole."""
+    indent = len("tensor(")
+    parts = []
+    for name, part in (("indices", self._indices()), ("values", self._values())):
+        lead = f"{name}=tensor("
+        body = _body(part._read(), indent + len(lead))
+        if not part.numel():
+            body += f", size={tuple(part.shape)}"
+        parts.append(f"{lead}{body})")
+    suffixes = _suffixes(self)
+    whole = [f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
+    first = 1 if suffixes and suffixes[0].startswith("device=") else 0
+    dtype = first + 1 if len(suffixes) > first and suffixes[first].startswith("dtype=") else first
+    suffixes = [*suffixes[:first], *whole, *suffixes[first:dtype], "layout=xgrad.sparse_coo", *suffixes[dtype:]]
+    return _with_suffixes("tensor(" + (",\n" + " " * indent).join(parts), suffixes, indent, new_line=True) + ")"
+
+
+def format_tensor(self: Tensor, *, tensor_contents: str | None = None) -> str:
+    """PyTorch's `repr` of a tensor; `tensor_contents` may stand for the values."""
+    plain = self.__class__ is Tensor or type(self).__module__.startswith("xgrad.")
+    prefix = "tensor(" if plain else f"{type(self).__name__}("
+    indent = len(prefix)
+    text = prefix + (_body(self._read(), indent) if tensor_contents is None else tensor_contents)
+    text = _with_suffixes(text, _suffixes(self) if tensor_contents is None else [], indent)
     if not self._is_param:
         return text + ")"
     return f"Parameter containing:\n{text})" if plain else f"Parameter containing:\nParameter({text}))"

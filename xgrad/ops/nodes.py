@@ -89,6 +89,10 @@ class OperatorNode(Node):
         defined = tuple(None if g is not None else (a.shape, a.dtype) for g, a in zip(grads, self.avals, strict=True))
         first = next(g for g in grads if g is not None)
         recorded = isinstance(first, Tensor)
+        if recorded and first.is_sparse:
+            from .sparse_gradients import node_gradients
+
+            return node_gradients(self, first, needs)  # pyright: ignore[reportArgumentType] - it is a SparseTensor
         like = first if len(grads) == 1 else None
         # Where an argument was broadcast or cast, the program itself fits the gradient to it.
         metas: list = [None] * len(edges)
@@ -119,6 +123,9 @@ class OperatorNode(Node):
         else:
             results = plan.program(key)(*given, *self._unpack_arrays())
         return (results,) if len(edges) == 1 else self._spread(results, needs)
+
+    def takes_sparse(self) -> bool:
+        return len(self.avals) == 1
 
     def misfit(self) -> None:
         """The engine found a gradient of another shape or dtype: from now on the program fits it."""

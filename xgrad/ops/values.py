@@ -258,7 +258,7 @@ def attach(tensor: type) -> None:
         "element_size": element_size, "__repr__": format_tensor, "dim": dim,
         "ndimension": dim, "itemsize": property(element_size),
         "nbytes": property(nbytes), "is_signed": is_signed,
-        "is_sparse": False, "layout": "strided", "names": property(names),
+        "names": property(names),
     }  # fmt: skip
     for name, method in methods.items():
         setattr(tensor, name, method)

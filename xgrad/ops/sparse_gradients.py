@@ -1,0 +1,77 @@
+"""Where sparse gradients come from, and what recorded operators make of them.
+
+An embedding's gradient has one entry for each number that was looked up.  (PyTorch: embedding_sparse_backward.)
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from jax.core import Tracer
+
+from ..config import state
+from ..engine.sparse_gradient import boxed
+from ..tensor import Tensor
+from .call import call
+from .sparse_node import record, unrecorded
+from .sparse_tensor import SparseTensor, densely, from_parts, gather, private
+
+
+def node_gradients(node: Any, grad: SparseTensor, needs: int) -> Any:
+    """What a recorded operator makes of a sparse gradient.
+
+    One that hands its gradient on does so; one that works element by element does so on the entries, with what it saved
+    at their places; any other gets a dense gradient.
+    """
+    plan, edges = node.plan, node.next_edges
+    wanted = [i for i in plan.indices if needs >> i & 1]
+    out: list = [None] * len(edges)
+    if plan.passes:
+        return [boxed(grad) if i in wanted else None for i in range(len(edges))]
+    if plan.reuses and not plan.static:  # pointwise
+        if grad.requires_grad:
+            grad = grad.coalesce()
+        saved = _at_entries(node, grad)
+        if saved is not None:
+            entries = grad.values() if grad.requires_grad else grad._entries
+            results = call(plan.operator((needs, (None,), None, plan.no_metas, False)), (entries, *saved), ())
+            for i, result in zip(wanted, results if isinstance(results, tuple) else (results,), strict=True):
+                out[i] = boxed(from_parts(grad._index, result, grad._sizes, grad._coalesced))
+            return out
+    dense = densely(grad)
+    return node._apply([dense if state.grad_enabled else dense._read()], needs)
+
+
+def _at_entries(node: Any, grad: SparseTensor) -> list | None:
+    """What the node saved, at the entries of a gradient; None where that cannot be said."""
+    values = []
+    for value in node._unpack():
+        if isinstance(value, Tensor) and value.ndim:
+            if tuple(value.shape) != grad._sizes:
+                return None
+            value = call(gather, (value, grad._index), ())
+        values.append(value)
+    return values
+
+
+# -- rows of a table --------------------------------------------------------------------------------------------------
+
+
+def embedding(weight: Tensor, indices: Tensor, padding_idx: int, lookup: Callable) -> Tensor:
+    """The rows that `indices` name; the gradient of `weight` holds those rows alone, one entry for each index."""
+    with unrecorded():
+        result = lookup()
+    size = tuple(weight.shape)
+    index = private(indices)
+
+    def rule(grad: Any, needs: int) -> tuple:
+        flat, rows = index.reshape(-1), densely(grad).reshape(-1, size[1])
+        if padding_idx >= 0:
+            counted = flat != padding_idx
+            if isinstance(counted._read(), Tracer):
+                rows = rows * counted.unsqueeze(1)
+            else:
+                kept = counted.nonzero()[:, 0]
+                flat, rows = flat.index_select(0, kept), rows.index_select(0, kept)
+        return (from_parts(flat.unsqueeze(0), rows, size, False),)
+
+    return record("EmbeddingBackward0", result, (weight,), rule)

@@ -1,0 +1,96 @@
+"""Recording what is done with sparse tensors, and refusing what is not.
+
+A SparseNode works on Tensors: its rule is made of operators, so that it is differentiated like anything else.  What
+asks a sparse tensor for its one array is refused under the name of the function that the user called.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import dtypes
+from ..config import state
+from ..engine.node import InputMetadata, Node, gradient_edge
+from ..engine.saved_variable import RELEASED, SavedVariable, freed_error
+from ..engine.sparse_gradient import boxed
+from ..tensor import Tensor, from_array
+
+
+@contextlib.contextmanager
+def unrecorded() -> Iterator[None]:
+    """The values of an operation whose node is made by `record`."""
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
+        yield
+    finally:
+        state.grad_enabled = enabled
+
+
+class SparseNode(Node):
+    """A recorded operation on sparse tensors; its rule works on Tensors, dense or sparse, and is recorded if asked."""
+
+    raw = False
+    rule: Any
+    saved: tuple = ()
+
+    def apply(self, grads: list, needs: int) -> Any:
+        edges = self.next_edges
+        if self.saved is RELEASED:
+            raise freed_error(self.name())
+        if grads[0] is None:
+            return [None] * len(edges)
+        if needs == -1:
+            needs = sum(1 << i for i, (node, _) in enumerate(edges) if node is not None)
+        grad = grads[0]
+        results = self.rule(
+            grad if isinstance(grad, Tensor) else from_array(grad), needs, *(s.unpack(self) for s in self.saved)
+        )
+        return [boxed(r) if needs >> i & 1 else None for i, r in enumerate(results)]
+
+    def release(self) -> None:
+        if self.saved and self.saved is not RELEASED:
+            for entry in self.saved:
+                entry.release()
+            self.saved = RELEASED
+
+
+_classes: dict[str, type] = {}
+
+
+def record(name: str, result: Tensor, inputs: tuple, rule: Callable, saved: tuple = ()) -> Any:
+    """Make `result` differentiable in `inputs`: `rule(grad, needs, *saved)` gives a gradient, or None, for each."""
+    if state.forward_level >= 0 and any(t._tangents for t in inputs):
+        raise NotImplementedError(f"{name}: there is no forward-mode AD of sparse tensors")
+    if state.grad_enabled and result.dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
+        kind = _classes.get(name) or _classes.setdefault(name, type(name, (SparseNode,), {"__module__": __name__}))
+        node = kind()
+        node.rule, node.avals = rule, (InputMetadata(result.shape, result.dtype),)
+        node.next_edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in inputs)
+        node.saved = tuple(SavedVariable.packed(t, False) for t in saved)
+        node.sequence_nr = state.next_sequence_nr()
+        result._grad_fn, result._output_nr, result._requires_grad = node, 0, True
+    return result
+
+
+def caller() -> str:
+    """The name of xgrad's function that the user called: the outermost frame of the package."""
+    name, frame = "this operator", sys._getframe(1)
+    while frame is not None:
+        op = frame.f_globals.get("_op")  # of a function that was made from a declaration
+        if op is None and str(frame.f_globals.get("__name__")).partition(".")[0] != "xgrad":
+            break
+        found = op.name if op is not None else frame.f_code.co_name
+        if found == "looks":  # ops/overridable.py: around a composite
+            found = frame.f_locals["function"].__name__
+        if not found.startswith("_") or found.startswith("__"):
+            name = found
+        frame = frame.f_back
+    return name.partition(".")[0].rstrip("_")
+
+
+def refusal(name: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"Could not run '{name}': {name} is not implemented for sparse tensors (layout sparse_coo). Call to_dense() "
+        "first, or work on values() of a coalesced tensor."
+    )

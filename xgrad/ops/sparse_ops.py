@@ -1,0 +1,401 @@
+"""What operators do with sparse tensors: the table that `call.py` is led to, and the rules of the gradients.
+
+A name that is not in the table is refused; of the gradients' own operators, which no user calls, the sparse arguments
+are made dense.  Loaded with the first sparse tensor.  (PyTorch: SparseTensorMath.cpp, derivatives.yaml.)
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from .. import dtypes
+from ..config import state
+from ..engine.copy_slices import rebase_history
+from ..tensor import Tensor, from_array
+from ..views.meta import check_inplace, relation_of
+from . import registry
+from .call import call, call_inplace
+from .promotion import conj, promote
+from .registry import Operator
+from .sparse_node import record, refusal, unrecorded
+from .sparse_tensor import (
+    Pattern,
+    SparseTensor,
+    bcoo,
+    densely,
+    empty,
+    from_parts,
+    gather,
+    make,
+    private,
+)
+
+_NUMBERS = (bool, int, float, complex)
+_functions: dict[str, Any] = registry.FUNCTIONS[""]
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+def _scatter_add(self: Any, values: Any, indices: Any, alpha: Any) -> Any:
+    """A dense array plus `alpha` times a sparse one; written in place, it costs the size of the sparse one."""
+    self, values = promote(self, values * jnp.asarray(alpha).astype(values.dtype))
+    return self.at[tuple(indices)].add(values)
+
+
+_add_entries = Operator("add", _scatter_add)
+_add_entries.derivative(
+    self=lambda grad: grad, values=lambda grad, indices, alpha: grad[tuple(indices)] * jnp.asarray(conj(alpha))
+)
+
+
+def _scaled(x: Any, alpha: Any) -> Any:
+    return x if alpha.__class__ is int and alpha == 1 else x * alpha
+
+
+def _conj(number: Any) -> Any:
+    return number.conjugate() if isinstance(number, complex) else number
+
+
+def _same_size(self: Tensor, other: Tensor, what: str) -> None:
+    if tuple(self.shape) != tuple(other.shape):
+        raise RuntimeError(
+            f"{what}: expected 'self' and 'other' to have same size, but self has size {list(self.shape)} while other "
+            f"has size {list(other.shape)} (FYI: {what} with a sparse tensor does not broadcast)"
+        )
+
+
+def _add(self: Any, other: Any, alpha: Any = 1) -> Any:
+    alpha = alpha.item() if isinstance(alpha, Tensor) else alpha
+    kinds = [getattr(x, "is_sparse", None) for x in (self, other)]
+    if None in kinds or kinds == [True, False]:
+        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    _same_size(self, other, "add")
+
+    def rule(grad: Any, needs: int) -> tuple:
+        return grad, _scaled(grad, _conj(alpha)) if needs & 2 else None
+
+    if self.is_sparse:
+        return record("AddBackward0", _joined(self, other, alpha), (self, other), rule)
+    parts: Any = (self, other._entries, other._index, alpha)
+    if not (state.grad_enabled and other.requires_grad):
+        return call(_add_entries, parts, ())
+    with unrecorded():
+        result = call(_add_entries, parts, ())
+    return record("AddBackward0", result, (self, other), rule)
+
+
+def _joined(a: Any, b: Any, alpha: Any) -> Any:
+    """a + alpha * b: the entries of both; of two coalesced ones, coalesced.  XLA then needs no values for the shape."""
+    if a.sparse_dim() != b.sparse_dim():
+        raise RuntimeError(
+            f"add: expected 'self' and 'other' to have the same number of sparse dimensions, but got {a.sparse_dim()} "
+            f"and {b.sparse_dim()}"
+        )
+    dtype = dtypes.promote_types(a.dtype, b.dtype)
+    entries, others = a._entries.to(dtype), _scaled(b._entries, alpha).to(dtype)
+    if not b._nnz():
+        return make(a._index, private(entries), a._sizes, a._coalesced)
+    if not a._nnz():
+        return make(b._index, private(others), b._sizes, b._coalesced)
+    if a._index is b._index:
+        return make(a._index, entries + others, a._sizes, a._coalesced)
+    cat = _functions["cat"]
+    both = make(cat([a._index, b._index], 1), cat([entries, others]), a._sizes, False)
+    return both.coalesce() if a._coalesced and b._coalesced else both
+
+
+def _sub(self: Any, other: Any, alpha: Any = 1) -> Tensor:
+    return _add(self, other, -alpha)
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+def _on_values(self: SparseTensor, values: Tensor) -> SparseTensor:
+    return make(self._index, values, self._sizes, self._coalesced)
+
+
+def _is_scalar(x: Any) -> bool:
+    return not isinstance(x, Tensor) or (not x.is_sparse and not x.ndim)
+
+
+def _sum_all(x: Any) -> Tensor:
+    return (x._entries if x.is_sparse and not x.requires_grad else x).sum()
+
+
+def _mul(self: Any, other: Any) -> Tensor:
+    if not getattr(self, "is_sparse", False):
+        self, other = other, self
+    if not isinstance(other, Tensor):
+        result = _on_values(self, self._entries * other)
+        return record("MulBackward0", result, (self,), lambda grad, needs: (grad * _conj(other),))
+    if other.is_sparse:
+        return _mul(self.coalesce(), other.to_dense())
+    if _is_scalar(other):
+
+        def by_number(grad: Any, needs: int, x: Any, factor: Any) -> tuple:
+            right = _sum_all(densely(x).conj() * densely(grad)) if needs & 2 else None
+            return grad * factor.conj(), right
+
+        with unrecorded():
+            result = _on_values(self, self._entries * other)
+        return record("MulBackward0", result, (self, other), by_number, (self, other))
+    _same_size(self, other, "mul")
+
+    def rule(grad: Any, needs: int, x: Any, y: Any) -> tuple:
+        return grad * y.conj() if needs & 1 else None, _mul(x, densely(grad)) if needs & 2 else None
+
+    with unrecorded():
+        result = _on_values(self, self._entries * call(gather, (other, self._index), ()))
+    return record("MulBackward0", result, (self, other), rule, (self, other))
+
+
+def _div(self: Any, other: Any) -> Tensor:
+    if not isinstance(self, SparseTensor) or not _is_scalar(other):
+        found = list(other.shape) if isinstance(other, Tensor) else other
+        raise RuntimeError(
+            f"Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {found} for divisor)"
+        )
+    if not isinstance(other, Tensor):
+        result = _on_values(self, self._entries / other)
+        return record("DivBackward0", result, (self,), lambda grad, needs: (grad / _conj(other),))
+
+    def rule(grad: Any, needs: int, x: Any, y: Any) -> tuple:
+        below = -_sum_all(densely(grad) * densely(x).conj() / (y * y).conj()) if needs & 2 else None
+        return grad / y.conj(), below
+
+    with unrecorded():
+        result = _on_values(self, self._entries / other)
+    return record("DivBackward0", result, (self, other), rule, (self, other))
+
+
+def _neg(self: SparseTensor) -> Tensor:
+    return record("NegBackward0", _on_values(self, -self._entries), (self,), lambda grad, needs: (-grad,))
+
+
+def _clone(self: SparseTensor) -> Tensor:
+    return record("CloneBackward0", self._shallow(), (self,), lambda grad, needs: (grad,))
+
+
+def _conjugate(self: SparseTensor) -> SparseTensor:
+    """The conjugate, not recorded."""
+    return _on_values(self, self._entries.conj().resolve_conj())
+
+
+# -- matrix products --------------------------------------------------------------------------------------------------
+
+_product = Operator("sparse_mm", lambda values, indices, dense, *, size: bcoo(values, indices, size) @ dense)
+_sampled = Operator(  # the entries at `indices` of grad @ dense.mH
+    "sampled_mm", lambda grad, dense, indices: jnp.sum(grad[indices[0]] * jnp.conj(dense[indices[1]]), -1)
+)
+
+
+def _matrix(x: Any, name: str) -> None:
+    if x.ndim != 2 or (x.is_sparse and x.dense_dim()):
+        raise RuntimeError(f"{name}: expected a matrix without dense dimensions if it is sparse, got {x.ndim}D tensor")
+
+
+def sparse_mm(self: Any, other: Any, masked: bool, name: str = "mm") -> Tensor:
+    """The product of two matrices of which one is sparse; `masked`: the gradient of the sparse one is sparse too."""
+    _matrix(self, name)
+    _matrix(other, name)
+    if self.shape[1] != other.shape[0]:
+        raise RuntimeError(
+            f"{name}: Expected dim 0 size {self.shape[1]}, got {other.shape[0]}: mat1 and mat2 shapes cannot be "
+            f"multiplied ({self.shape[0]}x{self.shape[1]} and {other.shape[0]}x{other.shape[1]})"
+        )
+    if self.dtype != other.dtype:
+        raise RuntimeError(
+            f"{name}: expected both to have the same dtype, but got {self.dtype.name} and {other.dtype.name}"
+        )
+    if not self.is_sparse:
+        return sparse_mm(other.t(), self.t(), masked, name).t()
+    if other.is_sparse:
+        return sparse_mm(self, other.to_dense(), True, name).to_sparse()
+    entries, index, size = self._entries, self._index, self._sizes
+    with unrecorded():
+        result = call(_product, (entries, index, other), (size,))
+    pattern = Pattern(self)
+
+    def rule(grad: Any, needs: int, x: Any, y: Any) -> tuple:
+        grad = densely(grad)
+        left = right = None
+        if needs & 1:
+            left = pattern.of(call(_sampled, (grad, y, pattern.unique()), ())) if masked else grad @ y.conj().t()
+        if needs & 2:
+            right = sparse_mm(_recorded_conj(x).t(), grad, masked, name)
+        return left, right
+
+    return record("SparseAddmmBackward0" if masked else "MmBackward0", result, (self, other), rule, (self, other))
+
+
+def _recorded_conj(x: Any) -> Any:
+    if x.dtype not in dtypes.COMPLEX:
+        return x
+    return record("ConjBackward0", _conjugate(x), (x,), lambda grad, needs: (densely(grad).conj(),))
+
+
+def _mm(self: Any, other: Any) -> Tensor:
+    return sparse_mm(self, other, False)
+
+
+def _matmul(self: Any, other: Any) -> Tensor:
+    if other.ndim == 1 and self.is_sparse:
+        return sparse_mm(self, other.unsqueeze(1), False, "mv").squeeze(1)
+    return sparse_mm(self, other, False, "matmul")
+
+
+# -- reductions, and functions that keep zero -------------------------------------------------------------------------
+
+
+def sparse_sum(self: SparseTensor, dim: Any, dtype: Any = None) -> Tensor:
+    """The sum over some dimensions: sparse while a sparse one is left, differentiated into a sparse gradient."""
+    if dtype is not None:
+        self = self._cast(dtypes.as_dtype(dtype))
+    given = (dim,) if not isinstance(dim, (tuple, list)) else tuple(dim)
+    ndim, n = self.ndim, self.sparse_dim()
+    dims = [registry.int_of(d) for d in given]
+    for d in dims:
+        if not -ndim <= d < ndim:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {d})")
+    dims = [d % ndim for d in dims]
+    if len(set(dims)) < len(dims):
+        raise RuntimeError(f"dim {dims[0]} appears multiple times in the list of dims")
+    left = [d for d in range(ndim) if d not in dims]
+    rows = [d for d in left if d < n]
+    inner = tuple(d - n + 1 for d in dims if d >= n)
+    values = self._entries.sum(inner) if inner else self._entries
+    size = tuple(self._sizes[d] for d in left)
+    if rows:
+        index = from_array(self._index._read()[jnp.asarray(rows)])
+        result: Any = make(index, private(values), size, False).coalesce()
+    else:
+        result = values.sum(0)
+    pattern = Pattern(self)
+    spread = [1 if d in dims else s for d, s in enumerate(self._sizes) if d >= n]
+
+    def rule(grad: Any, needs: int) -> tuple:
+        grad, index = densely(grad), pattern.unique()
+        if rows:
+            grad = call(gather, (grad, from_array(index._read()[jnp.asarray(rows)])), ())
+        return (pattern.of(grad.reshape(-1, *spread).expand(pattern.entries())),)
+
+    return record("SparseSumBackward0", result, (self,), rule)
+
+
+def _sum(self: SparseTensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    if dim is not None:
+        if keepdim:
+            raise refusal("sum(keepdim=True)")
+        return sparse_sum(self, dim, dtype)
+    if dtype is not None:
+        self = self._cast(dtypes.as_dtype(dtype))
+    pattern = Pattern(self)
+    return record(
+        "SumBackward0",
+        self._entries.sum(),
+        (self,),
+        lambda grad, needs: (pattern.of(grad.expand(pattern.entries())),),
+    )
+
+
+# f(0) == 0: entry by entry, of the coalesced tensor.
+_KEEP_ZERO = frozenset([
+    "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "expm1", "floor", "isinf", "isnan", "log1p",
+    "nan_to_num", "rad2deg", "relu", "round", "sgn", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+])  # fmt: skip
+
+
+def _keep_zero(op: Operator, self: SparseTensor, rest: tuple, statics: tuple) -> Tensor:
+    x: Any = self.coalesce()
+    return from_parts(x._index, call(op, (x.values(), *rest), statics), x._sizes, True)
+
+
+_TABLE: dict[str, Callable] = {
+    "add": _add, "sub": _sub, "mul": _mul, "div": _div, "true_divide": _div, "neg": _neg, "clone": _clone,
+    "mm": _mm, "matmul": _matmul, "mv": _matmul,
+}  # fmt: skip
+
+
+# -- the ways in ------------------------------------------------------------------------------------------------------
+
+
+def dispatch(op: Operator, args: tuple, statics: tuple) -> Any:
+    """An operator with a sparse tensor, or a box with one, among its arguments."""
+    name = op.name
+    if name.endswith("_backward") or name == "_fit":  # a gradient's, which takes what it is given
+        return call(op, tuple(a.to_dense() if isinstance(a, SparseTensor) else a for a in args), statics)
+    if name in _TABLE and not statics:
+        return _TABLE[name](*args)
+    if name == "sum":
+        return _sum(args[0], *statics)
+    if name in _KEEP_ZERO and isinstance(args[0], SparseTensor):
+        return _keep_zero(op, args[0], args[1:], statics)
+    raise refusal(name)
+
+
+def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
+    """The in-place form."""
+    self, name = args[0], op.name
+    if name == "copy" and len(args) == 2 and self.is_sparse != getattr(args[1], "is_sparse", False):
+        kinds = [f"xgrad{'.sparse' if x.is_sparse else ''}.{dtypes.torch_name(x.dtype)}Tensor" for x in args]
+        raise RuntimeError(
+            "copy_() between dense and sparse Tensors is not implemented! Found self type = "
+            f"{kinds[0]} and src type = {kinds[1]}; give it other.to_dense() or self.to_sparse()."
+        )
+    if self.is_sparse:
+        if name == "copy":
+            _same_size(self, args[1], "copy_")
+            return write_in_place(self, _clone(args[1]), "CopyBackwards")
+        if name not in ("add", "sub", "mul", "div", "neg"):
+            raise refusal(f"{name}_")
+        if state.grad_enabled and self.requires_grad:
+            check_inplace(self)
+        before = _before(self)  # what is saved of it is the old value
+        args = tuple(before if a is self else a for a in args)
+        return write_in_place(self, dispatch(op, args, statics), None)
+    if name not in ("add", "sub") or len(args) < 2 or not isinstance(args[1], SparseTensor):
+        raise refusal(f"{name}_")
+    other, alpha = args[1], args[2] if len(args) > 2 else 1
+    alpha = alpha.item() if isinstance(alpha, Tensor) else alpha
+    _same_size(self, other, "add")
+    alpha = alpha if name == "add" else -alpha
+    if not (state.grad_enabled and other.requires_grad):
+        return call_inplace(_add_entries, (self, other._entries, other._index, alpha), ())
+    check_inplace(self)
+    node: Any = _add(self, other, alpha)._grad_fn
+    with unrecorded():
+        call_inplace(_add_entries, (self, other._entries, other._index, alpha), ())
+    rebase_history(self, node, relation_of)
+    return self
+
+
+def _before(self: SparseTensor) -> SparseTensor:
+    """The tensor as it is now: its value and its place in the graph."""
+    twin = _on_values(self, self._entries)
+    twin._grad_fn, twin._output_nr, twin._requires_grad = self._grad_fn, self._output_nr, self._requires_grad
+    return twin
+
+
+def write_in_place(self: SparseTensor, result: Any, name: str | None) -> Tensor:
+    """Give a sparse tensor the value and the history of `result`; with a `name`, of one that forgets the old value."""
+    if not isinstance(result, SparseTensor):
+        raise RuntimeError("an in-place operation cannot make a sparse tensor dense")
+    recording = state.grad_enabled and (self.requires_grad or result.requires_grad)
+    if recording:
+        check_inplace(self)
+    if dtypes.category(result.dtype) > dtypes.category(self.dtype):
+        names = [dtypes.torch_name(d) for d in (result.dtype, self.dtype)]
+        raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]}")
+    result = result._cast(self.dtype)
+    if recording:
+        if name is not None:
+            source = result if result.requires_grad else None
+            inputs = (self,) if source is None else (self, source)
+            zeros = empty(self, self._sizes)
+            result = record(name, result._shallow(), inputs, lambda grad, needs: (zeros, grad)[: len(inputs)])
+        rebase_history(self, result._grad_fn, relation_of)
+    self._become(result)
+    return self

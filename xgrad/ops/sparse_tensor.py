@@ -1,0 +1,418 @@
+"""SparseTensor: a tensor of layout sparse_coo, as the gradient of an embedding is; what it is made of and into.
+
+It is held as PyTorch's is: `indices` of shape (sparse dimensions, nnz) and `values` of shape (nnz, *dense dimensions),
+two dense Tensors that belong to no graph; the SparseTensor itself is what nodes and `.grad` know.  Programs take them
+as one `jax.experimental.sparse.BCOO`.  Entries at one place add up.  A gradient of a sparse tensor is a gradient of
+the dense one that it stands for, place by place, so every rule here may take it dense or sparse, coalesced or not.
+
+`call.py` hands an operator with a SparseTensor among its arguments to `_dispatch`; what is not in the table of
+`sparse_ops.py` is refused by name, and so is everything that asks for the one array that there is not (`_read`).
+This module is loaded when the first sparse tensor is made.  (PyTorch: SparseTensorImpl.h, SparseTensor.cpp.)
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.experimental.sparse import BCOO
+
+from .. import dtypes
+from ..config import state
+from ..devices import device
+from ..engine.node import InputMetadata
+from ..engine.sparse_gradient import Shape
+from ..engine.validate import fit
+from ..size import Size, unchecked
+from ..tensor import Tensor, from_array
+from .call import call
+from .formatting import format_sparse
+from .registry import Operator
+from .sparse_node import caller, record, refusal, unrecorded
+
+
+def bcoo(values: Any, indices: Any, size: tuple) -> BCOO:
+    """The arrays of a sparse tensor as JAX's."""
+    return BCOO((values, indices.T), shape=size)
+
+
+def _dense(values: Any, indices: Any, *, size: tuple) -> Any:
+    if values.dtype == bool:
+        return bcoo(values.astype(jnp.int8), indices, size).todense() != 0
+    return bcoo(values, indices, size).todense()
+
+
+def _gathered(self: Any, indices: Any) -> Any:
+    return self[tuple(indices)]
+
+
+def _summed(values: Any, places: Any, *, n: int) -> Any:
+    if values.dtype == bool:
+        return jax.ops.segment_max(values, places, n)
+    return jax.ops.segment_sum(values, places, n)
+
+
+# Over the dense parts; PyTorch has no names for these, so that they are in no table.
+to_dense = Operator("to_dense", _dense)
+to_dense.derivative(values=lambda grad, indices: _gathered(grad, indices))
+gather = Operator("gather_entries", _gathered)
+sum_entries = Operator("sum_entries", _summed)
+sum_entries.derivative(values=lambda grad, places: grad[places])
+_fit_values = Operator("fit_values", lambda self, *, dtype: fit(self, self.shape, dtype))
+
+
+class SparseTensor(Tensor):
+    """A tensor of layout sparse_coo; made by `xgrad.sparse_coo_tensor`, `Tensor.to_sparse` and sparse gradients."""
+
+    is_sparse: bool = True
+    layout: str = "sparse_coo"
+    _owned: bool = False
+
+    _index: Tensor  # (sparse dimensions, nnz)
+    _entries: Tensor  # (nnz, *dense dimensions)
+    _sizes: tuple[int, ...]
+    _coalesced: bool
+
+    # -- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        return unchecked(self._sizes)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._entries.dtype
+
+    def _like(self) -> Any:
+        return InputMetadata(Shape(self._sizes), self.dtype)
+
+    @property
+    def device(self) -> device:
+        return self._entries.device
+
+    def _placed(self) -> Any:
+        return self._entries._placed()
+
+    @property
+    def sharding(self) -> Any:
+        return self._entries.sharding
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        return False
+
+    def sparse_dim(self) -> int:
+        return self._index.shape[0]
+
+    def dense_dim(self) -> int:
+        return len(self._sizes) - self._index.shape[0]
+
+    def is_coalesced(self) -> bool:
+        return self._coalesced
+
+    def _nnz(self) -> int:
+        return self._index.shape[1]
+
+    def _indices(self) -> Tensor:
+        return private(self._index)
+
+    def _values(self) -> Tensor:
+        """The values, outside of any graph; they share storage and version counter with this tensor."""
+        entries = self._entries
+        entries._share()
+        if self._version_counter is None:
+            self._bump(0)
+        entries._version_counter = self._version_counter
+        return entries.detach()
+
+    def indices(self) -> Tensor:
+        if not self._coalesced:
+            raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
+        return private(self._index)
+
+    def values(self) -> Any:
+        if not self._coalesced:
+            raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
+        if not (state.grad_enabled and self.requires_grad):
+            return self._values()
+        pattern = Pattern(self)
+        return record("ValuesBackward0", private(self._entries), (self,), lambda grad, needs: (pattern.of(grad),))
+
+    def _bcoo(self) -> BCOO:
+        """The value as JAX's, for a program."""
+        made = bcoo(private(self._entries)._read(), self._index._read(), self._sizes)
+        made.indices_sorted = made.unique_indices = self._coalesced
+        return made
+
+    # -- conversions ----------------------------------------------------------------------------------------------
+
+    def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+        source = self if dtype is None else self._cast(dtypes.as_dtype(dtype))
+        result = call(to_dense, (source._entries, source._index), (source._sizes,))
+        pattern, masked = Pattern(source), masked_grad is not False
+
+        def rule(grad: Any, needs: int) -> tuple:
+            if masked:
+                return (pattern.masked(grad),)
+            return (grad if grad.is_sparse else grad.to_sparse(pattern.index.shape[0]),)
+
+        return record("ToDenseBackward0", result, (source,), rule)
+
+    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+        if sparse_dim is not None and sparse_dim != self.sparse_dim():
+            return self.to_dense().to_sparse(sparse_dim)
+        return self
+
+    def sparse_mask(self, mask: Tensor) -> Any:
+        return self.to_dense().sparse_mask(mask)
+
+    def coalesce(self) -> Any:
+        if self._coalesced:
+            return self
+        return record("CoalesceBackward0", _coalesce(self), (self,), lambda grad, needs: (grad,))
+
+    def _cast(self, dtype: np.dtype) -> "SparseTensor":
+        if dtype == self.dtype:
+            return self
+        result = make(self._index, call(_fit_values, (self._entries,), (dtype,)), self._sizes, self._coalesced)
+        return record("ToCopyBackward0", result, (self,), lambda grad, needs: (grad,))
+
+    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
+           memory_format: Any = None) -> Any:  # fmt: skip
+        if args and isinstance(args[0], SparseTensor):
+            args = (args[0]._entries, *args[1:])
+        moved = self._entries.to(*args, dtype=dtype, device=device, copy=copy)
+        if moved is self._entries:
+            return self
+        here, there = self._placed(), moved._placed()
+        index = self._index if there is None or there == here else self._index.to(there)
+        result = make(index, moved, self._sizes, self._coalesced)
+        return record(
+            "ToCopyBackward0", result, (self,), lambda grad, needs: (grad if here is None else grad.to(here),)
+        )
+
+    def cpu(self, memory_format: Any = None) -> Any:
+        return self.to("cpu")
+
+    def _on(self, place: Callable) -> "SparseTensor":
+        """A copy whose arrays went through `place`; not recorded."""
+        index, entries = (private(t, place) for t in (self._index, self._entries))
+        return make(index, entries, self._sizes, self._coalesced)
+
+    def t(self) -> Any:
+        if len(self._sizes) > 2 or self.dense_dim():
+            raise RuntimeError(
+                f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {self.sparse_dim()} sparse and "
+                f"{self.dense_dim()} dense dimensions"
+            )
+        index = self._index.flip(0)
+        result = make(index, private(self._entries), self._sizes[::-1], self._coalesced and len(self._sizes) < 2)
+        return record("TBackward0", result, (self,), lambda grad, needs: (grad.t(),))
+
+    # -- autograd's and Python's ----------------------------------------------------------------------------------
+
+    def _shallow(self) -> "SparseTensor":
+        """Another tensor with these arrays, which nobody can change; what is written to the one stays there."""
+        return self._on(_same)
+
+    def _alias(self) -> Any:
+        alias = make(self._index, self._entries, self._sizes, self._coalesced)
+        if self._version_counter is None:
+            self._bump(0)
+        alias._version_counter = self._version_counter
+        alias._inference = self._inference
+        return alias
+
+    def _become(self, other: "SparseTensor") -> None:
+        """Take the value of another one, in place."""
+        self._index, self._entries, self._coalesced = other._index, other._entries, other._coalesced
+        self._bump()
+
+    def zero_(self) -> Any:
+        from .sparse_ops import write_in_place
+
+        return write_in_place(self, empty(self, self._sizes), "ZeroBackward0")
+
+    def __deepcopy__(self, memo: dict) -> Tensor:
+        if not self.is_leaf:
+            return super().__deepcopy__(memo)
+        copy = self._shallow()
+        copy._requires_grad = self._requires_grad
+        memo[id(self)] = copy
+        if self._grad is not None:
+            copy._grad = self._grad.__deepcopy__(memo)
+        return copy
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        return format_sparse(self)
+
+    def _dispatch(self, op: Operator, args: tuple, statics: tuple, level: Any) -> Any:
+        from .sparse_ops import dispatch
+
+        if level is not None:
+            raise refusal(f"{op.name} under vmap")
+        return dispatch(op, args, statics)
+
+    def _dispatch_inplace(self, op: Operator, args: tuple, statics: tuple, level: Any) -> Any:
+        from .sparse_ops import dispatch_inplace
+
+        if level is not None:
+            raise refusal(f"{op.name}_ under vmap")
+        return dispatch_inplace(op, args, statics)
+
+    # -- what it has not: one array -------------------------------------------------------------------------------
+
+    def _read(self) -> NoReturn:
+        raise refusal(caller())
+
+    _held = _share = _export = _geometry = _read
+
+    def _write(self, new: Any) -> NoReturn:
+        raise refusal(caller())
+
+    def _rewrite(self, program_of: Any, *operands: Any) -> NoReturn:
+        raise refusal(caller())
+
+    @property
+    def storage_id(self) -> int:
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage: this one is sparse")
+
+    def tolist(self) -> NoReturn:
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage: call to_dense() first")
+
+    def numpy(self, *, force: bool = False) -> NoReturn:
+        raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        self.numpy()
+
+    def __jax_array__(self) -> NoReturn:
+        raise TypeError("can't convert a sparse tensor to a jax.Array: call to_dense() first, or xgrad.sparse.to_bcoo")
+
+
+def _named(name: str, dtype: np.dtype) -> None:
+    def convert(self: SparseTensor, memory_format: Any = None) -> Tensor:
+        return self._cast(dtypes.as_dtype(dtype))
+
+    convert.__name__, convert.__doc__ = name, f"The tensor as {dtype.name}; itself if it is."
+    setattr(SparseTensor, name, convert)
+
+
+for _name, _dtype in {
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "bfloat16": dtypes.bfloat16,
+    "int": dtypes.int32, "long": dtypes.int64, "bool": dtypes.bool,
+    "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
+}.items():  # fmt: skip
+    _named(_name, _dtype)
+
+
+def _same(array: Any) -> Any:
+    return array
+
+
+def private(tensor: Tensor, place: Callable = _same) -> Tensor:
+    """A tensor with the same array (or what `place` makes of it) that shares no writes and belongs to no graph."""
+    twin = from_array(place(tensor._read()))
+    twin._owned = False
+    return twin
+
+
+def make(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> SparseTensor:
+    """A sparse tensor of parts that belong to no graph, and whose storage nobody else writes to."""
+    made = SparseTensor()
+    made._index, made._entries, made._sizes = indices, values, tuple(size)
+    made._coalesced = coalesced or indices.shape[1] < 2
+    return made
+
+
+def empty(like: SparseTensor, size: tuple, sparse_dim: int | None = None) -> SparseTensor:
+    """A sparse tensor without entries."""
+    n = like.sparse_dim() if sparse_dim is None else sparse_dim
+    indices = from_array(jnp.zeros((n, 0), like._index.dtype))
+    return make(indices, from_array(jnp.zeros((0, *size[n:]), like.dtype)), size, True)
+
+
+def entries_at(input: Tensor, index: Tensor, coalesced: bool, name: str, rule: Callable) -> SparseTensor:
+    """The elements of a dense tensor at the places `index`, as a sparse one."""
+    with unrecorded():
+        values = call(gather, (input, index), ())
+    return record(name, make(index, values, tuple(input.shape), coalesced), (input,), rule)
+
+
+class Pattern:
+    """Where a sparse tensor has entries: what a gradient needs of it, which is not its values."""
+
+    def __init__(self, tensor: SparseTensor) -> None:
+        self.index, self.size, self.coalesced = tensor._index, tensor._sizes, tensor._coalesced
+
+    def unique(self) -> Tensor:
+        """The indices, each place once."""
+        if not self.coalesced:
+            order, _ = distinct(self.index, self.size)
+            if order is not None:
+                self.index = from_array(jnp.asarray(np.asarray(self.index._read())[:, order]))
+            self.coalesced = True
+        return self.index
+
+    def entries(self) -> tuple[int, ...]:
+        """The shape of the values."""
+        index = self.unique()
+        return (index.shape[1], *self.size[index.shape[0] :])
+
+    def of(self, values: Tensor) -> Tensor:
+        """A coalesced sparse tensor with these values, recorded."""
+        return from_parts(self.unique(), values, self.size, True)
+
+    def masked(self, grad: Any) -> Tensor:
+        """The part of a gradient at the places of this pattern, as a coalesced sparse tensor."""
+        index = self.unique()
+        if grad.is_sparse and grad._coalesced and grad._index is index:
+            return grad
+        return from_parts(index, call(gather, (densely(grad), index), ()), self.size, True)
+
+
+def densely(grad: Any) -> Tensor:
+    """A gradient as a dense tensor, and not masked in its own backward."""
+    return grad.to_dense(masked_grad=False) if grad.is_sparse else grad
+
+
+def distinct(indices: Tensor, size: tuple) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """(the column of each distinct place, in order of places; the place of each column); None, None if it is so now."""
+    array = indices._read()
+    if isinstance(array, Tracer):
+        raise RuntimeError(
+            "coalesce() needs the indices of a sparse tensor, which are being traced (inside jax.jit, jax.vmap or "
+            "jax.grad): how many places there are would be a shape. Coalesce outside, or work on dense gradients."
+        )
+    host = np.asarray(array)
+    linear = np.zeros(host.shape[1], np.int64)
+    for row, n in zip(host, size, strict=False):
+        linear = linear * n + row
+    if (np.diff(linear) > 0).all():
+        return None, None
+    _, first, inverse = np.unique(linear, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def _coalesce(self: SparseTensor) -> SparseTensor:
+    first, inverse = distinct(self._index, self._sizes)
+    if first is None or inverse is None:
+        return make(self._index, private(self._entries), self._sizes, True)
+    host = np.asarray(self._index._read())
+    places = from_array(jnp.asarray(np.ravel(inverse).astype(np.int32)))
+    values = call(sum_entries, (self._entries, places), (len(first),))
+    return make(from_array(jnp.asarray(host[:, first])), values, self._sizes, True)
+
+
+def from_parts(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> SparseTensor:
+    """A sparse tensor of `values`, through which it is differentiated."""
+    result = make(private(indices), private(values), size, coalesced)
+
+    def rule(grad: Any, needs: int) -> tuple:
+        if grad.is_sparse and grad._coalesced and grad._index is result_index:
+            return (grad.values(),)
+        return (call(gather, (densely(grad), indices), ()),)
+
+    result_index = result._index
+    return record("SparseCooTensorWithDimsAndTensorsBackward0", result, (values,), rule)

@@ -1,0 +1,75 @@
+"""PyTorch's `torch.sparse`, as far as gradients need it: products and sums of sparse_coo tensors, and JAX's BCOO.
+
+>>> import xgrad
+>>> s = xgrad.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), requires_grad=True)
+>>> xgrad.sparse.mm(s, xgrad.ones(3, 1)).sum().backward()
+>>> s.grad
+tensor(indices=tensor([[0, 1],
+                       [2, 0]]),
+       values=tensor([1., 1.]),
+       size=(2, 3), nnz=2, layout=xgrad.sparse_coo)
+"""
+
+from typing import Any
+
+from .ops import layouts as _layouts
+from .ops import sparse_ops as _ops
+from .ops import sparse_tensor as _tensors
+from .tensor import Tensor, from_foreign
+
+SparseTensor = _tensors.SparseTensor
+
+
+def _require(tensor: Any, name: str) -> None:
+    if not isinstance(tensor, SparseTensor):
+        raise TypeError(f"sparse.{name}: expected a sparse tensor, but got {type(tensor).__name__}")
+
+
+def mm(sparse: Tensor, dense: Tensor) -> Tensor:
+    """The product of a sparse matrix (n, m) and a dense one (m, k), dense; of two sparse ones, sparse.
+
+    The gradient of the sparse matrix has its entries alone; `xgrad.mm` gives it a dense one.
+    Raises `RuntimeError` for shapes or dtypes that do not fit.  (PyTorch: torch.sparse.mm.)
+    """
+    if not isinstance(sparse, SparseTensor) and not isinstance(dense, SparseTensor):
+        return _ops._functions["mm"](sparse, dense)
+    return _ops.sparse_mm(sparse, dense, True, "addmm")
+
+
+def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
+    """The sum of a sparse tensor's entries: of all, or over `dim` (one or several), sparse while one sparse is left.
+
+    (PyTorch: torch.sparse.sum.)
+    """
+    _require(input, "sum")
+    assert isinstance(input, SparseTensor)
+    return _ops._sum(input, None, False, dtype) if dim is None else _ops.sparse_sum(input, dim, dtype)
+
+
+def to_bcoo(input: Tensor) -> Any:
+    """A sparse tensor as a `jax.experimental.sparse.BCOO`, outside of the graph.
+
+    >>> import xgrad
+    >>> xgrad.sparse.to_bcoo(xgrad.eye(2).to_sparse())
+    BCOO(float32[2, 2], nse=2)
+    """
+    _require(input, "to_bcoo")
+    assert isinstance(input, SparseTensor)
+    return input._bcoo()
+
+
+def from_bcoo(array: Any, requires_grad: bool = False) -> Tensor:
+    """A sparse tensor of a `jax.experimental.sparse.BCOO` without batch dimensions.
+
+    Raises `ValueError` for one with them, and for one that is padded (indices beyond its shape).
+    """
+    if array.n_batch:
+        raise ValueError(f"from_bcoo: expected no batch dimensions, but got {array.n_batch}")
+    coalesced = array.indices_sorted and array.unique_indices
+    try:
+        return _layouts.sparse_coo_tensor(
+            from_foreign(array.indices).t(), from_foreign(array.data), array.shape, is_coalesced=coalesced,
+            requires_grad=requires_grad,
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise ValueError(f"from_bcoo: {error}") from None
