@@ -45,6 +45,7 @@ class ThreadState(threading.local):
     random_log: dict | None = None  # {generator: its key when it was first used} of the innermost `random.logged` block
     random_replay: dict | None = None  # {generator: what stands for it} in a `random.replayed` block
     operator_mode: Any = None  # the innermost ops.modes.OperatorMode
+    recorder: Any = None  # the innermost of autograd.profiler's
     graph_exec_group: Any = None  # of utils.checkpoint: several backward calls that share their recomputations
 
     def __init__(self) -> None:

@@ -26,11 +26,12 @@ from .gradcheck import gradgradcheck as gradgradcheck
 
 if _TYPE_CHECKING:
     from . import functional as functional
+    from . import profiler as profiler
 
 
 def __getattr__(name: str) -> _Any:
-    if name == "functional":  # loaded by those who use it
+    if name in ("functional", "profiler"):  # loaded by those who use them
         from importlib import import_module
 
-        return import_module(".functional", __name__)
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module 'xgrad.autograd' has no attribute {name!r}")

@@ -75,7 +75,7 @@ def set_enabled(enabled: bool, check_nan: bool) -> None:
 
 def watched() -> bool:
     """Whether a run that begins now is to be watched, node for node."""
-    return state.anomaly or log.isEnabledFor(logging.DEBUG)
+    return state.anomaly or state.recorder is not None or log.isEnabledFor(logging.DEBUG)
 
 
 def tell(node: Node, grads: list) -> None:

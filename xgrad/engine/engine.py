@@ -11,6 +11,7 @@ an input buffer that nobody else refers to may be donated.
 """
 
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -306,9 +307,10 @@ def _evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) 
 
 
 def _evaluate_watched(task: GraphTask, node: Node, inputs: list, needs: int) -> Any:
-    """Evaluate any node while the log or anomaly mode wants to know of it."""
+    """Evaluate any node while the log, the profiler or anomaly mode wants to know of it."""
     anomaly.tell(node, inputs)
-    results = _evaluate_with_hooks(task, node, inputs, needs)
+    with nullcontext() if state.recorder is None else state.recorder.node(node, inputs):
+        results = _evaluate_with_hooks(task, node, inputs, needs)
     if state.anomaly and state.anomaly_check_nan and node.next_edges:
         if not task.keep_graph:
             node.release()

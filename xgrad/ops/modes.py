@@ -1,28 +1,37 @@
-"""Operator modes: somebody is asked about each operator that a block calls, before it runs.
+"""Operator modes: somebody is asked about each operator and each view that a block calls, before it runs.
 
 Invariant: until the first mode is entered, they cost nothing.  The call path asks for no mode; the first `OperatorMode`
 that is entered puts functions that do into the places from which operators are called: the globals of the functions
 that the table made, and the modules that import `call` by name.  From then on an operator costs 0.1 µs more.
 
-Modes are per thread, and only the innermost is asked.  It sees what a user's code calls, by public names; not views,
-which compute nothing, and not what backward runs.  (PyTorch: torch/utils/_python_dispatch.py, TorchDispatchMode.)
+Modes are per thread.  The innermost is asked; what it runs, the one around it is asked about, and so on.  They see
+what a user's code calls, by public names, and what backward runs only if they want (`whole`).
+(PyTorch: torch/utils/_python_dispatch.py, TorchDispatchMode.)
 """
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from ..config import state
 from . import call as path
-from . import pair, registry
+from . import nodes, pair, registry, viewing
 from .kernel import Kernel
 from .registry import FUNCTIONS, METHODS, OPERATORS, SCOPES, Operator, freeze
 
 _call, _call_inplace, _call_pair = path.call, path.call_inplace, pair.call_pair
+_try_view, _views_of, _view_inplace = viewing.try_view, viewing.views_of, viewing.view_inplace
 
 
 class OperatorMode:
-    """A `with` block in which `run` runs each operator, and `write` each in-place one."""
+    """A `with` block in which `run` runs each operator, `write` each in-place one, and `see` makes each view.
+
+    What a class does not define is left to the mode around this one.
+    """
+
+    whole = False  # whether it is also asked about operators that backward records, for a second derivative
+    _outer: "OperatorMode | None" = None
 
     def __enter__(self) -> "OperatorMode":
         _install()
@@ -33,17 +42,16 @@ class OperatorMode:
         state.operator_mode = self._outer
 
     def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
-        """Run an operator: `plain(op, args, statics)`, or something in its place."""
-        return plain(op, args, statics)
+        """Run an operator: `super().run(op, args, statics)`, or something in its place."""
+        return _call(op, args, statics) if self._outer is None else self._outer.run(op, args, statics)
 
     def write(self, op: Operator, args: tuple, statics: tuple) -> Any:
         """Run the in-place form."""
-        return _call_inplace(op, args, statics)
+        return _call_inplace(op, args, statics) if self._outer is None else self._outer.write(op, args, statics)
 
-
-def plain(op: Operator, args: tuple, statics: tuple) -> Any:
-    """The operator as it runs without a mode."""
-    return _call(op, args, statics)
+    def see(self, name: str, tensor: Any, make: Callable) -> Any:
+        """Make views of `tensor` by `make()`, which computes nothing and gives None where a copy is needed."""
+        return make() if self._outer is None else self._outer.see(name, tensor, make)
 
 
 def given(op: Operator, args: tuple, statics: tuple, out: Any) -> Any:
@@ -100,19 +108,58 @@ def _ask_inplace(op: Operator, args: tuple, statics: tuple) -> Any:
         state.operator_mode = mode
 
 
+def _ask_in_node(op: Operator, args: tuple, statics: tuple) -> Any:
+    mode = innermost = state.operator_mode
+    while mode is not None and not mode.whole:
+        mode = mode._outer
+    if mode is None:
+        return _call(op, args, statics)
+    state.operator_mode = None
+    try:
+        return mode.run(op, args, statics)
+    finally:
+        state.operator_mode = innermost
+
+
+def _ask_view(plain: Callable, name: Callable) -> Callable:
+    """`plain(self, ...)`, which makes views, as a function that asks; `name` gives the view's of the arguments."""
+
+    @functools.wraps(plain)
+    def asks(self: Any, *rest: Any, **named: Any) -> Any:
+        mode = state.operator_mode
+        if mode is None:
+            return plain(self, *rest, **named)
+        state.operator_mode = None
+        try:
+            return mode.see(name(*rest), self, lambda: plain(self, *rest, **named))
+        finally:
+            state.operator_mode = mode
+
+    return asks
+
+
 def _install() -> None:
     """Put the functions that ask into the places from which operators are called, once."""
     if registry.call is _ask:
         return
-    asking: dict[Any, Callable] = {_call: _ask, _call_pair: _ask_pair, _call_inplace: _ask_inplace}
+    asking: dict[Any, Callable] = {
+        _call: _ask,
+        _call_pair: _ask_pair,
+        _call_inplace: _ask_inplace,
+        _try_view: _ask_view(_try_view, lambda key, *_: key[0]),
+        _views_of: _ask_view(_views_of, lambda keys, name: name.removesuffix("Backward0").lower()),
+        _view_inplace: _ask_view(_view_inplace, lambda key, *_: f"{key[0]}_"),
+    }
+    names = ("call", "call_pair", "call_inplace", "_call", "_pair", "_inplace", "try_view", "views_of", "view_inplace")
     package = __name__.rpartition(".")[0]
     # Not the nodes: what backward runs is nobody's choice.
-    own = (__name__, f"{package}.nodes")
+    own = (__name__, nodes.__name__)
     scopes = [vars(m) for name, m in list(sys.modules.items()) if name.startswith(f"{package}.") and name not in own]
     for scope in (*scopes, *SCOPES):
-        for name in ("call", "call_pair", "call_inplace", "_call", "_pair", "_inplace"):
+        for name in names:
             if scope.get(name) in asking:
                 scope[name] = asking[scope[name]]
+    nodes.call = _ask_in_node
 
 
 def public_name(op: Operator) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from ..autograd.offload import from_host, to_host
-from ..ops.modes import OperatorMode, given, named, plain, public, public_name
+from ..ops.modes import OperatorMode, given, named, public, public_name
 from ..ops.registry import Operator
 from ..tensor import Tensor
 
@@ -104,7 +104,7 @@ class _Caching(OperatorMode):
         self.policy, self.names, self.storage = policy, names, storage
 
     def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
-        out = plain(op, args, statics)
+        out = super().run(op, args, statics)
         results = out if isinstance(out, tuple) else (out,)
         name = public_name(op)
         entry: Any = _RECOMPUTE
@@ -157,7 +157,7 @@ class _Cached(OperatorMode):
             )
         entry = entries[place]
         if entry is _RECOMPUTE:
-            return plain(op, args, statics)
+            return super().run(op, args, statics)
         if entry is _CONSUMED:
             raise RuntimeError(
                 "Trying to backward an extra time. You are only allowed to backward once on any region computed under "
@@ -179,7 +179,7 @@ class _Log(OperatorMode):
         return super().__enter__()
 
     def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
-        out = plain(op, args, statics)
+        out = super().run(op, args, statics)
         self._note(op, "", args, statics, out)
         return out
 

@@ -1,0 +1,376 @@
+"""PyTorch's `torch.autograd.profiler`: which operators and nodes run, how often, how long the host is busy.
+
+A recorder is an operator mode (ops/modes.py), which is asked about each operator, and the engine tells it of each node
+(engine/anomaly.py, `watched`).  Invariant: while none is on, neither operators nor the engine do anything more.
+
+Device time is XLA's to tell: JAX dispatches and returns.  So each operator, node and range is also a
+`jax.profiler.TraceAnnotation`, which XProf and Perfetto show beside the device's kernels when `jax.profiler.trace` is
+on; and a `jax.named_scope`, so that what is recorded under `jax.jit` has its name in the program's metadata.
+
+PyTorch: torch/autograd/profiler.py.
+"""
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ContextDecorator, ExitStack, contextmanager
+from typing import Any, Self
+
+import jax
+
+from ...config import state
+from ...engine.node import MAX_SEQUENCE_NR, Node
+from ...ops.modes import OperatorMode, public_name
+from ...ops.registry import Operator
+from ...tensor import Tensor
+from .. import function
+from .events import EventList, FunctionEvent, FunctionEventAvg, Interval
+
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "profile", "record_function"]
+
+
+class _Recorder(OperatorMode):
+    """A `with` block that is told of operators, views, nodes and ranges; nested ones are all told."""
+
+    whole = True
+    record_shapes = False
+
+    def __enter__(self) -> Self:
+        _install()
+        super().__enter__()
+        self._around, state.recorder = state.recorder, self
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        state.recorder = self._around
+        super().__exit__(*error)
+
+    def begin(self, name: str, number: int, inputs: Iterable, kind: str) -> Any:
+        """Note that something begins; what this gives is handed to `end`."""
+
+    def end(self, event: Any, number: int) -> None:
+        """Note that it is over, and the sequence number of the node that it made or was, -1 for none."""
+
+    @contextmanager
+    def _span(self, name: str, number: int, inputs: Iterable, kind: str, made: Callable = int) -> Iterator[list]:
+        """Tell of a block, under the number that is foreseen; `made(what the block put into the list)` is the true one.
+
+        `made` is None where they are the same.
+        """
+        shown = name if number < 0 else f"{name}, seq = {number}"
+        if self.record_shapes and kind != "range":
+            shown += f", sizes = {_shapes(inputs)}"
+        with jax.profiler.TraceAnnotation(shown), jax.named_scope(shown.replace("/", "|")):
+            event = self.begin(name, number, inputs, kind)
+            box: list = []
+            try:
+                yield box
+            finally:
+                self.end(event, number if made is int else made(box[0]) if box else -1)
+
+    # What a mode is asked about: each goes on to the mode around this one.
+
+    def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
+        with self._span(public_name(op), _foreseen(args), args, "forward", _number_of) as box:
+            box.append(out := super().run(op, args, statics))
+        return out
+
+    def write(self, op: Operator, args: tuple, statics: tuple) -> Any:
+        number = _foreseen(args)
+        if number >= 0 and isinstance(args[0], Tensor) and args[0]._view is not None:
+            number += 1  # of the CopySlices in which the operator's own node is
+        with self._span(f"{public_name(op)}_", number, args, "forward", _number_of_write) as box:
+            box.append(out := super().write(op, args, statics))
+        return out
+
+    def see(self, name: str, tensor: Any, make: Callable) -> Any:
+        with self._span(name, _foreseen((tensor,)), (tensor,), "forward", _number_of) as box:
+            out = super().see(name, tensor, make)
+            if out is not None:
+                box.append(out)
+        return out
+
+    def _everywhere(self, name: str, number: int, inputs: Iterable, kind: str) -> AbstractContextManager:
+        stack, recorder = ExitStack(), self
+        while recorder is not None:
+            stack.enter_context(recorder._span(name, number, inputs, kind))
+            recorder = recorder._around
+        return stack
+
+    def node(self, node: Node, inputs: list) -> AbstractContextManager:
+        """The engine's: a block in which `node` is evaluated, with its hooks."""
+        number = node.sequence_nr
+        return self._everywhere(node.name(), -1 if number == MAX_SEQUENCE_NR else int(number), inputs, "backward")
+
+    def block(self, name: str, args: str | None) -> AbstractContextManager:
+        """A block that the user named."""
+        return self._everywhere(name, -1, () if args is None else (args,), "range")
+
+    def function(self, cls: Any, args: tuple, run: Callable) -> Any:
+        """The forward of a custom Function."""
+        with self._everywhere(cls.__name__, _foreseen(args), args, "forward"):
+            return run()
+
+
+def _foreseen(args: Iterable) -> int:
+    """The sequence number that the next node of this thread gets, -1 if nothing is recorded of these arguments."""
+    if not (state.grad_enabled and any(isinstance(a, Tensor) and a.requires_grad for a in args)):
+        return -1
+    # A counter tells where it stands without being moved only when it is printed: "count(12)".
+    return int(repr(state.count.__self__)[6:-1])
+
+
+def _number_of(out: Any) -> int:
+    """The sequence number of the node that recorded a result."""
+    for result in out if isinstance(out, (tuple, list)) else (out,):
+        if isinstance(result, Tensor) and result._grad_fn is not None:
+            return int(result._grad_fn.sequence_nr)
+    return -1
+
+
+def _number_of_write(out: Any) -> int:
+    if not (state.grad_enabled and isinstance(out, Tensor) and out.requires_grad):
+        return -1
+    return _number_of(out if out._view is None else out._view.base)
+
+
+def _shapes(inputs: Iterable) -> list[list[int]]:
+    return [list(a.shape) if hasattr(a, "shape") else [] for a in inputs]
+
+
+_run_function = function.run_function
+
+
+def _run_and_tell(cls: Any, args: tuple, *rest: Any) -> Any:
+    recorder = state.recorder
+    if recorder is None:
+        return _run_function(cls, args, *rest)
+    return recorder.function(cls, args, lambda: _run_function(cls, args, *rest))
+
+
+def _install() -> None:
+    """Have custom Functions tell the recorders, once, as operators do from the first mode on."""
+    function.run_function = _run_and_tell
+
+
+class emit_nvtx(_Recorder):
+    """Within the block, name each operator and each node for JAX's profiler, as "mul, seq = 12".
+
+    The node that an operator leaves, and that backward runs, has the same number: "MulBackward0, seq = 12".  Look at
+    both in XProf or Perfetto, with `jax.profiler.trace` around the block.  The names are PyTorch's of the block of this
+    name; what they are written into is JAX's profiler, on each device, and not NVTX.
+
+    `enabled=False`: the block does nothing.  `record_shapes`: names end in ", sizes = [[2, 3], []]", the arguments'.
+
+    Source: PyTorch's `torch.autograd.profiler.emit_nvtx`.
+
+    >>> import jax, xgrad
+    >>> def loss(array):
+    ...     with xgrad.autograd.profiler.emit_nvtx():
+    ...         return (xgrad.as_tensor(array) ** 2).sum()._read()
+    >>> "pow" in jax.jit(loss).lower(jax.numpy.ones(3)).as_text(debug_info=True)
+    True
+    """
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled, self.record_shapes = enabled, record_shapes
+        self.entered = False
+
+    def __enter__(self) -> Self:
+        if not self.enabled:
+            return self
+        if self.entered:
+            raise RuntimeError("NVTX annotation context manager is not reentrant")
+        self.entered = True
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self.enabled:
+            super().__exit__(*error)
+
+
+class profile(_Recorder):
+    """Within the block, count operators, views, nodes of backward and named ranges, and take the host's time of each.
+
+    Operators have their public names ("mul", "add_"; PyTorch's say "aten::mul"), and nodes theirs ("MulBackward0"): one
+    event each, with the node's hooks in it.  `sequence_nr` of an operator's event is that of the node it left.  A
+    composite shows as the operators that it is made of, an operator as one.
+
+    Times are the host's: compilation, where the operator is new to a shape, and dispatch.  What the device does,
+    `jax.profiler.trace` shows, under the same names.  The block records what its own thread does.
+
+    `enabled=False`: the block does nothing.  `record_shapes`: events have `input_shapes`, by which
+    `key_averages(group_by_input_shape=True)` tells them apart.  `use_cuda`, `use_device`: warned about, and without
+    effect.  Raises `RuntimeError` when it is entered a second time, and when asked for results before its end.
+
+    Source: PyTorch's `torch.autograd.profiler.profile`.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(2, 2, requires_grad=True)
+    >>> with xgrad.autograd.profiler.profile() as prof:
+    ...     with xgrad.autograd.profiler.record_function("model"):
+    ...         y = (x * x).sum()
+    ...     y.backward()
+    >>> [(e.name, e.cpu_parent and e.cpu_parent.name) for e in prof.function_events if e.name in ("mul", "model")]
+    [('model', None), ('mul', 'model')]
+    >>> {e.key: e.count for e in prof.key_averages()}["MulBackward0"]
+    1
+    >>> table = prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=10)
+    >>> table.splitlines()[1].split()[:4]
+    ['Name', 'Self', 'CPU', '%']
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        use_cuda: bool = False,
+        use_device: str | None = None,
+        record_shapes: bool = False,
+    ) -> None:
+        self.enabled, self.record_shapes = enabled, record_shapes
+        self.entered = self.finished = False
+        self._open: list[FunctionEvent] = []
+        self._events = EventList()
+        if enabled and (use_cuda or use_device not in (None, "cpu")):
+            warnings.warn(
+                "autograd.profiler takes the host's time only: the device's is shown by jax.profiler.trace, under the "
+                "same names",
+                stacklevel=2,
+            )
+
+    def __enter__(self) -> Self:
+        if not self.enabled:
+            return self
+        if self.entered:
+            raise RuntimeError("Profiler context manager is not reentrant")
+        self.entered = True
+        super().__enter__()
+        self._start = time.perf_counter_ns()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if not self.enabled:
+            return
+        super().__exit__(*error)
+        if self._open:  # a range that is left after the profiler
+            self.end(self._open[0], -1)
+        self.finished = True
+
+    def begin(self, name: str, number: int, inputs: Iterable, kind: str) -> FunctionEvent:
+        parent = self._open[-1] if self._open else None
+        shapes = _shapes(inputs) if self.record_shapes else []
+        event = FunctionEvent(len(self._events), name, kind, threading.get_ident(), number, shapes, parent)
+        if kind == "range":
+            event.args = "".join(inputs)
+        if not self.finished:
+            self._events.append(event)
+            self._open.append(event)
+        event.time_range = Interval(self._now(), self._now())
+        return event
+
+    def end(self, event: FunctionEvent, number: int) -> None:
+        now, kind = self._now(), event.kind
+        if event not in self._open:
+            return
+        last = None
+        while last is not event:
+            last = self._open.pop()
+            last.time_range = Interval(last.time_range.start, now)
+        if kind == "forward":
+            event.sequence_nr = number
+
+    def _now(self) -> float:
+        return (time.perf_counter_ns() - self._start) / 1e3
+
+    # -- what it found ------------------------------------------------------------------------------------------------
+
+    @property
+    def function_events(self) -> EventList:
+        """What ran, in the order in which it began."""
+        if not self.finished and self.enabled:
+            raise RuntimeError("Profiler didn't finish running: leave its `with` block first")
+        return self._events
+
+    def events(self) -> EventList:
+        """The same as a method, as `torch.profiler.profile` has it."""
+        return self.function_events
+
+    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
+        """One entry for each name (and, if asked for, each choice of input shapes), with its count and times."""
+        return self.function_events.key_averages(group_by_input_shape)
+
+    def total_average(self) -> FunctionEventAvg:
+        """All of them as one."""
+        return self.function_events.total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The host's time in all of them, in microseconds; what lies in another is counted once."""
+        return self.function_events.self_cpu_time_total
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+    ) -> str:
+        """Every event as a line of a table; see `EventList.table`."""
+        return self.function_events.table(
+            sort_by, row_limit, max_name_column_width, max_shapes_column_width, header, top_level_events_only
+        )
+
+    def export_chrome_trace(self, path: str | os.PathLike) -> None:
+        """Write the events as a JSON file for chrome://tracing and Perfetto, operators tied to their nodes."""
+        self.function_events.export_chrome_trace(path)
+
+    def __repr__(self) -> str:
+        return repr(self._events) if self.finished or not self.enabled else "<unfinished xgrad.autograd.profile>"
+
+    def __str__(self) -> str:
+        return str(self._events) if self.finished or not self.enabled else repr(self)
+
+
+class record_function(ContextDecorator):
+    """Name a block, or each call of a function that this decorates, for `profile` and for JAX's profiler.
+
+    `args`: a string that is kept with the event.  Under `jax.jit`, operators of the block have the name in their
+    metadata, whether or not anything is recorded.
+
+    Source: PyTorch's `torch.autograd.profiler.record_function`.
+
+    >>> import xgrad
+    >>> @xgrad.autograd.profiler.record_function("twice")
+    ... def twice(x):
+    ...     return x + x
+    >>> with xgrad.autograd.profiler.profile() as prof:
+    ...     _ = twice(twice(xgrad.ones(2)))
+    >>> [e.count for e in prof.key_averages() if e.key == "twice"]
+    [2]
+    """
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name, self.args = name, args
+        self._blocks: list[AbstractContextManager] = []
+
+    def _recreate_cm(self) -> Self:
+        return type(self)(self.name, self.args)
+
+    def __enter__(self) -> Self:
+        recorder = state.recorder
+        if recorder is None:
+            block = ExitStack()
+            block.enter_context(jax.profiler.TraceAnnotation(self.name))
+            block.enter_context(jax.named_scope(self.name.replace("/", "|")))
+        else:
+            block = recorder.block(self.name, self.args)
+        self._blocks.append(block)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._blocks.pop().__exit__(None, None, None)

@@ -1,0 +1,242 @@
+"""What the profiler noted, and the ways to look at it: averages, a table, a Chrome trace.
+
+Invariant: events are in the order in which they began, and an event's children lie within it in time.  Times are in
+microseconds.  (PyTorch: torch/autograd/profiler_util.py.)
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class Interval(NamedTuple):
+    """Begin and end, in microseconds since the profiler was entered."""
+
+    start: float
+    end: float
+
+    def elapsed_us(self) -> float:
+        """The time between them."""
+        return self.end - self.start
+
+
+def _shown(us: float) -> str:
+    """A time as people read it: 3.355ms."""
+    if us >= 1e6:
+        return f"{us / 1e6:.3f}s"
+    return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
+
+
+class _Times:
+    """What an event and an average have in common."""
+
+    key: str
+    count: int
+    cpu_time_total: float
+    self_cpu_time_total: float
+    input_shapes: list
+
+    @property
+    def cpu_time(self) -> float:
+        """The average of a call."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def cpu_time_total_str(self) -> str:
+        return _shown(self.cpu_time_total)
+
+    @property
+    def self_cpu_time_total_str(self) -> str:
+        return _shown(self.self_cpu_time_total)
+
+    @property
+    def cpu_time_str(self) -> str:
+        return _shown(self.cpu_time)
+
+
+class FunctionEvent(_Times):
+    """One run of an operator ("forward"), a node ("backward"), or a block that the user named ("range")."""
+
+    count = 1
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        kind: str,
+        thread: int,
+        sequence_nr: int,
+        input_shapes: list,
+        parent: "FunctionEvent | None",
+    ) -> None:
+        self.id, self.name, self.kind, self.thread = id, name, kind, thread
+        self.sequence_nr, self.input_shapes = sequence_nr, input_shapes
+        self.cpu_parent = parent
+        self.cpu_children: list[FunctionEvent] = []
+        self.time_range = Interval(0.0, 0.0)
+        self.args = ""
+        if parent is not None:
+            parent.cpu_children.append(self)
+
+    @property
+    def key(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.name
+
+    @property
+    def is_user_annotation(self) -> bool:
+        """Whether it is a block that the user named."""
+        return self.kind == "range"
+
+    @property
+    def cpu_time_total(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The host's time in it."""
+        return self.time_range.elapsed_us()
+
+    @property
+    def self_cpu_time_total(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The host's time in it and in none of its children."""
+        return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
+
+    def __repr__(self) -> str:
+        start, end = self.time_range
+        return (
+            f"<FunctionEvent id={self.id} name={self.name} cpu_time={self.cpu_time_str} start_us={start:.3f} "
+            f"end_us={end:.3f} cpu_children={[c.id for c in self.cpu_children]} thread={self.thread} "
+            f"input_shapes={self.input_shapes} seq_nr={self.sequence_nr}>"
+        )
+
+
+class FunctionEventAvg(_Times):
+    """Events of one name, added up."""
+
+    def __init__(self, key: str, input_shapes: list | None = None) -> None:
+        self.key, self.input_shapes = key, input_shapes or []
+        self.count, self.cpu_time_total, self.self_cpu_time_total = 0, 0.0, 0.0
+        self.is_user_annotation = False
+
+    def add(self, other: Any) -> "FunctionEventAvg":
+        """Add an event, or other events' sum."""
+        self.count += other.count
+        self.cpu_time_total += other.cpu_time_total
+        self.self_cpu_time_total += other.self_cpu_time_total
+        self.is_user_annotation = self.is_user_annotation or other.is_user_annotation
+        return self
+
+    def __repr__(self) -> str:
+        return (
+            f"<FunctionEventAvg key={self.key} self_cpu_time={self.self_cpu_time_total_str} "
+            f"cpu_time={self.cpu_time_str} count={self.count} input_shapes={self.input_shapes}>"
+        )
+
+
+class EventList(list):
+    """A list of events, or of averages."""
+
+    def key_averages(self, group_by_input_shape: bool = False) -> "EventList":
+        """One `FunctionEventAvg` for each name (and choice of input shapes), in the order of the first of each."""
+        found: dict[tuple, FunctionEventAvg] = {}
+        for event in self:
+            shapes = event.input_shapes if group_by_input_shape else []
+            key = (event.key, str(shapes), event.is_user_annotation)
+            if key not in found:
+                found[key] = FunctionEventAvg(event.key, shapes)
+            found[key].add(event)
+        return EventList(found.values())
+
+    def total_average(self) -> FunctionEventAvg:
+        """All of them added up, as "Total"."""
+        total = FunctionEventAvg("Total")
+        for event in self:
+            total.add(event)
+        return total
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The host's time in all of them, in microseconds; what lies in another is counted once."""
+        return sum(event.self_cpu_time_total for event in self)
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+    ) -> str:
+        """The entries as lines of a table, "" without entries.
+
+        `sort_by`: the attribute, largest first, that lines are sorted by: "count", "cpu_time", "cpu_time_total",
+        "self_cpu_time_total"; raises `AttributeError` for another.  `row_limit`: the most lines, -1 for all.
+        `top_level_events_only`: only what lies in nothing else.
+        """
+        if not self:
+            return ""
+        events: Sequence = sorted(self, key=lambda e: getattr(e, sort_by), reverse=True) if sort_by else self
+        total = self.self_cpu_time_total
+        if top_level_events_only:
+            events = [e for e in events if getattr(e, "cpu_parent", None) is None]
+        if row_limit >= 0:
+            events = events[:row_limit]
+        heads = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls"]
+        rows = [
+            [
+                _cut(event.key, max_name_column_width),
+                _share(event.self_cpu_time_total, total),
+                event.self_cpu_time_total_str,
+                _share(event.cpu_time_total, total),
+                event.cpu_time_total_str,
+                event.cpu_time_str,
+                str(event.count),
+            ]
+            for event in events
+        ]
+        if any(event.input_shapes for event in events):
+            heads.append("Input Shapes")
+            for row, event in zip(rows, events):
+                row.append(_cut(str(event.input_shapes), max_shapes_column_width))
+        widths = [max(12, *(len(row[i]) for row in (heads, *rows))) for i in range(len(heads))]
+        rule = "  ".join("-" * width for width in widths)
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in (heads, *rows)]
+        top = [] if header is None else ["=" * len(rule), header]
+        return "\n".join([*top, rule, lines[0], rule, *lines[1:], rule, f"Self CPU time total: {_shown(total)}", ""])
+
+    def export_chrome_trace(self, path: str | os.PathLike) -> None:
+        """Write a Chrome trace: one entry for each event, and an arrow from each operator to its node."""
+        process = os.getpid()
+        told: list[dict[str, Any]] = []
+        makers: dict[int, FunctionEvent] = {}
+        for event in self:
+            args: dict[str, Any] = {"External id": event.id}
+            if event.sequence_nr >= 0:
+                args["Sequence number"] = event.sequence_nr
+            if event.input_shapes:
+                args["Input Dims"] = event.input_shapes
+            if event.args:
+                args["Input"] = event.args
+            place = {"pid": process, "tid": event.thread, "ts": event.time_range.start}
+            kind = "user_annotation" if event.is_user_annotation else "cpu_op"
+            told.append(
+                {"ph": "X", "cat": kind, "name": event.name, "dur": event.cpu_time_total, "args": args, **place}
+            )
+            if event.kind == "forward" and event.sequence_nr >= 0:
+                makers[event.sequence_nr] = event
+            elif event.kind == "backward" and event.sequence_nr in makers:
+                maker = makers[event.sequence_nr]
+                arrow = {"cat": "fwdbwd", "name": "fwdbwd", "id": event.id, "pid": process}
+                told.append({"ph": "s", "tid": maker.thread, "ts": maker.time_range.start, **arrow})
+                told.append({"ph": "f", "bp": "e", "tid": event.thread, "ts": event.time_range.start, **arrow})
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": told}, file)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.2f}%" if whole else "0.00%"
+
+
+def _cut(text: str, width: int | None) -> str:
+    return text if width is None or len(text) <= width else f"{text[: width - 3]}..."
