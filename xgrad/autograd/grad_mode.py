@@ -177,9 +177,6 @@ def is_grad_enabled() -> bool:
     return state.grad_in_inference if state.inference else state.grad_enabled
 
 
-_KEPT = ("inference", "grad_enabled", "grad_in_inference", "forward_level", "outer_forward_levels")
-
-
 class inference_mode(_Mode):
     """Record nothing, and make tensors that may never be recorded; in a `with` block, or as a decorator.
 
@@ -188,8 +185,8 @@ class inference_mode(_Mode):
     where that would be recorded.  `mode=False` switches normal mode on, with recording, within inference mode.
 
     Outside of the mode an inference tensor raises `InferenceTensorError`, a `RuntimeError`, when it is to be saved for
-    backward and when it is changed in place; `clone()` gives a normal tensor.  (Writes to memory that nobody counts are
-    what PyTorch saves here; JAX arrays are immutable, so the mode costs and saves as much as `no_grad`.)
+    backward and when it is changed in place; `clone()` gives a normal tensor.  A PyTorch program gains time by the
+    mode; here it is no faster than `no_grad`, and is there for what it refuses.
 
     Source: PyTorch's `torch.inference_mode`.
 
@@ -215,17 +212,18 @@ class inference_mode(_Mode):
         self._previous: list[tuple] = []
 
     def __enter__(self) -> None:
-        self._previous.append(tuple(getattr(state, name) for name in _KEPT))
+        forward = state.forward_level, state.outer_forward_levels
+        self._previous.append((state.inference, state.grad_enabled, state.grad_in_inference, forward))
         if self.mode:
             state.forward_level, state.outer_forward_levels = INFERENCE_LEVEL, ()
-        elif state.inference or state.forward_level < 0:
-            state.forward_level = state.dual_level
+        elif state.inference:
+            state.forward_level = state.dual_level if state.suspended is None else -1
         state.inference, state.grad_in_inference = self.mode, False
         state.grad_enabled = not self.mode
 
     def __exit__(self, *error: Any) -> None:
-        for name, value in zip(_KEPT, self._previous.pop(), strict=True):
-            setattr(state, name, value)
+        state.inference, state.grad_enabled, state.grad_in_inference, forward = self._previous.pop()
+        state.forward_level, state.outer_forward_levels = forward
 
     def clone(self) -> "inference_mode":
         """Another one like it, for each call of a function that it decorates."""
