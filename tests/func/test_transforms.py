@@ -268,3 +268,26 @@ def test_transforms_work_in_inference_mode():
             return found, T.is_inference_mode_enabled(), T.is_grad_enabled()
 
     as_torch(program)
+
+
+def test_dictionaries_keep_their_order():
+    """Gradients are zipped with parameters; JAX would sort them by name."""
+    from collections import OrderedDict, namedtuple
+
+    Pair = namedtuple("Pair", ["b", "a"])
+
+    def program(T):
+        F, x, y = T.func, data(T, (3,)), data(T, (2,), 1)
+        tree = OrderedDict(z=x, a=[y, Pair(x, y)])
+        g = F.grad(lambda t: t["z"].sum() * t["a"][0].prod() + t["a"][1].b.prod() * t["a"][1].a.sum())(tree)
+        out, pull = F.vjp(lambda t: {"z": t * 2, "a": t.sum()}, x)
+        swapped = {"z": x, "a": y[0]}
+        doubled = T.vmap(lambda d: {"z": d["z"] * 2, "a": d["a"]}, in_dims=({"z": 0, "a": None},))({"z": x, "a": y})
+        assert isinstance(g, OrderedDict)
+        assert type(g["a"][1]) is Pair
+        return g, out, pull(swapped), doubled
+
+    as_torch(program)
+    x = xgrad.ones(2)
+    pull = vjp(lambda t: {"z": t * 2, "a": t.sum()}, x)[1]
+    np.testing.assert_array_equal(array(pull({"a": xgrad.tensor(1.0), "z": x * 3})[0]), [7.0, 7.0])

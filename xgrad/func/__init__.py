@@ -8,4 +8,7 @@ from .derivatives import vjp as vjp
 from .jacobians import hessian as hessian
 from .jacobians import jacfwd as jacfwd
 from .jacobians import jacrev as jacrev
+from .modules import functional_call as functional_call
+from .modules import stack_module_state as stack_module_state
+from .vmapping import debug_unwrap as debug_unwrap
 from .vmapping import vmap as vmap

@@ -13,7 +13,7 @@ from ..config import state
 from ..dtypes import INEXACT
 from ..tensor import Tensor
 from .standing import Targets, at_innermost, normal_mode, outside, requires_grad_below, stand_in, transform
-from .trees import flatten, map_tensors, unflatten
+from .trees import flatten, leaves_like, map_tensors, unflatten
 
 
 def chosen(args: tuple, argnums: Any) -> Any:
@@ -150,11 +150,11 @@ def vjp_of(func: Callable, primals: tuple, argnums: Any, has_aux: bool = False) 
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         """The gradients of the primals, given those of the outputs."""
-        given, structure_given = flatten(cotangents)
-        if structure_given != made:
+        given = leaves_like(made, cotangents)
+        if given is None:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
-                f"function. cotangents: {structure_given}, primal output: {made}"
+                f"function. cotangents: {flatten(cotangents)[1]}, primal output: {made}"
             )
         if create_graph is None:
             create_graph = state.grad_enabled and (recorded or any(requires_grad_below(g) for g in given))
@@ -199,12 +199,12 @@ def jvp_of(
         raise RuntimeError(f"{where}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
     moving = primals if argnums is None else chosen(primals, argnums if isinstance(argnums, tuple) else (argnums,))
     at, structure = flatten(moving)
-    along, structure_along = flatten(tangents)
-    if structure != structure_along:
+    along = leaves_like(structure, tangents)
+    if along is None:
         raise RuntimeError(
             f"{where}: Expected primals and tangents to have the same python structure. For example, if primals is a "
             f"tuple of 3 tensors, tangents also must be. Got primals with structure {structure} and tangents with "
-            f"structure {structure_along}"
+            f"structure {flatten(tangents)[1]}"
         )
     for what, leaves in (("primals", at), ("tangents", along)):
         if not leaves:
@@ -272,10 +272,10 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
 
     def push(*tangents: Any) -> Any:
         """The tangents of the outputs, given those of the primals."""
-        given, structure_given = flatten(tangents)
-        if structure_given != structure:
+        given = leaves_like(structure, tangents)
+        if given is None:
             raise RuntimeError(
-                f"Expected the tangents {structure_given} to have the same argspec as the primals {structure}"
+                f"Expected the tangents {flatten(tangents)[1]} to have the same argspec as the primals {structure}"
             )
         for i, (tangent, primal) in enumerate(zip(given, leaves, strict=True)):
             for what in ("shape", "dtype", "device"):

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..ops.batching import VmapLevel, add_batch, at_level, close_level, open_level, remove_batch
+from ..ops.batching import VmapLevel, add_batch, at_level, close_level, inner_value, open_level, remove_batch
 from ..ops.registry import FUNCTIONS
 from ..random import get_rng_state, set_rng_state
 from ..tensor import Tensor
@@ -51,6 +51,21 @@ def vmap(
         return _vmap(func, in_dims, out_dims, randomness, chunk_size, args, kwargs)
 
     return mapped
+
+
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """The tensor that holds all entries of which `tensor` is one inside of vmap, for a look at it; any other itself.
+
+    `recurse`: below all levels of vmap.  To go on computing with it inside of vmap mixes up the entries.
+
+    >>> import xgrad
+    >>> _ = xgrad.vmap(lambda row: print(xgrad.func.debug_unwrap(row)) or row)(xgrad.eye(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    if tensor._level is None:
+        return tensor
+    return inner_value(tensor) if recurse else tensor._value
 
 
 def _vmap(
