@@ -1,8 +1,9 @@
 """On which of its arguments a function depends, as far as its JAX program tells.
 
-A derived formula takes every input of its operator, though its result may depend on few of them: the second derivative
-of x * x is a constant.  What a recorded gradient does not depend on must not seem to require grad: `requires_grad`, the
-third derivative and the `strict` checks of `autograd.functional` would all say so, and PyTorch's formulas don't.
+The derivative of a product's backward is derived, and takes all its inputs, though the second derivative of x * x is a
+constant.  What a recorded gradient does not depend on must not seem to require grad: `requires_grad` and the `strict`
+checks of `autograd.functional` would say so, and PyTorch's, who writes such formulas out, don't.  This is asked of
+multilinear operators alone, where PyTorch's formulas are as exact: it goes on to differentiate x**3 a fourth time.
 """
 
 from collections.abc import Callable, Sequence

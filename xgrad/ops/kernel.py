@@ -136,8 +136,8 @@ class Plan:
     """For one mask of arguments that require grad: what is saved, and the backward programs."""
 
     __slots__ = (
-        "all", "alone", "derives", "fits", "independent", "indices", "kernel", "needs", "no_metas", "node_class",
-        "operators", "passes", "pick", "programs", "result_names", "results", "reuses",
+        "all", "alone", "fits", "independent", "indices", "kernel", "multilinear", "needs", "no_metas",
+        "node_class", "operators", "passes", "pick", "programs", "result_names", "results", "reuses",
         "saved", "saves_result", "simple", "static", "used",
     )  # fmt: skip
 
@@ -170,7 +170,10 @@ class Plan:
         self.simple: dict[int, Callable] = {}  # programs for one defined gradient and nothing to fit
         self.no_metas = (None,) * count
         formulas = [formula_of(operator, names[i]) for i in self.indices]
-        self.derives = None in formulas  # then more is saved than what the gradient depends on
+        self.multilinear = operator.multilinear or all(
+            f is linear or (f is not None and not {names[i], "result", "results"} & {*f.__code__.co_varnames})
+            for i, f in zip(self.indices, formulas, strict=True)
+        )
         self.passes = all(f is not None and _is_identity(f) for f in formulas)  # add, sub's first, clone, ...
         self.reuses = operator.pointwise
         self.all = (1 << count) - 1 if count > 1 else -1
@@ -208,6 +211,7 @@ class Plan:
             operator = self.kernel.operator
             name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
             found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
+            found.multilinear = self.multilinear
             self.operators[key] = found
         return found
 

@@ -115,7 +115,7 @@ class OperatorNode(Node):
                     if place not in kept and isinstance(values[i], Tensor):
                         values[i] = values[i].detach()
             values = [*given, *values]
-            if plan.derives:
+            if plan.kernel.operator.multilinear:
                 for i in plan.constants(key, values):
                     if isinstance(values[i], Tensor) and values[i].requires_grad:
                         values[i] = values[i].detach()

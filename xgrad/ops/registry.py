@@ -61,6 +61,9 @@ is_operand: Any = None
 class Operator:
     """One declared operator."""
 
+    # Of a backward: whether it is that of an operator which is linear in each of its arguments, as products are.
+    multilinear = False
+
     def __init__(
         self,
         name: str,
