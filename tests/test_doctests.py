@@ -38,7 +38,8 @@ def _public():
               xgrad.autograd, xgrad.autograd.graph, xgrad.autograd.forward_ad, xgrad.autograd.functional,
               xgrad.utils.checkpoint]  # fmt: skip
     for place in places:
-        for name, value in vars(place).items():
+        for name in dir(place):  # with what is loaded when it is asked for
+            value = getattr(place, name)
             if name.startswith("_") or not callable(value) or not value.__module__.startswith("xgrad"):
                 continue
             yield f"{place.__name__}.{name}", value

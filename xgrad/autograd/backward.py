@@ -13,6 +13,7 @@ from ..engine.engine import execute, queue_callback
 from ..engine.node import GradientEdge, Node, gradient_edge
 from ..ops import registry
 from ..ops.batching import close_level, open_level, remove_batch, wrap
+from ..overrides import dispatch, overloaded
 from ..tensor import Tensor, from_array
 
 _ones = jax.jit(lambda like: jnp.ones_like(like), keep_unused=True)  # so that it is made where `like` lies
@@ -204,6 +205,13 @@ def grad(
     >>> xgrad.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    if asked := overloaded((outputs, inputs)):
+        options = {
+            "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
+            "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
+            "materialize_grads": materialize_grads,
+        }  # fmt: skip
+        return dispatch(grad, asked, (outputs, inputs), options)
     if not only_inputs:
         warnings.warn(
             "only_inputs argument is deprecated and is ignored now: backward() is what accumulates in other leaves.",

@@ -9,10 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import dtypes
-from ..devices import device as device_of
 from ..engine.hooks import RemovableHandle
 from ..tensor import Tensor
+from . import conversion
 from .module_hooks import ForwardHook, call_with_hooks, registered
 from .parameter import Buffer, Parameter
 from .state_dict import load_state_dict, state_dict
@@ -309,73 +308,9 @@ class Module:
                     parameter.grad.detach_()
                 parameter.grad.zero_()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor]) -> "Module":
-        """Put `fn` of their values into parameters and gradients, which stay the same objects, and buffers."""
-        for module in self.children():
-            module._apply(fn)
-        for parameter in self._parameters.values():
-            if parameter is not None:
-                grad = parameter.grad
-                parameter.data = fn(parameter.data)
-                if grad is not None:
-                    grad.data = fn(grad.data)
-        for name, buffer in self._buffers.items():
-            if buffer is not None:
-                self._buffers[name] = fn(buffer)
-        return self
-
-    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> "Module":
-        """Move and cast all parameters and buffers, in place: `to(device)`, `to(dtype)`, both, or as a tensor is.
-
-        Only floating-point and complex ones are cast.  Raises `TypeError` for another dtype.
-        """
-        for value in args:
-            if isinstance(value, Tensor):
-                device, dtype = value.device, value.dtype
-            elif value is None or isinstance(value, bool):
-                continue
-            else:
-                try:
-                    dtype = dtypes.as_dtype(value)
-                except (TypeError, ValueError, AttributeError):
-                    device = value
-        if dtype is not None:
-            dtype = dtypes.as_dtype(dtype)
-            if dtype not in dtypes.INEXACT:
-                raise TypeError(
-                    f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype.name}"
-                )
-        where = None if device is None else device_of(device)
-
-        def moved(tensor: Tensor) -> Tensor:
-            cast = dtype if dtype is not None and tensor.dtype in dtypes.INEXACT else None
-            return tensor.to(device=where, dtype=cast)
-
-        return self._apply(moved)
-
-    def type(self, dst_type: Any) -> "Module":
-        """Cast all parameters and buffers to a dtype."""
-        return self._apply(lambda tensor: tensor.to(dst_type))
-
-    def float(self) -> "Module":
-        """`to(float32)`."""
-        return self.to(dtypes.float32)
-
-    def double(self) -> "Module":
-        """`to(float64)`."""
-        return self.to(dtypes.float64)
-
-    def half(self) -> "Module":
-        """`to(float16)`."""
-        return self.to(dtypes.float16)
-
-    def bfloat16(self) -> "Module":
-        """`to(bfloat16)`."""
-        return self.to(dtypes.bfloat16)
-
-    def cpu(self) -> "Module":
-        """`to("cpu")`."""
-        return self.to("cpu")
+    _apply, to, type = conversion.apply, conversion.to, conversion.as_type
+    float, double, half = conversion.as_float, conversion.as_double, conversion.as_half
+    bfloat16, cpu = conversion.as_bfloat16, conversion.on_cpu
 
     # -- hooks ----------------------------------------------------------------------------------------------------
 

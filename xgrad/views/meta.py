@@ -46,7 +46,6 @@ class ViewMeta:
         self.name = name
         self.tracking = tracking
 
-
     def of_primal(self) -> "PrimalMeta":
         """The same of a view that takes no part in its base's tangents."""
         return PrimalMeta(self.base, self.chain, self.attr_version, self.creation_meta, self.name, self.tracking)

@@ -1,0 +1,86 @@
+"""Methods of Module that move and cast it, in place (PyTorch: `Module._apply`, `Module.to`).
+
+Invariant: parameters and their gradients stay the same objects, whose `data` becomes another; buffers are replaced.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..devices import device as device_of
+from ..tensor import Tensor
+
+
+def apply(self: Any, fn: Callable[[Tensor], Tensor]) -> Any:
+    """Put `fn` of their values into parameters, gradients and buffers."""
+    for module in self.children():
+        module._apply(fn)
+    for parameter in self._parameters.values():
+        if parameter is not None:
+            grad = parameter.grad
+            parameter.data = fn(parameter.data)
+            if grad is not None:
+                grad.data = fn(grad.data)
+    for name, buffer in self._buffers.items():
+        if buffer is not None:
+            self._buffers[name] = fn(buffer)
+    return self
+
+
+def to(self: Any, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Move and cast all parameters and buffers, in place: `to(device)`, `to(dtype)`, both, or as a tensor is.
+
+    Only floating-point and complex ones are cast.  Raises `TypeError` for another dtype.
+    """
+    for value in args:
+        if isinstance(value, Tensor):
+            device, dtype = value.device, value.dtype
+        elif value is None or isinstance(value, bool):
+            continue
+        else:
+            try:
+                dtype = dtypes.as_dtype(value)
+            except (TypeError, ValueError, AttributeError):
+                device = value
+    if dtype is not None:
+        dtype = dtypes.as_dtype(dtype)
+        if dtype not in dtypes.INEXACT:
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype.name}"
+            )
+    where = None if device is None else device_of(device)
+
+    def moved(tensor: Tensor) -> Tensor:
+        return tensor.to(device=where, dtype=dtype if tensor.dtype in dtypes.INEXACT else None)
+
+    return self._apply(moved)
+
+
+def as_type(self: Any, dst_type: Any) -> Any:
+    """Cast all parameters and buffers to a dtype."""
+    return self._apply(lambda tensor: tensor.to(dst_type))
+
+
+def as_float(self: Any) -> Any:
+    """`to(float32)`."""
+    return self.to(dtypes.float32)
+
+
+def as_double(self: Any) -> Any:
+    """`to(float64)`."""
+    return self.to(dtypes.float64)
+
+
+def as_half(self: Any) -> Any:
+    """`to(float16)`."""
+    return self.to(dtypes.float16)
+
+
+def as_bfloat16(self: Any) -> Any:
+    """`to(bfloat16)`."""
+    return self.to(dtypes.bfloat16)
+
+
+def on_cpu(self: Any) -> Any:
+    """`to("cpu")`."""
+    return self.to("cpu")
