@@ -30,7 +30,7 @@ _FREED = (
 def snapshot(tensor: Tensor) -> Tensor:
     """The tensor as it is now, with its place in the graph and its tangents, whatever is written into it later."""
     old = from_array(tensor._read()) if tensor._level is None else tensor._holding(snapshot(tensor._value))
-    if tensor.requires_grad:
+    if state.grad_enabled and tensor.requires_grad:  # else a stale view may be left stale
         edge = gradient_edge(tensor)
         old._requires_grad = True
         if edge[0] is not None and edge[0].is_accumulator:

@@ -286,7 +286,11 @@ def _forward(kernel: Kernel, args: tuple, results: tuple) -> None:
         # The primals without their tangents at this level: the rule is an ordinary operator, recorded in reverse mode,
         # and differentiated at the outer levels, like any other.
         rule = kernel.jvp(tuple(t is not None for t in tangents))
-        out = call(rule, (*args, *(t for t in tangents if t is not None)), ())
+        operands = (*args, *(t for t in tangents if t is not None))
+        if state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands):
+            # The rule may save more than the operator does: what is written later must not concern it.
+            operands = tuple(snapshot(x) if isinstance(x, Tensor) else x for x in operands)
+        out = call(rule, operands, ())
     for result, tangent in zip(results, out if isinstance(out, tuple) else (out,), strict=True):
         if result.dtype in INEXACT:
             result._set_tangent(level, tangent)
