@@ -308,6 +308,31 @@ def test_a_subclass_is_made_from_data_and_prints_its_name():
     assert program(xgrad) == program(torch)
 
 
+def test_a_subclass_is_assigned_and_copied_into_a_plain_tensor():
+    def program(T):
+        x, value = T.zeros(2, 3), T.ones(3).as_subclass(plain_subclass(T))
+        x[0] = value
+        x[1].copy_(value * 2)
+        return type(x).__name__, x.tolist()
+
+    assert program(xgrad) == program(torch)
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "matmul", "softmax", "sum", "cat", "index_select", "var"])
+def test_batches_of_a_subclass_are_mapped_over(name):
+    """The operator that maps over a batch has the name of its operator, and no public function."""
+    index = xgrad.tensor([1, 0])
+    calls = {
+        "add": lambda a: a + a, "mul": lambda a: a * 2, "matmul": lambda a: a @ a, "var": lambda a: a.var(0),
+        "softmax": lambda a: xgrad.softmax(a, 0), "sum": lambda a: a.sum(0), "cat": lambda a: xgrad.cat([a, a]),
+        "index_select": lambda a: a.index_select(0, index),
+    }  # fmt: skip
+    x = xgrad.arange(8.0).reshape(2, 2, 2)
+    plain = xgrad.func.vmap(calls[name])(x)
+    ours = xgrad.func.vmap(calls[name])(x.as_subclass(plain_subclass(xgrad)))
+    assert ours.tolist() == plain.tolist()
+
+
 def test_methods_of_the_subclass_itself_count():
     class Mine(xgrad.Tensor):
         def sum(self):

@@ -48,10 +48,12 @@ def ask_view(self: Any, key: tuple) -> Any:
 def _public(op: Operator, inplace: bool) -> Callable:
     """The function that users know; for an operator that only composites call, one that runs it."""
     name = op.name + "_" if inplace else op.name
+    same = op.name in _SAME and OPERATORS.get(op.name) is op
     for table in (METHODS, *FUNCTIONS.values()):
         for known in (name, op.name.partition("_")[2] + "_" * inplace):
             found = table.get(known)
-            if found is not None and (getattr(found, "operator", None) is op or (known == name and op.name in _SAME)):
+            own = getattr(found, "operator", None) is op or (same and known == name)
+            if found is not None and own and _takes(found, op):
                 return found
     if inplace and op.name == "copy":
         return METHODS["copy_"]
@@ -61,25 +63,33 @@ def _public(op: Operator, inplace: bool) -> Callable:
         return run(op, args, tuple(statics[s] if s in statics else op.defaults[s] for s in op.static_names))
 
     hidden.__name__ = hidden.__qualname__ = name
-    hidden.operator = op  # pyright: ignore[reportFunctionMemberAccess]
+    hidden.hidden = True  # pyright: ignore[reportFunctionMemberAccess]
     return hidden
 
 
 # Composites that choose between operators, and give those of their own name the arguments that they got.
 _SAME = frozenset({"add", "sub", "div", "pow", "relu", "softmax", "log_softmax"})
+_PUBLIC_NAMES = {"self": "input"}
+
+
+def _takes(func: Callable, op: Operator) -> bool:
+    """Whether a function takes all that the operator takes, under the same names."""
+    names = inspect.signature(func).parameters
+    return all(_PUBLIC_NAMES.get(p, p) in names for p in (*op.parameters, *op.static_names))
 
 
 def _as_given(op: Operator, func: Callable, args: tuple, statics: tuple) -> tuple[tuple, dict[str, Any]]:
     """(args, kwargs) with which a user would have called `func`, without what is the default."""
+    if hasattr(func, "hidden"):
+        return args, dict(zip(op.static_names, statics))
+    if op.name == "copy":
+        return args, {}
     count = len(op.parameters)
-    given = {{"self": "input"}.get(p, p): a for p, a in zip(op.parameters, args)}
+    given = {_PUBLIC_NAMES.get(p, p): a for p, a in zip(op.parameters, args)}
     given.update(zip(op.static_names, statics, strict=True))
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    parameters = inspect.signature(func).parameters.values()
-    if func.__name__ not in METHODS and [p.kind for p in parameters] == [_VAR, _NAMES]:  # a hidden one
-        return args, dict(zip(op.static_names, statics))
-    for p in parameters:
+    for p in inspect.signature(func).parameters.values():
         if p.name not in given and p.kind is _VAR:
             positional += args[count:]
         elif p.name not in given:
@@ -102,7 +112,7 @@ class _Named(dict):
         return True
 
 
-_VAR, _NAMES = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+_VAR = inspect.Parameter.VAR_POSITIONAL
 
 
 def _is_default(value: Any, default: Any) -> bool:
