@@ -2,13 +2,13 @@
 
 __version__ = "0.1.0"
 
+import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from . import attach as attach
 from . import autograd as autograd
 from . import dtypes as dtypes
-from . import func as func
 from . import linalg as linalg
 from . import nn as nn
 from . import ops as ops
@@ -31,7 +31,6 @@ from .dtypes import *  # noqa: F403
 from .dtypes import get_default_dtype as get_default_dtype
 from .dtypes import promote_types as promote_types
 from .dtypes import set_default_dtype as set_default_dtype
-from .func import vmap as vmap
 from .ops.registry import FUNCTIONS as _FUNCTIONS
 from .random import Generator as Generator
 from .random import default_generator as default_generator
@@ -46,8 +45,10 @@ from .tensor import Tensor as Tensor
 
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.
+    from . import func as func
     from . import sparse as sparse
     from . import utils as utils
+    from .func import vmap as vmap
     from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
@@ -58,14 +59,19 @@ contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 
 
+# What not everybody uses is loaded by those who do: together it would add a fifth to xgrad's own import.
+_LATER = {"compare": "views.compare", "vmap": "func"}
+_MODULES = ("func", "sparse", "utils")
+
+
 def __getattr__(name: str) -> _Any:
-    if name == "compare":  # its module is loaded by those who compare: it would add a tenth to xgrad's own import
-        from .views.compare import compare
-
-        globals()["compare"] = compare
-        return compare
-    if name in ("sparse", "utils"):  # likewise
-        import importlib
-
-        return importlib.import_module(f"xgrad.{name}")
+    if name in _MODULES:
+        return _importlib.import_module(f"xgrad.{name}")
+    if name in _LATER:
+        found = globals()[name] = getattr(_importlib.import_module(f"xgrad.{_LATER[name]}"), name)
+        return found
     raise AttributeError(f"module 'xgrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, *_MODULES})
