@@ -527,6 +527,25 @@ def test_maximum_of_bags_is_refused():
     )
 
 
+def test_inside_of_vmap_the_gradient_is_dense():
+    def program(T, sparse):
+        w, ids = leaf(T, 3, 5, 2), T.tensor([1, 3, 1])
+        F = functional(T)
+        out = T.func.vmap(lambda w: F.embedding(ids, w, sparse=sparse) ** 2)(w)
+        bags = T.func.vmap(lambda w: F.embedding_bag(ids[None], w, mode="sum", sparse=sparse) ** 2)(w)
+        out.sum().backward()
+        bags.sum().backward()
+        return w.grad
+
+    np.testing.assert_array_equal(array(program(xgrad, True)), array(program(xgrad, False)))
+
+
+def test_batched_gradients_are_refused_rather_than_wrong():
+    w = leaf(xgrad, 5, 2)
+    with pytest.raises(NotImplementedError, match="is_grads_batched"):
+        xgrad.autograd.grad(lookup(xgrad, w, [1, 3]), w, xgrad.ones(3, 2, 2, dtype=w.dtype), is_grads_batched=True)
+
+
 def test_under_jit():
     import jax
 

@@ -1,6 +1,7 @@
 """Sparse tensors: what they are made of, what operators make of them, their gradients, what is refused."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -140,6 +141,13 @@ FORWARD = {
         weights(T, 2, 3).sub_(sparse(T, "repeated"), alpha=2),
         weights(T, 5, 2).add_(hybrid(T)),
     ],
+    "without sparse dimensions": lambda T: [
+        T.tensor(3.0).to_sparse(),
+        T.tensor(0.0).to_sparse(),
+        T.tensor(2.0).to_sparse().to_dense(),
+    ],
+    "copy": lambda T: copy.copy(sparse(T)),
+    "pickle": lambda T: pickle.loads(pickle.dumps(sparse(T, "repeated"))),
     "deepcopy": lambda T: copy.deepcopy(sparse(T, requires_grad=True)),
     "layouts": lambda T: [
         sparse(T).is_sparse,
@@ -413,6 +421,8 @@ def test_refused_as_by_torch(program, match):
         (lambda x: x.exp_(), "exp"),
         (lambda x: xgrad.nn.functional.softmax(x, 0), "softmax"),
         (lambda x: x.unsqueeze(0), "unsqueeze"),
+        (lambda x: x.mT, "mT"),
+        (lambda x: xgrad.equal(x, x), "equal"),
         (lambda x: xgrad.zeros_like(x), "zeros_like"),
         (lambda x: xgrad.cross(x, x), "cross"),
         (lambda x: x.mul_(xgrad.ones(2, 3)).expand(2, 2, 3), "expand"),
@@ -499,6 +509,27 @@ def test_forward_mode_is_refused_rather_than_wrong():
         v = xgrad.autograd.forward_ad.make_dual(xgrad.ones(3), xgrad.ones(3))
         with pytest.raises(NotImplementedError, match="forward-mode"):
             xgrad.sparse_coo_tensor(INDICES["sorted"], v, (2, 3))
+
+
+VMAPPED = {
+    "+": lambda x, s: x + s,
+    "mm": lambda x, s: xgrad.sparse.mm(s, x.t()),
+    "mask": lambda x, s: x.sparse_mask(s),
+    "values": lambda x, s: xgrad.sparse_coo_tensor(INDICES["sorted"], x[0], (2, 3)),
+}
+
+
+@pytest.mark.parametrize("program", VMAPPED.values(), ids=VMAPPED)
+def test_vmap_is_refused_rather_than_wrong(program):
+    s = sparse(xgrad)
+    with pytest.raises(NotImplementedError, match="vmap"):
+        xgrad.func.vmap(lambda x: program(x, s))(weights(xgrad, 4, 2, 3))
+
+
+def test_copies_of_a_leaf_require_grad():
+    """PyTorch forgets it when it copies or pickles a sparse leaf, and remembers it of a dense one."""
+    x = sparse(xgrad, requires_grad=True)
+    assert all(y.requires_grad and y.is_leaf for y in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))))
 
 
 def test_jax_sparse_arrays_there_and_back():

@@ -127,7 +127,7 @@ def accumulate(variable: Tensor, new: Any) -> None:
 
 def _placed_like(variable: Tensor, new: Any) -> Any:
     here, there = new._placed(), variable._placed()
-    if here is None or there is None or here.device_set == there.device_set:
+    if not state.grad_layout or here is None or there is None or here.device_set == there.device_set:
         return new
     if len(there.device_set) > 1:
         from jax.sharding import NamedSharding, PartitionSpec

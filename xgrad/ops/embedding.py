@@ -89,7 +89,7 @@ def _table(
 
     `nn.functional.embedding`, without its checks.
     """
-    if not sparse:
+    if not sparse or weight._level is not None or indices._level is not None:  # inside of vmap: a dense gradient
         return embedding.function(weight, indices, padding_idx, scale_grad_by_freq)
     _refuse_frequency(sparse, scale_grad_by_freq)
     from .sparse_gradients import embedding as with_sparse_gradient
@@ -212,7 +212,7 @@ def embedding_bag(
         )
     if max_norm is not None:
         _renorm_used(weight, input, max_norm, norm_type)
-    if sparse and state.grad_enabled and weight.requires_grad:
+    if sparse and state.grad_enabled and weight.requires_grad and weight._level is None and input._level is None:
         if padding >= 0:
             input, offsets, per_sample_weights = _without(padding, input, offsets, per_sample_weights)
         # The bags of the rows themselves, each of which is a row of its own.

@@ -144,9 +144,9 @@ def to_sparse(input: Tensor, sparse_dim: int | None = None, *, layout: Any = Non
     array = input._read()
     if isinstance(array, Tracer):
         raise RuntimeError("to_sparse() needs the values: how many entries there are would be a shape (jax.jit traces)")
-    host = np.asarray(array) != 0
-    index = np.stack(np.nonzero(host.any(axis=tuple(range(n, input.ndim)))) if n else [np.zeros((0,), int)])
-    places = from_array(jnp.asarray(index.reshape(n, -1).astype(dtypes.default_integer())))
+    host = (np.asarray(array) != 0).any(axis=tuple(range(n, input.ndim)))
+    index = np.stack(np.nonzero(host)) if n else np.zeros((0, int(host)), int)
+    places = from_array(jnp.asarray(index.astype(dtypes.default_integer())))
     name = "ToSparseBackward1" if sparse_dim is None else "ToSparseBackward0"
     return made.entries_at(input, places, True, name, lambda grad, needs: (made.densely(grad),))
 

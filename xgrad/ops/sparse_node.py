@@ -55,11 +55,21 @@ class SparseNode(Node):
             self.saved = RELEASED
 
 
+def require_plain(name: str, *tensors: Any) -> None:
+    """Refuse a BatchedTensor: recorded here, its gradient would be that of no entry."""
+    if any(t._level is not None for t in tensors):
+        raise NotImplementedError(
+            f"{name}: no sparse tensors inside of vmap (or with is_grads_batched=True). Use dense ones there, "
+            "as sparse=False gives them, or a loop."
+        )
+
+
 _classes: dict[str, type] = {}
 
 
 def record(name: str, result: Tensor, inputs: tuple, rule: Callable, saved: tuple = ()) -> Any:
-    """Make `result` differentiable in `inputs`: `rule(grad, needs, *saved)` gives a gradient, or None, for each."""
+    """Make `result` differentiable in `inputs`: `rule(grad, needs, *saved)` gives a gradient or None for each."""
+    require_plain(name, *inputs)
     if state.forward_level >= 0 and any(t._tangents for t in inputs):
         raise NotImplementedError(f"{name}: there is no forward-mode AD of sparse tensors")
     if state.grad_enabled and result.dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
@@ -81,6 +91,8 @@ def caller() -> str:
         if op is None and str(frame.f_globals.get("__name__")).partition(".")[0] != "xgrad":
             break
         found = op.name if op is not None else frame.f_code.co_name
+        if found == "read":  # ops/views.py: T and its like
+            found = str(frame.f_locals.get("name", found))
         if found == "looks":  # ops/overridable.py: around a composite
             found = frame.f_locals["function"].__name__
         if not found.startswith("_") or found.startswith("__"):

@@ -18,7 +18,7 @@ from . import registry
 from .call import call, call_inplace
 from .promotion import conj, promote
 from .registry import Operator
-from .sparse_node import record, refusal, unrecorded
+from .sparse_node import caller, record, refusal, unrecorded
 from .sparse_tensor import (
     Pattern,
     SparseTensor,
@@ -27,11 +27,11 @@ from .sparse_tensor import (
     empty,
     from_parts,
     gather,
+    gathered,
     make,
     private,
 )
 
-_NUMBERS = (bool, int, float, complex)
 _functions: dict[str, Any] = registry.FUNCTIONS[""]
 
 
@@ -41,12 +41,14 @@ _functions: dict[str, Any] = registry.FUNCTIONS[""]
 def _scatter_add(self: Any, values: Any, indices: Any, alpha: Any) -> Any:
     """A dense array plus `alpha` times a sparse one; written in place, it costs the size of the sparse one."""
     self, values = promote(self, values * jnp.asarray(alpha).astype(values.dtype))
+    if not indices.shape[0]:
+        return self + jnp.sum(values, 0, dtype=values.dtype)
     return self.at[tuple(indices)].add(values)
 
 
 _add_entries = Operator("add", _scatter_add)
 _add_entries.derivative(
-    self=lambda grad: grad, values=lambda grad, indices, alpha: grad[tuple(indices)] * jnp.asarray(conj(alpha))
+    self=lambda grad: grad, values=lambda grad, indices, alpha: gathered(grad, indices) * jnp.asarray(conj(alpha))
 )
 
 
@@ -121,10 +123,6 @@ def _is_scalar(x: Any) -> bool:
     return not isinstance(x, Tensor) or (not x.is_sparse and not x.ndim)
 
 
-def _sum_all(x: Any) -> Tensor:
-    return (x._entries if x.is_sparse and not x.requires_grad else x).sum()
-
-
 def _mul(self: Any, other: Any) -> Tensor:
     if not getattr(self, "is_sparse", False):
         self, other = other, self
@@ -136,7 +134,7 @@ def _mul(self: Any, other: Any) -> Tensor:
     if _is_scalar(other):
 
         def by_number(grad: Any, needs: int, x: Any, factor: Any) -> tuple:
-            right = _sum_all(densely(x).conj() * densely(grad)) if needs & 2 else None
+            right = (densely(x).conj() * densely(grad)).sum() if needs & 2 else None
             return grad * factor.conj(), right
 
         with unrecorded():
@@ -163,7 +161,7 @@ def _div(self: Any, other: Any) -> Tensor:
         return record("DivBackward0", result, (self,), lambda grad, needs: (grad / _conj(other),))
 
     def rule(grad: Any, needs: int, x: Any, y: Any) -> tuple:
-        below = -_sum_all(densely(grad) * densely(x).conj() / (y * y).conj()) if needs & 2 else None
+        below = -(densely(grad) * densely(x).conj() / (y * y).conj()).sum() if needs & 2 else None
         return grad / y.conj(), below
 
     with unrecorded():
@@ -323,7 +321,7 @@ _TABLE: dict[str, Callable] = {
 
 
 def dispatch(op: Operator, args: tuple, statics: tuple) -> Any:
-    """An operator with a sparse tensor, or a box with one, among its arguments."""
+    """An operator with a sparse tensor among its arguments."""
     name = op.name
     if name.endswith("_backward") or name == "_fit":  # a gradient's, which takes what it is given
         return call(op, tuple(a.to_dense() if isinstance(a, SparseTensor) else a for a in args), statics)
@@ -333,7 +331,7 @@ def dispatch(op: Operator, args: tuple, statics: tuple) -> Any:
         return _sum(args[0], *statics)
     if name in _KEEP_ZERO and isinstance(args[0], SparseTensor):
         return _keep_zero(op, args[0], args[1:], statics)
-    raise refusal(name)
+    raise refusal(caller() if name.startswith("_") else name)
 
 
 def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:

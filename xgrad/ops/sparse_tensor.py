@@ -30,7 +30,7 @@ from ..tensor import Tensor, from_array
 from .call import call
 from .formatting import format_sparse
 from .registry import Operator
-from .sparse_node import caller, record, refusal, unrecorded
+from .sparse_node import caller, record, refusal, require_plain, unrecorded
 
 
 def bcoo(values: Any, indices: Any, size: tuple) -> BCOO:
@@ -44,7 +44,9 @@ def _dense(values: Any, indices: Any, *, size: tuple) -> Any:
     return bcoo(values, indices, size).todense()
 
 
-def _gathered(self: Any, indices: Any) -> Any:
+def gathered(self: Any, indices: Any) -> Any:
+    if not indices.shape[0]:  # all dimensions are dense: each entry is the whole
+        return jnp.broadcast_to(self, (indices.shape[1], *self.shape))
     return self[tuple(indices)]
 
 
@@ -56,8 +58,8 @@ def _summed(values: Any, places: Any, *, n: int) -> Any:
 
 # Over the dense parts; PyTorch has no names for these, so that they are in no table.
 to_dense = Operator("to_dense", _dense)
-to_dense.derivative(values=lambda grad, indices: _gathered(grad, indices))
-gather = Operator("gather_entries", _gathered)
+to_dense.derivative(values=lambda grad, indices: gathered(grad, indices))
+gather = Operator("gather_entries", gathered)
 sum_entries = Operator("sum_entries", _summed)
 sum_entries.derivative(values=lambda grad, places: grad[places])
 _fit_values = Operator("fit_values", lambda self, *, dtype: fit(self, self.shape, dtype))
@@ -234,6 +236,15 @@ class SparseTensor(Tensor):
 
         return write_in_place(self, empty(self, self._sizes), "ZeroBackward0")
 
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        parts = private(self._index), private(self._entries)
+        return _rebuilt, (*parts, self._sizes, self._coalesced, self._requires_grad)
+
+    def __copy__(self) -> "SparseTensor":
+        copy = make(self._index, self._entries, self._sizes, self._coalesced)
+        copy._requires_grad = self._requires_grad
+        return copy
+
     def __deepcopy__(self, memo: dict) -> Tensor:
         if not self.is_leaf:
             return super().__deepcopy__(memo)
@@ -313,6 +324,7 @@ def _same(array: Any) -> Any:
 
 def private(tensor: Tensor, place: Callable = _same) -> Tensor:
     """A tensor with the same array (or what `place` makes of it) that shares no writes and belongs to no graph."""
+    require_plain("sparse tensor", tensor)
     twin = from_array(place(tensor._read()))
     twin._owned = False
     return twin
@@ -323,6 +335,13 @@ def make(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> Spars
     made = SparseTensor()
     made._index, made._entries, made._sizes = indices, values, tuple(size)
     made._coalesced = coalesced or indices.shape[1] < 2
+    return made
+
+
+def _rebuilt(indices: Tensor, values: Tensor, size: tuple, coalesced: bool, requires_grad: bool) -> SparseTensor:
+    """What unpickling makes: a leaf."""
+    made = make(indices, values, size, coalesced)
+    made._requires_grad = requires_grad
     return made
 
 
