@@ -532,6 +532,15 @@ def test_copies_of_a_leaf_require_grad():
     assert all(y.requires_grad and y.is_leaf for y in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))))
 
 
+def test_jax_functions_refuse_it():
+    import jax
+
+    with pytest.raises(TypeError, match=r"Use Tensor.to_dense"):
+        jax.numpy.asarray(sparse(xgrad))
+    with pytest.raises(TypeError, match="not a valid JAX type"):
+        jax.jit(lambda a: a)(sparse(xgrad))
+
+
 def test_jax_sparse_arrays_there_and_back():
     x = sparse(xgrad, "repeated")
     made = xgrad.sparse.to_bcoo(x)

@@ -23,7 +23,7 @@ _add_into = jax.jit(lambda a, b: a + b, donate_argnums=(0,))
 def accumulate(buffer: list, index: int, grad: list) -> None:
     """Add the array `grad[0]` (a list, so that its reference can be judged) to `buffer[index]`."""
     try:
-        if prod(grad[0].shape) < _DONATE_FROM:
+        if prod(grad[0].aval.shape) < _DONATE_FROM:
             buffer[index] = add_arrays(buffer[index], grad[0])
         elif sole(buffer, index):
             buffer[index] = _add_into(buffer[index], grad[0])
@@ -31,7 +31,7 @@ def accumulate(buffer: list, index: int, grad: list) -> None:
             buffer[index] = _add_into(grad[0], buffer[index])
         else:
             buffer[index] = add_arrays(buffer[index], grad[0])
-    except (TypeError, ValueError):  # one of them is no array
+    except (AttributeError, TypeError, ValueError):  # one of them is no array, and has no aval
         if not (isinstance(buffer[index], Tensor) or isinstance(grad[0], Tensor)):
             raise
         buffer[index] = sparse_gradient.add(buffer[index], grad[0])

@@ -298,8 +298,10 @@ class SparseTensor(Tensor):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         self.numpy()
 
+    @property
     def __jax_array__(self) -> NoReturn:
-        raise TypeError("can't convert a sparse tensor to a jax.Array: call to_dense() first, or xgrad.sparse.to_bcoo")
+        # No such attribute: XLA's programs then refuse it at once, and jax.numpy asks __array__, which tells the way.
+        raise AttributeError("a sparse tensor is no jax.Array: call to_dense() first, or xgrad.sparse.to_bcoo")
 
 
 def _named(name: str, dtype: np.dtype) -> None:
