@@ -3,6 +3,7 @@
 Here are the functions and what they promise; the modules beside them are loaded when one is called:
 
     numerical.py    central differences
+    entries.py      the numbers of dense and sparse inputs that these change
     analytical.py   what backward and forward mode say
     problem.py      a function, its inputs and outputs; complex numbers as two real questions
     compare.py      the two against each other, element for element or along random directions; the report
@@ -67,7 +68,8 @@ def gradcheck(
     as zero.  `check_grad_dtypes`: gradients have the dtype of their input.  `check_batched_grad`,
     `check_batched_forward_grad`: a batch of (forward) gradients gives what they give one by one.  `check_forward_ad`,
     `check_backward_ad`: which mode to check.  `fast_mode`: compare `v^T J u` for random u and v, not J: two runs of
-    `func` instead of two for each element of the inputs.  `masked`: ignore what a sparse input leaves out.
+    `func` instead of two for each element of the inputs.  `masked`: of a sparse input only the entries that it has are
+    changed, and what it leaves out needs no gradient.
 
     Raises `GradcheckError` for whatever does not agree, `ValueError` if no input requires grad, `RuntimeError` for an
     input that is expanded, `AssertionError` for arguments that contradict each other.

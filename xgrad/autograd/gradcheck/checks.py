@@ -15,7 +15,8 @@ from ..function import Function
 from ..mapped import mapped
 from . import GradcheckError
 from .analytical import still, tangents
-from .numerical import host, placed
+from .entries import host
+from .numerical import placed
 from .problem import Problem, differentiable, run
 
 _SEED = 1
@@ -90,6 +91,7 @@ def check_zero(outputs: Sequence[Tensor], wanted: Sequence[Tensor], masked: bool
     for i, (gradient, x) in enumerate(zip(found, wanted, strict=True)):
         if gradient is None:
             continue
+        _check_layout(gradient, x)
         values = host(gradient)
         if not (np.allclose(values, 0, 1e-5, 1e-8) if masked else (values == 0).all()):
             raise GradcheckError(
@@ -99,6 +101,17 @@ def check_zero(outputs: Sequence[Tensor], wanted: Sequence[Tensor], masked: bool
         for what, mine, other in (("type", gradient.dtype, x.dtype), ("device", gradient.device, x.device)):
             if mine != other:
                 raise GradcheckError(f"grad is incorrect {what}: {mine} for input {i}, which is {other}")
+
+
+def _check_layout(gradient: Any, x: Any) -> None:
+    if not gradient.is_sparse:
+        return
+    if not x.is_sparse:
+        raise GradcheckError(f"grad is incorrect layout ({gradient.layout} is not {x.layout})")
+    for what in ("sparse_dim", "dense_dim"):
+        mine, other = getattr(gradient, what)(), getattr(x, what)()
+        if mine != other:
+            raise GradcheckError(f"grad is sparse tensor, but has incorrect {what} {mine}, expected {other}")
 
 
 class _Undefined(Function):

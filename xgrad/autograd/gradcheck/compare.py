@@ -15,8 +15,18 @@ from ...tensor import Tensor, from_foreign
 from . import GradcheckError
 from .analytical import by_backward, by_forward, units
 from .checks import check_batched, check_batched_forward, check_undefined, check_undefined_tangents, check_zero
+from .entries import entries
 from .numerical import jacobians, slopes
-from .problem import Problem, backward_problems, check_inputs, differentiable, floats, forward_problems, run
+from .problem import (
+    Problem,
+    backward_problems,
+    check_inputs,
+    check_outputs,
+    differentiable,
+    floats,
+    forward_problems,
+    run,
+)
 
 _SEED = 0  # of the random directions: a check that passes once passes always
 
@@ -52,6 +62,7 @@ def check(
     """Everything that was asked for, the derivatives first.  Raises `GradcheckError`."""
     check_inputs(inputs)
     returned = run(func, inputs)
+    check_outputs(returned)
     compare = _compare_fast if tolerances.fast else _compare
     if backward:
         for problem in backward_problems(func, inputs, returned):
@@ -79,7 +90,8 @@ def check(
 
 def _compare(problem: Problem, tolerances: Tolerances) -> None:
     """Element for element."""
-    numerical = [jacobians(problem.evaluate, x, _floats(problem), tolerances.eps) for _, x in problem.wanted]
+    moved = problem.moved(tolerances.masked)
+    numerical = [jacobians(moved.evaluate, x, _floats(problem), tolerances.eps) for _, x in moved.wanted]
     if _constant(problem, numerical):
         return
     analytical = _analytical(problem, tolerances)
@@ -128,9 +140,10 @@ def _analytical(problem: Problem, tolerances: Tolerances) -> list[list[np.ndarra
 def _compare_fast(problem: Problem, tolerances: Tolerances) -> None:
     """Along one random direction of each input, and for backward one of each output."""
     random = np.random.default_rng(_SEED)
-    us = [tuple(_direction(random, x) for _ in range(2 if x.is_complex() else 1)) for _, x in problem.wanted]
+    moved = problem.moved(tolerances.masked)
+    us = [tuple(_direction(random, x) for _ in range(2 if x.is_complex() else 1)) for _, x in moved.wanted]
     vs = [None if problem.forward else _direction(random, x) for _, x in problem.outputs]
-    numerical = [slopes(problem.evaluate, x, u, tolerances.eps) for (_, x), u in zip(problem.wanted, us, strict=True)]
+    numerical = [slopes(moved.evaluate, x, u, tolerances.eps) for (_, x), u in zip(moved.wanted, us, strict=True)]
     if _constant(problem, numerical, tolerances.nondet_tol):
         return
     analytical = _analytical_fast(problem, us, vs, tolerances)
@@ -145,8 +158,9 @@ def _compare_fast(problem: Problem, tolerances: Tolerances) -> None:
 
 
 def _direction(random: Any, x: Tensor) -> np.ndarray:
-    """A random vector of length 1, as long as `x`, without negative entries."""
-    vector = random.uniform(size=x.numel())
+    """A random vector of length 1, as long as `x`, without negative entries; zero where a sparse one has no entry."""
+    vector = np.zeros(x.numel())
+    vector[entries(x)[1]] = random.uniform(size=entries(x)[1].size)
     return (vector / max(float(np.linalg.norm(vector)), 1e-30)).astype(np.abs(np.zeros(0, x.dtype)).dtype)
 
 
@@ -207,8 +221,8 @@ def _largest(problem: Problem, output: int, input: int, analytical: np.ndarray, 
 def _elements(problem: Problem, output: int, input: int, tolerances: Tolerances) -> str:
     """The same question asked element for element, for the report of fast mode."""
     (place, x), (_, y) = problem.wanted[input], problem.outputs[output]
-    column = _column(problem, output)
-    numerical = jacobians(problem.evaluate, x, _floats(problem), tolerances.eps)[column]
+    column, moved = _column(problem, output), problem.moved(tolerances.masked)
+    numerical = jacobians(moved.evaluate, moved.wanted[input][1], _floats(problem), tolerances.eps)[column]
     if problem.forward:
         analytical = by_forward(problem, place, units(x), False)[column]
     else:

@@ -16,13 +16,9 @@ import numpy as np
 
 from ...ops.factories import like as placement
 from ...tensor import Tensor, from_foreign
+from .entries import entries, host
 
 Evaluate = Callable[[], Sequence[Tensor]]
-
-
-def host(x: Tensor) -> np.ndarray:
-    """A copy of the values, on the host: outputs may share memory with the inputs that are changed."""
-    return np.array(x._read())
 
 
 def placed(values: np.ndarray, like: Tensor) -> Tensor:
@@ -32,45 +28,50 @@ def placed(values: np.ndarray, like: Tensor) -> Tensor:
 
 def jacobians(evaluate: Evaluate, target: Tensor, outputs: Sequence[Tensor], eps: float) -> list[np.ndarray]:
     """For each output a matrix: a row for each element of `target`, a column for each element of the output."""
-    values = host(target)
+    data, places = entries(target)
+    values = host(data)
     step = np.zeros_like(values)
     rows = []
     for place in np.ndindex(values.shape):
         step[place] = eps
-        rows.append(_slopes(evaluate, target, values, (step, step), eps, place))
+        rows.append(_slopes(evaluate, data, values, (step, step), eps, place))
         step[place] = 0
-    if rows:
-        return [np.stack(column) for column in zip(*rows, strict=True)]
     dtypes = [target.dtype if target.is_complex() else o.dtype for o in outputs]
-    return [np.zeros((0, o.numel()), dtype) for o, dtype in zip(outputs, dtypes, strict=True)]
+    matrices = [np.zeros((target.numel(), o.numel()), dtype) for o, dtype in zip(outputs, dtypes, strict=True)]
+    for place, row in zip(places, rows, strict=True):
+        for matrix, slope in zip(matrices, row, strict=True):
+            matrix[place] = slope
+    return matrices
 
 
 def slopes(evaluate: Evaluate, target: Tensor, direction: tuple, eps: float) -> list[np.ndarray]:
     """The product of each Jacobian with `direction`: its real part, and for a complex target its imaginary part."""
-    values = host(target)
-    steps = tuple((eps * part).reshape(values.shape) for part in direction)
-    return _slopes(evaluate, target, values, steps, eps, None)
+    data, places = entries(target)
+    values = host(data)
+    again = np.ones(places.size, bool)
+    again[np.unique(places, return_index=True)[1]] = False  # where a sparse tensor has two entries, one is moved
+    steps = tuple((eps * np.where(again, 0, part[places])).reshape(values.shape) for part in direction)
+    return _slopes(evaluate, data, values, steps, eps, None)
 
 
-def _slopes(evaluate: Evaluate, target: Tensor, values: np.ndarray, steps: Any, eps: float, place: Any) -> list:
-    along_x = _quotients(evaluate, target, values, steps[0], eps, place)
+def _slopes(evaluate: Evaluate, data: Tensor, values: np.ndarray, steps: Any, eps: float, place: Any) -> list:
+    along_x = _quotients(evaluate, data, values, steps[0], eps, place)
     if not np.iscomplexobj(values):
         return along_x
     if any(np.iscomplexobj(slope) for slope in along_x):
         raise AssertionError("Expected ds_dx to be real-valued, not complex: take real or imag of the output")
-    along_y = _quotients(evaluate, target, values, 1j * steps[1], eps, place)
+    along_y = _quotients(evaluate, data, values, 1j * steps[1], eps, place)
     return [x + 1j * y for x, y in zip(along_x, along_y, strict=True)]
 
 
-def _quotients(evaluate: Evaluate, target: Tensor, values: np.ndarray, step: Any, eps: float, place: Any) -> list:
-    data = target.data
+def _quotients(evaluate: Evaluate, data: Tensor, values: np.ndarray, step: Any, eps: float, place: Any) -> list:
     try:
-        data.copy_(placed((values - step).astype(values.dtype), target))
+        data.copy_(placed((values - step).astype(values.dtype), data))
         before = [host(o) for o in evaluate()]
-        data.copy_(placed((values + step).astype(values.dtype), target))
+        data.copy_(placed((values + step).astype(values.dtype), data))
         after = [host(o) for o in evaluate()]
     finally:
-        data.copy_(placed(values, target))
+        data.copy_(placed(values, data))
     where = "" if place is None else f"on index {place} "
     for a, b in zip(before, after, strict=True):
         for what, mine, other in (("shape", a.shape, b.shape), ("dtype", a.dtype, b.dtype)):

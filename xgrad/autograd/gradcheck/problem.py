@@ -6,12 +6,13 @@ has a tangent for each real direction, so a complex *input* is checked by x -> f
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import dtypes
 from ...ops import registry
 from ...tensor import Tensor
+from .entries import filled
 
 _DOUBLE = (dtypes.float64, dtypes.complex128)
 
@@ -41,6 +42,12 @@ class Problem:
         """The outputs that can have derivatives, at the inputs' present values."""
         return [x for _, x in floats(run(self.function, self.inputs))]
 
+    def moved(self, masked: bool) -> "Problem":
+        """The same for finite differences: sparse inputs that are not masked have an entry at every place."""
+        if masked or not any(x.is_sparse for _, x in floats(self.inputs)):
+            return self
+        return replace(self, inputs=tuple(filled(x) if isinstance(x, Tensor) else x for x in self.inputs))
+
     def __str__(self) -> str:
         if not self.complex_places:
             return ""
@@ -52,12 +59,12 @@ def as_tuple(value: Any) -> tuple:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def differentiable(values: Sequence[Any]) -> list[tuple[int, Tensor]]:
+def differentiable(values: Sequence[Any]) -> list[tuple[int, Any]]:
     """The tensors among these that require grad, and their places."""
     return [(i, x) for i, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad]
 
 
-def floats(values: Sequence[Any]) -> list[tuple[int, Tensor]]:
+def floats(values: Sequence[Any]) -> list[tuple[int, Any]]:
     """The tensors among these that can have derivatives, and their places."""
     return [(i, x) for i, x in enumerate(values) if isinstance(x, Tensor) and x.dtype in dtypes.INEXACT]
 
@@ -133,9 +140,19 @@ def check_inputs(inputs: tuple) -> None:
                 f"point or complex. {switch}",
                 stacklevel=4,
             )
-        if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape, strict=True)):
+        content = x._values() if x.is_sparse else x
+        if any(stride == 0 and size > 1 for stride, size in zip(content.stride(), content.shape, strict=True)):
             raise RuntimeError(
                 f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
                 "non-overlapping to be able to compute the numerical gradients correctly. You should call .contiguous "
                 "on the input before passing it to gradcheck."
             )
+
+
+def check_outputs(returned: tuple) -> None:
+    """Refuse sparse ones, whose derivatives are no matrices."""
+    if any(x.is_sparse for x in returned):
+        raise ValueError(
+            "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output of "
+            "fn for gradcheck."
+        )

@@ -1,0 +1,38 @@
+"""The numbers of an input that finite differences change, and where they stand in its Jacobian.
+
+Of a dense tensor these are its elements.  Of a sparse one they are the entries that it has: under `masked` its Jacobian
+is one with respect to these alone; else every place is filled first, for each of them might have been an entry.
+"""
+
+import numpy as np
+
+from ...tensor import Tensor, from_foreign
+
+
+def host(x: Tensor) -> np.ndarray:
+    """A copy of the values, on the host: outputs may share memory with the inputs that are changed."""
+    return np.array((x.detach().to_dense() if x.layout == "sparse_coo" else x)._read())
+
+
+def entries(x: Tensor) -> tuple[Tensor, np.ndarray]:
+    """A tensor that shares them with `x`, to be written in place; and for each the number of its element of `x`."""
+    if x.layout != "sparse_coo":
+        return x.data, np.arange(x.numel())
+    data, index = x._values().data, host(x._indices())
+    sizes = tuple(x.shape)
+    first = np.array(np.ravel_multi_index(tuple(index), sizes[: len(index)]))  # numbers of whole dense parts
+    width = int(np.prod(sizes[len(index) :], dtype=int))
+    return data, np.add.outer(first * width, np.arange(width)).reshape(-1)
+
+
+def filled(x: Tensor) -> Tensor:
+    """A sparse tensor that is equal to `x`, and has an entry at every place; a dense one as it is."""
+    if x.layout != "sparse_coo":
+        return x
+    from ...ops.sparse_tensor import make  # loaded already, as `x` is sparse
+
+    sizes, n = tuple(x.shape), x.sparse_dim()
+    index = np.indices(sizes[:n]).reshape(n, -1)
+    values = host(x).reshape(-1, *sizes[n:])
+    full = make(from_foreign(index), from_foreign(values), sizes, True)
+    return full.requires_grad_(x.requires_grad)
