@@ -716,3 +716,42 @@ def test_errors_name_the_way_out():
     assert isinstance(error, xgrad.errors.InferenceTensorError)
     assert "no_grad() instead of inference_mode()" in str(error)
     assert isinstance(outcome(lambda T: made(T).add_(1), xgrad), xgrad.errors.InferenceTensorError)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_sparse_tensors():
+    def program(T):
+        def sparse():
+            return T.sparse_coo_tensor(T.tensor([[0, 2]]), T.tensor([1.0, 2.0], dtype=T.float64), (3,))
+
+        normal = sparse()
+        with T.inference_mode():
+            s = sparse()
+            kinds = [kind(t) for t in (s, s + s, s.coalesce(), s.to_dense(), s.coalesce().values(), normal * 2)]
+            s.mul_(3)
+            normal.mul_(3)
+        written = s.to_dense()
+        seen = [said(lambda: s._version), said(lambda: s.mul_(2)), said(s.zero_), said(s.requires_grad_)]
+        square = data(T, (3, 3))
+        with T.inference_mode():
+            a = square.to_sparse()
+        x = leaf(T, 3, 1)
+        seen += [said(lambda: T.sparse.mm(a, x)), kind(s * 2), kind(s.detach()), kind(normal), normal._version]
+        return kinds, seen, written, normal.to_dense()
+
+    agree(program)
+
+
+def test_sparse_gradients():
+    def program(T):
+        def loss():
+            return T.nn.functional.embedding(T.tensor([0, 2]), w, sparse=True).sum()
+
+        w = leaf(T, 4, 2)
+        y = loss()
+        with T.inference_mode():
+            y.backward()
+        grad = w.grad.to_dense()
+        return grad, kind(w.grad), w.grad.is_sparse, said(lambda: loss().backward())
+
+    agree(program)

@@ -384,6 +384,8 @@ def write_in_place(self: SparseTensor, result: Any, name: str | None) -> Tensor:
     recording = state.grad_enabled and (self.requires_grad or result.requires_grad)
     if recording:
         check_inplace(self)
+    if self._inference:
+        self._bump(0)  # refuses, outside of inference mode
     if dtypes.category(result.dtype) > dtypes.category(self.dtype):
         names = [dtypes.torch_name(d) for d in (result.dtype, self.dtype)]
         raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]}")

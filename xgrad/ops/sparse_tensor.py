@@ -26,7 +26,8 @@ from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
 from ..engine.validate import fit
 from ..size import Size, unchecked
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor, from_array, mark
+from ..views.storage import Detached
 from .call import call
 from .formatting import format_sparse
 from .registry import Operator
@@ -222,8 +223,8 @@ class SparseTensor(Tensor):
         alias = make(self._index, self._entries, self._sizes, self._coalesced)
         if self._version_counter is None:
             self._bump(0)
-        alias._version_counter = self._version_counter
         alias._inference = self._inference
+        alias._version_counter = Detached() if self._inference else self._version_counter
         return alias
 
     def _become(self, other: "SparseTensor") -> None:
@@ -337,6 +338,8 @@ def make(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> Spars
     made = SparseTensor()
     made._index, made._entries, made._sizes = indices, values, tuple(size)
     made._coalesced = coalesced or indices.shape[1] < 2
+    if state.inference:
+        mark(made)
     return made
 
 
