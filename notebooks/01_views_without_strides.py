@@ -204,12 +204,12 @@ def draw_graph(ax, tensor, title, names):
     for a, b, number in dict.fromkeys(edges):
         arrow = {"arrowstyle": "->", "color": "#888888", "shrinkA": 50, "shrinkB": 56}
         ax.annotate("", place[b], place[a], arrowprops=arrow)
-        if a.name() == "CopySlices":
+        if a.name().endswith("CopySlices"):
             (xa, ya), (xb, yb) = place[a], place[b]
             text, up = ("what base was", 0.24) if number == 0 else ("what was written", -0.24)
             ax.text((xa + xb) / 2, (ya + yb) / 2 + up, text, fontsize=7.5, color="#666666", ha="center", va="center")
     for node, (x, y) in place.items():
-        colour = "#ffd8a8" if node.name() == "CopySlices" else "#d0ebff"
+        colour = "#ffd8a8" if node.name().endswith("CopySlices") else "#d0ebff"
         box = {"boxstyle": "round,pad=0.4", "facecolor": colour, "edgecolor": "#888888"}
         label = node.name() if node.next_functions else f"{node.name()}: {names[node.variable]}"
         ax.text(x, y, label, ha="center", va="center", fontsize=8.5, bbox=box)

@@ -58,7 +58,7 @@ def test_copy_across_devices_is_copy_backwards(path):
     base[0].copy_(source)
     assert on(base) == {DEVICES[0].id}
     node = base.grad_fn
-    assert node.name() == "CopySlices"
+    assert type(node).__name__ == "CopySlices"
     (base * base).sum().backward()
     assert on(source.grad) == {DEVICES[1].id}
     np.testing.assert_allclose(source.grad.numpy(), 2 * source.numpy(force=True))
@@ -67,7 +67,7 @@ def test_copy_across_devices_is_copy_backwards(path):
 def test_whole_copy_across_devices():
     source, target = second(3), leaf(xgrad, 3) * 1
     target.copy_(source)
-    assert target.grad_fn.name() == "CopyBackwards"
+    assert target.grad_fn.name() == "torch::autograd::CopyBackwards"
     assert on(target) == {DEVICES[0].id}
     target.sum().backward()
     assert on(source.grad) == {DEVICES[1].id}

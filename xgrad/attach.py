@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 from . import overrides
-from .autograd.backward import ExecutionEngine, backward_of
+from .autograd._engine import ExecutionEngine
+from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
 from .engine import accumulate_grad, copy_slices, engine, function_tangents, hooks, validate
 from .ops import call, casts, copying, data, duplicates, overridable, recorded_views, registry, values, viewing

@@ -23,6 +23,7 @@ from .grad_mode import set_grad_enabled as set_grad_enabled
 from .grad_mode import set_multithreading_enabled as set_multithreading_enabled
 from .gradcheck import gradcheck as gradcheck
 from .gradcheck import gradgradcheck as gradgradcheck
+from .version_counter import _unsafe_preserve_version_counter as _unsafe_preserve_version_counter
 
 if _TYPE_CHECKING:
     from . import functional as functional

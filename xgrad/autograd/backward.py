@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .. import dtypes
 from ..config import state
-from ..engine.engine import execute, queue_callback
+from ..engine.engine import execute
 from ..engine.node import GradientEdge, Node, gradient_edge
 from ..ops import registry
 from ..ops.batching import close_level, open_level, remove_batch, wrap
@@ -262,15 +262,3 @@ def backward_of(
 ) -> None:
     """`xgrad.autograd.backward(self, gradient, ...)`: gradients of this tensor, accumulated in the leaves' `.grad`."""
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
-
-
-class ExecutionEngine:
-    """What PyTorch's users reach as `autograd.Variable._execution_engine`."""
-
-    @staticmethod
-    def queue_callback(callback: Any) -> None:
-        """Call `callback()` when the running backward ends; it may queue more.
-
-        Raises `RuntimeError` outside of backward.
-        """
-        queue_callback(callback)

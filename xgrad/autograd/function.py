@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..config import state
-from ..engine.node import Node
+from ..engine.node import InternalNode
 from ..engine.python_function import BackwardCFunction, FunctionCtx, default_backward, run_function
 from ..errors import NotDifferentiableError
 from ..ops.batching import level_of
@@ -165,9 +165,8 @@ def once_differentiable(backward: Callable) -> Callable:
     return once
 
 
-class _NotTwice(Node):
-    def name(self) -> str:
-        return "Error"
+class Error(InternalNode):
+    """The history of what must not be differentiated."""
 
     def apply(self, grads: list, needs: int) -> Any:
         raise NotDifferentiableError(
@@ -179,7 +178,7 @@ def _refusing(output: Any) -> Any:
     if not isinstance(output, Tensor):
         return output
     alias = output.detach()
-    node = _NotTwice()
+    node = Error()
     node.next_edges, node.avals = (), (alias,)
     alias._grad_fn, alias._requires_grad = node, True
     return alias

@@ -1,24 +1,119 @@
 """The graph as a user sees it, and hooks on what it saves (PyTorch: torch/autograd/graph.py)."""
 
-from ..engine.node import GradientEdge, Node, gradient_edge
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..engine import node as _node
+from ..engine.hooks import RemovableHandle
+from ..engine.node import GradientEdge, gradient_edge
 from ..tensor import Tensor
+from ._engine import ExecutionEngine
+from .multi_grad import node_of, register_multi_grad_hook
 from .mutation import allow_mutation_on_saved_tensors
 from .offload import save_on_cpu
 from .saved_hooks import disable_saved_tensors_hooks, saved_tensors_hooks
+from .version_counter import increment_version
 
 __all__ = [
     "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
-    "increment_version", "save_on_cpu", "saved_tensors_hooks",
+    "increment_version", "region_activation_memory_budget", "register_multi_grad_hook", "save_on_cpu",
+    "saved_tensors_hooks", "set_override_stale_capture_stream", "set_warn_on_accumulate_grad_stream_mismatch",
 ]  # fmt: skip
+
+class Node(abc.ABC):
+    """What a `grad_fn` is: one recorded operation.  For `isinstance`; nodes are made by operators alone.
+
+    Called with the gradients of its operation's outputs, a node gives those of the inputs, without running any hook.
+
+    >>> import xgrad
+    >>> y = xgrad.ones(2, requires_grad=True) * 2
+    >>> isinstance(y.grad_fn, xgrad.autograd.graph.Node), y.grad_fn.name()
+    (True, 'MulBackward0')
+    >>> y.grad_fn(xgrad.ones(2))
+    (tensor([2., 2.]), None)
+    """
+
+    @abc.abstractmethod
+    def name(self) -> str:
+        """PyTorch's name of the operation, e.g. 'MulBackward0'."""
+
+    @property
+    @abc.abstractmethod
+    def next_functions(self) -> tuple[tuple["Node | None", int], ...]:
+        """For each input of the operation, the node that receives its gradient and that node's input number.
+
+        (None, 0) for an input that needs no gradient.
+        """
+
+    @property
+    @abc.abstractmethod
+    def metadata(self) -> dict:
+        """A dictionary for the user's own notes on this node."""
+
+    @abc.abstractmethod
+    def _sequence_nr(self) -> int:
+        """The place of the operation in its thread's order; larger numbers run first in backward."""
+
+    @property
+    @abc.abstractmethod
+    def _input_metadata(self) -> tuple[Any, ...]:
+        """For each output of the operation, the shape and dtype that its gradient has."""
+
+    @abc.abstractmethod
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after each run of this node; it may return new grad_inputs.
+
+        >>> import xgrad
+        >>> x = xgrad.ones(2, requires_grad=True)
+        >>> y = x.clone()
+        >>> with y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: (grad_outputs[0] * 2,)):
+        ...     y.sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
+        """
+
+    @abc.abstractmethod
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_outputs)` before each run of this node; it may return new grad_outputs."""
+
+    @classmethod
+    def __subclasshook__(cls, subclass: type) -> Any:
+        return True if cls is Node and issubclass(subclass, _node.Node) else NotImplemented
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The edge on which the gradient of `tensor` arrives.  Raises `RuntimeError` if it requires none."""
+    """The edge on which the gradient of `tensor` arrives.
+
+    `backward` and `grad` take it wherever they take the tensor, whose value it does not keep alive.
+    Raises `RuntimeError` if the tensor requires no gradient.
+    """
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    return GradientEdge(*gradient_edge(tensor))
+    return GradientEdge(node_of(tensor), gradient_edge(tensor)[1])
 
 
-def increment_version(tensor: Tensor) -> None:
-    """Tell autograd that `tensor` was changed in place by other means."""
-    tensor._bump()
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """Without effect: XLA has no streams that a gradient could arrive on."""
+
+
+def set_override_stale_capture_stream(enabled: bool) -> None:
+    """Without effect: XLA captures no CUDA graphs of the user's."""
+
+
+def region_activation_memory_budget(budget: float) -> Any:
+    """In PyTorch a hint to `torch.compile`, and an error in eager code; here it is always that error.
+
+    Raises `TypeError` for what is no number, `ValueError` outside of [0, 1], else `RuntimeError`.
+    """
+    name = "autograd.graph.region_activation_memory_budget"
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        raise TypeError(f"{name}: expects a float, got {type(budget).__name__}")
+    if not 0.0 <= budget <= 1.0:
+        raise ValueError(f"{name}: must be in [0, 1], got {budget}")
+    raise RuntimeError(f"{name} can only be used inside a torch.compile region; it has no effect in eager mode.")
+
+
+def _engine_run_backward(t_outputs: Sequence[Tensor | GradientEdge], *args: Any, **kwargs: Any) -> Any:
+    """`Variable._execution_engine.run_backward`; what runs is logged by this module's logger at level DEBUG."""
+    return ExecutionEngine.run_backward(t_outputs, *args, **kwargs)

@@ -3,7 +3,8 @@
 The pairs are a stack that belongs to the thread, of which the innermost counts (`state.saved_hooks`).
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..config import state
@@ -12,7 +13,8 @@ from ..config import state
 class saved_tensors_hooks:
     """Within the block, what is saved for backward is `pack_hook(tensor)`, and `unpack_hook` of it when it is needed.
 
-    The innermost pair counts.  Version checks are off for what a hook packed.
+    The innermost pair counts.  Version checks are off for what a hook packed.  Entering raises `RuntimeError` within
+    `disable_saved_tensors_hooks`.
 
     >>> import xgrad
     >>> x = xgrad.ones(3, requires_grad=True)
@@ -26,28 +28,48 @@ class saved_tensors_hooks:
     def __init__(self, pack_hook: Callable, unpack_hook: Callable) -> None:
         if not (callable(pack_hook) and callable(unpack_hook)):
             raise TypeError("saved_tensors_hooks expects two callables, pack_hook and unpack_hook")
-        self.pair = (pack_hook, unpack_hook)
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
 
     def __enter__(self) -> "saved_tensors_hooks":
-        if state.saved_hooks_disabled is not None:
-            raise RuntimeError(state.saved_hooks_disabled)
-        state.saved_hooks = (*state.saved_hooks, self.pair)
+        push_hooks(self.pack_hook, self.unpack_hook)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        state.saved_hooks = state.saved_hooks[:-1]
+        pop_hooks()
 
 
-class disable_saved_tensors_hooks:
-    """Within the block, entering `saved_tensors_hooks` raises `RuntimeError(error_message)`."""
+def push_hooks(pack_hook: Callable, unpack_hook: Callable) -> None:
+    """Make this the pair that counts.  Raises `RuntimeError` while hooks are disabled."""
+    if state.saved_hooks_disabled is not None:
+        raise RuntimeError(state.saved_hooks_disabled)
+    state.saved_hooks = (*state.saved_hooks, (pack_hook, unpack_hook))
 
-    def __init__(self, error_message: str) -> None:
-        self.message = error_message
 
-    def __enter__(self) -> None:
-        if state.saved_hooks:
-            raise RuntimeError(self.message)
-        self.previous, state.saved_hooks_disabled = state.saved_hooks_disabled, self.message
+def pop_hooks() -> None:
+    """Take the innermost pair away.  Raises `RuntimeError` if there is none."""
+    if not state.saved_hooks:
+        raise RuntimeError("no saved tensors hooks have been pushed in this thread")
+    state.saved_hooks = state.saved_hooks[:-1]
 
-    def __exit__(self, *error: Any) -> None:
-        state.saved_hooks_disabled = self.previous
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Within the block, entering `saved_tensors_hooks` raises `RuntimeError(error_message)`; a decorator too.
+
+    Raises that error at once if hooks are active already.  Blocks nest: the innermost message is told.
+
+    >>> import xgrad
+    >>> with xgrad.autograd.graph.disable_saved_tensors_hooks("no hooks here"):
+    ...     with xgrad.autograd.graph.save_on_cpu():
+    ...         pass
+    Traceback (most recent call last):
+    RuntimeError: no hooks here
+    """
+    if state.saved_hooks:
+        raise RuntimeError(error_message)
+    previous, state.saved_hooks_disabled = state.saved_hooks_disabled, error_message
+    try:
+        yield
+    finally:
+        state.saved_hooks_disabled = previous

@@ -18,13 +18,14 @@ from ..tensor import Tensor
 from ..views.storage import Tracer, writing
 from . import node as _node
 from .anomaly import origin_of
+from .hooks import run_post_accumulate_hooks
 from .input_buffer import accumulate, add_arrays, stolen
-from .node import MAX_SEQUENCE_NR, Node
+from .node import MAX_SEQUENCE_NR, InternalNode
 from .sparse_gradient import accumulate as accumulate_sparse
 from .validate import expandable
 
 
-class AccumulateGrad(Node):
+class AccumulateGrad(InternalNode):
     """Accumulates into `variable.grad`; runs as soon as the gradient is complete."""
 
     is_accumulator = True
@@ -38,27 +39,21 @@ class AccumulateGrad(Node):
 
     def apply(self, grads: list, needs: int) -> tuple:
         variable = self.variable
-        if grads[0] is None or not (variable._requires_grad or variable.requires_grad):
-            return ()
-        if variable._grad_fn is not None or (variable._view is not None and variable.grad_fn is not None):
-            raise RuntimeError(
-                "leaf variable has been moved into the graph interior: it was a leaf when it was used, and an in-place "
-                "operation on it or on its base gave it a history since"
-            )
-        with writing:  # several threads may accumulate into one leaf
-            if isinstance(grads[0], Tensor):
-                old = variable._grad
-                if grads[0].is_sparse or variable.is_sparse or (old is not None and old.is_sparse):
+        if grads[0] is not None and (variable._requires_grad or variable.requires_grad):
+            if variable._grad_fn is not None or (variable._view is not None and variable.grad_fn is not None):
+                raise RuntimeError(
+                    "leaf variable has been moved into the graph interior: it was a leaf when it was used, and an "
+                    "in-place operation on it or on its base gave it a history since"
+                )
+            with writing:  # several threads may accumulate into one leaf
+                if not isinstance(grads[0], Tensor):
+                    self._accumulate(variable, grads)
+                elif grads[0].is_sparse or variable.is_sparse or getattr(variable._grad, "is_sparse", False):
                     accumulate_sparse(variable, grads[0])
                 else:
                     self._accumulate_tensor(variable, grads[0])
-            else:
-                self._accumulate(variable, grads)
-        if variable._post_accumulate_hooks:
-            for hook in tuple(variable._post_accumulate_hooks.values()):
-                result = hook(variable)
-                if result is not None and result is not variable:
-                    raise RuntimeError("hooks set with register_post_accumulate_grad_hook should return None")
+        if variable._post_accumulate_hooks:  # also where the gradient is undefined and nothing was accumulated
+            run_post_accumulate_hooks(variable._post_accumulate_hooks, variable)
         return ()
 
     def _accumulate_tensor(self, variable: Tensor, new: Tensor) -> None:

@@ -27,10 +27,10 @@ from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.storage import Tracer, sole
 from .hooks import move_retained_hook
-from .node import InputMetadata, Node, gradient_edge, number
+from .node import InputMetadata, InternalNode, Node, gradient_edge, number
 
 
-class CopySlices(Node):
+class CopySlices(InternalNode):
     """Edge 0 is the base's edge before the write, the others are those of `fn`."""
 
     fn: Node | None

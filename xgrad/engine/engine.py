@@ -19,10 +19,11 @@ import jax
 from ..config import state
 from ..tensor import Tensor, from_array
 from . import anomaly
+from . import node as _node
 from .graph_task import ExecInfo, GraphTask
 from .hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .input_buffer import accumulate, stolen
-from .node import MAX_SEQUENCE_NR, Node
+from .node import MAX_SEQUENCE_NR, InternalNode, Node
 from .sparse_gradient import SparseGradient, for_node
 from .validate import validate_output
 
@@ -31,7 +32,7 @@ HOP = 24  # reentrant levels on one thread
 _copy = jax.jit(lambda a: a.copy())
 
 
-class GraphRoot(Node):
+class GraphRoot(InternalNode):
     """The virtual node whose results are the root gradients."""
 
     sequence_nr = MAX_SEQUENCE_NR
@@ -96,6 +97,7 @@ def execute(
     depth = 0 if outer is None else outer.depth + 1
     task = GraphTask(keep_graph, create_graph, depth)
     root = GraphRoot(edges)
+    task.root = root
     task.compute_dependencies(root)
     if outputs:
         task.init_to_execute(root, outputs, accumulate_grad)
@@ -241,20 +243,19 @@ def _right_count(node: Node, results: Any) -> Any:
     )
 
 
-def _leaf_hooks(node: Node) -> Any:
-    return node.tensor_hooks() if node.is_accumulator else None
-
-
 def _run_tensor_hooks(task: GraphTask, node: Node, inputs: list) -> None:
-    """Tensor hooks, in place on the list of gradients."""
-    leaf = _leaf_hooks(node)
-    hooks = node._hooks
-    for number, grad in enumerate(inputs):
-        if grad is None:
-            continue
-        chosen = leaf if leaf is not None else hooks.tensor.get(number) if hooks is not None else None
-        if chosen:
-            inputs[number] = _enter_node(node, run_tensor_hooks(chosen.values(), leave(grad)), task.tensors)
+    """Tensor hooks, in place on the list of gradients; a hook is called with None for one that is undefined."""
+    if node.is_accumulator:
+        hooks = node.tensor_hooks()
+        chosen = {0: hooks} if hooks else {}
+    elif node._hooks is not None:
+        chosen = dict(node._hooks.tensor)  # in the order in which the outputs got their first hooks
+    else:
+        return
+    for number, hooks in chosen.items():
+        if hooks:
+            changed = run_tensor_hooks(hooks.values(), leave(inputs[number]))
+            inputs[number] = None if changed is None else _enter_node(node, changed, task.tensors)
 
 
 def _run_retain_hooks(task: GraphTask, node: Node, inputs: list) -> None:
@@ -335,6 +336,23 @@ def _apply_on_tensors(node: Node, inputs: list, needs: int) -> list:
     """A node that works on Tensors (a custom Function) while arrays travel."""
     results = node.apply([leave(g) for g in inputs], needs)
     return [None if r is None else enter(r, False) for r in results]
+
+
+def call_node(node: Node, grads: tuple) -> Any:
+    """Run one node on Tensors, without hooks and checks; recorded where grad mode is on."""
+    if len(grads) != len(node.avals):
+        raise TypeError(f"expected {len(node.avals)} arguments, got {len(grads)} instead")
+    for i, grad in enumerate(grads):
+        if grad is not None and not isinstance(grad, Tensor):
+            raise TypeError(f"argument {i} is not a Variable, but {type(grad).__name__}")
+    record = state.grad_enabled
+    inputs = [None if g is None else enter(g, record) for g in grads]
+    results = node.apply(inputs, -1) if node.raw or record else _apply_on_tensors(node, inputs, -1)
+    left = tuple(leave(r) for r in results)
+    return left[0] if len(left) == 1 else left
+
+
+_node.call_node = call_node
 
 
 def queue_callback(callback: Any) -> None:

@@ -46,6 +46,7 @@ class GraphTask:
         "id",
         "keep_graph",
         "not_ready",
+        "root",
         "tensors",
     )
 
@@ -61,6 +62,7 @@ class GraphTask:
         self.captured: list[Any] = []
         self.callbacks: list[Callable[[], Any]] = []
         self.not_ready: dict[Node, list] = {}
+        self.root: Any = None  # the virtual node whose results are the root gradients
         self._next: Node | None = None  # the node to run next; the others are in a heap
         self._heap: list = []
 
@@ -123,6 +125,31 @@ class GraphTask:
                 children = (info.get(child) for child, _ in node.next_edges if child is not None)
                 if any(entry is not None and entry.should_execute for entry in children):
                     info.setdefault(node, ExecInfo()).needed = True
+
+    def will_execute(self, node: Node) -> bool:
+        """Whether this run evaluates `node`, or captures a gradient there."""
+        if not self.exec_info:
+            return node in self.dependencies
+        entry = self.exec_info.get(node)
+        return node in self.dependencies and entry is not None and entry.should_execute
+
+    def execution_order(self) -> list[Node]:
+        """All nodes that this run evaluates, in the order in which it does, whatever has run already."""
+        twin = GraphTask(self.keep_graph, self.create_graph, self.depth)
+        twin.compute_dependencies(self.root)
+        counts, order = twin.dependencies, []
+        node = self.root
+        while node is not None:
+            for child, _ in node.next_edges:
+                if child is None or (self.exec_info and not self.will_execute(child)):
+                    continue
+                counts[child] -= 1
+                if not counts[child]:
+                    twin.push(child)
+            node = twin.pop()
+            if node is not None:
+                order.append(node)
+        return order
 
     def needs(self, node: Node) -> int:
         """Bit i: the gradient for edge i of `node` is wanted."""

@@ -14,8 +14,16 @@ from typing import Any
 _ids = itertools.count()
 
 
+class Hooks(dict):
+    """A container of hooks, {handle's id: hook}, to which handles refer weakly."""
+
+    __slots__ = ("__weakref__",)
+
+
 class RemovableHandle:
     """Removes the hook for which it was returned; usable as a context manager.
+
+    It keeps neither the hook nor anything else alive.  Pickled together with its container it is its handle again.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, requires_grad=True)
@@ -23,20 +31,31 @@ class RemovableHandle:
     >>> handle.remove()
     """
 
-    __slots__ = ("__weakref__", "_hooks", "id")
+    __slots__ = ("__weakref__", "hooks_dict_ref", "id")
 
-    def __init__(self, hooks: dict) -> None:
-        self._hooks = hooks
+    def __init__(self, hooks_dict: dict) -> None:
+        self.hooks_dict_ref: Callable[[], dict | None] = weakref.ref(hooks_dict)
         self.id = next(_ids)
 
     def remove(self) -> None:
-        self._hooks.pop(self.id, None)
+        hooks = self.hooks_dict_ref()
+        if hooks is not None:
+            hooks.pop(self.id, None)
 
     def __enter__(self) -> "RemovableHandle":
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.remove()
+
+    def __getstate__(self) -> Any:
+        return (self.hooks_dict_ref(), self.id)
+
+    def __setstate__(self, state: Any) -> None:
+        global _ids
+        hooks, self.id = state
+        self.hooks_dict_ref = weakref.ref(Hooks() if hooks is None else hooks)
+        _ids = itertools.count(max(self.id + 1, next(_ids)))  # no later handle may have this number
 
 
 def register(hooks: dict, hook: Callable) -> RemovableHandle:
@@ -54,44 +73,65 @@ class NodeHooks:
     __slots__ = ("post", "pre", "retain", "tensor")
 
     def __init__(self) -> None:
-        self.tensor: dict[int, dict] = {}  # output number -> hooks of the tensor that is that output
+        self.tensor: dict[int, Hooks] = {}  # output number -> hooks of the tensor that is that output
         self.retain: dict[int, Any] = {}  # output number -> weak reference to the tensor that retains its gradient
-        self.pre: dict = {}
-        self.post: dict = {}
+        self.pre = Hooks()
+        self.post = Hooks()
 
 
-def same_kind(new: Any, old: Any, where: str) -> None:
+def _named(hook: Any) -> str:
+    return f"hook '{getattr(hook, '__name__', hook)}'"
+
+
+def check_tensor(value: Any, hook: Any) -> None:
+    """Refuse what a hook returned in the place of a tensor."""
+    if not hasattr(value, "_read"):
+        raise TypeError(
+            f"expected Variable, but hook returned '{type(value).__name__}' ({_named(hook)}; a hook returns a Tensor, "
+            "or None to keep the gradient)"
+        )
+
+
+def _check_replacement(new: Any, old: Any, hook: Any) -> None:
     """Refuse a hook's replacement that does not match the gradient in shape, dtype and device."""
-    if type(new) is not type(old) and not hasattr(new, "_read"):
-        raise TypeError(f"{where} returned {type(new).__name__}; expected a Tensor or None")
+    if new is None:
+        return
+    if old is None:
+        raise RuntimeError(f"can't replace a None gradient with a non-None value ({_named(hook)})")
+    check_tensor(new, hook)
     if new.shape != old.shape:
-        raise RuntimeError(f"{where} has changed the size of value: from {list(old.shape)} to {list(new.shape)}")
-    if new.is_sparse != old.is_sparse:
+        change = f"size of value: from {list(old.shape)} to {list(new.shape)}"
+    elif new.is_sparse != old.is_sparse:
         kinds = ["sparse" if t.is_sparse else "dense" for t in (old, new)]
-        raise RuntimeError(f"{where} has changed the type of value (was {kinds[0]}, got {kinds[1]})")
-    if new.dtype != old.dtype:
-        raise RuntimeError(f"{where} has changed the type of value: from {old.dtype.name} to {new.dtype.name}")
-    if new.device != old.device:
-        raise RuntimeError(f"{where} has changed the device of value: from {old.device} to {new.device}")
+        change = f"type of value (was {kinds[0]} got {kinds[1]})"
+    elif new.dtype != old.dtype:
+        change = f"type of value (was {old.dtype.name} got {new.dtype.name})"
+    elif new.device != old.device:
+        change = f"device of value: from {old.device} to {new.device}"
+    else:
+        return
+    raise RuntimeError(f"{_named(hook)} has changed the {change}")
+
+
+def _check_replacements(new: Any, old: tuple, hook: Any) -> None:
+    if not isinstance(new, tuple):
+        raise TypeError(f"expected tuple, but hook returned '{type(new).__name__}' ({_named(hook)})")
+    if len(new) != len(old):
+        raise RuntimeError(
+            f"{_named(hook)} has returned an incorrect number of values (got {len(new)}, but expected {len(old)})"
+        )
+    for a, b in zip(new, old, strict=True):
+        _check_replacement(a, b, hook)
 
 
 def run_tensor_hooks(hooks: Iterable[Callable], grad: Any) -> Any:
-    """Pass a gradient through the hooks of one tensor; a hook that returns None keeps it."""
+    """Pass a gradient, or None, through the hooks of one tensor; a hook that returns None keeps it."""
     for hook in tuple(hooks):
         result = hook(grad)
         if result is not None:
-            same_kind(result, grad, f"hook '{getattr(hook, '__name__', hook)}'")
+            _check_replacement(result, grad, hook)
             grad = result
     return grad
-
-
-def _check_replaced(new: tuple, old: tuple) -> None:
-    for a, b in zip(new, old, strict=True):
-        if b is None:
-            if a is not None:
-                raise RuntimeError("can't replace a None gradient with a non-None value")
-        elif a is not None:
-            same_kind(a, b, "hook")
 
 
 def run_pre_hooks(hooks: dict, grads: tuple) -> tuple:
@@ -99,11 +139,7 @@ def run_pre_hooks(hooks: dict, grads: tuple) -> tuple:
     for hook in tuple(hooks.values()):
         result = hook(grads)
         if result is not None:
-            if not isinstance(result, tuple):
-                raise TypeError(f"expected tuple, but hook returned '{type(result).__name__}'")
-            if len(result) != len(grads):
-                raise RuntimeError(f"hook has returned an incorrect number of values: {len(result)} for {len(grads)}")
-            _check_replaced(result, grads)
+            _check_replacements(result, grads, hook)
             grads = result
     return grads
 
@@ -113,15 +149,18 @@ def run_post_hooks(hooks: dict, grad_inputs: tuple, grad_outputs: tuple) -> tupl
     for hook in tuple(hooks.values()):
         result = hook(grad_inputs, grad_outputs)
         if result is not None:
-            if not isinstance(result, tuple):
-                raise TypeError(f"expected tuple, but hook returned '{type(result).__name__}'")
-            if len(result) != len(grad_inputs):
-                raise RuntimeError(
-                    f"hook has returned an incorrect number of values: got {len(result)}, expected {len(grad_inputs)}"
-                )
-            _check_replaced(result, grad_inputs)
+            _check_replacements(result, grad_inputs, hook)
             grad_inputs = result
     return grad_inputs
+
+
+def run_post_accumulate_hooks(hooks: dict, variable: Any) -> None:
+    """Tell the hooks of a leaf that its gradient has been accumulated."""
+    for hook in tuple(hooks.values()):
+        result = hook(variable)
+        if result is not None and result is not variable:
+            check_tensor(result, hook)
+            raise RuntimeError(f"Tensor post accumulate grad hooks should return None, but {_named(hook)} did not")
 
 
 def retain_grad(node: Any, output_nr: int, tensor: Any) -> None:

@@ -15,14 +15,18 @@ import numpy as np
 from ..config import state
 from .hooks import NodeHooks, RemovableHandle, register
 
-MAX_SEQUENCE_NR = 2**63 - 1  # of AccumulateGrad: a leaf is served as soon as its gradient is complete
+MAX_SEQUENCE_NR = 2**64 - 1  # of AccumulateGrad: a leaf is served as soon as its gradient is complete
 
 
 class GradientEdge(NamedTuple):
-    """Where a gradient arrives: a node, and which of its inputs."""
+    """Where a gradient arrives: a node, and which of its inputs.
+
+    `ownership_token` is always None: a node here is kept alive by whoever refers to it.
+    """
 
     node: "Node"
     output_nr: int
+    ownership_token: "Node | None" = None
 
 
 class InputMetadata(NamedTuple):
@@ -30,6 +34,8 @@ class InputMetadata(NamedTuple):
 
     shape: tuple
     dtype: np.dtype
+
+    is_nested_tensor = is_cpp_nested_tensor = False
 
 
 class Node:
@@ -65,13 +71,22 @@ class Node:
         """Drop what was saved for backward; a second backward then raises `FreedGraphError`."""
 
     def name(self) -> str:
-        """PyTorch's name of the node, e.g. 'MulBackward0'."""
+        """PyTorch's name of the node, e.g. 'MulBackward0'; of what is no operator, 'torch::autograd::CopySlices'."""
         return type(self).__name__
+
+    def __call__(self, *grads: Any) -> Any:
+        """Run this node alone: the gradients of the operation's inputs, given those of its outputs."""
+        return call_node(self, grads)
 
     @property
     def next_functions(self) -> tuple:
         """The nodes that receive this node's results, with their input numbers."""
         return self.next_edges
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether anything here is differentiated; True, or there would be no node."""
+        return True
 
     @property
     def metadata(self) -> dict:
@@ -106,7 +121,14 @@ class Node:
         return self.sequence_nr
 
     def _set_sequence_nr(self, number: int) -> None:
-        """Move this node in the order of backward: larger numbers run first among nodes that are ready."""
+        """Move this node in the order of backward: larger numbers run first among nodes that are ready.
+
+        Raises `OverflowError` for a number that is negative or has more than 64 bits.
+        """
+        if not isinstance(number, int):
+            raise TypeError(f"an integer is required, but got {type(number).__name__}")
+        if not 0 <= number <= MAX_SEQUENCE_NR:
+            raise OverflowError(f"can't convert negative int to unsigned, or int too big to convert: {number}")
         self.metadata  # noqa: B018 - in anomaly mode the old number knows where it was given
         self.sequence_nr = number
 
@@ -131,7 +153,17 @@ class Node:
         return self._topological
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{type(self).__name__} object at {id(self):#x}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object: a graph belongs to its process")
+
+
+class InternalNode(Node):
+    """A node that no operator leaves.  PyTorch's `name()` is the name of the C++ class."""
+
+    def name(self) -> str:
+        return f"torch::autograd::{type(self).__name__}"
 
 
 def number(node: Node) -> None:
@@ -165,3 +197,4 @@ def attach_edge(tensor: Any, edge: tuple) -> None:
 
 
 make_accumulator: Any = None  # set by accumulate_grad.py, which needs Node
+call_node: Any = None  # set by engine.py

@@ -18,7 +18,7 @@ def _copy(self: Any, other: Any) -> Any:
     return jnp.broadcast_to(cast(other, self.dtype), self.shape) if other.ndim <= self.ndim else other
 
 
-copy = Operator("copy", _copy, node="CopyBackwards", pointwise=True)
+copy = Operator("copy", _copy, node="torch::autograd::CopyBackwards", pointwise=True)
 copy.derivative(self=lambda grad: jnp.zeros_like(grad), other=lambda grad: grad)
 
 

@@ -114,7 +114,7 @@ def _suffixes(self: Tensor) -> list[str]:
         suffixes.append("grad_fn=<Invalid>")
     else:
         if node is not None:
-            suffixes.append(f"grad_fn=<{node.name()}>")
+            suffixes.append(f"grad_fn=<{type(node).__name__}>")
         elif self.requires_grad:
             suffixes.append("requires_grad=True")
     if self._tangents:

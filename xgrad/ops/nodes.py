@@ -10,7 +10,7 @@ packed; `versions` the versions at which inputs were saved, where one was not 0.
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..engine.node import Node
+from ..engine.node import InternalNode, Node
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, freed_error
 from ..tensor import Tensor
 from ..views.storage import sole
@@ -27,7 +27,9 @@ def node_class(name: str) -> type:
     """The node class of this name, made once."""
     found = _classes.get(name)
     if found is None:
-        found = _classes[name] = type(name, (OperatorNode,), {"__module__": __name__})
+        bare = name.removeprefix("torch::autograd::")
+        bases = (OperatorNode,) if bare == name else (InternalNode, OperatorNode)
+        found = _classes[name] = type(bare, bases, {"__module__": __name__})
     return found
 
 

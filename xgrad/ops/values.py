@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..config import state
-from ..engine.hooks import RemovableHandle, register, retain_grad
+from ..engine.hooks import Hooks, RemovableHandle, register, retain_grad
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
 from ..views.storage import Tracer
@@ -182,9 +182,9 @@ def register_hook(self: Tensor, hook: Callable) -> RemovableHandle:
     node = self.grad_fn
     if node is None:
         if self._hooks is None:
-            self._hooks = {}
+            self._hooks = Hooks()
         return register(self._hooks, hook)
-    return register(node.hooks().tensor.setdefault(self._output_nr, {}), hook)
+    return register(node.hooks().tensor.setdefault(self._output_nr, Hooks()), hook)
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> RemovableHandle:
@@ -194,8 +194,21 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> Removabl
     if not self.is_leaf:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     if self._post_accumulate_hooks is None:
-        self._post_accumulate_hooks = {}
+        self._post_accumulate_hooks = Hooks()
     return register(self._post_accumulate_hooks, hook)
+
+
+def backward_hooks(self: Tensor) -> Hooks | None:
+    """The hooks of `register_hook` on this tensor's present history, {handle's id: hook}, or None."""
+    node = self.grad_fn
+    if node is None:
+        return self._hooks
+    return None if node._hooks is None else node._hooks.tensor.get(self._output_nr)
+
+
+def post_accumulate_hooks(self: Tensor) -> Hooks | None:
+    """The hooks of `register_post_accumulate_grad_hook`, {handle's id: hook}, or None."""
+    return self._post_accumulate_hooks
 
 
 def keep_grad(self: Tensor) -> None:
@@ -254,6 +267,7 @@ def attach(tensor: type) -> None:
         "__format__": formatted, "block_until_ready": block_until_ready,
         "__dlpack__": dlpack, "__dlpack_device__": dlpack_device,
         "register_hook": register_hook, "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+        "_backward_hooks": property(backward_hooks), "_post_accumulate_grad_hooks": property(post_accumulate_hooks),
         "retain_grad": keep_grad, "is_floating_point": is_floating_point, "is_complex": is_complex,
         "element_size": element_size, "__repr__": format_tensor, "dim": dim,
         "ndimension": dim, "itemsize": property(element_size),

@@ -168,7 +168,7 @@ def compare(fn: Callable, *inputs: Any, repeats: int = 7, programs: bool = True,
             path,
             outputs=tuple(np.asarray(o) for o in outputs),
             gradients=tuple(None if g is None else np.asarray(g) for g in grads),
-            nodes=Counter(node.name() for node in graph),
+            nodes=Counter(type(node).__name__ for node in graph),
         )
         chains[path] = _programs_of(graph)
     if programs:

@@ -1,0 +1,181 @@
+"""What PyTorch keeps in `torch._C` and `torch._C._autograd`, under its names there: the running backward, the way a view
+was made, the stack of saved tensors hooks; and the engine as `Variable._execution_engine`.
+
+For tools that look into autograd (loggers, schedulers, checkpointing); a program that trains needs none of it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..config import state
+from ..engine.engine import current_graph_task_id, execute, queue_callback
+from ..engine.graph_task import GraphTask
+from ..engine.node import GradientEdge, Node, gradient_edge
+from ..engine.saved_variable import SavedVariable as SavedTensor
+from ..tensor import Tensor
+from ..views.meta import CreationMeta, ViewMeta
+from .anomaly_mode import _current_autograd_node
+from .saved_hooks import pop_hooks as _pop_saved_tensors_default_hooks
+from .saved_hooks import push_hooks as _push_saved_tensors_default_hooks
+from .version_counter import _unsafe_set_version_counter
+from .version_counter import increment_version as _increment_version
+
+__all__ = [
+    "CreationMeta", "ExecutionEngine", "SavedTensor", "_current_autograd_node", "_current_graph_task_execution_order", "_current_graph_task_id",
+    "_get_creation_meta", "_get_current_graph_task_keep_graph", "_get_sequence_nr", "_increment_version",
+    "_make_saved_tensor", "_pop_saved_tensors_default_hooks", "_push_saved_tensors_default_hooks",
+    "_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable", "_saved_tensors_hooks_get_disabled_error_message",
+    "_saved_tensors_hooks_is_enabled", "_set_creation_meta", "_top_saved_tensors_default_hooks",
+    "_unsafe_set_version_counter", "_will_engine_execute_node",
+]  # fmt: skip
+
+# -- the running backward --------------------------------------------------------------------------------------------
+
+_current_graph_task_id = current_graph_task_id
+
+
+def _running(asked: str) -> GraphTask:
+    if state.graph_task is None:
+        raise RuntimeError(f"{asked} should only be called during the backward pass")
+    return state.graph_task
+
+
+def _will_engine_execute_node(node: Node) -> bool:
+    """Whether the running backward evaluates this node, or captures a gradient there.
+
+    Raises `RuntimeError` outside of backward, for what is no node, and for the accumulator of a leaf whose gradient
+    `autograd.grad` captures: it is neither run nor left out.
+    """
+    if not isinstance(node, Node):
+        raise RuntimeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
+    task = _running("_get_should_execute_nodes")
+    will = task.will_execute(node)
+    if will and node.is_accumulator and task.exec_info and task.exec_info[node].captures is not None:
+        raise RuntimeError(
+            "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). "
+            "This is currently not supported."
+        )
+    return will
+
+
+def _current_graph_task_execution_order() -> list[Node]:
+    """The nodes that the running backward evaluates, in its order.  Raises `RuntimeError` outside of backward."""
+    return _running("_current_graph_task_execution_order").execution_order()
+
+
+def _get_current_graph_task_keep_graph() -> bool:
+    """Whether the running backward keeps what was saved; True outside of backward."""
+    return state.graph_task is None or state.graph_task.keep_graph
+
+
+def _get_sequence_nr() -> int:
+    """The number that the next node of this thread will get."""
+    return int(repr(state.count.__self__)[len("count(") : -1])  # looking does not count
+
+
+class ExecutionEngine:
+    """What PyTorch's users reach as `autograd.Variable._execution_engine`."""
+
+    @staticmethod
+    def queue_callback(callback: Callable[[], Any]) -> None:
+        """Call `callback()` when the running backward ends; it may queue more.
+
+        Raises `RuntimeError` outside of backward.
+        """
+        queue_callback(callback)
+
+    @staticmethod
+    def run_backward(
+        tensors: Sequence[Tensor | GradientEdge],
+        grad_tensors: Sequence[Tensor | None],
+        keep_graph: bool,
+        create_graph: bool,
+        inputs: Sequence[Tensor | GradientEdge] = (),
+        allow_unreachable: bool = False,
+        accumulate_grad: bool = False,
+    ) -> tuple[Tensor | None, ...] | None:
+        """Run the graph from `tensors` with these gradients; what `backward` and `grad` check is not checked here.
+
+        Returns the gradients of `inputs`; with `accumulate_grad` None, for then they are in the leaves' `.grad`.
+        Raises `RuntimeError` if one of `inputs` is not reached, unless `allow_unreachable`.
+        """
+        edges = tuple(_edge(t) for t in tensors)
+        for i, (node, _) in enumerate(edges):
+            if node is None:
+                raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
+        found = execute(
+            edges,
+            list(grad_tensors),
+            keep_graph=keep_graph,
+            create_graph=create_graph,
+            outputs=[_edge(x) for x in inputs],
+            accumulate_grad=accumulate_grad or not inputs,
+        )
+        if accumulate_grad or not inputs:
+            return None
+        if not allow_unreachable and any(g is None for g in found):
+            raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph.")
+        return tuple(found)
+
+    @staticmethod
+    def is_checkpoint_valid() -> bool:
+        """Whether reentrant checkpointing works in the running backward: not where only some gradients are wanted."""
+        return state.graph_task is None or not state.graph_task.exec_info
+
+
+def _edge(x: Tensor | GradientEdge) -> tuple:
+    return (x.node, x.output_nr) if isinstance(x, GradientEdge) else gradient_edge(x)
+
+
+# -- views -----------------------------------------------------------------------------------------------------------
+
+
+def _view_meta(tensor: Tensor) -> ViewMeta:
+    if tensor._view is None:
+        raise RuntimeError("Expected meta != nullptr to be true, but got false: the tensor is no differentiable view")
+    return tensor._view
+
+
+def _get_creation_meta(tensor: Tensor) -> CreationMeta:
+    """How a view came to be, which decides whether it may be written in place.  Raises `RuntimeError` for no view."""
+    return _view_meta(tensor).creation_meta
+
+
+def _set_creation_meta(tensor: Tensor, new_creation_meta: CreationMeta) -> None:
+    """Make `_get_creation_meta` of a view answer this."""
+    _view_meta(tensor).creation_meta = CreationMeta(new_creation_meta)
+
+
+# -- saved tensors ---------------------------------------------------------------------------------------------------
+
+
+def _top_saved_tensors_default_hooks(ignore_is_tracing: bool) -> tuple[Callable, Callable] | None:
+    """The pair of saved tensors hooks that counts, or None."""
+    return state.saved_hooks[-1] if state.saved_hooks else None
+
+
+def _saved_tensors_hooks_is_enabled() -> bool:
+    """Whether saved tensors hooks may be entered."""
+    return state.saved_hooks_disabled is None
+
+
+def _saved_tensors_hooks_get_disabled_error_message() -> str | None:
+    """What entering saved tensors hooks raises, or None if it may be done."""
+    return state.saved_hooks_disabled
+
+
+def _saved_tensors_hooks_disable(error_message: str, fail_if_non_empty: bool = True) -> None:
+    """Forbid saved tensors hooks.  Raises `RuntimeError` with that message if there are some already."""
+    if fail_if_non_empty and state.saved_hooks:
+        raise RuntimeError(error_message)
+    state.saved_hooks_disabled = error_message
+
+
+def _saved_tensors_hooks_enable() -> None:
+    """Allow saved tensors hooks again."""
+    state.saved_hooks_disabled = None
+
+
+def _make_saved_tensor(tensor: Tensor, is_output: bool, is_inplace_on_view: bool = False) -> SavedTensor:
+    """`tensor` as a node saves it, under the hooks that are in force."""
+    return SavedTensor.packed(tensor, is_output)
