@@ -1,6 +1,8 @@
 """Which hooks run, how often, in which order and with what: as PyTorch's."""
 
 import gc
+import pickle
+import weakref
 
 import pytest
 import torch
@@ -78,18 +80,42 @@ def test_tensor_hooks_see_the_complete_gradient_once():
     as_torch(program)
 
 
-def test_hooks_of_several_outputs_run_only_for_defined_gradients():
-    """PyTorch calls the hook of an output without a gradient with None; no such call is made here."""
-
+def test_hooks_of_several_outputs_run_with_none_for_undefined_gradients():
     def program(T):
-        log, x = Log(), leaf(T, 2, 2)
-        a, b = x.unbind(0)
-        a.register_hook(log.hook("a"))
-        b.register_hook(lambda grad: None if grad is None else log.append("b"))
-        a.sum().backward()
+        log, x = [], leaf(T, 3, 2)
+        a, b, c = x.unbind(0)
+        for name, part in (("c", c), ("a", a), ("b", b)):  # they run in the order of registration
+            part.register_hook(lambda grad, name=name: log.append((name, grad)))
+        b.retain_grad()
+        (a + c).sum().backward()
+        return log, x.grad, b.grad
+
+    as_torch(program)
+
+
+def test_an_undefined_gradient_runs_all_hooks_on_its_way():
+    def program(T):
+        log, x = [], leaf(T, 3)
+        y = x.sin()
+        z = y * y
+        z.grad_fn.register_prehook(lambda grads: (None,))
+        y.register_hook(lambda grad: log.append(("y", grad)))
+        y.grad_fn.register_hook(lambda *grads: log.append(("post", *grads)))
+        x.register_hook(lambda grad: log.append(("x", grad)))
+        x.register_post_accumulate_grad_hook(lambda x: log.append(("accumulated", x.grad)))
+        z.sum().backward()
         return log, x.grad
 
     as_torch(program)
+
+
+def test_an_undefined_gradient_cannot_be_replaced():
+    def program(T):
+        a, b = leaf(T, 2, 2).unbind(0)
+        b.register_hook(lambda grad: a.detach())
+        a.sum().backward()
+
+    same_error(program, "can't replace a None gradient with a non-None value")
 
 
 def test_later_operations_run_first():
@@ -467,13 +493,74 @@ def test_post_accumulate_hooks_need_a_leaf():
     same_error(lambda T: data(T, (3,)).register_post_accumulate_grad_hook(print), "doesn't require gradient")
 
 
-def test_post_accumulate_hook_must_return_nothing():
+@pytest.mark.parametrize(
+    ("result", "match"),
+    [
+        (lambda x: x.grad * 2, "post accumulate grad hooks should return None"),
+        (lambda x: 3, "expected Variable, but hook returned 'int'"),
+    ],
+)
+def test_post_accumulate_hook_must_return_nothing(result, match):
     def program(T):
         x = leaf(T, 3)
-        x.register_post_accumulate_grad_hook(lambda x: x.grad * 2)
+        x.register_post_accumulate_grad_hook(result)
         x.sum().backward()
 
-    same_error(program, "should return None")
+    same_error(program, match)
+
+
+def test_post_accumulate_hook_may_return_its_tensor():
+    def program(T):
+        x = leaf(T, 3)
+        x.register_post_accumulate_grad_hook(lambda x: x)
+        (x * 2).sum().backward()
+        return x.grad
+
+    as_torch(program)
+
+
+def double(grad):
+    return grad * 2
+
+
+def test_handles():
+    def program(T):
+        x = leaf(T, 2)
+        y = x * 1
+        first = y.register_hook(double)
+        second = y.register_hook(double)
+        assert first.id < second.id
+        with x.register_hook(double):
+            y.sum().backward(retain_graph=True)
+        first.remove()
+        first.remove()
+        y.sum().backward()
+        return x.grad, len(y._backward_hooks), len(x._backward_hooks), x._post_accumulate_grad_hooks
+
+    as_torch(program)
+
+
+def test_pickled_handle_removes_from_the_pickled_container():
+    for T in (torch, xgrad):
+        x = leaf(T, 2)
+        handle = x.register_hook(double)
+        hooks, twin = pickle.loads(pickle.dumps((x._backward_hooks, handle)))
+        assert list(hooks) == [handle.id] == [twin.id]
+        twin.remove()
+        assert not hooks
+        assert len(x._backward_hooks) == 1
+
+
+def test_handle_keeps_nothing_alive():
+    x = leaf(xgrad, 2)
+    y = x * 2
+    kept = type("Kept", (), {"__call__": lambda self, grad: None})()
+    reference = weakref.ref(kept)
+    handle = y.register_hook(kept)
+    del y, kept
+    gc.collect()
+    assert reference() is None
+    handle.remove()
 
 
 def test_node_hooks_see_undefined_gradients():

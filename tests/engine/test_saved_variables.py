@@ -1,6 +1,8 @@
 """What a node saves: version checks and their text, hooks, release, and the attributes that show it."""
 
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import torch
 import xgrad
 
 from ..oracle import array, as_torch, data, leaf, same, same_error
+from .test_graph import A
 
 # -- versions ----------------------------------------------------------------------------------------------------------
 
@@ -488,3 +491,148 @@ def test_reading_one_saved_value_unpacks_it_alone():
         return seen
 
     as_torch(program)
+
+
+def test_raw_saved_values_of_every_kind():
+    """None, after a change in place, and after release."""
+
+    def program(T):
+        x, constant = leaf(T, 3), leaf(T, 3, seed=1).detach()
+        product = x * constant
+        errors = []
+
+        def register(raw):
+            try:
+                raw.register_hooks(lambda t: t, lambda t: t)
+            except RuntimeError as error:
+                errors.append(str(error)[:60])
+
+        register(product.grad_fn._raw_saved_self)
+        y = x * 2
+        square = y * y
+        raw = square.grad_fn._raw_saved_self
+        y.add_(1)
+        square.grad_fn._raw_saved_other  # nothing is checked before it is unpacked
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            square.grad_fn._saved_self
+        product.sum().backward()
+        register(product.grad_fn._raw_saved_other)
+        return errors, raw.unpack_hook
+
+    as_torch(program)
+
+
+def test_what_a_raw_saved_value_keeps():
+    def program(T):
+        x, w = leaf(T, 3), leaf(T, 3, seed=1)
+        product, e = x * w, x.exp()
+        raw, result = product.grad_fn._raw_saved_self, e.grad_fn._raw_saved_result
+        before = raw.data is x, raw.unpack() is x, result.data, result.data.requires_grad
+        raw.register_hooks(lambda t: (1, t.detach()), lambda packed: packed[1])
+        kept = raw.data[0], raw.unpack(), raw.unpack().requires_grad, raw.unpack_hook is None
+        product.sum().backward()
+        return before, kept, raw.data, raw.unpack_hook
+
+    as_torch(program)
+
+
+def test_saved_tensors_that_are_cleared_on_access():
+    def program(T):
+        log = []
+
+        class Square(T.autograd.Function):
+            clear_saved_tensors_on_access = True
+
+            @staticmethod
+            def forward(ctx, x):
+                kept = x * 2
+                ctx.save_for_backward(kept)
+                log.append(weakref.ref(kept))
+                return x * x
+
+            @staticmethod
+            def backward(ctx, grad):
+                (twice,) = ctx.saved_tensors
+                with pytest.raises(RuntimeError, match="can only be accessed once when clear_saved"):
+                    ctx.saved_tensors
+                result = grad * twice
+                del twice
+                gc.collect()
+                log.append(log.pop(0)() is None)
+                return result
+
+        x = leaf(T, 3)
+        y = Square.apply(x)
+        y.sum().backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="can only be accessed once when clear_saved"):
+            y.sum().backward()
+        assert not T.autograd.Function.clear_saved_tensors_on_access
+        return log, x.grad
+
+    as_torch(program)
+
+
+def test_gradients_in_a_box():
+    def program(T):
+        log = []
+
+        class Both(T.autograd.Function):
+            boxed_grads_call = True
+
+            @staticmethod
+            def forward(ctx, x, w):
+                return x * 2, w * 3
+
+            @staticmethod
+            def backward(ctx, grads):
+                log.append((type(grads).__name__, list(grads)))
+                second, first = grads.pop(), grads.pop()
+                return first * 2, second * 3
+
+        x, w = leaf(T, 3), leaf(T, 3, seed=1)
+        a, _ = Both.apply(x, w)
+        a.sum().backward()
+        assert not T.autograd.Function.boxed_grads_call
+        return log, x.grad, w.grad
+
+    as_torch(program)
+
+
+def test_disabled_hooks_nest_and_decorate():
+    def program(T):
+        graph, log = T.autograd.graph, []
+        message = A(T)._saved_tensors_hooks_get_disabled_error_message
+
+        @graph.disable_saved_tensors_hooks("decorated")
+        def decorated():
+            log.append(message())
+            with graph.saved_tensors_hooks(len, abs):
+                pass
+
+        with graph.disable_saved_tensors_hooks("outer"):
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="decorated"):
+                    decorated()
+            log.append((message(), A(T)._saved_tensors_hooks_is_enabled()))
+        log.append((message(), A(T)._saved_tensors_hooks_is_enabled()))
+        with graph.saved_tensors_hooks(len, abs) as _:
+            log.append(A(T)._top_saved_tensors_default_hooks(False) == (len, abs))
+            with pytest.raises(RuntimeError, match="too late"), graph.disable_saved_tensors_hooks("too late"):
+                pass
+        log.append((A(T)._top_saved_tensors_default_hooks(False), message()))
+        return log
+
+    as_torch(program)
+
+
+def test_a_detached_saved_tensor_is_an_error_where_its_history_is_needed():
+    """The first derivative needs its value alone, which is there; PyTorch refuses both."""
+
+    def program(T):
+        x = leaf(T, 3)
+        y = x * 2
+        z = (y * y).sum()
+        y.detach_()
+        T.autograd.grad(z, x, create_graph=True)
+
+    same_error(program, "detached in-place")

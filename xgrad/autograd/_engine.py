@@ -1,5 +1,5 @@
-"""What PyTorch keeps in `torch._C` and `torch._C._autograd`, under its names there: the running backward, the way a view
-was made, the stack of saved tensors hooks; and the engine as `Variable._execution_engine`.
+"""What PyTorch keeps in `torch._C` and `torch._C._autograd`, under its names there: the running backward, the way a
+view was made, the stack of saved tensors hooks; and the engine as `Variable._execution_engine`.
 
 For tools that look into autograd (loggers, schedulers, checkpointing); a program that trains needs none of it.
 """
@@ -21,7 +21,8 @@ from .version_counter import _unsafe_set_version_counter
 from .version_counter import increment_version as _increment_version
 
 __all__ = [
-    "CreationMeta", "ExecutionEngine", "SavedTensor", "_current_autograd_node", "_current_graph_task_execution_order", "_current_graph_task_id",
+    "CreationMeta", "ExecutionEngine", "SavedTensor", "_current_autograd_node",
+    "_current_graph_task_execution_order", "_current_graph_task_id",
     "_get_creation_meta", "_get_current_graph_task_keep_graph", "_get_sequence_nr", "_increment_version",
     "_make_saved_tensor", "_pop_saved_tensors_default_hooks", "_push_saved_tensors_default_hooks",
     "_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable", "_saved_tensors_hooks_get_disabled_error_message",

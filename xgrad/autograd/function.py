@@ -57,6 +57,14 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     # Read by vmap: whether its rule is to be made by mapping forward, backward and jvp themselves.
     generate_vmap_rule = False
 
+    # Whether `backward(ctx, grads)` gets the gradients as one list, from which it may take them: those that it has used
+    # need not live until it ends.
+    boxed_grads_call = False
+
+    # Whether the node forgets its saved tensors when `ctx.saved_tensors` is read: it can be read once, and backward may
+    # free them one by one.
+    clear_saved_tensors_on_access = False
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "

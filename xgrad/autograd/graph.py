@@ -21,6 +21,7 @@ __all__ = [
     "saved_tensors_hooks", "set_override_stale_capture_stream", "set_warn_on_accumulate_grad_stream_mismatch",
 ]  # fmt: skip
 
+
 class Node(abc.ABC):
     """What a `grad_fn` is: one recorded operation.  For `isinstance`; nodes are made by operators alone.
 

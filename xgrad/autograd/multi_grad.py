@@ -50,8 +50,8 @@ def register_multi_grad_hook(
 ) -> RemovableHandle:
     """Call `fn` once in each backward, for several tensors.
 
-    `mode="all"`: `fn(grads)`, when the gradients of all `tensors` that this backward reaches are there; in the list, None
-    stands for a tensor that it does not reach or that got none.  All tensors must require grad.
+    `mode="all"`: `fn(grads)`, when the gradients of all `tensors` that this backward reaches are there; in the list,
+    None stands for a tensor that it does not reach or that got none.  All tensors must require grad.
     `mode="any"`: `fn(grad)`, with the first of the gradients.  Tensors that require no grad are left out.
 
     `fn` must not change its arguments, and what it returns is ignored.  The handle removes the hook.
@@ -60,7 +60,9 @@ def register_multi_grad_hook(
     >>> import xgrad
     >>> a, b = xgrad.ones(2, requires_grad=True), xgrad.ones(2, requires_grad=True)
     >>> c, d = a * b, a * b
-    >>> _ = xgrad.autograd.graph.register_multi_grad_hook((a, b, c, d), lambda grads: print([g is not None for g in grads]))
+    >>> def show(grads):
+    ...     print([grad is not None for grad in grads])
+    >>> handle = xgrad.autograd.graph.register_multi_grad_hook((a, b, c, d), show)
     >>> c.sum().backward(retain_graph=True)
     [True, True, True, False]
     >>> c.sum().backward(inputs=(a,), retain_graph=True)

@@ -1,4 +1,4 @@
-"""The version counters, from outside: how to raise them, and how to keep them (PyTorch: torch/autograd/grad_mode.py)."""
+"""The version counters, from outside: how to raise and how to keep them (PyTorch: torch/autograd/grad_mode.py)."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -96,6 +96,7 @@ class ChainBackward(Node):
     """
 
     chain: ViewChain
+    key: tuple | None = None  # PyTorch's name of the view operation and its arguments, for `_saved_*`
 
     def apply(self, grads: list, needs: int) -> Any:
         grad = grads[0]
@@ -113,6 +114,7 @@ class ChainsBackward(Node):
     """
 
     chains: tuple[ViewChain, ...]
+    key: tuple | None = None  # as of ChainBackward, for each of the views
 
     def apply(self, grads: list, needs: int) -> Any:
         given = [(chain, grad) for chain, grad in zip(self.chains, grads, strict=True) if grad is not None]

@@ -152,6 +152,19 @@ class Node:
                 stack.pop()
         return self._topological
 
+    def __getattr__(self, name: str) -> Any:
+        """`_saved_<name>`: what this node saved or knows; `_raw_saved_<name>`: the SavedVariable behind it."""
+        saved, raw = name.startswith("_saved_"), name.startswith("_raw_saved_")
+        if saved or raw:
+            try:
+                return saved_attribute(self, name[len("_raw_saved_" if raw else "_saved_") :], raw)
+            except KeyError:
+                pass
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __dir__(self) -> Any:
+        return [*super().__dir__(), *saved_names(self)]
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object at {id(self):#x}>"
 
@@ -198,3 +211,5 @@ def attach_edge(tensor: Any, edge: tuple) -> None:
 
 make_accumulator: Any = None  # set by accumulate_grad.py, which needs Node
 call_node: Any = None  # set by engine.py
+saved_attribute: Any = None  # this and the next are set by ops/nodes.py, which knows what nodes save
+saved_names: Any = None

@@ -86,6 +86,7 @@ class BackwardCFunction(Node, FunctionCtx):
     _saved: tuple | None = ()
     _places: tuple = ()  # for each edge, the place of its tensor among forward's arguments
     _arguments: int = 0
+    _accessed: bool = False  # where the Function clears its saved tensors with the first access
     _materialize_non_diff_grads: bool = True
 
     @property
@@ -98,7 +99,15 @@ class BackwardCFunction(Node, FunctionCtx):
             )
         if self.saved_for_forward is not None:
             return self.saved_for_forward
-        return tuple(None if s is None else s.unpack(self) for s in self._saved)
+        if not self._forward_cls.clear_saved_tensors_on_access:
+            return tuple(s.unpack(self) for s in self._saved)
+        if self._accessed:
+            raise RuntimeError(
+                "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on the "
+                "autograd.Function. Either access saved_tensors only once, or set clear_saved_tensors_on_access=False."
+            )
+        saved, self._saved, self._accessed = self._saved, (), True
+        return tuple(s.unpack(self) for s in saved)
 
     @property
     def saved_variables(self) -> tuple:
@@ -109,7 +118,10 @@ class BackwardCFunction(Node, FunctionCtx):
     @property
     def _raw_saved_tensors(self) -> tuple:
         if self._saved is None:
-            raise FreedGraphError("Trying to access saved tensors after they have already been freed.")
+            raise FreedGraphError(
+                f"Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                f"already been freed): {self.name()} released them."
+            )
         return self._saved
 
     def maybe_clear_saved_tensors(self) -> None:
@@ -120,8 +132,7 @@ class BackwardCFunction(Node, FunctionCtx):
 
     def release(self) -> None:
         for saved in self._saved or ():
-            if saved is not None:
-                saved.release()
+            saved.release()
         self._saved = None
 
     def apply(self, grads: list, needs: int) -> list:
@@ -130,6 +141,8 @@ class BackwardCFunction(Node, FunctionCtx):
                 from_array(jnp.zeros(a.shape, a.dtype)) if g is None and a is not None else g
                 for g, a in zip(grads, self.avals, strict=True)
             ]
+        if self._forward_cls.boxed_grads_call:
+            grads = [grads]
         results = self._user_function()(self, *grads)
         results = results if isinstance(results, tuple) else (results,)
         n = self._arguments
@@ -240,9 +253,9 @@ def _to_save(node: BackwardCFunction, recording: bool) -> tuple:
     return values
 
 
-def _save(node: BackwardCFunction, tensor: Any, made: set) -> SavedVariable | None:
+def _save(node: BackwardCFunction, tensor: Any, made: set) -> SavedVariable:
     if tensor is None:
-        return None
+        return SavedVariable(None, False)
     if id(tensor) in made and tensor.requires_grad:
         if tensor._grad_fn is node:
             return SavedVariable.packed(tensor, True)

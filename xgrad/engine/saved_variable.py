@@ -80,26 +80,34 @@ def _producer(tensor: Any) -> str | None:
     return None if node is None else f"output {tensor._output_nr} of {node.name()}"
 
 
+def detached_error(name: str) -> RuntimeError:
+    return RuntimeError(
+        "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(): "
+        f"{name} needs its history for a second derivative. Please use out-of-place `.detach()` instead."
+    )
+
+
 class SavedVariable:
-    """A value saved for backward: an input tensor, or an output's value, or what a pack hook made of either.
+    """A value saved for backward: an input tensor, or an output's value, or what a pack hook made of either; or None.
 
     `_raw_saved_*` of a node gives it; `register_hooks(pack, unpack)` may replace its value, once.
     """
 
     __slots__ = (
-        "_array", "_counter", "_edge", "_is_output", "_output_nr", "_packed", "_tangents", "_tensor", "_twin",
-        "_unpack", "_version", "_weak_grad_fn", "released",
+        "_array", "_counter", "_edge", "_is_leaf", "_is_output", "_output_nr", "_packed", "_tangents", "_tensor",
+        "_twin",         "_unpack", "_version", "_weak_grad_fn", "released",
     )  # fmt: skip
 
     def __init__(self, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> None:
         self.released = False
         self._unpack: Callable | None = None
         self._packed: Any = None
-        counter = tensor._version_counter
+        counter = None if tensor is None else tensor._version_counter
         self._version = 0 if counter is None else counter.value  # refuses an inference tensor
         self._is_output = is_output
         self._edge: tuple = (False, None)  # of an input that was packed: requires_grad, and its gradient's edge
-        self._output_nr = tensor._output_nr
+        self._output_nr = 0 if tensor is None else tensor._output_nr
+        self._is_leaf = tensor is None or tensor._grad_fn is None
         self._weak_grad_fn = weak_grad_fn
         self._tensor: Any = None
         self._array: Any = None
@@ -167,14 +175,21 @@ class SavedVariable:
     def register_hooks(self, pack: Callable, unpack: Callable) -> None:
         """Replace the saved value by `pack(value)`; `unpack` is to give it back in backward.
 
-        Raises `RuntimeError` after release and when hooks are there already, `TypeError` for what cannot be called.
+        Raises `RuntimeError` after release, when hooks are there already and if nothing was saved (None), `TypeError`
+        for what cannot be called.
         """
         if self.released:
-            raise RuntimeError("Calling register_hooks on a SavedTensor whose value has been freed is not allowed.")
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor after it has been freed. Specify retain_graph=True in the "
+                "first call of .backward() or autograd.grad() if you need what it saved afterwards."
+            )
         if self._unpack is not None:
             raise RuntimeError(
-                "Calling register_hooks on a saved tensor whose hooks have already been set is forbidden"
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of "
+                "hooks is allowed at a time."
             )
+        if self._is_none():
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
         if not (callable(pack) and callable(unpack)):
             raise TypeError("register_hooks expects two callables, pack and unpack")
         self._pack(pack, unpack, self._value_tensor())
@@ -182,6 +197,26 @@ class SavedVariable:
     def unpack_hook_data(self) -> tuple[Callable, Any] | None:
         """The unpack hook and the packed value, for a compiled backward to call when it gets there; None without."""
         return None if self._unpack is None else (self._unpack, self._packed)
+
+    def _is_none(self) -> bool:
+        return self._unpack is None and self._tensor is None and self._counter is None
+
+    @property
+    def data(self) -> Any:
+        """What is kept: the saved tensor, or what the pack hook made of it; None after release."""
+        if self._unpack is not None:
+            return self._packed
+        if self.released or self._is_none():
+            return None
+        return self._rebuilt() if self._tensor is None else self._tensor
+
+    @property
+    def unpack_hook(self) -> Callable | None:
+        """The unpack hook, if there is one."""
+        return self._unpack
+
+    def __reduce__(self) -> Any:
+        raise TypeError("cannot pickle 'SavedVariable' object: it belongs to a graph, and so to its process")
 
     def release(self) -> None:
         self.released = True
@@ -194,14 +229,22 @@ class SavedVariable:
             return self._array
         return self.unpack(owner)._read()
 
-    def unpack(self, owner: Any) -> Tensor:
-        """The value as a tensor in the graph: an input itself, an output rebuilt with `owner` as its grad_fn."""
+    def unpack(self, owner: Any = None) -> Any:
+        """The value as a tensor in the graph: an input itself, an output rebuilt with `owner` as its grad_fn.
+
+        Raises `FreedGraphError` after release, `VersionError` if the tensor was changed in place since, and
+        `RuntimeError` for an output without an owner.
+        """
         if self.released:
-            raise freed_error(owner.name())
+            raise freed_error("its node" if owner is None else owner.name())
         if self._unpack is not None:
             return self._rebuild(self._unhook(), owner)
+        if self._is_none():
+            return None
         self._check(owner)
         if self._tensor is not None:
+            if not self._is_leaf and self._tensor._grad_fn is None:
+                raise detached_error("its node" if owner is None else owner.name())
             return self._tensor
         rebuilt = self._rebuilt()
         rebuilt._version_counter = self._counter
@@ -212,7 +255,8 @@ class SavedVariable:
         value = self._unpack(self._packed)
         if not isinstance(value, Tensor):
             raise TypeError(
-                f"Output of saved tensor unpack_hook expected to be a Tensor but got {type(value).__name__}"
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(value).__name__}"
             )
         return value
 
@@ -231,6 +275,8 @@ class SavedVariable:
 
     def _attach(self, rebuilt: Tensor, owner: Any) -> Tensor:
         node = owner
+        if node is None:
+            raise RuntimeError("a saved result belongs to the node that made it: give that node to unpack()")
         if self._weak_grad_fn is not None:
             node = self._weak_grad_fn()
             if node is None:
@@ -247,7 +293,9 @@ class SavedVariable:
         now = self._counter.value if tensor is None else tensor._version
         if now != self._version:
             value = tensor if tensor is not None else self._array if self._twin is None else self._twin
-            producer = f"output {self._output_nr} of {owner.name()}" if tensor is None else _producer(tensor)
+            producer = (
+                _producer(tensor) if tensor is not None else owner and f"output {self._output_nr} of {owner.name()}"
+            )
             raise version_error(tuple(value.shape), value.dtype, producer, self._version, now)
 
 

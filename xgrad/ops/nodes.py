@@ -1,7 +1,7 @@
 """OperatorNode: the node that a recorded operator leaves, with what it saved.
 
-One subclass for each operator, made when it is first recorded, under PyTorch's name (MulBackward0), with the attributes
-`_saved_<argument>` and `_raw_saved_<argument>`.
+One subclass for each operator, made when it is first recorded, under PyTorch's name (MulBackward0).  Its attributes
+`_saved_<argument>` and `_raw_saved_<argument>` are in saved_attributes.py.
 
 `saved` holds inputs as the Tensors themselves, numbers as they are, and SavedVariables for results and whatever a hook
 packed; `versions` the versions at which inputs were saved, where one was not 0.
@@ -10,8 +10,9 @@ packed; `versions` the versions at which inputs were saved, where one was not 0.
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..engine import node as _node
 from ..engine.node import InternalNode, Node
-from ..engine.saved_variable import RELEASED, SavedVariable, check_version, freed_error
+from ..engine.saved_variable import RELEASED, SavedVariable, check_version, detached_error, freed_error
 from ..tensor import Tensor
 from ..views.storage import sole
 
@@ -165,11 +166,7 @@ class OperatorNode(Node):
                 check_version(entry, 0 if versions is None else versions[i])
                 child = self.next_edges[self.plan.saved[i]][0]
                 if child is not None and not child.is_accumulator and entry._grad_fn is None and entry._view is None:
-                    raise RuntimeError(
-                        "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(): "
-                        f"{self.name()} needs its history for a second derivative. Please use out-of-place `.detach()` "
-                        "instead."
-                    )
+                    raise detached_error(self.name())
                 values.append(entry)
             elif isinstance(entry, SavedVariable):
                 values.append(entry.unpack(self))
@@ -185,54 +182,19 @@ class OperatorNode(Node):
                     entry.release()
             self.saved = RELEASED
 
-    # -- _saved_self, _raw_saved_self ---------------------------------------------------------------------------------
 
-    def _names(self) -> list[str]:
-        """The names of the saved values, in their order."""
-        plan = self.plan
-        names = [plan.used[i] for i in plan.saved]
-        if plan.saves_result:
-            many = len(self.avals) > 1
-            names += list(plan.result_names) or ([f"result{i}" for i in range(len(self.avals))] if many else ["result"])
-        return names
+def _saved_attribute(node: Node, name: str, raw: bool) -> Any:
+    from .saved_attributes import look_up  # few programs ask
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_saved_"):
-            wanted, raw = name[len("_saved_") :], False
-        elif name.startswith("_raw_saved_"):
-            wanted, raw = name[len("_raw_saved_") :], True
-        else:
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        plan = self.plan
-        statics = plan.kernel.statics
-        if not raw and wanted in statics:
-            return statics[wanted]
-        operator = plan.kernel.operator
-        if wanted == operator.variadic:  # its arguments are numbered
-            return tuple(getattr(self, f"{name}[{i}]") for i in range(len(plan.used) - len(operator.parameters)))
-        names = self._names()
-        if wanted not in names:
-            if wanted in plan.used:
-                return None  # an argument whose value no wanted gradient needs
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        if self.saved is RELEASED:
-            raise freed_error(self.name())
-        place = names.index(wanted)
-        if raw:
-            return self._raw(place)
-        entry = self.saved[place]
-        if isinstance(entry, Tensor):
-            check_version(entry, 0 if self.versions is None else self.versions[place])
-        return entry.unpack(self) if isinstance(entry, SavedVariable) else entry
+    return look_up(node, name, raw)
 
-    def _raw(self, place: int) -> Any:
-        """The SavedVariable of one saved value, made now if the node kept a bare tensor."""
-        entry = self.saved[place]
-        if isinstance(entry, Tensor):
-            check_version(entry, 0 if self.versions is None else self.versions[place])
-            entry = SavedVariable(entry, False)
-            self.saved = (*self.saved[:place], entry, *self.saved[place + 1 :])
-        return entry
 
+def _saved_names(node: Node) -> list[str]:
+    from .saved_attributes import names
+
+    return names(node)
+
+
+_node.saved_attribute, _node.saved_names = _saved_attribute, _saved_names
 
 call: Any = None  # set by call.py, which needs this module

@@ -55,7 +55,10 @@ def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAU
     else:
         root = ViewChain.root(chain.shape, chain.dtype)
         relative = root.children.get(key) or root.view(*key)
-    return attach_view(self, seen, relative, name, creation)
+    out = attach_view(self, seen, relative, name, creation)
+    if out._requires_grad:
+        out._grad_fn.key = key
+    return out
 
 
 def attach_view(
@@ -180,6 +183,7 @@ def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
     )
     if outs and state.grad_enabled and self.requires_grad:
         node = chains_node(name, chains, gradient_edge(self))
+        node.key = tuple(keys)
         for i, out in enumerate(outs):
             out._grad_fn, out._output_nr, out._requires_grad = node, i, True
     if self._tangents is not None:
@@ -205,7 +209,10 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
     The operation is appended to the tensor's chain *and* to what autograd knows of it (its ViewMeta's chain, or, of a
     base, the chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
     """
-    return move(self, ViewChain.root(self.shape, self.dtype).view(*key), name)
+    move(self, ViewChain.root(self.shape, self.dtype).view(*key), name)
+    if self._requires_grad and isinstance(self._grad_fn, ChainBackward):
+        self._grad_fn.key = key
+    return self
 
 
 def move(self: Tensor, relative: ViewChain, name: str) -> Tensor:

@@ -1,0 +1,389 @@
+"""`_saved_<name>` and `_raw_saved_<name>` of nodes: what a node knows, under PyTorch's names.
+
+What an operator's formulas save is there under the names of its arguments and results, as are its static arguments.
+PyTorch's formulas sometimes keep something else: sizes, dims as tuples, enumerations as numbers.  `OPERATORS` and
+`VIEWS` say, name by name, how to tell it from what is here anyway; nothing is saved for it.  What would have to be
+saved for it (an LU factorization, a mean) is not there.
+
+Imported when the first such attribute is read (PyTorch: tools/autograd/derivatives.yaml, gen_autograd_functions.py).
+"""
+
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..engine.copy_slices import ChainBackward, ChainsBackward
+from ..engine.node import Node
+from ..engine.saved_variable import RELEASED, SavedVariable, check_version, freed_error
+from ..tensor import Tensor, from_array
+from .nodes import OperatorNode
+
+_LAST = 2**63 - 1  # PyTorch's end of a slice without one
+_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+_MODES = {"sum": 0, "mean": 1, "max": 2}
+
+
+# -- rules: functions of a node ----------------------------------------------------------------------------------------
+
+
+def _shape(node: Node, i: int) -> tuple | None:
+    """The shape of the operation's argument i, which its gradient has; None if it requires no gradient."""
+    child, number = node.next_edges[i]
+    if child is not None:
+        return tuple(child.avals[number].shape)
+    inplace = isinstance(node, OperatorNode) and node.inplace and not i
+    return tuple(node.avals[0].shape) if inplace else None
+
+
+def _sizes(i: int = 0) -> Callable:
+    return lambda node: _shape(node, i)
+
+
+def _strides(i: int) -> Callable:
+    """The strides of an argument as if it were contiguous, as it is when it enters a program."""
+
+    def strides(node: Node) -> tuple | None:
+        shape = _shape(node, i)
+        return None if shape is None else tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
+
+    return strides
+
+
+def _size(i: int, dim: int) -> Callable:
+    def size(node: Node) -> int | None:
+        shape = _shape(node, i)
+        return None if shape is None else shape[dim]
+
+    return size
+
+
+def _numel(node: Node) -> int | None:
+    shape = _shape(node, 0)
+    return None if shape is None else prod(shape)
+
+
+def _static(name: str, change: Callable) -> Callable:
+    """A static argument in PyTorch's form."""
+    return lambda node: change(node.plan.kernel.statics[name])
+
+
+def _dims(name: str = "dim") -> Callable:
+    return _static(name, lambda dim: (dim,) if isinstance(dim, int) else dim if dim is None else tuple(dim))
+
+
+def _is(value: Any) -> Callable:
+    return lambda node: value
+
+
+def _tensor(name: str) -> Callable:
+    """A number that PyTorch takes as a tensor without dimensions."""
+
+    def value(node: Node) -> Any:
+        found = _operator_value(node, name, False)
+        return found if found is None or isinstance(found, Tensor) else from_array(jnp.asarray(found))
+
+    return value
+
+
+def _alpha(node: Node) -> Any:
+    """`alpha=1` is an operator without it."""
+    return _operator_value(node, "alpha", False) if "alpha" in node.plan.used else 1
+
+
+def _count_dims(node: Node) -> int | None:
+    shape = _shape(node, 2)
+    return None if shape is None else len(shape)
+
+
+_SELF = {"self_sym_sizes": _sizes()}
+_REDUCTION = {"reduction": _static("reduction", _REDUCTIONS.get)}
+_DIM = {"dim": _dims()}
+_PRODUCT = {
+    "self_sym_sizes": _sizes(0), "self_sym_strides": _strides(0), "mat2_sym_sizes": _sizes(1),
+    "mat2_sym_strides": _strides(1),
+}  # fmt: skip
+
+# operator -> name -> rule
+OPERATORS: dict[str, dict[str, Callable]] = {
+    "add": {"alpha": _alpha},
+    "addbmm": {
+        "batch1_sym_argsize_0": _size(1, 0), "batch1_sym_argsize_1": _size(1, 1), "batch2_sym_argsize_2": _size(2, 2),
+    },
+    "addmm": {
+        "mat1_sym_sizes": _sizes(1), "mat1_sym_strides": _strides(1), "mat2_sym_sizes": _sizes(2),
+        "mat2_sym_strides": _strides(2),
+    },
+    "amax": _DIM,
+    "amin": _DIM,
+    "binary_cross_entropy": _REDUCTION,
+    "binary_cross_entropy_with_logits": _REDUCTION,
+    "div": {"other": _tensor("other")},
+    "elu": {"scale": _is(1), "input_scale": _is(1)},
+    "embedding": {"weight_sym_argsize_0": _size(0, 0)},
+    "huber_loss": _REDUCTION,
+    "index_add": {"source_dim": _count_dims},
+    "index_copy": {"source_dim": _count_dims},
+    "index_select": _SELF,
+    "kthvalue": _SELF,
+    "logsumexp": _DIM,
+    "masked_scatter": {"source_sym_sizes": _sizes(2)},
+    "max.dim": _SELF,
+    "mean": {**_SELF, **_DIM, "self_sym_numel": _numel},
+    "median.dim": _SELF,
+    "min.dim": _SELF,
+    "mm": _PRODUCT,
+    "mode.dim": _SELF,
+    "mse_loss": _REDUCTION,
+    "mul": {"other": _tensor("other")},
+    "multi_margin_loss": _REDUCTION,
+    "multilabel_margin_loss": _REDUCTION,
+    "nanmedian.dim": _SELF,
+    "nansum": _DIM,
+    "nll_loss": _REDUCTION,
+    "repeat": _SELF,
+    "smooth_l1_loss": _REDUCTION,
+    "soft_margin_loss": _REDUCTION,
+    "sort": _SELF,
+    "std": _DIM,
+    "std_mean": _DIM,
+    "sub": {"alpha": _alpha},
+    "sum": {**_SELF, **_DIM},
+    "topk": _SELF,
+    "trace": _SELF,
+    "var": _DIM,
+    "var_mean": _DIM,
+    "linalg_vector_norm": _DIM,
+    "embedding_bag": {"mode": _static("mode", _MODES.get), "weight_sym_argsize_0": _size(0, 0)},
+    "index": _SELF,
+    "square": {"exponent": _is(2)},
+}  # fmt: skip
+
+# Arguments that PyTorch's formulas call something else.
+ALIASES: dict[str, dict[str, str]] = {
+    "linalg_matrix_exp": {"self": "A"},
+    "linalg_matrix_norm": {"self": "A"},
+    "linalg_pinv": {"self": "A"},
+    "linalg_solve_triangular": {"self": "A"},
+    "linalg_vector_norm": {"self": "x"},
+}
+
+
+# -- views: functions of the shape of what is viewed and of the view operation's arguments ----------------------------
+
+
+def _select(shape: tuple, dim: int, index: int) -> dict:
+    return {"dim": dim, "index": index, "self_sym_sizes": shape}
+
+
+def _slice(shape: tuple, dim: int, start: int | None, end: int | None, step: int | None = 1) -> dict:
+    end = _LAST if end is None else end
+    return {"dim": dim, "start": start or 0, "end": end, "step": step or 1, "self_sym_sizes": shape}
+
+
+def _getitem(shape: tuple, index: tuple) -> dict:
+    """Of several indices PyTorch makes several views; a node here tells of the last of them."""
+    told: dict = {}
+    dim, sizes = 0, list(shape)
+    taken = sum(i is not None and i is not Ellipsis for i in index)
+    for i in index:
+        before = tuple(sizes)
+        if i is None:
+            told = {"dim": dim}
+            sizes.insert(dim, 1)
+            dim += 1
+        elif i is Ellipsis:
+            dim += len(shape) - taken
+        elif isinstance(i, int):
+            told = _select(before, dim, i)
+            del sizes[dim]
+        else:
+            _, start, stop, step = i
+            if (start, stop, step) != (None, None, None):
+                told = _slice(before, dim, start, stop, step)
+                sizes[dim] = len(range(*slice(start, stop, step).indices(sizes[dim])))
+            dim += 1
+    return told
+
+
+def _moved(shape: tuple, source: tuple, destination: tuple) -> dict:
+    n = len(shape)
+    places = {d % n: s % n for s, d in zip(source, destination, strict=True)}
+    rest = iter(d for d in range(n) if d not in places.values())
+    return {"dims": tuple(places[d] if d in places else next(rest) for d in range(n))}
+
+
+def _squeezed(shape: tuple, *dim: Any) -> dict:
+    told = {"self_sym_sizes": shape}
+    if dim:
+        told["dim"] = dim[0] if len(dim) == 1 else dim
+    return told
+
+
+def _swapped(shape: tuple) -> dict:
+    return {"dim0": -2, "dim1": -1}
+
+
+# view operation -> what its node tells
+VIEWS: dict[str, Callable[..., dict]] = {
+    "T": lambda shape: {"dims": tuple(reversed(range(len(shape))))},
+    "H": _swapped,
+    "adjoint": _swapped,
+    "as_strided": lambda shape, size, stride, offset: {"size": size, "stride": stride, "storage_offset": offset},
+    "diagonal": lambda shape, offset, dim1, dim2: {
+        "offset": offset,
+        "dim1": dim1,
+        "dim2": dim2,
+        "self_sym_sizes": shape,
+    },
+    "expand": lambda shape, *size: {"self_sym_sizes": shape},
+    "getitem": _getitem,
+    "imag": lambda shape: _select((*shape, 2), len(shape), 1),
+    "mH": _swapped,
+    "mT": _swapped,
+    "movedim": _moved,
+    "narrow": lambda shape, dim, start, length: _slice(shape, dim, start, start + length),
+    "permute": lambda shape, dims: {"dims": dims},
+    "real": lambda shape: _select((*shape, 2), len(shape), 0),
+    "reshape": lambda shape, *size: {"self_sym_sizes": shape},
+    "select": _select,
+    "slice": _slice,
+    "squeeze": _squeezed,
+    "transpose": lambda shape, dim0, dim1: {"dim0": dim0, "dim1": dim1},
+    "unflatten": lambda shape, dim, sizes: {"self_sym_sizes": shape},
+    "unfold": lambda shape, dimension, size, step: {
+        "dimension": dimension, "size": size, "step": step, "self_sym_sizes": shape,
+    },
+    "unsqueeze": lambda shape, dim: {"dim": dim},
+    "view": lambda shape, *size: {"self_sym_sizes": shape},
+}  # fmt: skip
+
+
+def _of_view(node: ChainBackward) -> dict:
+    if type(node).__name__.startswith("AsStrided") and node.key is None:  # made anew, over the whole way from the base
+        seen = node.chain.geometry
+        return {"size": seen.sizes, "stride": seen.strides, "storage_offset": seen.offset}
+    if node.key is None or node.key[0] not in VIEWS:
+        return {}
+    return VIEWS[node.key[0]](tuple(node.chain.root_shape), *node.key[1:])
+
+
+def _of_views(node: ChainsBackward) -> dict:
+    """Of one operation that gives several views; `key` has one view operation for each."""
+    first, sizes = node.key[0], [key[-1] for key in node.key]
+    told: dict = {"dim": first[1]}
+    name = type(node).__name__
+    if name == "SplitBackward0":
+        told["split_size"] = sizes[0]
+    elif name == "SplitWithSizesBackward0":
+        told["split_sizes"] = tuple(sizes)
+    if name != "UnbindBackward0":
+        told["self_sym_sizes"] = tuple(node.chains[0].root_shape)
+    return told
+
+
+# -- what nodes of operators save --------------------------------------------------------------------------------------
+
+
+def _saved_names(node: OperatorNode) -> list[str]:
+    """The names of the saved values, in their order."""
+    plan = node.plan
+    names = [plan.used[i] for i in plan.saved]
+    if plan.saves_result:
+        many = len(node.avals) > 1
+        names += list(plan.result_names) or ([f"result{i}" for i in range(len(node.avals))] if many else ["result"])
+    return names
+
+
+def _operator_value(node: Any, wanted: str, raw: bool) -> Any:
+    """A saved value, or its SavedVariable.  Raises `KeyError` if there is none of that name."""
+    plan = node.plan
+    operator = plan.kernel.operator
+    if wanted == operator.variadic:  # its arguments are numbered
+        count = len(plan.used) - len(operator.parameters)
+        return tuple(_operator_value(node, f"{wanted}[{i}]", raw) for i in range(count))
+    names = _saved_names(node)
+    if wanted not in names:
+        if wanted in _nameable(node):  # an argument whose value no wanted gradient needs
+            return SavedVariable(None, False) if raw else None
+        raise KeyError(wanted)
+    place = names.index(wanted)
+    if node.saved is RELEASED:
+        if not raw:
+            raise freed_error(node.name())
+        released = SavedVariable(None, False)
+        released.release()
+        return released
+    entry = node.saved[place]
+    version = 0 if node.versions is None else node.versions[place]
+    if isinstance(entry, Tensor):
+        if not raw:
+            check_version(entry, version)
+            return entry
+        entry = SavedVariable(entry, False)
+        entry._version = version
+        node.saved = (*node.saved[:place], entry, *node.saved[place + 1 :])
+    if isinstance(entry, SavedVariable):
+        return entry if raw else entry.unpack(node)
+    if raw:  # a number is kept as it is
+        raise KeyError(wanted)
+    return entry
+
+
+def _nameable(node: OperatorNode) -> set[str]:
+    """The arguments that are saved for one gradient or another of this operator."""
+    plan = node.plan
+    operator, count = plan.kernel.operator, len(plan.used)
+    mask = plan.needs
+    for i, name in enumerate(plan.used):
+        if name in operator.formulas or "all" in operator.formulas:
+            mask |= 1 << i
+    full = plan.kernel.narrowed(mask, count)
+    return {plan.used[i] for i in full.saved}
+
+
+def _operator_names(node: OperatorNode) -> Iterator[str]:
+    operator = node.plan.kernel.operator
+    found = dict.fromkeys((*_saved_names(node), *_nameable(node)))
+    if operator.variadic is not None and any("[" in name for name in found):
+        yield operator.variadic
+    yield from (name for name in found if "[" not in name)
+    yield from (other for other, ours in ALIASES.get(operator.name, {}).items() if ours in found)
+
+
+# -- the two ways in ---------------------------------------------------------------------------------------------------
+
+
+def look_up(node: Node, wanted: str, raw: bool) -> Any:
+    """The value of `_saved_<wanted>`, or of `_raw_saved_<wanted>`.  Raises `KeyError` if the node knows of none."""
+    if isinstance(node, OperatorNode):
+        kernel = node.plan.kernel
+        wanted = ALIASES.get(kernel.operator.name, {}).get(wanted, wanted)
+        if not raw:
+            rule = OPERATORS.get(kernel.operator.name, {}).get(wanted)
+            if rule is not None:
+                return rule(node)
+            if wanted in kernel.statics:
+                return kernel.statics[wanted]
+        return _operator_value(node, wanted, raw)
+    told = _told(node)
+    if raw or wanted not in told:
+        raise KeyError(wanted)
+    return told[wanted]
+
+
+def _told(node: Node) -> dict:
+    if isinstance(node, ChainBackward):
+        return _of_view(node)
+    return _of_views(node) if isinstance(node, ChainsBackward) and node.key else {}
+
+
+def names(node: Node) -> list[str]:
+    """All `_saved_*` and `_raw_saved_*` of a node, for `dir`."""
+    if not isinstance(node, OperatorNode):
+        return [f"_saved_{name}" for name in _told(node)]
+    kernel = node.plan.kernel
+    values = list(_operator_names(node))
+    told = {*values, *OPERATORS.get(kernel.operator.name, {}), *kernel.statics}
+    return [f"_saved_{name}" for name in told] + [f"_raw_saved_{name}" for name in values]
