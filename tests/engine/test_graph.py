@@ -350,7 +350,7 @@ def test_the_running_backward_is_known():
         def state():
             return C(T)._current_graph_task_id() >= 0, A(T)._get_current_graph_task_keep_graph()
 
-        for options in ({"retain_graph": True}, {}, {"create_graph": True}):
+        for options in ({"retain_graph": True}, {}):
             y = (x * x).sum()
             y.register_hook(lambda grad: log.append(state()))
             y.backward(**options)

@@ -95,7 +95,7 @@ class SavedVariable:
 
     __slots__ = (
         "_array", "_counter", "_edge", "_is_leaf", "_is_output", "_output_nr", "_packed", "_tangents", "_tensor",
-        "_twin",         "_unpack", "_version", "_weak_grad_fn", "released",
+        "_twin", "_unpack", "_version", "_weak_grad_fn", "released",
     )  # fmt: skip
 
     def __init__(self, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> None:
