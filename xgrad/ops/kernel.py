@@ -20,6 +20,7 @@ from ..engine.validate import fit
 from ..errors import ShapeMismatchError
 from ..tensor import Tensor
 from .dependence import dependence
+from .node_names import name_of
 from .nodes import node_class
 from .promotion import conj
 
@@ -146,7 +147,7 @@ class Plan:
         self.kernel = kernel
         self.needs = needs
         self.indices = tuple(i for i in range(count) if needs >> i & 1)
-        self.node_class = node_class(operator.node_name)
+        self.node_class = node_class(name_of(operator.name, kernel.statics, operator.node_name))
         self.programs: dict[Any, Callable] = {}
         self.operators: dict[Any, Any] = {}
         self.independent: dict[Any, tuple[int, ...]] = {}

@@ -40,6 +40,7 @@ from ..overrides import overloaded
 from ..tensor import Tensor
 from ..views.named.arguments import NO_DIM, int_of
 from .kernel import Kernel, linear
+from .node_names import NAMES
 
 __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
 
@@ -81,7 +82,7 @@ class Operator:
         self.jit = jit
         self.outputs = outputs
         self.pointwise = pointwise
-        self.node_name = node or _node_name(name)
+        self.node_name = node or NAMES.get(name) or _node_name(name)
         self.kernels: dict[tuple, Kernel] = {}
         self.formulas: dict[str, Callable] = {}
         self.check: Callable | None = None

@@ -198,7 +198,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> Removabl
     return register(self._post_accumulate_hooks, hook)
 
 
-def backward_hooks(self: Tensor) -> Hooks | None:
+def backward_hooks(self: Tensor) -> dict | None:
     """The hooks of `register_hook` on this tensor's present history, {handle's id: hook}, or None."""
     node = self.grad_fn
     if node is None:
@@ -206,7 +206,7 @@ def backward_hooks(self: Tensor) -> Hooks | None:
     return None if node._hooks is None else node._hooks.tensor.get(self._output_nr)
 
 
-def post_accumulate_hooks(self: Tensor) -> Hooks | None:
+def post_accumulate_hooks(self: Tensor) -> dict | None:
     """The hooks of `register_post_accumulate_grad_hook`, {handle's id: hook}, or None."""
     return self._post_accumulate_hooks
 

@@ -1,0 +1,85 @@
+"""PyTorch's names of nodes where `mul` → `MulBackward0` does not give them.
+
+PyTorch numbers the overloads of an operator, some of which are told apart by static arguments here, and composes some
+operators out of others, whose name the node then has (tools/autograd/derivatives.yaml).
+"""
+
+from collections.abc import Callable
+
+# operator -> its node's name
+NAMES = {
+    "adaptive_avg_pool2d": "AdaptiveAvgPool2DBackward0",
+    "adaptive_avg_pool3d": "AdaptiveAvgPool3DBackward0",
+    "adaptive_max_pool2d_with_indices": "AdaptiveMaxPool2DBackward0",
+    "adaptive_max_pool3d_with_indices": "AdaptiveMaxPool3DBackward0",
+    "avg_pool2d": "AvgPool2DBackward0",
+    "avg_pool3d": "AvgPool3DBackward0",
+    "conv1d": "ConvolutionBackward0",
+    "conv2d": "ConvolutionBackward0",
+    "conv3d": "ConvolutionBackward0",
+    "conv_transpose1d": "ConvolutionBackward0",
+    "conv_transpose2d": "ConvolutionBackward0",
+    "conv_transpose3d": "ConvolutionBackward0",
+    "cross": "LinalgCrossBackward0",
+    "deg2rad": "Deg2RadBackward0",
+    "fold": "Col2ImBackward0",
+    "linalg_cholesky": "LinalgCholeskyExBackward0",
+    "linalg_eigvals": "LinalgEigBackward0",
+    "linalg_eigvalsh": "LinalgEighBackward0",
+    "linalg_inv": "LinalgInvExBackward0",
+    "linalg_solve": "LinalgSolveExBackward0",
+    "linalg_svdvals": "LinalgSvdBackward0",
+    "log1p": "Log1PBackward0",
+    "logsigmoid": "LogSigmoidBackward0",
+    "max_pool2d": "MaxPool2DWithIndicesBackward0",
+    "max_pool2d_with_indices": "MaxPool2DWithIndicesBackward0",
+    "max_pool3d": "MaxPool3DWithIndicesBackward0",
+    "max_pool3d_with_indices": "MaxPool3DWithIndicesBackward0",
+    "nanmedian.dim": "NanmedianBackward1",
+    "prelu": "PreluKernelBackward0",
+    "rad2deg": "Rad2DegBackward0",
+    "relu6": "HardtanhBackward0",
+    "selu": "EluBackward0",
+    "softmin": "SoftmaxBackward0",
+    "special_xlog1py": "SpecialXlog1PyBackward0",
+    "unfold": "Im2ColBackward0",
+}
+
+
+def _over_dims(name: str) -> Callable[[dict], str]:
+    """Overload 1 of a reduction is the one over dimensions that were named."""
+    return lambda statics: f"{name}Backward{int(statics.get('dim') is not None)}"
+
+
+def _upsample(statics: dict) -> str:
+    kind = {"nearest": "Nearest", "nearest-exact": "NearestExact", "linear": "Linear", "bilinear": "Bilinear",
+            "bicubic": "Bicubic", "trilinear": "Trilinear"}.get(statics["mode"], "")  # fmt: skip
+    smooth = "Aa" if statics.get("antialias") else ""
+    return f"Upsample{kind}{len(statics['size'])}D{smooth}Backward0"
+
+
+def _padding(statics: dict) -> str:
+    kind = {"reflect": "Reflection", "replicate": "Replication"}.get(statics["mode"])
+    return "PadNdBackward0" if kind is None else f"{kind}Pad{len(statics['pad']) // 2}DBackward0"
+
+
+# operator -> its node's name, given its static arguments
+BY_STATICS: dict[str, Callable[[dict], str]] = {
+    "mean": _over_dims("Mean"),
+    "pad_nd": _padding,
+    "prod": _over_dims("Prod"),
+    "sort": lambda statics: f"SortBackward{int(statics.get('stable') is not None)}",
+    "sum": _over_dims("Sum"),
+    "upsample": _upsample,
+}
+
+
+def name_of(operator: str, statics: dict, usual: str) -> str:
+    """The name of the node of an operator with these static arguments."""
+    rule = BY_STATICS.get(operator)
+    if rule is None:
+        return usual
+    try:
+        return rule(statics)
+    except (KeyError, TypeError):  # a form of the operator that has other static arguments
+        return usual
