@@ -68,7 +68,7 @@ BY_STATICS: dict[str, Callable[[dict], str]] = {
     "mean": _over_dims("Mean"),
     "pad_nd": _padding,
     "prod": _over_dims("Prod"),
-    "sort": lambda statics: f"SortBackward{int(statics.get('stable') is not None)}",
+    "sort": lambda statics: f"SortBackward{int(bool(statics.get('stable')))}",
     "sum": _over_dims("Sum"),
     "upsample": _upsample,
 }
