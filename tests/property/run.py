@@ -25,6 +25,7 @@ def arguments():
     parser.add_argument("--jobs", type=int, default=1, help="how many processes (default: 1)")
     parser.add_argument("--failures", type=int, default=5, help="stop after so many (default: 5)")
     parser.add_argument("--length", type=int, default=12, help="the most steps of a program (default: 12)")
+    parser.add_argument("--flavour", help="one of drawing.FLAVOURS (default: all)")
     return parser.parse_args()
 
 
@@ -34,16 +35,16 @@ def main():
         return in_processes(options)
     import jax
 
-    from . import programs
+    from . import drawing, programs
 
     start, failures, told = time.monotonic(), 0, time.monotonic()
     counts = Counter()
-    flavours = list(programs.FLAVOURS.values())
+    flavours = [drawing.FLAVOURS[options.flavour]] if options.flavour else list(drawing.FLAVOURS.values())
     ran, most = 0, 2 << 20  # KiB of memory
     for seed in range(options.seed, options.seed + options.count):
         chosen = random.Random(seed)
-        draw = programs.Draw(chosen)
-        program, theirs = programs.generate(draw, draw.one(flavours), 3 + draw.below(options.length - 2))
+        draw = drawing.Draw(chosen)
+        program, theirs = drawing.generate(draw, draw.one(flavours), 3 + draw.below(options.length - 2))
         ran += 1
         counts["steps"] += len(program.steps)
         counts["steps that raised"] += sum(e is not None for e in theirs.errors)
@@ -77,7 +78,9 @@ def in_processes(options):
         count = min(each, options.count - job * each)
         command = [sys.executable, "-m", "tests.property.run", "--count", str(count), "--jobs", "1"]
         command += ["--seed", str(options.seed + job * each), "--failures", str(options.failures)]
-        running.append(subprocess.Popen([*command, "--length", str(options.length)]))
+        command += ["--length", str(options.length)]
+        command += ["--flavour", options.flavour] if options.flavour else []
+        running.append(subprocess.Popen(command))
     return max(process.wait() for process in running)
 
 
