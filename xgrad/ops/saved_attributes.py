@@ -271,6 +271,7 @@ def _of_view(node: ChainBackward) -> dict:
 
 def _of_views(node: ChainsBackward) -> dict:
     """Of one operation that gives several views; `key` has one view operation for each."""
+    assert node.key is not None
     first, sizes = node.key[0], [key[-1] for key in node.key]
     told: dict = {"dim": first[1]}
     name = type(node).__name__

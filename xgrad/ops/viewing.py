@@ -57,7 +57,7 @@ def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAU
         relative = root.children.get(key) or root.view(*key)
     out = attach_view(self, seen, relative, name, creation)
     if out._requires_grad:
-        out._grad_fn.key = key
+        out._grad_fn.key = key  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
     return out
 
 
@@ -183,7 +183,7 @@ def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
     )
     if outs and state.grad_enabled and self.requires_grad:
         node = chains_node(name, chains, gradient_edge(self))
-        node.key = tuple(keys)
+        node.key = tuple(keys)  # pyright: ignore[reportAttributeAccessIssue]
         for i, out in enumerate(outs):
             out._grad_fn, out._output_nr, out._requires_grad = node, i, True
     if self._tangents is not None:
