@@ -9,7 +9,7 @@ import torch
 
 import xgrad
 
-from ..oracle import leaf, same
+from ..oracle import leaf, same, values
 
 
 def in_threads(*functions):
@@ -208,3 +208,37 @@ def test_metadata_of_a_gradient_while_another_thread_accumulates():
 
     seen, _ = in_threads(read, accumulate)
     assert len(seen) <= 1
+
+
+def test_eight_threads_run_one_graph_two_hundred_times_each():
+    """Integers are exact in float64: not one accumulation may be lost or done twice."""
+    x, w = leaf(xgrad, 3), xgrad.ones(3, dtype=xgrad.float64, requires_grad=True)
+    y = ((x * 0 + 2) * w).sum()
+
+    def work():
+        for _ in range(200):
+            y.backward(retain_graph=True)
+
+    in_threads(*[work] * 8)
+    same(w.grad, torch.full((3,), 2.0 * 1600, dtype=torch.float64))
+    same(x.grad, torch.zeros(3, dtype=torch.float64))
+
+
+def test_eight_threads_with_graphs_and_hooks_of_their_own():
+    def work(i):
+        seen, packed = [], []
+        x = leaf(xgrad, 3)
+        for k in range(20):
+            with xgrad.autograd.graph.saved_tensors_hooks(lambda t: packed.append(i) or t, lambda t: t):
+                y = x * x
+            y.register_hook(lambda grad: seen.append(i) or grad * (i + 1))
+            if k % 2:
+                with xgrad.no_grad():
+                    assert not (x * 2).requires_grad
+            y.sum().backward()
+        return seen, packed, x.grad
+
+    for i, (seen, packed, grad) in enumerate(in_threads(*(partial(work, i) for i in range(8)))):
+        assert seen == [i] * 20
+        assert packed == [i] * 40
+        same(grad, torch.from_numpy(values((3,))) * 40 * (i + 1), rtol=1e-12)
