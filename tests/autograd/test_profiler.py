@@ -50,10 +50,10 @@ def test_counts_of_operators_and_nodes_are_torchs():
         if event.name.startswith("aten::") and parent is None and name not in ("lift_fresh", "ones_like"):
             expected[name] += 1
         elif event.name.startswith("autograd::engine::evaluate_function: "):
-            expected[event.name.rpartition(":")[2].strip()] += 1
+            expected[event.name.partition(" ")[2]] += 1
     assert {e.key: e.count for e in ours.key_averages()} == expected
     assert expected["mm"] == expected["MmBackward0"] == 2
-    assert expected["AccumulateGrad"] == 3
+    assert expected["torch::autograd::AccumulateGrad"] == 3
 
 
 def test_events_come_in_the_order_in_which_torch_begins_them():
@@ -61,8 +61,8 @@ def test_events_come_in_the_order_in_which_torch_begins_them():
         _step(torch)
     with profiler.profile() as ours:
         _step(xgrad)
-    nodes = [e.name.rpartition(" ")[2] for e in theirs.function_events if "evaluate_function" in e.name]
-    assert [e.name for e in ours.function_events if e.kind == "backward"] == [n.rpartition(":")[2] for n in nodes]
+    nodes = [e.name.partition(" ")[2] for e in theirs.function_events if "evaluate_function" in e.name]
+    assert [e.name for e in ours.function_events if e.kind == "backward"] == nodes
 
 
 class _Triple(xgrad.autograd.Function):
@@ -85,7 +85,7 @@ class _Triple(xgrad.autograd.Function):
         (lambda x: x.split(1)[0], "split", "SplitBackward0"),
         (lambda x: x.clone().t_(), "t_", "TBackward1"),
         (lambda x: x.clone().mul_(2), "mul_", "MulBackward0"),
-        (lambda x: (y := x.clone(), y[0].mul_(2))[0], "mul_", "CopySlices"),
+        (lambda x: (y := x.clone(), y[0].mul_(2))[0], "mul_", "torch::autograd::CopySlices"),
         (_Triple.apply, "_Triple", "_TripleBackward"),
     ],
 )
@@ -105,7 +105,7 @@ def test_what_is_not_recorded_has_no_number():
             x * x
         x.sum().backward()
     assert [e.sequence_nr for e in prof.function_events if e.name == "mul"] == [-1, -1]
-    assert [e.sequence_nr for e in prof.function_events if e.name == "AccumulateGrad"] == [-1]
+    assert [e.sequence_nr for e in prof.function_events if e.name.endswith("AccumulateGrad")] == [-1]
 
 
 def test_operators_of_a_second_derivative_lie_in_the_node_that_records_them():
@@ -243,9 +243,11 @@ def test_jax_profiler_shows_the_same_names_with_matching_numbers(tmp_path):
     (file,) = tmp_path.rglob("perfetto_trace.json.gz")
     names = [e.get("name", "") for e in json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]]
     assert "model" in names
-    numbered = dict(re.match(r"(\w+), seq = (\d+), sizes = \[\[.*\]\]$", n).groups() for n in names if ", seq = " in n)
+    numbered = dict(
+        re.match(r"([\w:]+), seq = (\d+), sizes = \[\[.*\]\]$", n).groups() for n in names if ", seq = " in n
+    )
     assert numbered["clone"] == numbered["CloneBackward0"]
-    assert numbered["mul_"] == numbered["CopySlices"]
+    assert numbered["mul_"] == numbered["torch::autograd::CopySlices"]
     assert numbered["_Triple"] == numbered["_TripleBackward"]
     assert numbered["sum"] == numbered["SumBackward0"]
     assert len(set(numbered.values())) * 2 == len(numbered) + 1  # `y[0]` is not in the graph of y

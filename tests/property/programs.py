@@ -149,10 +149,7 @@ ENDINGS = {
     "backward": ("loss.backward()",),
     "twice": ("loss.backward(retain_graph=True)", "loss.backward()"),
     "inputs": ("loss.backward(inputs=[{names}], retain_graph=True)", "loss.backward(inputs=[{first}])"),
-    "graph": (
-        "loss.backward(create_graph=True)",
-        "(({first}.grad if {first}.is_leaf else {first}) ** 2).sum().backward()",
-    ),
+    "graph": ("loss.backward(create_graph=True)", "again({first})"),
 }
 
 

@@ -132,6 +132,14 @@ def checkpoint(function, *args, reentrant=False):
     return T.utils.checkpoint.checkpoint(function, *args, use_reentrant=reentrant)
 
 
+def again(x):
+    """Backward from the gradient of a leaf.  That it is a constant, only one library may know: no hook is noted."""
+    grad, count = (x.grad if x.is_leaf else x), len(LOG)
+    if grad is not None and grad.requires_grad:
+        (grad * grad).sum().backward()
+    del LOG[count:]
+
+
 def dual(x, tangent):
     return T.autograd.forward_ad.make_dual(x, tangent)
 '''
