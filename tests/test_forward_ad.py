@@ -437,3 +437,16 @@ def test_forward_over_reverse_and_reverse_over_forward_through_a_function():
             return fw.unpack_dual(g), T.autograd.grad((tangent * tangent).sum(), x)
 
     as_torch(program)
+
+
+def test_the_tangent_depends_on_a_leaf_that_was_not_used_before():
+    """What the rule keeps of a leaf leads to that leaf, though nobody else holds its accumulator yet."""
+
+    def program(T):
+        fw = FW[T]
+        x, w = leaf(T, 3), leaf(T, 3, seed=5)
+        with fw.dual_level():
+            tangent = fw.unpack_dual(w * fw.make_dual(x, data(T, (3,), 1)) ** 3).tangent
+            return T.autograd.grad(tangent.sum(), [x, w])
+
+    as_torch(program)

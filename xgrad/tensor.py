@@ -87,6 +87,7 @@ class Tensor(TensorMethods):
     _view: ViewMeta | None = None
     _moved: ViewChain | None = None  # of a base: what t_() and its like did to it, as a chain over its first value
     _accumulator: Any = None  # weak reference to the AccumulateGrad
+    _leads_to: Any = None  # of a snapshot of a leaf: the leaf's AccumulateGrad
     _hooks: Any = None  # tensor hooks of a leaf; those of a non-leaf are with its node
     _post_accumulate_hooks: Any = None
     _retains_grad: bool = False

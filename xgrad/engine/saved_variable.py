@@ -35,6 +35,7 @@ def snapshot(tensor: Tensor) -> Tensor:
         old._requires_grad = True
         if edge[0] is not None and edge[0].is_accumulator:
             old._accumulator = tensor._accumulator
+            old._leads_to = edge[0]  # nobody else may hold it yet: without it, `old` would make one of its own
         else:
             old._grad_fn, old._output_nr = edge
     for level in forward_levels():
