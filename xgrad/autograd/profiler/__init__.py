@@ -102,8 +102,7 @@ class _Recorder(OperatorMode):
     def node(self, node: Node, inputs: list) -> AbstractContextManager:
         """The engine's: a block in which `node` is evaluated, with its hooks."""
         number = node.sequence_nr
-        name = node.name().rpartition("::")[2]
-        return self._everywhere(name, -1 if number == MAX_SEQUENCE_NR else int(number), inputs, "backward")
+        return self._everywhere(node.name(), -1 if number == MAX_SEQUENCE_NR else int(number), inputs, "backward")
 
     def block(self, name: str, args: str | None) -> AbstractContextManager:
         """A block that the user named."""
