@@ -115,7 +115,8 @@ class Tensor(TensorMethods):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if cls.__module__.startswith("xgrad.") and cls.__module__ != "xgrad.overrides":
-            cls.__xgrad_function__ = None  # xgrad's own take no part in overrides: the operators know them
+            # xgrad's own take no part in overrides: the operators know them.
+            cls.__xgrad_function__ = None  # pyright: ignore[reportAttributeAccessIssue]
         else:
             _prepare_subclass(cls)
 

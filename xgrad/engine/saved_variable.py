@@ -116,6 +116,7 @@ class SavedVariable:
         self._tangents: Any = None  # of what was packed: hooks carry values only
         self._counter: Any = None
         if is_output:
+            assert tensor is not None
             if tensor._version_counter is None:
                 tensor._version_counter = VersionCounter()
             self._counter = tensor._version_counter

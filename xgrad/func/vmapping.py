@@ -11,7 +11,7 @@ from ..ops.batching import VmapLevel, add_batch, at_level, close_level, inner_va
 from ..ops.registry import FUNCTIONS
 from ..random import get_rng_state, set_rng_state
 from ..tensor import Tensor
-from .trees import flatten, name_of, spread, unflatten
+from .trees import LEAF, flatten, name_of, spread, unflatten
 
 _RANDOMNESS = ("error", "different", "same")
 
@@ -92,7 +92,7 @@ def _vmap(
         outputs, _, made = run(leaves, size)
         return unflatten(made, outputs)
     start = get_rng_state()
-    parts, places, made = [], [], None
+    parts, places, made = [], [], LEAF
     for first in range(0, size, chunk_size):
         n = min(chunk_size, size - first)
         if randomness == "same":  # in every chunk

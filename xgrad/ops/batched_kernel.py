@@ -99,10 +99,8 @@ class BatchedPlan(Plan):
             results = len(values) - n_grads - len(saved_axes)
             out = jax.vmap(entry, in_axes=(0,) * n_grads + saved_axes + (0,) * results)(*values)
             many = out if isinstance(out, tuple) else (out,)
-            summed = tuple(
-                o if axes[i] else jnp.sum(o, axis=0, dtype=o.dtype) for i, o in zip(wanted, many, strict=True)
-            )
-            return summed if len(summed) > 1 else summed[0]
+            summed = [o if axes[i] else jnp.sum(o, axis=0, dtype=o.dtype) for i, o in zip(wanted, many, strict=True)]
+            return tuple(summed) if len(summed) > 1 else summed[0]
 
         return run
 

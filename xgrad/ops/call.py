@@ -155,8 +155,10 @@ def versions_of(saved: tuple) -> tuple[int, ...]:
 
 def _operand(op: Operator, x: Any) -> Any:
     """An argument as a Tensor or a Python number."""
-    if x is None or isinstance(x, Tensor) or x.__class__ in _NUMBERS:
-        return x if x.__class__ in _USUAL or x._level is not None else _plain(x)
+    if x.__class__ in _USUAL:
+        return x
+    if isinstance(x, Tensor):
+        return x if x._level is not None else _plain(x)
     if isinstance(x, np.generic):
         return x.item() if np.dtype(x.dtype) not in (dtypes.bfloat16,) else float(x)
     if isinstance(x, (jax.Array, np.ndarray)):

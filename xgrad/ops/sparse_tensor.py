@@ -300,7 +300,7 @@ class SparseTensor(Tensor):
         self.numpy()
 
     @property
-    def __jax_array__(self) -> NoReturn:
+    def __jax_array__(self) -> NoReturn:  # pyright: ignore[reportIncompatibleMethodOverride]
         # No such attribute: XLA's programs then refuse it at once, and jax.numpy asks __array__, which tells the way.
         raise AttributeError("a sparse tensor is no jax.Array: call to_dense() first, or xgrad.sparse.to_bcoo")
 
