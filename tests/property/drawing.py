@@ -227,10 +227,10 @@ class Generator:
             self.add(f"{self.name()} = checkpoint({function}, {given}{reentrant})", self.mode())
         elif kind < 8 and x.ndim and x.numel():
             if function == "product":
-                self.add(f"{self.name()} = T.func.vmap(product)({name}, {name})", self.mode())
+                self.add(f"{self.name()} = T.func.vmap(product)({name}, {name}).clone()", self.mode())
             else:
                 dims = "" if self.draw.chance(70) else f", in_dims={self.draw.below(x.ndim)}"
-                self.add(f"{self.name()} = T.func.vmap({function}{dims})({name})", self.mode())
+                self.add(f"{self.name()} = T.func.vmap({function}{dims})({name}).clone()", self.mode())
         elif kind < 9:
             self.add(f"{self.name()} = T.func.grad(cubed)({name})", self.mode())
         else:
@@ -245,6 +245,8 @@ class Generator:
 
     def dual(self):
         name = self.some()
+        if overlaps_itself(self.env[name]):
+            return
         self.add(f"{self.name()} = dual({name}, data({tuple(self.env[name].shape)}, {4 + self.draw.below(2)}))")
 
     def look(self):
@@ -299,6 +301,8 @@ class Generator:
     def operand(self, x):
         """Something that broadcasts to the shape of `x` and does not overlap it partly."""
         fitting = [n for n in self.live() if _fits(self.env[n].shape, x.shape) and not overlaps_partly(self.env[n], x)]
+        if self.flavour.forward:
+            fitting = [n for n in fitting if storage(self.env[n]) != storage(x)]
         if not fitting or self.draw.chance(15):
             return f"data({tuple(x.shape)}, 9)"
         return self.draw.one(list(reversed(fitting)))
