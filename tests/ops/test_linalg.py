@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import xgrad
+from xgrad.ops.saved_attributes import kept_names
 
 from .derivatives import agree, numbers, positive
 
@@ -32,10 +33,10 @@ def test_matmul_of_vectors_matrices_and_batches_that_broadcast(first, second):
 
 def test_matmul_saves_a_factor_only_for_the_other_ones_gradient():
     x, w = xgrad.tensor(A, requires_grad=True), xgrad.tensor(B, requires_grad=True)
-    assert (x @ w).grad_fn._names() == ["self", "other"]
-    assert (x @ w.detach()).grad_fn._names() == ["other"]
-    assert (x.detach() @ w).grad_fn._names() == ["self"]
-    assert xgrad.addmm(w[0], x, w.detach()).grad_fn._names() == ["mat2", "beta", "alpha"]
+    assert kept_names((x @ w).grad_fn) == ["self", "other"]
+    assert kept_names((x @ w.detach()).grad_fn) == ["other"]
+    assert kept_names((x.detach() @ w).grad_fn) == ["self"]
+    assert kept_names(xgrad.addmm(w[0], x, w.detach()).grad_fn) == ["mat2", "beta", "alpha"]
 
 
 PRODUCTS = {
@@ -211,8 +212,8 @@ def test_cholesky_reads_the_lower_triangle_and_its_gradient_is_symmetric():
 
 def test_inverses_save_their_result():
     x = xgrad.tensor(P, requires_grad=True)
-    assert xgrad.linalg.inv(x).grad_fn._names() == ["result"]
-    assert xgrad.linalg.cholesky(x).grad_fn._names() == ["result"]
+    assert kept_names(xgrad.linalg.inv(x).grad_fn) == ["result"]
+    assert kept_names(xgrad.linalg.cholesky(x).grad_fn) == ["result"]
 
 
 def test_decompositions_up_to_phases():

@@ -6,6 +6,7 @@ import torch
 
 import xgrad
 import xgrad.nn.functional as F
+from xgrad.ops.saved_attributes import kept_names
 
 from .agreement import agree, random
 
@@ -71,7 +72,7 @@ def test_max_unpool_puts_the_maxima_back():
 
 def test_avg_pool_with_a_divisor_of_ones_own_saves_nothing():
     agree(lambda f, x: f.avg_pool2d(x, 2, divisor_override=3), random(1, 2, 4, 4))
-    assert F.avg_pool2d(xgrad.ones(1, 2, 4, 4, requires_grad=True), 2).grad_fn._names() == []
+    assert kept_names(F.avg_pool2d(xgrad.ones(1, 2, 4, 4, requires_grad=True), 2).grad_fn) == []
 
 
 @pytest.mark.parametrize("kind", ["avg", "max"])

@@ -287,7 +287,7 @@ def _of_views(node: ChainsBackward) -> dict:
 # -- what nodes of operators save --------------------------------------------------------------------------------------
 
 
-def _saved_names(node: OperatorNode) -> list[str]:
+def kept_names(node: OperatorNode) -> list[str]:
     """The names of the saved values, in their order."""
     plan = node.plan
     names = [plan.used[i] for i in plan.saved]
@@ -304,7 +304,7 @@ def _operator_value(node: Any, wanted: str, raw: bool) -> Any:
     if wanted == operator.variadic:  # its arguments are numbered
         count = len(plan.used) - len(operator.parameters)
         return tuple(_operator_value(node, f"{wanted}[{i}]", raw) for i in range(count))
-    names = _saved_names(node)
+    names = kept_names(node)
     if wanted not in names:
         if wanted in _nameable(node):  # an argument whose value no wanted gradient needs
             return SavedVariable(None, False) if raw else None
@@ -346,7 +346,7 @@ def _nameable(node: OperatorNode) -> set[str]:
 
 def _operator_names(node: OperatorNode) -> Iterator[str]:
     operator = node.plan.kernel.operator
-    found = dict.fromkeys((*_saved_names(node), *_nameable(node)))
+    found = dict.fromkeys((*kept_names(node), *_nameable(node)))
     if operator.variadic is not None and any("[" in name for name in found):
         yield operator.variadic
     yield from (name for name in found if "[" not in name)
