@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..config import state
-from ..engine.saved_variable import outside, snapshot
+from ..engine.saved_variable import plain_entry
 from ..errors import MutationContextError
 from ..tensor import Tensor, from_foreign
 from .saved_hooks import saved_tensors_hooks
@@ -57,7 +57,7 @@ class _Context:
         self._handles.clear()
 
     def _pack(self, tensor: Tensor) -> _Handle:
-        value = outside(snapshot(tensor)) if tensor._level is not None else tensor._read()
+        value = plain_entry(tensor) if tensor._level is not None else tensor._read()
         key = id(tensor), tensor._version
         handle = self._handles.get(key)
         if handle is None or self._values.get(handle) is not value:  # an id may be used again

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..engine.saved_variable import outside, snapshot
+from ..engine.saved_variable import plain_entry
 from ..tensor import Tensor, from_foreign
 from .saved_hooks import saved_tensors_hooks
 
@@ -40,7 +40,7 @@ class save_on_cpu(saved_tensors_hooks):
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Tensor) -> Any:
             # Inside of vmap there is no array to move.
-            return outside(snapshot(tensor)) if tensor._level is not None else to_host(tensor._read(), pin_memory)
+            return plain_entry(tensor) if tensor._level is not None else to_host(tensor._read(), pin_memory)
 
         def unpack(packed: Any) -> Tensor:
             return packed if isinstance(packed, Tensor) else from_foreign(from_host(packed))

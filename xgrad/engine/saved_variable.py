@@ -27,10 +27,14 @@ _FREED = (
 )
 
 
-def snapshot(tensor: Tensor) -> Tensor:
-    """The tensor as it is now, with its place in the graph and its tangents, whatever is written into it later."""
-    old = from_array(tensor._read()) if tensor._level is None else tensor._holding(snapshot(tensor._value))
-    if state.grad_enabled and tensor.requires_grad:  # else a stale view may be left stale
+def snapshot(tensor: Tensor, recorded: bool | None = None) -> Tensor:
+    """The tensor as it is now, with its place in the graph and its tangents, whatever is written into it later.
+
+    `recorded`: whether it has a place in the graph; by default as the mode says.  Without, a stale view stays stale.
+    """
+    recorded = state.grad_enabled if recorded is None else recorded
+    old = from_array(tensor._read()) if tensor._level is None else tensor._holding(snapshot(tensor._value, recorded))
+    if recorded and tensor.requires_grad:
         edge = gradient_edge(tensor)
         old._requires_grad = True
         if edge[0] is not None and edge[0].is_accumulator:
@@ -42,7 +46,7 @@ def snapshot(tensor: Tensor) -> Tensor:
         tensor._tangent_at(level)  # a view takes over what its base has got since
     if tensor._tangents:
         for level, tangent in tensor._tangents.items():
-            old._set_tangent(level, snapshot(tangent))
+            old._set_tangent(level, snapshot(tangent, recorded))
     return old
 
 
@@ -50,6 +54,11 @@ def outside(tensor: Tensor) -> Tensor:
     """Take a new tensor out of the graph, with its tangents."""
     tensor._grad_fn, tensor._output_nr, tensor._requires_grad, tensor._accumulator = None, 0, False, None
     return tensor
+
+
+def plain_entry(tensor: Tensor) -> Tensor:
+    """An entry of a vmap as it is now, outside of the graph.  What lies below it keeps its history in every mode."""
+    return outside(snapshot(tensor, True))
 
 
 def freed_error(name: str) -> FreedGraphError:
@@ -263,8 +272,7 @@ class SavedVariable:
         return value
 
     def _rebuild(self, value: Tensor, owner: Any) -> Tensor:
-        # Inside of vmap, what lies below an entry keeps its history.
-        rebuilt = value.detach() if value._level is None else outside(snapshot(value))
+        rebuilt = value.detach() if value._level is None else plain_entry(value)
         for level, tangent in (self._tangents or {}).items():
             rebuilt._set_tangent(level, tangent)
         if self._is_output:

@@ -31,7 +31,7 @@ from jax.core import Tracer
 from ..autograd.graph import saved_tensors_hooks
 from ..config import state
 from ..engine.node import attach_edge, gradient_edge
-from ..engine.saved_variable import SavedVariable, outside, snapshot
+from ..engine.saved_variable import SavedVariable, plain_entry
 from ..random import logged, replayed
 from ..tensor import Tensor, from_array
 
@@ -317,7 +317,7 @@ def after(inputs: Any, gradient: Any) -> Any:
 def _as_it_is(tensor: Tensor) -> Tensor:
     """The value as a tensor outside of the graph, in which a later write in the function does not show."""
     if tensor._level is not None:  # inside of vmap
-        return outside(snapshot(tensor))
+        return plain_entry(tensor)
     value = Tensor()
     value._array, value._owned = tensor._read(), False
     return value
