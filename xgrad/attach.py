@@ -11,7 +11,7 @@ from . import overrides
 from .autograd._engine import ExecutionEngine
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
-from .engine import accumulate_grad, copy_slices, engine, function_tangents, hooks, validate
+from .engine import accumulate_grad, copy_slices, engine, function_tangents, grad_dtype, hooks, validate
 from .ops import call, casts, copying, data, duplicates, overridable, recorded_views, registry, values, viewing
 from .tensor import Tensor
 
@@ -33,7 +33,12 @@ copy_slices.write_recorded = recorded_views.write
 copy_slices.adjoint_recorded = recorded_views.adjoint
 copy_slices.apply_on_tensors = engine._apply_on_tensors
 
-_autograd = {"backward": backward_of, "_tangent": property(tangent_of), "_execution_engine": ExecutionEngine()}
+_autograd = {
+    "backward": backward_of,
+    "_tangent": property(tangent_of),
+    "_execution_engine": ExecutionEngine(),
+    "grad_dtype": property(grad_dtype.grad_dtype, grad_dtype.set_grad_dtype),
+}
 for _name, _method in (registry.METHODS | _autograd).items():
     setattr(Tensor, _name, _method)
 values.attach(Tensor)

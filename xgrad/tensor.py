@@ -44,6 +44,7 @@ else:
     TensorMethods = object
 
 
+SAME: Any = ("the tensor's own",)  # the default of `grad_dtype`
 _NOT_A_LEAF = "you can only change requires_grad flags of leaf variables."
 _INSTEAD_OF_FALSE = (
     " If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = "
@@ -84,6 +85,7 @@ class Tensor(TensorMethods):
     _grad_fn: "Node | None" = None
     _output_nr: int = 0
     _grad: "Tensor | None" = None
+    _grad_dtype: Any = SAME  # of a leaf: the dtype that its gradient is to have, None for any (engine/grad_dtype.py)
     _view: ViewMeta | None = None
     _moved: ViewChain | None = None  # of a base: what t_() and its like did to it, as a chain over its first value
     _accumulator: Any = None  # weak reference to the AccumulateGrad
@@ -402,10 +404,11 @@ class Tensor(TensorMethods):
                 f"attempting to assign a gradient located on device {value.device} to a tensor located on device "
                 f"{self.device}. Please ensure that the gradient and the tensor are on the same device"
             )
-        if value.dtype != self.dtype:
+        dtype = self.dtype if self._grad_dtype is SAME else self._grad_dtype
+        if dtype is not None and value.dtype != dtype:
             raise RuntimeError(
                 f"attempting to assign a gradient with dtype '{value.dtype.name}' to a tensor with grad_dtype "
-                f"'{self.dtype.name}'. The gradient must match the tensor's dtype."
+                f"'{dtype.name}'. The gradient must have the tensor's grad_dtype, which can be set (None: any dtype)."
             )
         if value.shape != self.shape:
             raise RuntimeError(

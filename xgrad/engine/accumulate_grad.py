@@ -18,11 +18,12 @@ from ..tensor import Tensor
 from ..views.storage import Tracer, writing
 from . import node as _node
 from .anomaly import origin_of
+from .grad_dtype import expected
 from .hooks import run_post_accumulate_hooks
 from .input_buffer import accumulate, add_arrays, stolen
 from .node import MAX_SEQUENCE_NR, InternalNode
 from .sparse_gradient import accumulate as accumulate_sparse
-from .validate import expandable
+from .validate import expandable, fit
 
 
 class AccumulateGrad(InternalNode):
@@ -75,6 +76,8 @@ class AccumulateGrad(InternalNode):
         """Grad mode is off: the first gradient is stolen, a later one goes into the same Tensor object."""
         self._place(variable, new)
         grad = variable._grad
+        if variable._grad_dtype is None and grad is not None:  # any dtype may arrive, and the first one stays
+            new[0] = fit(new[0], new[0].shape, grad.dtype)
         if grad is None:
             variable._grad = stolen(new, 0)
         elif grad._storage is None and grad._owned and grad.shape == new[0].shape:
@@ -143,8 +146,7 @@ def make_accumulator(tensor: Tensor) -> AccumulateGrad:
             accumulator = AccumulateGrad()
             accumulator.variable = tensor
             # What a gradient must look like: as the variable does now.  (unsqueeze_ under no_grad may change it later.)
-            array = tensor._array
-            accumulator.avals = (array.aval if array is not None else tensor._like(),)
+            accumulator.avals = (expected(tensor),)
             tensor._accumulator = weakref.ref(accumulator)
             if state.anomaly:
                 accumulator.sequence_nr = origin_of(MAX_SEQUENCE_NR)

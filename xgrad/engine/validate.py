@@ -24,7 +24,7 @@ def expandable(shape: tuple, to: tuple) -> bool:
 
 
 def fit(array: Any, shape: tuple, dtype: np.dtype) -> Any:
-    """Sum a broadcast array back to `shape` and cast it to `dtype`.  A pure JAX function."""
+    """Sum a broadcast array back to `shape` and cast it to `dtype` (None: leave it).  A pure JAX function."""
     if array.shape != shape:
         if not expandable(shape, array.shape):
             raise RuntimeError(
@@ -36,7 +36,7 @@ def fit(array: Any, shape: tuple, dtype: np.dtype) -> Any:
             i + extra for i, n in enumerate(shape) if n == 1 and array.shape[i + extra] != 1
         )
         array = jnp.sum(array, axis=axes, dtype=array.dtype).reshape(shape)
-    if array.dtype != dtype:
+    if dtype is not None and array.dtype != dtype:
         if array.dtype in COMPLEX and dtype not in COMPLEX:
             array = jnp.real(array)
         array = array.astype(dtype)
@@ -58,6 +58,10 @@ def validate_output(grad: Any, meta: Any, node: Any, index: int) -> Any:
             f"Function {node.name()} returned an invalid gradient at index {index} - got {list(grad.shape)} but "
             f"expected shape compatible with {list(shape)}"
         )
+    if dtype is None:
+        dtype = grad.dtype
+        if grad.shape == shape:
+            return grad
     if grad.dtype in COMPLEX and dtype not in COMPLEX and not node.raw:
         raise RuntimeError(
             f"Function {node.name()} returned a complex gradient at index {index} - got {grad.dtype.name} for an input "

@@ -15,7 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..engine.hooks import NodeHooks
-from ..tensor import Tensor, from_foreign, mark
+from ..tensor import SAME, Tensor, from_foreign, mark
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer, VersionCounter
 
@@ -79,6 +79,8 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Any:
     memo[id(self)] = new
     if self._grad is not None and not self._is_param:
         new._grad = copy.deepcopy(self._grad, memo)
+    if self._grad_dtype is not SAME:
+        new._grad_dtype = self._grad_dtype
     for name, value in _attributes(self).items():
         new.__dict__[name] = copy.deepcopy(value, memo)
     return new

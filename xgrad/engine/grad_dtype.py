@@ -1,0 +1,70 @@
+"""`Tensor.grad_dtype`: the dtype in which a leaf's gradient is kept (PyTorch: torch/csrc/autograd/variable.h).
+
+Invariant: a leaf's AccumulateGrad says of its input what `expected` says of the leaf, so that the engine casts whatever
+arrives there before a hook of the leaf sees it.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..dtypes import as_dtype
+from ..tensor import SAME, Tensor
+
+
+class AnyDtype(NamedTuple):
+    """What an edge takes that casts nothing; it compares unequal to each gradient, which is then looked at closely."""
+
+    shape: tuple
+    dtype: None = None
+
+
+def expected(leaf: Tensor) -> Any:
+    """The shape and dtype that a gradient has to have at a leaf."""
+    dtype = leaf._grad_dtype
+    if dtype is SAME:
+        array = leaf._array
+        return array.aval if array is not None else leaf._like()
+    return AnyDtype(tuple(leaf.shape)) if dtype is None else jax.ShapeDtypeStruct(leaf.shape, dtype)
+
+
+def _only_of_leaves(tensor: Tensor, what: str) -> None:
+    if not tensor.is_leaf:
+        raise RuntimeError(f"grad_dtype can only be {what} on leaf tensors.")
+
+
+def grad_dtype(self: Tensor) -> np.dtype | None:
+    """The dtype of this leaf's gradient: its own unless another was set; None if gradients are not cast.
+
+    What arrives at the leaf is cast to it, so that a leaf in bfloat16 can gather its gradient in float32.  Raises
+    `RuntimeError` for a tensor that is no leaf, for what is no dtype and where `.grad` has another one.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(2, dtype=xgrad.bfloat16, requires_grad=True)
+    >>> x.grad_dtype = xgrad.float32
+    >>> (x * 3).sum().backward()
+    >>> x.grad
+    tensor([3., 3.])
+    """
+    _only_of_leaves(self, "accessed")
+    return self.dtype if self._grad_dtype is SAME else self._grad_dtype
+
+
+def set_grad_dtype(self: Tensor, dtype: Any) -> None:
+    """`x.grad_dtype = dtype`; None allows any."""
+    _only_of_leaves(self, "set")
+    if dtype is not None:
+        try:
+            dtype = as_dtype(dtype)
+        except TypeError as error:
+            raise RuntimeError(f"grad_dtype must be a dtype or None, but got {type(dtype).__name__}") from error
+        if self._grad is not None and self._grad.dtype != dtype:
+            raise RuntimeError(
+                f"Cannot set grad_dtype to '{dtype.name}' because there is already a gradient with dtype "
+                f"'{self._grad.dtype.name}'. Set .grad to None first."
+            )
+    self._grad_dtype = SAME if dtype is not None and dtype == self.dtype else dtype
+    accumulator = None if self._accumulator is None else self._accumulator()
+    if accumulator is not None:
+        accumulator.avals = (expected(self),)
