@@ -7,6 +7,7 @@ import xgrad
 import xgrad.nn.functional as F
 from xgrad.ops.saved_attributes import kept_names
 
+from ..oracle import as_torch, data
 from .agreement import agree, random
 
 CASES = [
@@ -42,6 +43,24 @@ def test_the_gradient_of_one_argument_saves_only_the_other():
     assert "weight" not in kept_names(node)
     node = F.conv1d(x.clone().requires_grad_(), w).grad_fn
     assert "self" not in kept_names(node)
+
+
+@pytest.mark.parametrize("name", ["linear", "bilinear", "conv1d", "conv_transpose1d"])
+def test_a_bias_is_not_saved_and_may_be_written(name):
+    """`b.add_()` between forward and backward is no error, and the gradients are those of the first call."""
+
+    def program(T):
+        x, bias = data(T, (2, 3, 4), 0, True), data(T, (3,), 1, True)
+        weight = data(T, (3, 4) if name == "linear" else (3, 3, 4), 2, True)
+        if name == "bilinear":
+            x, weight = data(T, (2, 4), 0, True), data(T, (3, 4, 4), 2, True)
+        inputs = (x, x * 2) if name == "bilinear" else (x,)
+        out = getattr(T.nn.functional, name)(*inputs, weight, bias)
+        with T.no_grad():
+            bias.add_(1)
+        return T.autograd.grad((out * out.detach()).sum(), (x, weight, bias))
+
+    as_torch(program)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 def linear(*_: Any) -> Any:
-    """Marks an argument in which the function is linear (or affine): its gradient needs every argument but itself."""
+    """Marks an argument in which the function is linear (or affine): its gradient needs every argument but itself.
+
+    Nor does it need an optional argument of which the own gradient is made of `grad` alone, as a bias is.
+    """
     raise NotImplementedError
 
 
@@ -158,7 +161,7 @@ class Plan:
             if formula is None:  # derived: jax.vjp of the function needs every input
                 wanted.update(names)
             elif formula is linear:
-                wanted.update(n for n in names if n != names[i])
+                wanted.update(n for n in names if n != names[i] and not _is_addend(operator, n))
                 wanted.add("shapes")
             else:
                 wanted.update(formula.__code__.co_varnames[: formula.__code__.co_argcount])
@@ -313,6 +316,13 @@ def formula_of(operator: "Operator", name: str) -> Callable | None:
     """The explicit formula for an argument, or None if it is derived."""
     formulas = operator.formulas
     return formulas.get(name) or formulas.get("all")
+
+
+def _is_addend(operator: "Operator", name: str) -> bool:
+    """Whether the function can do without an argument, which is added to what it gives."""
+    formula = operator.formulas.get(name)
+    optional = name in operator.defaults and operator.defaults[name] is None
+    return optional and formula is not None and formula.__code__.co_varnames[: formula.__code__.co_argcount] == ("grad",)
 
 
 def _derived(function: Callable, wanted: list[int], inputs: list, grads: Any) -> dict[int, Any]:
