@@ -9,7 +9,7 @@ import xgrad
 
 from ..oracle import leaf, same
 
-LONG, DEEP = 100_000, 200
+LONG, DEEP = 100_000, 1000
 
 
 def chain(T, n):
