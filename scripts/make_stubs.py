@@ -95,7 +95,8 @@ def methods() -> str:
         elif isinstance(value, (staticmethod, classmethod)):
             kind = type(value).__name__
             shown = signature(value.__func__, False)
-            plain.append(f"    @{kind}\n    def {name}{shown}: ...\n")
+            reason = "  # pyright: ignore[reportSelfClsParameterName]" if shown.startswith("(cls") else ""
+            plain.append(f"    @{kind}\n    def {name}{shown}: ...{reason}\n")
         elif callable(value):
             reason = "  # type: ignore[override] - elementwise, not bool" if name in ("__eq__", "__ne__") else ""
             plain.append(f"    def {name}{signature(value, True)}: ...{reason}\n")
