@@ -164,7 +164,7 @@ class Plan:
                 wanted.update(n for n in names if n != names[i] and not _is_addend(operator, n))
                 wanted.add("shapes")
             else:
-                wanted.update(formula.__code__.co_varnames[: formula.__code__.co_argcount])
+                wanted.update(_asks_for(formula))
         if operator.variadic is not None and operator.variadic in wanted:
             wanted.update(names[len(operator.parameters) :])
         self.used = names
@@ -284,8 +284,7 @@ class Plan:
 
 def _is_identity(formula: Callable) -> bool:
     """Whether a formula hands the incoming gradient on as it is, so that no program is needed."""
-    code = formula.__code__
-    if code.co_varnames[: code.co_argcount] != ("grad",):
+    if _asks_for(formula) != ("grad",):
         return False
     probe = object()
     try:
@@ -322,7 +321,12 @@ def _is_addend(operator: "Operator", name: str) -> bool:
     """Whether the function can do without an argument, which is added to what it gives."""
     formula = operator.formulas.get(name)
     optional = name in operator.defaults and operator.defaults[name] is None
-    return optional and formula is not None and formula.__code__.co_varnames[: formula.__code__.co_argcount] == ("grad",)
+    return optional and formula is not None and _asks_for(formula) == ("grad",)
+
+
+def _asks_for(formula: Callable) -> tuple[str, ...]:
+    """The names of what a formula is given."""
+    return formula.__code__.co_varnames[: formula.__code__.co_argcount]
 
 
 def _derived(function: Callable, wanted: list[int], inputs: list, grads: Any) -> dict[int, Any]:
