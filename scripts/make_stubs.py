@@ -115,6 +115,10 @@ STUBS = {
     "methods.pyi": methods,
     "functions.pyi": lambda: functions("", "."),
     "nn/functional.pyi": lambda: functions("nn.functional", ".."),
+    "fft.pyi": lambda: functions("fft", "."),
+    "linalg.pyi": lambda: functions("linalg", "."),
+    "signal/windows.pyi": lambda: functions("signal.windows", ".."),
+    "special.pyi": lambda: functions("special", "."),
 }
 
 

@@ -45,7 +45,9 @@ from .tensor import Tensor as Tensor
 
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.
+    from . import fft as fft
     from . import func as func
+    from . import signal as signal
     from . import sparse as sparse
     from . import utils as utils
     from .func import vmap as vmap
@@ -61,7 +63,7 @@ channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 
 # What not everybody uses is loaded by those who do: together it would add a fifth to xgrad's own import.
 _LATER = {"compare": "views.compare", "vmap": "func"}
-_MODULES = ("func", "sparse", "utils")
+_MODULES = ("fft", "func", "signal", "sparse", "utils")
 
 
 def __getattr__(name: str) -> _Any:

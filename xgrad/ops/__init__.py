@@ -9,6 +9,7 @@ from . import pair as pair
 from . import activation as activation
 from . import advanced as advanced
 from . import arithmetic as arithmetic
+from . import bessel as bessel
 from . import binary as binary
 from . import broadcasting as broadcasting
 from . import casts as casts
@@ -23,6 +24,7 @@ from . import distances as distances
 from . import dropout as dropout
 from . import embedding as embedding
 from . import factories as factories
+from . import fft as fft
 from . import getitem as getitem
 from . import grid as grid
 from . import indexing as indexing
@@ -34,6 +36,7 @@ from . import masks as masks
 from . import normalization as normalization
 from . import padding as padding
 from . import pointwise as pointwise
+from . import polynomials as polynomials
 from . import pooling as pooling
 from . import powers as powers
 from . import reduction as reduction
@@ -45,5 +48,7 @@ from . import shape as shape
 from . import sorting as sorting
 from . import special as special
 from . import splitting as splitting
+from . import stft as stft
 from . import view_copies as view_copies
 from . import views as views
+from . import windows as windows

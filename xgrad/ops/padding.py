@@ -47,7 +47,7 @@ _NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 @functional("pad_nd", function=False)
-def _pad_from_input(self, *, pad, mode):
+def pad_from_input(self, *, pad, mode):
     """Padding with the input's own elements; a negative one crops."""
     n = len(pad) // 2
     if mode not in _NUMPY_MODES or len(pad) % 2 or self.ndim not in (n + 1, n + 2) or not 1 <= n <= 3:
@@ -85,7 +85,7 @@ def _pad_from_input(self, *, pad, mode):
     return grown[crop]
 
 
-_pad_from_input.derivative(self=linear)
+pad_from_input.derivative(self=linear)
 
 
 @composite(method=False, namespace="nn.functional")
@@ -100,7 +100,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
     from .call import call
 
-    return call(_pad_from_input.operator, (input,), (tuple(pad), mode))
+    return call(pad_from_input.operator, (input,), (tuple(pad), mode))
 
 
 # -- unfold and fold --------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def _digamma(x: Any) -> Any:
     return jnp.where((x < 0) & (x == jnp.floor(x)), jnp.nan, result)
 
 
-def _i0(x: Any) -> Any:
+def i0(x: Any) -> Any:
     origin = x == 0  # where jax's has the tangent 1
     return jnp.where(origin, 1, js.i0(jnp.where(origin, 1, x)))
 
@@ -115,7 +115,7 @@ _FLOATING: dict[str, tuple[Callable, tuple[str, ...], bool, str]] = {
     "exp": (jnp.exp, (), True, "e to the power of the elements."),
     "exp2": (jnp.exp2, (), True, "2 to the power of the elements."),
     "expm1": (jnp.expm1, (), True, "exp(input) - 1, without cancellation near 0."),
-    "i0": (_i0, (), False, "The modified Bessel function of the first kind, of order 0."),
+    "i0": (i0, (), False, "The modified Bessel function of the first kind, of order 0."),
     "lgamma": (js.gammaln, (), False, "The logarithm of the gamma function's absolute value."),
     "log": (jnp.log, (), True, "The natural logarithm; NaN of negative numbers, -inf of 0."),
     "log10": (jnp.log10, (), True, "The logarithm to base 10."),

@@ -95,6 +95,14 @@ def require_floating(x: Any, name: str) -> None:
         )
 
 
+def require_32_bits(x: Any, name: str) -> None:
+    """Refuse the half precisions, for which PyTorch has no kernel on the CPU."""
+    if x.dtype in dtypes.FLOATS and x.dtype.itemsize < 4:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}': convert the tensor to float32 first"
+        )
+
+
 def require_real(x: Any, name: str) -> None:
     """Refuse complex numbers and bools, which have no order or no arithmetic."""
     if x.dtype in dtypes.COMPLEX or x.dtype == bool:

@@ -40,10 +40,10 @@ _declared = {
 # jax differentiates |x| as 1 at 0, which is wrong there for i0e, and for the second derivative of i1.
 _declared["i0e"].derivative(self=lambda grad, self, result: grad * (js.i1e(self) - jnp.sign(self) * result))
 _declared["ndtri"].derivative(self=lambda grad, result: grad * math.sqrt(2 * math.pi) * jnp.exp(result * result / 2))
-_declared["i1"].derivative(self=lambda grad, self, result: grad * _i1_slope(self, result))
+_declared["i1"].derivative(self=lambda grad, self, result: grad * i1_slope(self, result))
 
 
-def _i1_slope(x: Any, result: Any) -> Any:
+def i1_slope(x: Any, result: Any) -> Any:
     """By its series near 0, where the derivative of the quotient cancels."""
     near = jnp.abs(x) < 0.5
     far = jnp.where(near, 1, x)

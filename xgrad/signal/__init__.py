@@ -1,0 +1,3 @@
+"""PyTorch's `torch.signal`: window functions."""
+
+from . import windows as windows
