@@ -12,7 +12,8 @@ ROOT = pathlib.Path(xgrad.__file__).parent
 LAYERS = (
     ("errors", "config", "return_types"), ("dtypes", "devices", "size"), ("views",), ("tensor",), ("overrides",),
     ("engine", "random"),
-    ("ops",), ("autograd",), ("func",), ("attach", "nn", "fft", "linalg", "signal", "special", "sparse"),
+    ("ops",), ("autograd",), ("func",),
+    ("attach", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
     ("interop", "utils", "viz", "cli", "compile"),
 )  # fmt: skip
 

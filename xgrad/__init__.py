@@ -32,6 +32,7 @@ from .dtypes import get_default_dtype as get_default_dtype
 from .dtypes import promote_types as promote_types
 from .dtypes import set_default_dtype as set_default_dtype
 from .ops.registry import FUNCTIONS as _FUNCTIONS
+from .ops.unsupported import unsupported as _unsupported
 from .random import Generator as Generator
 from .random import default_generator as default_generator
 from .random import fork_rng as fork_rng
@@ -47,6 +48,7 @@ if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.
     from . import fft as fft
     from . import func as func
+    from . import masked as masked
     from . import signal as signal
     from . import sparse as sparse
     from . import utils as utils
@@ -63,7 +65,7 @@ channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 
 # What not everybody uses is loaded by those who do: together it would add a fifth to xgrad's own import.
 _LATER = {"compare": "views.compare", "vmap": "func"}
-_MODULES = ("fft", "func", "signal", "sparse", "utils")
+_MODULES = ("fft", "func", "masked", "signal", "sparse", "utils")
 
 
 def __getattr__(name: str) -> _Any:
@@ -71,6 +73,8 @@ def __getattr__(name: str) -> _Any:
         return _importlib.import_module(f"xgrad.{name}")
     if name in _LATER:
         found = globals()[name] = getattr(_importlib.import_module(f"xgrad.{_LATER[name]}"), name)
+        return found
+    if (found := _unsupported("", name)) is not None:
         return found
     raise AttributeError(f"module 'xgrad' has no attribute {name!r}")
 

@@ -12,7 +12,19 @@ from .autograd._engine import ExecutionEngine
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
 from .engine import accumulate_grad, copy_slices, engine, function_tangents, grad_dtype, hooks, validate
-from .ops import call, casts, copying, data, duplicates, overridable, recorded_views, registry, values, viewing
+from .ops import (
+    call,
+    casts,
+    copying,
+    data,
+    duplicates,
+    overridable,
+    recorded_views,
+    registry,
+    unsupported,
+    values,
+    viewing,
+)
 from .tensor import Tensor
 
 _tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
@@ -43,5 +55,6 @@ for _name, _method in (registry.METHODS | _autograd).items():
     setattr(Tensor, _name, _method)
 values.attach(Tensor)
 duplicates.attach(Tensor)
+unsupported.attach(Tensor)
 overrides.attach(Tensor)
 overridable.replace_composites()

@@ -15,6 +15,7 @@ from typing import Any
 from .ops import layouts as _layouts
 from .ops import sparse_ops as _ops
 from .ops import sparse_tensor as _tensors
+from .ops.unsupported import unsupported as _unsupported
 from .tensor import Tensor, from_foreign
 
 SparseTensor = _tensors.SparseTensor
@@ -73,3 +74,9 @@ def from_bcoo(array: Any, requires_grad: bool = False) -> Tensor:
         )  # fmt: skip
     except RuntimeError as error:
         raise ValueError(f"from_bcoo: {error}") from None
+
+
+def __getattr__(name: str) -> Any:
+    if (found := _unsupported("sparse", name)) is not None:
+        return found
+    raise AttributeError(f"module 'xgrad.sparse' has no attribute {name!r}")

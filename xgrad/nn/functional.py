@@ -8,8 +8,17 @@ Each is declared in `xgrad/ops`; this module shows those whose namespace is `nn.
 tensor([  0.0000,   0.6931, 100.0000])
 """
 
+from typing import Any
+
 from ..ops.registry import FUNCTIONS as _FUNCTIONS
+from ..ops.unsupported import unsupported as _unsupported
 
 _FUNCTIONS["nn.functional"].update({name: _FUNCTIONS[""][name] for name in ("sigmoid", "tanh")})
 
 globals().update(_FUNCTIONS["nn.functional"])
+
+
+def __getattr__(name: str) -> Any:
+    if (found := _unsupported("nn.functional", name)) is not None:
+        return found
+    raise AttributeError(f"module 'xgrad.nn.functional' has no attribute {name!r}")

@@ -12,6 +12,7 @@ from . import arithmetic as arithmetic
 from . import bessel as bessel
 from . import binary as binary
 from . import broadcasting as broadcasting
+from . import calculus as calculus
 from . import casts as casts
 from . import classification as classification
 from . import comparison as comparison
@@ -27,6 +28,7 @@ from . import factories as factories
 from . import fft as fft
 from . import getitem as getitem
 from . import grid as grid
+from . import histograms as histograms
 from . import indexing as indexing
 from . import layers as layers
 from . import layouts as layouts
@@ -41,13 +43,16 @@ from . import pooling as pooling
 from . import powers as powers
 from . import reduction as reduction
 from . import resampling as resampling
+from . import resizing as resizing
 from . import sampling as sampling
 from . import scan as scan
 from . import scatter as scatter
+from . import segments as segments
 from . import shape as shape
 from . import sorting as sorting
 from . import special as special
 from . import splitting as splitting
+from . import statistics as statistics
 from . import stft as stft
 from . import view_copies as view_copies
 from . import views as views

@@ -5,10 +5,13 @@ PyTorch keeps conjugation and negation as bits of a tensor; here they are steps 
 
 from typing import Any
 
+import jax.numpy as jnp
+
 from .. import dtypes
 from ..tensor import Tensor
 from ..views.value_ops import Conj, Neg
-from .registry import METHODS, composite
+from .call import call, call_inplace, write_out
+from .registry import METHODS, composite, operator
 from .viewing import view
 
 
@@ -81,7 +84,22 @@ def resolve_neg(input: Tensor) -> Tensor:
     return input.clone() if is_neg(input) else input
 
 
+@operator("conj_physical", function=False, method=False, out=False)
+def _conj_physical(self):
+    return jnp.conj(self)
+
+
+_conj_physical.derivative(self=lambda grad: jnp.conj(grad))
+
+
 @composite
-def conj_physical(input: Tensor) -> Tensor:
-    """The complex conjugate, as a copy."""
-    return conj(input).clone() if input.dtype in dtypes.COMPLEX else input
+def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The complex conjugate, as a copy; a real tensor itself."""
+    result = call(_conj_physical.operator, (input,), ()) if input.dtype in dtypes.COMPLEX else input
+    return result if out is None else write_out("conj_physical", result, out)
+
+
+@composite("conj_physical_")
+def conj_physical_(input: Tensor) -> Tensor:
+    """In-place version of `conj_physical`."""
+    return call_inplace(_conj_physical.operator, (input,), ()) if input.dtype in dtypes.COMPLEX else input

@@ -170,7 +170,7 @@ def _index(self, dim, keepdim, choose, name):
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
             "the 'dim' argument."
         )
-    dims = wrap_dims(dim, self.ndim)
+    dims = wrap_dims(dim if dim is None else wrap_dim(dim, self.ndim), self.ndim)
     require_elements(self, dims, name)
     if not self.ndim:
         return jnp.zeros((), dtypes.default_integer())

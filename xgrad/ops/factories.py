@@ -40,16 +40,21 @@ def _range(start, step, *, n, dtype, placement):
     return place((start.astype(wide) + step.astype(wide) * jnp.arange(n, dtype=wide)).astype(dtype), placement)
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
-def _spaced(start, end, base, *, steps, dtype, placement):
-    """linspace from both ends, as PyTorch computes it: integers are truncated, not rounded."""
+def spaced(start: Any, end: Any, steps: int, dtype: Any) -> Any:
+    """linspace from both ends, as PyTorch computes it."""
     wide = dtype if dtype.kind == "c" else jnp.promote_types(dtype, jnp.float32)
     start, end = start.astype(wide), end.astype(wide)
     i = jnp.arange(steps)
     step = (end - start) / max(steps - 1, 1)
     points = jnp.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
-    points = jnp.full((1,), start) if steps == 1 else points
-    return place((points if base is None else jnp.power(base.astype(wide), points)).astype(dtype), placement)
+    return jnp.full((1,), start) if steps == 1 else points
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _spaced(start, end, base, *, steps, dtype, placement):
+    """Integers are truncated, not rounded."""
+    points = spaced(start, end, steps, dtype)
+    return place((points if base is None else jnp.power(base.astype(points.dtype), points)).astype(dtype), placement)
 
 
 @operator(function=False, method=False, out=False, differentiable=False)

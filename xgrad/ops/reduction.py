@@ -260,3 +260,29 @@ def any_(self, *, dim=None, keepdim=False):
 def count_nonzero(self, *, dim=None):
     """The number of elements along `dim` (all dimensions by default) that are not zero."""
     return jnp.count_nonzero(self, axis=wrap_dims(dim, self.ndim)).astype(dtypes.default_integer())
+
+
+@operator(signature="input, dim=(), *, keepdim=False, mode=0", differentiable=False)
+def hash_tensor(self, *, dim=(), keepdim=False, mode=0):
+    """The bits of all elements, or of those along `dim`, combined by exclusive or: a uint64, which needs x64.
+
+    Elements are converted to float64 or int64 first.  `mode` is 0.
+    """
+    if mode:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}, not 0 (xor_sum)")
+    if self.dtype in dtypes.COMPLEX:
+        raise NotImplementedError(f"\"hash_tensor\" not implemented for '{dtypes.torch_name(self.dtype)}'")
+    wide = dtypes.as_dtype(dtypes.uint64)
+    if self.dtype in dtypes.FLOATS:
+        bits = jax.lax.bitcast_convert_type(self.astype(dtypes.float64), wide)
+    else:
+        bits = self.astype(wide)
+    dims = wrap_dims(dim, self.ndim)
+    if not self.size:
+        empty = next((d for d in dims if not self.shape[d]), None)
+        if dim == () or dim is None:
+            raise RuntimeError("hash_tensor: Expected reduction dim to be specified for input.numel() == 0.")
+        if empty is not None:
+            raise IndexError(f"hash_tensor: Expected reduction dim {empty} to have non-zero size.")
+    found = jax.lax.reduce(bits, np.zeros((), wide), jax.lax.bitwise_xor, dims)
+    return jnp.expand_dims(found, dims) if keepdim else found

@@ -1,0 +1,68 @@
+"""What cannot be expressed on XLA says so when it is called, and names what to use."""
+
+import pytest
+
+import xgrad
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: xgrad.quantize_per_tensor(xgrad.ones(2), 0.1, 0, None), "xgrad.quantize_per_tensor .*no quantized"),
+        (lambda: xgrad.mkldnn_convolution(), "xgrad.mkldnn_convolution .*xgrad.nn.functional"),
+        (lambda: xgrad._scaled_mm(), "_scaled_mm .*bfloat16"),
+        (lambda: xgrad._flash_attention_forward(), "scaled_dot_product_attention"),
+        (lambda: xgrad.jiterator_unary(), "jax.jit"),
+        (lambda: xgrad.nested.nested_tensor([xgrad.ones(2)]), "nested .*padded tensor with a mask"),
+        (lambda: xgrad.sparse_csr_tensor(), "only sparse layout.*to_sparse()"),
+        (lambda: xgrad.sparse.sampled_addmm(), "xgrad.sparse.sampled_addmm"),
+        (lambda: xgrad.masked.masked_tensor(xgrad.ones(2), xgrad.ones(2)), "xgrad.masked"),
+        (lambda: xgrad.nn.functional.scaled_mm(), "xgrad.nn.functional.scaled_mm"),
+        (lambda: xgrad.ones(2).to_mkldnn(), "xgrad.Tensor.to_mkldnn"),
+        (lambda: xgrad.ones(2).to_sparse_csr(), "xgrad.Tensor.to_sparse_csr .*to_sparse()"),
+        (lambda: xgrad.ones(2).rename("N"), "dimensions have no names"),
+        (lambda: xgrad.ones(2).data_ptr(), "storage_id"),
+    ],
+)
+def test_a_call_names_the_operator_and_the_alternative(call, match):
+    with pytest.raises(NotImplementedError, match=match):
+        call()
+
+
+def test_looking_a_function_up_is_no_error():
+    assert callable(xgrad.quantize_per_tensor)
+    assert hasattr(xgrad.ones(1), "to_mkldnn")
+    assert repr(xgrad.sparse.sampled_addmm) == "<xgrad.sparse.sampled_addmm: not supported>"
+
+
+def test_what_stands_for_a_value_raises_when_it_is_looked_up_and_is_not_there():
+    with pytest.raises(NotImplementedError, match=r"xgrad\.qint8 is not supported"):
+        xgrad.qint8
+    assert not hasattr(xgrad, "complex32")
+    assert getattr(xgrad, "sparse_csr", None) is None
+
+
+@pytest.mark.parametrize("place", [xgrad, xgrad.sparse, xgrad.masked, xgrad.nn.functional, xgrad.ones(1)])
+def test_an_unknown_name_stays_an_attribute_error(place):
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        place.nonsense
+
+
+def test_a_subclass_finds_the_methods_too():
+    class Named(xgrad.Tensor):
+        pass
+
+    with pytest.raises(NotImplementedError, match="to_mkldnn"):
+        xgrad.ones(2).as_subclass(Named).to_mkldnn()
+
+
+def test_nothing_in_the_table_exists():
+    """An operator that was made leaves the table."""
+    from xgrad.ops import unsupported
+
+    spaces = {"": xgrad, "sparse": xgrad.sparse, "masked": xgrad.masked, "nn.functional": xgrad.nn.functional}
+    for place, name in unsupported._reasons:
+        if place != "Tensor":
+            assert name not in vars(spaces[place]), f"{place}.{name}"
+        else:
+            assert isinstance(getattr(xgrad.Tensor, name), unsupported.Unsupported)

@@ -1,0 +1,94 @@
+"""resize_ and resize_as_: another shape over the same storage, which grows where it is too small.
+
+PyTorch's storage is memory, of which a tensor shows a part; here it is an array, and the part a view of it.  An array
+cannot grow: a tensor that is alone with its storage gets a larger one, and of a shared one it is an error, for the
+others would no longer share it.  New elements are 0.  (PyTorch: aten/src/ATen/native/Resize.cpp.)
+"""
+
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..tensor import Tensor
+from ..views.chain import ViewChain
+from ..views.named.arguments import variadic
+from ..views.storage import sole
+from .registry import composite
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(prod(n or 1 for n in shape[d + 1 :]) for d in range(len(shape)))
+
+
+def _refuse(self: Tensor) -> None:
+    if self._level is not None:
+        raise NotImplementedError("resize_ inside of vmap: the entries of a batch have one shape")
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    if self._moves():
+        raise RuntimeError("cannot resize variables that has a forward grad")
+
+
+def _grow(self: Tensor, count: int) -> None:
+    """Give a tensor that is alone with its storage one of `count` elements, flat."""
+    box = [self._share()]
+    self._storage = None
+    if self._view is not None or not sole(box, 0):
+        self._storage = box[0]
+        raise RuntimeError(
+            f"Trying to resize storage that is not resizable: it is shared with other tensors, and has "
+            f"{box[0].array.size} elements where {count} are asked for. Make a clone() first."
+        )
+    flat = box[0].array.reshape(-1)
+    self._array, self._owned = jnp.zeros(count, self.dtype).at[: flat.size].set(flat), True
+    self._chain = self._cache = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class
+    self._share()
+
+
+@composite("resize_", function=False)
+def resize_(input: Tensor, *sizes: Any, memory_format: Any = None, **named: Any) -> Tensor:
+    """Give the tensor another shape, in place: the first elements of its storage, which grows if it has to.
+
+    New elements are 0.  Raises `RuntimeError` for a tensor that requires grad, and for one that shares its storage with
+    others where that had to grow.
+
+    >>> import xgrad
+    >>> xgrad.tensor([1, 2, 3]).resize_(2, 2)
+    tensor([[1, 2],
+            [3, 0]])
+    """
+    shape = variadic("resize_", "size", sizes, named)
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
+    _refuse(input)
+    if shape == tuple(input.shape):
+        return input
+    storage, offset = input._share(), input.storage_offset()
+    count = offset + prod(shape)
+    if count > storage.array.size:
+        del storage
+        _grow(input, count)
+        storage = input._share()
+    root = ViewChain.root(storage.array.shape, storage.array.dtype)
+    seen = root.view("as_strided", shape, _row_major(shape), offset)
+    assert seen is not None
+    # What autograd is to know of it, should the tensor or its base require grad one day: a chain over the base's first
+    # value, which has to be the whole storage.
+    meta = input._view
+    if meta is None:
+        if input._chain.is_root or input._chain is input._moved:
+            input._moved = seen
+    elif (chain := meta.base._chain).is_root or chain is meta.base._moved:
+        meta.chain = seen
+    else:
+        raise RuntimeError("resize_ of a view whose base never showed its whole storage: make a clone() first")
+    input._chain, input._cache, input._cache_generation = seen, None, -1
+    input._bump()
+    return input
+
+
+@composite("resize_as_")
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`input.resize_(the_template.shape)`."""
+    return resize_(input, tuple(the_template.shape))

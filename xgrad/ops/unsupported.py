@@ -1,0 +1,149 @@
+"""What PyTorch has and XLA cannot express: name → (reason, alternative).
+
+Looking such a name up gives something that can be called, and raises `NotImplementedError` with both when it is; so
+code that only mentions it runs.  Names that stand for a value (a dtype, a layout) raise when they are looked up.  The
+functions' names are asked for by the `__getattr__` of the namespaces, which runs only for what they do not have.
+"""
+
+from typing import Any
+
+_QUANTIZED = (
+    "XLA has no quantized tensors",
+    "Keep integers and their scale yourself: q = (x / scale + zero_point).round().clamp(0, 255).to(xgrad.uint8).",
+)
+_BACKEND = (
+    "it calls a library that XLA does not use",
+    "Use the operator of xgrad.nn.functional: XLA picks the kernel.",
+)
+_NESTED = (
+    "XLA needs the shape of an array before it runs, and a nested or jagged tensor has none",
+    "Use a padded tensor with a mask (xgrad.masked), or segment_reduce with lengths.",
+)
+_COMPRESSED = ("sparse_coo is the only sparse layout here", "Use to_sparse(), sparse_coo_tensor and xgrad.sparse.mm.")
+_SPARSE = ("sparse_coo tensors here do what sparse gradients need", "Call to_dense() first.")
+_NAMED = ("dimensions have no names here", "Use numbers; einsum and xgrad.func.vmap name dimensions where it helps.")
+_SOURCE = ("it compiles C++ source for CUDA", "Write the function with operators and wrap it in jax.jit.")
+_SCALED = (
+    "it calls cuBLAS's matrix products of scaled float8",
+    "Convert and scale: (a.to(xgrad.bfloat16) @ b.to(xgrad.bfloat16)) * scale_a * scale_b.",
+)
+_ATTENTION = (
+    "it is the CUDA kernel behind attention",
+    "Use nn.functional.scaled_dot_product_attention: XLA chooses how to run it.",
+)
+_MEMORY = (
+    "XLA's arrays show no memory to Python",
+    "Use numpy(), clone() and storage_id, which tells what shares storage.",
+)
+_PYTHON = ("it runs Python for each element", "Use operators, or xgrad.from_numpy(numpy.vectorize(f)(x.numpy())).")
+_STREAMS = ("XLA orders its work by itself: there are no streams", "Leave it out.")
+_MASKED_TENSOR = ("a tensor here has no mask of its own", "Give the mask to the functions of xgrad.masked.")
+
+# (namespace, (reason, alternative), names); "Tensor" stands for the methods.
+_TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
+    ("", _QUANTIZED, """
+        dequantize empty_quantized fake_quantize_per_channel_affine fake_quantize_per_tensor_affine
+        fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
+        fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16
+        fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant int_repr q_per_channel_axis q_per_channel_scales
+        q_per_channel_zero_points q_scale q_zero_point quantize_per_channel quantize_per_tensor
+        quantize_per_tensor_dynamic quantized_batch_norm quantized_gru_cell quantized_lstm_cell quantized_max_pool1d
+        quantized_max_pool2d quantized_max_pool3d quantized_rnn_relu_cell quantized_rnn_tanh_cell
+        choose_qparams_optimized"""),
+    ("Tensor", _QUANTIZED, """
+        dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point
+        qscheme"""),
+    ("", _BACKEND, """
+        cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu cudnn_convolution_relu
+        cudnn_convolution_transpose cudnn_grid_sampler miopen_batch_norm miopen_convolution miopen_convolution_add_relu
+        miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss miopen_depthwise_convolution miopen_rnn
+        mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d
+        mkldnn_max_pool3d mkldnn_rnn_layer"""),
+    ("Tensor", _BACKEND, "to_mkldnn"),
+    ("", _NESTED, "nested _nested_tensor_from_mask _nested_tensor_from_tensor_list _nested_view_from_jagged"),
+    ("Tensor", _NESTED, "to_padded_tensor"),
+    ("", _COMPRESSED, """
+        sparse_compressed_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
+        ccol_indices_copy col_indices_copy crow_indices_copy row_indices_copy"""),
+    ("Tensor", _COMPRESSED, """
+        to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc ccol_indices col_indices crow_indices row_indices"""),
+    ("", _SPARSE, "dsmm hsmm hspmm saddmm smm spmm sspaddmm resize_as_sparse_"),
+    ("Tensor", _SPARSE, "smm sspaddmm sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_"),
+    ("sparse", _COMPRESSED, "sampled_addmm spsolve to_sparse_semi_structured"),
+    ("sparse", _SPARSE, "addmm softmax log_softmax spdiags"),
+    ("Tensor", _NAMED, "align_as align_to refine_names rename rename_"),
+    ("", _NAMED, "align_tensors"),
+    ("", _SOURCE, """
+        jiterator_unary jiterator_binary jiterator_4inputs_with_extra_args jiterator_binary_return_by_ref
+        jiterator_2inputs_2outputs"""),
+    ("", _SCALED, "_scaled_mm _scaled_mm_v2 _scaled_grouped_mm _scaled_grouped_mm_v2"),
+    ("nn.functional", _SCALED, "scaled_mm scaled_grouped_mm"),
+    ("", _ATTENTION, """
+        _flash_attention_forward _efficient_attention_forward _scaled_dot_product_flash_attention
+        _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"""),
+    ("Tensor", _MEMORY, "data_ptr map_ map2_ set_ storage storage_type untyped_storage share_memory_"),
+    ("Tensor", _PYTHON, "apply_"),
+    ("Tensor", _STREAMS, "record_stream"),
+    ("masked", _MASKED_TENSOR, "MaskedTensor as_masked_tensor is_masked_tensor masked_tensor"),
+)  # fmt: skip
+
+# What is no function: it raises when it is looked up.
+_VALUES: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("qint8", "qint32", "quint8", "per_tensor_affine", "per_channel_affine"), _QUANTIZED),
+    **dict.fromkeys(("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"), _COMPRESSED),
+    "jagged": _NESTED,
+    "complex32": ("XLA has no arrays of this dtype", "Use xgrad.complex64."),
+}  # fmt: skip
+
+_reasons = {(place, name): why for place, why, names in _TABLE for name in names.split()}
+
+
+class UnsupportedNameError(NotImplementedError, AttributeError):
+    """A value of PyTorch's that does not exist here.  For `hasattr` and `getattr` with a default it is not there."""
+
+
+class Unsupported:
+    """A function or method of PyTorch's that cannot be had: calling it says why, and what to use."""
+
+    __slots__ = ("__name__", "place")
+
+    def __init__(self, place: str, name: str) -> None:
+        self.place, self.__name__ = place, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(_explained(self.place, self.__name__, _reasons[self.place, self.__name__]))
+
+    def __getattr__(self, name: str) -> Any:  # of a namespace, such as xgrad.nested
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<xgrad{'.' * bool(self.place)}{self.place}.{self.__name__}: not supported>"
+
+
+def _explained(place: str, name: str, why: tuple[str, str]) -> str:
+    where = f"xgrad.{place}.{name}" if place else f"xgrad.{name}"
+    return f"{where} is not supported: {why[0]}. {why[1]}"
+
+
+def unsupported(place: str, name: str) -> Unsupported | None:
+    """What stands for a function of the namespace `place` ("", "sparse", ...); None for a name that is not there.
+
+    Raises `UnsupportedNameError` for the name of a value.
+
+    >>> import xgrad
+    >>> xgrad.quantize_per_tensor(xgrad.ones(2), 0.1, 0, None)
+    Traceback (most recent call last):
+    NotImplementedError: xgrad.quantize_per_tensor is not supported: XLA has no quantized tensors. Keep integers ...
+    """
+    if not place and name in _VALUES:
+        raise UnsupportedNameError(_explained(place, name, _VALUES[name]))
+    return Unsupported(place, name) if (place, name) in _reasons else None
+
+
+def attach(tensor: Any) -> None:
+    """Give `Tensor` those of its methods."""
+    for place, name in _reasons:
+        if place == "Tensor":
+            setattr(tensor, name, Unsupported(place, name))
