@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes, return_types
 from ..tensor import Tensor
 from .call import write_out
+from .ordering import ordered
 from .promotion import require_real, restore_dims, wrap_dim, wrap_dims
 from .registry import FUNCTIONS, composite, operator
 
@@ -194,7 +195,7 @@ def argmin(self, *, dim=None, keepdim=False):
 
 def ranked(self: Any, dim: int, rank: Any) -> Any:
     """The indices of the elements of a rank (0 for the smallest; NaNs come last) along `dim`, which is kept."""
-    order = jnp.argsort(self, axis=dim, stable=True)
+    order = ordered(self, dim)[1]
     rank = jnp.broadcast_to(jnp.asarray(rank, order.dtype), self.shape[:dim] + (1,) + self.shape[dim + 1 :])
     return jnp.take_along_axis(order, rank, axis=dim)
 
@@ -265,8 +266,7 @@ def kthvalue(self, *, k, dim=-1, keepdim=False):
 def _mode_index(self, dim):
     """The last index of the most frequent element, the smallest of several."""
     x = jnp.moveaxis(self, dim, -1)
-    order = jnp.argsort(x, axis=-1, stable=True)
-    ranks = jnp.take_along_axis(x, order, axis=-1)
+    ranks, order = ordered(x, x.ndim - 1)
     place = jnp.arange(x.shape[-1])
     fresh = jnp.concatenate([jnp.ones_like(ranks[..., :1], bool), ranks[..., 1:] != ranks[..., :-1]], axis=-1)
     run = place - jax.lax.cummax(jnp.where(fresh, place, 0), axis=x.ndim - 1)  # how often the element came before

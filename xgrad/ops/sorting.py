@@ -14,24 +14,19 @@ import numpy as np
 from .. import dtypes, return_types
 from ..tensor import Tensor
 from .extrema import scatter
+from .ordering import ordered
 from .promotion import wrap_dim
 from .registry import composite, operator
 
 
-def ordered(self: Any, dim: int, descending: bool) -> tuple[Any, Any]:
+def _sorted(self: Any, dim: int, descending: bool) -> tuple[Any, Any]:
     """(values, indices) sorted along `dim`; equal elements keep their order."""
     if self.dtype in dtypes.COMPLEX:
         raise RuntimeError("sort(): complex numbers have no order; sort their abs() or real part")
     dim = wrap_dim(dim, self.ndim)
     if not self.ndim:
         return self, jnp.zeros((), dtypes.default_integer())
-    pair = (self, jax.lax.broadcasted_iota(dtypes.default_integer(), self.shape, dim))
-    if not descending:
-        first, second = jax.lax.sort(pair, dimension=dim, num_keys=1)
-        return first, second
-    # Ascending in reverse, so that of equal elements the first one comes first again.
-    first, second = jax.lax.sort([jnp.flip(x, dim) for x in pair], dimension=dim, num_keys=1)
-    return jnp.flip(first, dim), jnp.flip(second, dim)
+    return ordered(self, dim, descending)
 
 
 @operator(signature="input, dim=-1, descending=False, *, stable=False", outputs=return_types.sort)
@@ -42,13 +37,13 @@ def sort(self, *, dim=-1, descending=False, stable=False):
     >>> xgrad.tensor([3.0, 1.0, 2.0]).sort(descending=True).indices
     tensor([0, 2, 1])
     """
-    return tuple(ordered(self, dim, descending))
+    return tuple(_sorted(self, dim, descending))
 
 
 @operator(signature="input, dim=-1, descending=False, *, stable=False", differentiable=False)
 def argsort(self, *, dim=-1, descending=False, stable=False):
     """The indices that sort the elements along `dim`."""
-    return ordered(self, dim, descending)[1]
+    return _sorted(self, dim, descending)[1]
 
 
 @composite
@@ -68,7 +63,7 @@ def topk(self, *, k, dim=-1, largest=True, sorted=True):
         raise RuntimeError(f"selected index k out of range: k={k} along dimension {dim} of shape {list(self.shape)}")
     if not self.ndim:
         return (self, jnp.zeros((), dtypes.default_integer())) if k else (self.reshape(1)[:0],) * 2
-    return tuple(jax.lax.slice_in_dim(x, 0, k, axis=dim) for x in ordered(self, dim, largest))
+    return tuple(jax.lax.slice_in_dim(x, 0, k, axis=dim) for x in _sorted(self, dim, largest))
 
 
 for _op in (sort, topk):
