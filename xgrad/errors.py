@@ -8,6 +8,7 @@ __all__ = [
     "InferenceTensorError",
     "InplaceViewError",
     "LeafInplaceError",
+    "LinAlgError",
     "MutationContextError",
     "NotDifferentiableError",
     "NumberOverflowError",
@@ -59,3 +60,7 @@ class NumberOverflowError(builtins.RuntimeError, builtins.OverflowError):
 
 class NotDifferentiableError(builtins.RuntimeError):
     """A gradient was asked of something that has none."""
+
+
+class LinAlgError(builtins.RuntimeError):
+    """A matrix that an algorithm cannot go on with: a singular one to invert, one that is not positive definite."""

@@ -16,8 +16,11 @@ _FIELDS = {
     "slogdet": "sign logabsdet", "linalg_slogdet": "sign logabsdet", "linalg_qr": "Q R", "qr": "Q R",
     "linalg_eigh": "eigenvalues eigenvectors", "linalg_eig": "eigenvalues eigenvectors", "linalg_svd": "U S Vh",
     "svd": "U S V", "linalg_lu": "P L U", "linalg_inv_ex": "inverse info", "linalg_cholesky_ex": "L info",
-    "linalg_solve_ex": "result info", "histogram": "hist bin_edges",
-    "histogramdd": "hist bin_edges", "linalg_lstsq": "solution residuals rank singular_values",
+    "histogram": "hist bin_edges", "histogramdd": "hist bin_edges",
+    "linalg_solve_ex": "result info", "linalg_lstsq": "solution residuals rank singular_values",
+    "linalg_lu_factor": "LU pivots", "linalg_lu_factor_ex": "LU pivots info", "lu_unpack": "P L U",
+    "linalg_ldl_factor": "LD pivots", "linalg_ldl_factor_ex": "LD pivots info", "geqrf": "a tau",
+    "triangular_solve": "solution cloned_coefficient",
 }  # fmt: skip
 
 

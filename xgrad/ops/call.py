@@ -249,8 +249,9 @@ def _record_many(kernel: Kernel, needs: int, args: tuple, results: tuple) -> Non
         return
     node = _record(kernel, needs, args)
     node.avals = tuple(InputMetadata(tuple(r.shape), r.dtype) for r in results)
+    constant = kernel.operator.constant
     for i, result in enumerate(results):
-        if result.dtype in INEXACT:
+        if result.dtype in INEXACT and i not in constant:
             result._grad_fn, result._output_nr, result._requires_grad = node, i, True
     plan = node.plan
     if plan.saves_result:
@@ -293,8 +294,9 @@ def _forward(kernel: Kernel, args: tuple, results: tuple) -> None:
             # The rule may save more than the operator does: what is written later must not concern it.
             operands = tuple(snapshot(x) if isinstance(x, Tensor) else x for x in operands)
         out = call(rule, operands, ())
-    for result, tangent in zip(results, out if isinstance(out, tuple) else (out,), strict=True):
-        if result.dtype in INEXACT:
+    constant = kernel.operator.constant
+    for i, (result, tangent) in enumerate(zip(results, out if isinstance(out, tuple) else (out,), strict=True)):
+        if result.dtype in INEXACT and i not in constant:
             result._set_tangent(level, tangent)
 
 
@@ -420,25 +422,31 @@ def tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
     self._set_tangent(level, tangent)
 
 
-def call_out(op: Operator, args: tuple, statics: tuple, out: Tensor) -> Tensor:
-    """The `out=` form: write the result into `out`, which takes the result's shape.
+def call_out(op: Operator, args: tuple, statics: tuple, out: Any) -> Any:
+    """The `out=` form: write the result into `out`, which takes the result's shape; several into a tuple of tensors.
 
     Raises `RuntimeError` if anything requires grad (as PyTorch does) and if the dtype cannot be cast.
     """
-    if not isinstance(out, Tensor):
-        raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if state.grad_enabled and any(isinstance(a, Tensor) and a.requires_grad for a in (*args, out)):
+    outs = (out,) if op.outputs is None else out
+    if not isinstance(outs, (tuple, list)) or not all(isinstance(o, Tensor) for o in outs):
+        wanted = "Tensor" if op.outputs is None else f"tuple of {len(op.outputs._fields)} Tensors"
+        raise TypeError(f"{op.name}(): argument 'out' must be {wanted}, not {type(out).__name__}")
+    if state.grad_enabled and any(isinstance(a, Tensor) and a.requires_grad for a in (*args, *outs)):
         raise RuntimeError(
             f"{op.name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
             "arguments requires grad."
         )
-    if state.forward_level >= 0 and any(isinstance(a, Tensor) and a._moves() for a in (*args, out)):
+    if state.forward_level >= 0 and any(isinstance(a, Tensor) and a._moves() for a in (*args, *outs)):
         raise NotImplementedError(
             f"Trying to use forward AD with {op.name}_out that does not support it because it is an out= function: "
             f"call {op.name}() without out, and copy_() its result."
         )
     result = call(op, args, statics)
-    return write_out(op.name, result, out)
+    if op.outputs is None:
+        return write_out(op.name, result, out)
+    if len(outs) != len(result):
+        raise TypeError(f"{op.name}(): argument 'out' must be a tuple of {len(result)} Tensors, but has {len(outs)}")
+    return op.outputs(*[write_out(op.name, r, o) for r, o in zip(result, outs, strict=True)])
 
 
 def write_out(name: str, result: Tensor, out: Tensor) -> Tensor:

@@ -257,6 +257,7 @@ class Plan:
                 scope[operator.variadic] = tuple(inputs[first:])
             scope.update(grad=grads[0], grads=grads, results=results, result=results[0] if results else None)
             scope.update(zip(self.result_names, results, strict=False))
+            scope["defined"] = tuple(d is None for d in defined)
             scope["function"] = kernel.function
             if static is not None:
                 scope["shapes"], scope["dtypes"] = static

@@ -110,8 +110,11 @@ class OperatorNode(Node):
             return tuple(first if needs >> i & 1 else None for i in range(len(edges)))
         key = (needs, defined, self.static, tuple(metas), False)
         given = [g for g in grads if g is not None]
+        values = self._unpack() if recorded else self._unpack_arrays()
+        check = plan.kernel.operator.check_gradients
+        if check is not None:
+            check(grads, values)
         if recorded:
-            values = self._unpack()
             if needs != plan.needs:  # what only the other formulas use must not enter the new graph
                 kept = plan.kernel.narrowed(needs, len(plan.used)).saved
                 for i, place in enumerate(plan.saved):
@@ -124,7 +127,7 @@ class OperatorNode(Node):
                         values[i] = values[i].detach()
             results = call(plan.operator(key), tuple(values), ())
         else:
-            results = plan.program(key)(*given, *self._unpack_arrays())
+            results = plan.program(key)(*given, *values)
         return (results,) if len(edges) == 1 else self._spread(results, needs)
 
     def takes_sparse(self) -> bool:

@@ -17,6 +17,7 @@ one formula for each argument, or one for `all`, as in PyTorch's derivatives.yam
     result (results) the result(s): saved
     values, indices  a result that `outputs` gives this name: saved alone
     shapes, dtypes   of all array arguments: static, nothing is saved
+    defined          for each result whether it has a gradient (of one that has none, `grads` holds zeros): static
     needs            of an `all` formula: a tuple of bools, one for each array argument
     dim, keepdim ... a static argument of that name
     function         the operator's function, with its static arguments bound
@@ -64,6 +65,10 @@ class Operator:
 
     # Of a backward: whether it is that of an operator which is linear in each of its arguments, as products are.
     multilinear = False
+    # Called in backward with (the gradients of the results, what was saved), to refuse those that make no sense.
+    check_gradients: Callable | None = None
+    # The results that have no gradient, by their numbers.
+    constant: frozenset[int] = frozenset()
 
     def __init__(
         self,
@@ -229,6 +234,7 @@ def operator(
     node: str | None = None,
     pointwise: bool = False,
     check: Callable | None = None,
+    output_differentiability: Sequence[bool] = (),
 ) -> Any:
     """Declare an operator; see the module's docstring.
 
@@ -240,7 +246,8 @@ def operator(
     function is called on concrete arrays.  `outputs`: a named tuple for several results.  `pointwise`: the gradient
     formula may reuse the incoming gradient's memory.  `check`: called with (array arguments, static arguments) at each
     call, before anything runs, for errors that depend on values (an index out of range); it may return other array
-    arguments to be used in their place.
+    arguments to be used in their place.  `output_differentiability`: which of several results have a gradient (all that
+    are floating or complex, unless it is given).
     """
     if callable(name):
         return operator()(name)
@@ -252,7 +259,8 @@ def operator(
         )
         OPERATORS[known] = op
         op.check = check
-        takes_out = out and outputs is None and inplace != "argument"
+        op.constant = frozenset(i for i, moves in enumerate(output_differentiability) if not moves)
+        takes_out = out and inplace != "argument"
         parameters, arrays, statics = _signature(op, signature, takes_out)
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
         # 1.0 == True == 1: a kernel that one of them made must not be found by another.

@@ -1,7 +1,7 @@
-"""xgrad.linalg: QR, eigenvalue, singular value and LU decompositions, and what is made of them.
+"""xgrad.linalg: singular values, and what is made of them: pseudo-inverses, ranks, condition numbers.
 
-The derivatives are those of `jax.numpy.linalg`, derived.  They exist where the decomposition is unique up to phases:
-reduced forms, distinct eigenvalues or singular values.
+Singular vectors are fixed up to a common phase, and have a derivative where singular values are distinct and not 0.
+The gradient saves the result, as PyTorch's does (svd_backward, FunctionsManual.cpp).
 """
 
 from functools import partial
@@ -11,55 +11,13 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes, return_types
+from ..tensor import Tensor
+from .eigen import watched
+from .matrices import adjoint, over, require_invariant, require_matrices
 from .promotion import conj
-from .registry import operator
+from .registry import composite, operator
 
 linalg = partial(operator, namespace="linalg", method=False)
-
-
-def require_matrices(A: Any, name: str, square: bool = True) -> None:
-    """Refuse what is no (batch of) floating-point (square) matrices."""
-    if A.ndim < 2:
-        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions, but it has {A.ndim}.")
-    if square and A.shape[-1] != A.shape[-2]:
-        raise RuntimeError(
-            f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by {A.shape[-1]} matrices"
-        )
-    if A.dtype not in dtypes.INEXACT or A.dtype.itemsize < 4:
-        raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor of 32 bits or more as input. Got {A.dtype.name}"
-        )
-
-
-# -- decompositions ---------------------------------------------------------------------------------------------------
-
-
-@linalg("linalg_qr", outputs=return_types.linalg_qr)
-def qr(A, *, mode="reduced"):
-    """The named tuple (Q, R) of A = Q R; `mode`: "reduced", "complete" or "r" (Q is then empty)."""
-    require_matrices(A, "linalg.qr", square=False)
-    if mode not in ("reduced", "complete", "r"):
-        raise RuntimeError(
-            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
-        )
-    if mode == "r":
-        return jnp.zeros((0,), A.dtype), jnp.linalg.qr(A, mode="r")
-    Q, R = jnp.linalg.qr(A, mode=mode)
-    return Q, R
-
-
-@linalg("linalg_eigh", signature='A, UPLO="L"', outputs=return_types.linalg_eigh)
-def eigh(A, *, UPLO="L"):
-    """The named tuple (eigenvalues, eigenvectors) of Hermitian matrices, of which one triangle is read."""
-    require_matrices(A, "linalg.eigh")
-    values, vectors = jnp.linalg.eigh(A, UPLO=UPLO.upper(), symmetrize_input=False)
-    return values, vectors
-
-
-@linalg("linalg_eigvalsh", signature='A, UPLO="L"')
-def eigvalsh(A, *, UPLO="L"):
-    """The eigenvalues of Hermitian matrices in ascending order."""
-    return eigh(A, UPLO=UPLO)[0]
 
 
 @linalg("linalg_svd", signature="A, full_matrices=True, *, driver=None", outputs=return_types.linalg_svd)
@@ -67,6 +25,8 @@ def svd(A, *, full_matrices=True, driver=None):
     """The named tuple (U, S, Vh) of A = U diag(S) Vh.
 
     With `full_matrices` U and Vh are square; the columns beyond the reduced form are any basis, without a gradient.
+    A gradient of the vectors is infinite where singular values are equal; a loss that depends on the phase of complex
+    vectors raises `RuntimeError` in backward.
     """
     require_matrices(A, "linalg.svd", square=False)
     U, S, Vh = jnp.linalg.svd(A, full_matrices=False)
@@ -84,11 +44,63 @@ def _completed(Q: Any) -> Any:
     return jnp.concatenate([Q, rest], axis=-1)
 
 
-@linalg("linalg_svdvals", signature="A, *, driver=None")
-def svdvals(A, *, driver=None):
-    """The singular values in descending order."""
+def _reduced(U: Any, Vh: Any) -> tuple[Any, Any]:
+    k = min(U.shape[-2], Vh.shape[-1])
+    return U[..., :k], Vh[..., :k, :]
+
+
+def _svd_gradient(grads, results, defined):
+    """U (gS + (skew(U^H gU) S + S skew(V^H gV)) / E) V^H with E_ij = S_j² - S_i², and what leaves the spaces."""
+    (gU, gS, gVh), (U, S, Vh) = grads, results
+    U, Vh = _reduced(U, Vh)
+    if not (defined[0] or defined[2]):
+        return (U * gS[..., None, :]) @ Vh
+    gU, gVh = _reduced(gU, gVh)
+    columns, rows = S[..., None, :], S[..., :, None]
+    eye = jnp.eye(S.shape[-1], dtype=S.dtype)
+    turned_u, turned_v = adjoint(U) @ gU, Vh @ adjoint(gVh)
+    turned_u, turned_v = turned_u - adjoint(turned_u), turned_v - adjoint(turned_v)
+    squares = columns * columns - rows * rows
+    inner = over((turned_u * columns + rows * turned_v) * (1 - eye), squares + eye)
+    inner = inner + eye * gS[..., None, :]
+    if jnp.iscomplexobj(U) and defined[0] and defined[2]:
+        inner = inner + over(turned_u * eye, 2 * columns)
+    found = U @ inner @ Vh
+    if U.shape[-2] > Vh.shape[-1] and defined[0]:
+        out = over(gU, columns)
+        found = found + (out - U @ (adjoint(U) @ out)) @ Vh
+    if U.shape[-2] < Vh.shape[-1] and defined[2]:
+        out = over(gVh, rows)
+        found = found + U @ (out - (out @ adjoint(Vh)) @ Vh)
+    return found
+
+
+svd.derivative(A=_svd_gradient)
+
+
+def _check_phases(grads: list, saved: list) -> None:
+    (gU, _, gVh), (U, _, Vh) = grads, saved
+    turns = [(U, gU, -2, 1)] if gU is not None else []
+    if gVh is not None:
+        turns.append((Vh, gVh, -1, -1))  # V turns with U, and V^H the other way
+    require_invariant("svd_backward", "singular vectors", turns)
+
+
+svd.operator.check_gradients = _check_phases
+
+
+@linalg("linalg_svdvals", signature="A, *, driver=None", function=False)
+def _svdvals(A, *, driver=None):
     require_matrices(A, "linalg.svdvals", square=False)
     return jnp.linalg.svd(A, compute_uv=False)
+
+
+@composite(method=False, namespace="linalg")
+def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
+    """The singular values in descending order; their gradient is right for equal and zero ones, too."""
+    if out is None and watched(A):
+        return svd.function(A, False)[1]
+    return _svdvals.function(A, out=out)
 
 
 # -- from singular values ---------------------------------------------------------------------------------------------
@@ -144,44 +156,3 @@ def cond(A, *, p=None):
         return smallest / largest if p == -2 else largest / smallest
     norm = partial(jnp.linalg.norm, ord=p, axis=(-2, -1))
     return norm(A) * norm(jnp.linalg.inv(A))
-
-
-# -- LU and eigenvalues of general matrices ---------------------------------------------------------------------------
-
-
-@linalg("linalg_lu", signature="A, *, pivot=True", outputs=return_types.linalg_lu)
-def lu(A, *, pivot=True):
-    """The named tuple (P, L, U) of A = P L U: permutation, unit lower and upper triangular."""
-    require_matrices(A, "linalg.lu", square=False)
-    if not pivot:
-        raise NotImplementedError("linalg.lu: LU without pivoting is not implemented")
-    packed, _, order = jax.lax.linalg.lu(A)
-    m, n = A.shape[-2:]
-    k = min(m, n)
-    L = jnp.tril(packed[..., :k], -1) + jnp.eye(m, k, dtype=A.dtype)
-    P = (order[..., None, :] == jnp.arange(m)[:, None]).astype(A.dtype)
-    return P, L, jnp.triu(packed[..., :k, :])
-
-
-@linalg("linalg_eig", outputs=return_types.linalg_eig)
-def eig(A):
-    """The named tuple (eigenvalues, eigenvectors) of square matrices, complex.  Not on every device and jax release."""
-    require_matrices(A, "linalg.eig")
-    values, vectors = jnp.linalg.eig(A)
-    return values, vectors
-
-
-@linalg("linalg_eigvals")
-def eigvals(A):
-    """The complex eigenvalues of square matrices, in no order.  Not on every device and jax release."""
-    require_matrices(A, "linalg.eigvals")
-    return jnp.linalg.eigvals(A)
-
-
-@linalg("linalg_vander", signature="x, *, N=None")
-def vander(x, *, N=None):
-    """The Vandermonde matrices: the powers 0 to N - 1 of each element."""
-    x = jnp.atleast_1d(x)
-    N = x.shape[-1] if N is None else N
-    powers = jnp.broadcast_to(x[..., None], (*x.shape, N)).at[..., :1].set(1)
-    return jnp.cumprod(powers, axis=-1)
