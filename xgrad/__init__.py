@@ -54,6 +54,13 @@ if _TYPE_CHECKING:
     from . import utils as utils
     from .func import vmap as vmap
     from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+    from .ops.aten import grid_sampler as grid_sampler
+    from .ops.aten import grid_sampler_2d as grid_sampler_2d
+    from .ops.aten import grid_sampler_3d as grid_sampler_3d
+    from .ops.aten import native_batch_norm as native_batch_norm
+    from .ops.aten import native_dropout as native_dropout
+    from .ops.aten import native_group_norm as native_group_norm
+    from .ops.aten import native_layer_norm as native_layer_norm
     from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
 
@@ -64,7 +71,12 @@ channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 
 
 # What not everybody uses is loaded by those who do: together it would add a fifth to xgrad's own import.
-_LATER = {"compare": "views.compare", "vmap": "func"}
+_LATER = {
+    "compare": "views.compare",
+    "vmap": "func",
+    **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm"), "ops.aten"),
+    **dict.fromkeys(("native_dropout", "native_group_norm", "native_layer_norm"), "ops.aten"),
+}
 _MODULES = ("fft", "func", "masked", "signal", "sparse", "utils")
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .containers import ModuleList as ModuleList
     from .containers import Sequential as Sequential
     from .linear import Linear as Linear
+    from .linear_cross_entropy_options import LinearCrossEntropyOptions as LinearCrossEntropyOptions
     from .module import Module as Module
     from .parameter import Buffer as Buffer
     from .parameter import Parameter as Parameter
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from .parameter_containers import ParameterList as ParameterList
 
 _HOMES = {  # name: the module that it is in
-    "Buffer": "parameter", "Linear": "linear", "Module": "module", "ModuleDict": "containers",
+    "Buffer": "parameter", "Linear": "linear", "LinearCrossEntropyOptions": "linear_cross_entropy_options",
+    "Module": "module", "ModuleDict": "containers",
     "ModuleList": "containers", "Parameter": "parameter", "ParameterDict": "parameter_containers",
     "ParameterList": "parameter_containers", "Sequential": "containers",
 }  # fmt: skip

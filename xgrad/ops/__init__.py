@@ -1,5 +1,8 @@
 """The operator table: importing this package declares every operator."""
 
+import importlib
+from typing import Any
+
 # The call path first: declarations bind it.
 from . import call as call
 from . import pair as pair
@@ -33,6 +36,7 @@ from . import indexing as indexing
 from . import layers as layers
 from . import layouts as layouts
 from . import linalg as linalg
+from . import linear_cross_entropy as linear_cross_entropy
 from . import loss as loss
 from . import masks as masks
 from . import normalization as normalization
@@ -57,3 +61,9 @@ from . import stft as stft
 from . import view_copies as view_copies
 from . import views as views
 from . import windows as windows
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aten":  # few programs ask for it
+        return importlib.import_module(".aten", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -126,11 +126,15 @@ def _cross_entropy(
 
 
 def _check_classes(input: Tensor, target: Tensor, ignore_index: int) -> None:
+    if input.ndim:
+        check_classes(input.shape[min(input.ndim - 1, 1)], target, ignore_index)
+
+
+def check_classes(count: int, target: Tensor, ignore_index: int) -> None:
     """Raise `IndexError` for a class out of range."""
     values = on_host(target)
-    if values is None or not values.size or values.dtype.kind not in "iu" or not input.ndim:
+    if values is None or not values.size or values.dtype.kind not in "iu":
         return
-    count = input.shape[min(input.ndim - 1, 1)]
     wrong = values[(values != ignore_index) & ((values < 0) | (values >= count))]
     if wrong.size:
         raise IndexError(f"Target {wrong.flat[0]} is out of bounds: there are {count} classes.")

@@ -1,8 +1,9 @@
 """xgrad.linalg: eigenvalues and eigenvectors, of Hermitian and of general matrices.
 
 Eigenvectors are fixed up to their phase, and have a derivative where eigenvalues are distinct.  The gradients save the
-result, as PyTorch's do (linalg_eig_backward, FunctionsManual.cpp): equal eigenvalues make those of vectors infinite,
-those of the values alone are right for any matrix, and a loss that depends on the phase of complex vectors is an error.
+result, as PyTorch's do (linalg_eig_backward, FunctionsManual.cpp): equal eigenvalues make that of vectors NaN or
+infinite, that of the values alone is right for any matrix, and a loss that depends on the phase of complex vectors is
+an error.
 """
 
 from functools import partial
@@ -15,7 +16,7 @@ from .. import dtypes as _dtypes
 from .. import return_types
 from ..config import state
 from ..tensor import Tensor
-from .matrices import adjoint, differences, over, require_invariant, require_matrices
+from .matrices import adjoint, differences, require_invariant, require_matrices
 from .registry import composite, operator
 
 linalg = partial(operator, namespace="linalg", method=False)
@@ -24,18 +25,36 @@ linalg = partial(operator, namespace="linalg", method=False)
 # -- Hermitian matrices -----------------------------------------------------------------------------------------------
 
 
+def _rotation(inner: Any, values: Any) -> Any:
+    """How eigenvectors mix: inner_ij / (L_j - L_i), 0 on the diagonal."""
+    return inner * (1 - jnp.eye(values.shape[-1], dtype=values.dtype)) / differences(values)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _eigh(A: Any, UPLO: str) -> Any:
+    values, vectors = jnp.linalg.eigh(A, UPLO=UPLO, symmetrize_input=False)
+    return values, vectors
+
+
+@_eigh.defjvp
+def _eigh_tangent(UPLO: str, primals: tuple, tangents: tuple) -> Any:
+    """dL = diag(V^H dA V), dV = V (V^H dA V / E).  JAX's own rule decomposes the mean of both triangles instead."""
+    values, V = _eigh(*primals, UPLO)
+    inner = adjoint(V) @ tangents[0] @ V
+    return (values, V), (jnp.real(jnp.diagonal(inner, axis1=-2, axis2=-1)), V @ _rotation(inner, values))
+
+
 @linalg("linalg_eigh", signature='A, UPLO="L"', outputs=return_types.linalg_eigh)
 def eigh(A, *, UPLO="L"):
     """The named tuple (eigenvalues, eigenvectors) of Hermitian matrices, of which one triangle is read.
 
-    A gradient of the vectors is infinite where eigenvalues are equal; a loss that depends on the phase of complex
-    vectors raises `RuntimeError` in backward.
+    The vectors have no gradient (NaN) where eigenvalues are equal; a loss that depends on the phase of complex vectors
+    raises `RuntimeError` in backward.
     """
     require_matrices(A, "linalg.eigh")
     if UPLO not in ("L", "U", "l", "u"):
         raise RuntimeError(f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    values, vectors = jnp.linalg.eigh(A, UPLO=UPLO.upper(), symmetrize_input=False)
-    return values, vectors
+    return _eigh(A, UPLO.upper())
 
 
 def _eigh_gradient(grads, results, defined):
@@ -44,7 +63,7 @@ def _eigh_gradient(grads, results, defined):
     inner = V * of_values[..., None, :]
     if defined[1]:
         turned = adjoint(V) @ of_vectors
-        inner = inner + V @ over((turned - adjoint(turned)) / 2, differences(values))
+        inner = inner + V @ ((turned - adjoint(turned)) / 2 / differences(values))
     return inner @ adjoint(V)
 
 
@@ -64,6 +83,7 @@ eigh.operator.check_gradients = _check_phases("linalg_eigh_backward")
 
 @linalg("linalg_eigvalsh", signature='A, UPLO="L"', function=False)
 def _eigvalsh(A, *, UPLO="L"):
+    require_matrices(A, "linalg.eigvalsh")
     return eigh(A, UPLO=UPLO)[0]
 
 
@@ -81,8 +101,7 @@ def _eig_tangent(primals: tuple, tangents: tuple) -> Any:
     """dL = diag(V^-1 dA V), and dV keeps the columns' length (JAX has this for new releases alone)."""
     values, V = _eig(*primals)
     inner = jnp.linalg.solve(V, tangents[0].astype(V.dtype) @ V)
-    rest = inner * (1 - jnp.eye(V.shape[-1]))
-    moved = V @ over(rest, differences(values)).astype(V.dtype)
+    moved = V @ _rotation(inner, values)
     lengthened = jnp.real(jnp.sum(jnp.conj(V) * moved, axis=-2, keepdims=True))
     return (values, V), (jnp.diagonal(inner, axis1=-2, axis2=-1), moved - V * lengthened)
 
@@ -91,7 +110,7 @@ def _eig_tangent(primals: tuple, tangents: tuple) -> Any:
 def eig(A):
     """The named tuple (eigenvalues, eigenvectors) of square matrices, complex.  Not on every device and jax release.
 
-    A gradient of the vectors is infinite where eigenvalues are equal; a loss that depends on their phase raises
+    The vectors have no gradient (NaN) where eigenvalues are equal; a loss that depends on their phase raises
     `RuntimeError` in backward.
     """
     require_matrices(A, "linalg.eig")
@@ -113,7 +132,7 @@ def _eig_gradient(grads, results, defined, dtypes):
         turned = Vh @ of_vectors
         lengthened = jnp.real(jnp.diagonal(turned, axis1=-2, axis2=-1))
         turned = turned - (Vh @ V) * lengthened[..., None, :]
-        inner = inner + over(turned, jnp.conj(differences(values))) @ Vh
+        inner = inner + (turned / jnp.conj(differences(values))) @ Vh
     found = jnp.linalg.solve(Vh, inner)
     return found if dtypes[0] in _dtypes.COMPLEX else jnp.real(found)
 

@@ -35,8 +35,24 @@ def qr(A, *, mode="reduced"):
     if m < n:  # the first columns are decomposed, and decide the rest: JAX's derivative stops short of it
         Q, R = jnp.linalg.qr(A[..., :m], mode="reduced")
         return Q, jnp.concatenate([R, adjoint(Q) @ A[..., m:]], axis=-1)
-    Q, R = jnp.linalg.qr(A, mode=mode)
+    if mode == "complete" and m > n:
+        return _complete(A)
+    Q, R = jnp.linalg.qr(A, mode="reduced")
     return Q, R
+
+
+@jax.custom_jvp
+def _complete(A: Any) -> Any:
+    Q, R = jnp.linalg.qr(A, mode="complete")
+    return Q, R
+
+
+@_complete.defjvp
+def _no_tangent(primals: tuple, tangents: tuple) -> Any:
+    raise RuntimeError(_INCOMPLETE)
+
+
+_INCOMPLETE = "The QR decomposition is not differentiable when mode='complete' and nrows > ncols"
 
 
 def _qr_gradient(grads, results, mode):
@@ -49,7 +65,7 @@ def _qr_gradient(grads, results, mode):
         )
     m, n = Q.shape[-2], R.shape[-1]
     if mode == "complete" and m > n:
-        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols")
+        raise RuntimeError(_INCOMPLETE)
     k = min(m, n)
     rest = Q @ gR[..., k:]
     gQ = gQ + Q @ (R[..., k:] @ adjoint(gR[..., k:])) if n > k else gQ

@@ -21,12 +21,14 @@ from . import contractions as contractions
 from . import ldl as ldl
 from . import least_squares as least_squares
 from . import lu as lu
-from . import norms as norms
+from .call import write_out
+from .cholesky import cholesky
 from .householder import qr
 from .matrices import adjoint, broadcast_batches, check_info, first_zero, is_vector, no_info, require_matrices
+from .norms import matrix_norm
 from .products import require_same
 from .registry import FUNCTIONS, METHODS, composite, operator
-from .singular import pinv, svd
+from .singular import pinv, svd, svdvals
 
 linalg = partial(operator, namespace="linalg", method=False)
 
@@ -194,131 +196,79 @@ def triangular_solve(b, A, *, upper=True, transpose=False, unitriangular=False):
     return jax.lax.linalg.triangular_solve(first, B, left_side=True, **options), first
 
 
-@linalg("linalg_tensorinv")
-def tensorinv(A, *, ind=2):
+@composite(method=False, namespace="linalg")
+def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     """The inverse for `tensordot(., ., ind)`."""
-    return jnp.linalg.tensorinv(A, ind)
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    rows, columns = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    sizes = math.prod(rows), math.prod(columns)
+    if sizes[0] != sizes[1]:
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
+            f"{sizes[1]} != {sizes[0]}"
+        )
+    found = inv(A.reshape(*sizes)).reshape(*columns, *rows)
+    return found if out is None else write_out("linalg.tensorinv", found, out)
 
 
-@linalg("linalg_tensorsolve", signature="A, B, dims=None")
-def tensorsolve(A, B, *, dims=None):
+@composite(method=False, namespace="linalg")
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
     """The X with tensordot(A, X, X.ndim) = B."""
     if dims is not None:
-        A = jnp.moveaxis(A, dims, range(A.ndim - len(dims), A.ndim))
-    shape = A.shape[B.ndim :]
-    if math.prod(shape) != B.size:
+        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    shape = tuple(A.shape[B.ndim :])
+    if math.prod(shape) != B.numel():
         raise RuntimeError(
-            "linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
-            f"prod(self.shape[:other.ndim]), but got {math.prod(shape)} != {B.size}"
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
+            f"but got {math.prod(shape)} != {B.numel()}"
         )
-    return jnp.linalg.solve(A.reshape(B.size, B.size), B.reshape(-1)).reshape(shape)
-
-
-# -- Cholesky ---------------------------------------------------------------------------------------------------------
-
-
-def _cholesky(A, upper):
-    L = jnp.tril(jax.lax.linalg.cholesky(adjoint(A) if upper else A, symmetrize_input=False))
-    return adjoint(L) if upper else L
-
-
-def _first_minor(A: Any) -> Any:
-    """The order of the first leading minor that is not positive, by elimination; 0 for none."""
-
-    def step(k: Any, found: Any) -> Any:
-        rest, info = found
-        row = jax.lax.dynamic_index_in_dim(rest, k, axis=-2)
-        pivot = jnp.real(jax.lax.dynamic_index_in_dim(row, k, axis=-1))
-        bad = ~(pivot > 0)
-        rest = rest - adjoint(row) @ (row / jnp.where(bad, 1, pivot))
-        return rest, jnp.where(bad[..., 0, 0] & (info == 0), k + 1, info).astype(jnp.int32)
-
-    full = jnp.tril(A) + adjoint(jnp.tril(A, -1))
-    return jax.lax.fori_loop(0, A.shape[-1], step, (full, jnp.zeros(A.shape[:-2], jnp.int32)))[1]
-
-
-@failing(
-    "linalg_cholesky_ex", signature="A, *, upper=False, check_errors=False", outputs=return_types.linalg_cholesky_ex
-)
-def _cholesky_ex(A, *, upper=False, check_errors=False):
-    require_matrices(A, "linalg.cholesky")
-    none = jnp.zeros(A.shape[:-2], jnp.int32)
-    if not A.size:
-        return A, none
-    L = _cholesky(A, upper)
-    lower = jax.lax.stop_gradient(adjoint(A) if upper else A)
-    failed = jnp.any(jnp.isnan(jnp.diagonal(L, axis1=-2, axis2=-1)))
-    return L, jax.lax.cond(failed, _first_minor, lambda A: none, lower)
-
-
-def _cholesky_grad(grad, L, upper):
-    """L^-H Φ(L^H grad) L^-1 with Φ the Hermitian part of the lower triangle, as in PyTorch's cholesky_backward."""
-    if not L.size:
-        return grad
-    L, grad = (adjoint(L), adjoint(grad)) if upper else (L, grad)
-    phi = jnp.tril(adjoint(L) @ grad)
-    phi = (phi + adjoint(jnp.tril(phi, -1))) / 2
-    solve_l = partial(jax.lax.linalg.triangular_solve, L, lower=True)
-    phi = solve_l(phi, left_side=True, transpose_a=True, conjugate_a=True)
-    return solve_l(phi, left_side=False)
-
-
-_cholesky_ex.derivative(A=_cholesky_grad)
-
-
-def _not_positive(i: int) -> str:
-    return (
-        "The factorization could not be completed because the input is not positive-definite (the leading minor of "
-        f"order {i} is not positive-definite)."
-    )
+    found = solve(A.reshape(B.numel(), B.numel()), B.reshape(-1)).reshape(*shape)
+    return found if out is None else write_out("linalg.tensorsolve", found, out)
 
 
 @composite(method=False, namespace="linalg")
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> Any:
-    """The named tuple (L, info); `info`: 0, or the order of the first leading minor that is not positive definite.
+def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """The condition numbers: norm(A) * norm(inv(A)) for the norm `p`, by default the ratio of singular values.
 
-    L is NaN where `info` is not 0.
+    A singular matrix has the condition number infinity.
     """
-    result = _cholesky_ex.function(A, upper=upper, out=out)
-    if check_errors:
-        check_info("linalg.cholesky_ex", result.info, _not_positive)
-    return result
-
-
-@composite(method=False, namespace="linalg")
-def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
-    """The triangular factor L of A = L L^H; with `upper` U of A = U^H U.  Only that triangle of A is read.
-
-    Raises `LinAlgError` for a matrix that is not positive definite.
-    """
-    L, info = _cholesky_ex.function(A, upper=upper, out=None if out is None else (out, no_info()))
-    check_info("linalg.cholesky", info, _not_positive)
-    return L
-
-
-@operator
-def cholesky_inverse(self, *, upper=False):
-    """The inverse of L L^H (U^H U if `upper`), given the factor."""
-    L = adjoint(jnp.triu(self)) if upper else jnp.tril(self)
-    eye = jnp.broadcast_to(jnp.eye(L.shape[-1], dtype=L.dtype), L.shape)
-    return jax.scipy.linalg.cho_solve((L, True), eye)
-
-
-@operator(signature="B, L, upper=False")
-def cholesky_solve(B, L, *, upper=False):
-    """The X with A X = B, given the Cholesky factor L of A."""
-    L, B = broadcast_batches(L, B)
-    return jax.scipy.linalg.cho_solve((jnp.triu(L) if upper else jnp.tril(L), not upper), B)
+    if A.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
+    if p not in (None, "fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2):
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
+    if p not in (None, 2, -2):
+        require_matrices(A, f"linalg.cond(ord={p})")
+    if 0 in A.shape[-2:]:
+        found = A.real.sum((-2, -1))
+    elif p in (None, 2, -2):
+        values = svdvals(A)
+        found = values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
+    else:
+        inverse, info = inv_ex(A)
+        found = matrix_norm(A, p) * matrix_norm(inverse, p)
+        found = found if p == "nuc" else found.masked_fill(info > 0, math.inf)
+    return found if out is None else write_out("linalg.cond", found, out)
 
 
 # -- powers and exponentials ------------------------------------------------------------------------------------------
 
 
-@linalg("linalg_matrix_power")
-def matrix_power(A, *, n):
-    """The product of `n` times a square matrix; a negative `n` inverts it, 0 gives the identity."""
+@linalg("linalg_matrix_power", function=False)
+def _matrix_power(A, *, n):
     require_matrices(A, "linalg.matrix_power")
     return jnp.linalg.matrix_power(A, n)
+
+
+@composite(method=False, namespace="linalg")
+def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+    """The product of `n` times a square matrix; a negative `n` inverts it, 0 gives the identity.
+
+    Raises `LinAlgError` for a singular matrix and a negative `n`.
+    """
+    if not isinstance(n, int):
+        raise TypeError(f"linalg_matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
+    return _matrix_power.function(A if n >= 0 else inv(A), abs(n), out=out)
 
 
 @linalg("linalg_matrix_exp")
@@ -340,7 +290,7 @@ def vander(x, *, N=None):
 # -- top-level names and older forms ----------------------------------------------------------------------------------
 
 for _name, _op in {
-    "det": det.function, "slogdet": slogdet.function, "inverse": inv, "matrix_power": matrix_power.function,
+    "det": det.function, "slogdet": slogdet.function, "inverse": inv, "matrix_power": matrix_power,
     "matrix_exp": matrix_exp.function, "pinverse": pinv.function,
 }.items():  # fmt: skip
     FUNCTIONS[""][_name] = METHODS[_name] = _op

@@ -51,12 +51,6 @@ def broadcast_batches(*matrices: Any) -> list:
     return [jnp.broadcast_to(x, batch + x.shape[-2:]) for x in matrices]
 
 
-def over(x: Any, y: Any) -> Any:
-    """x / y, and 0 where both are 0: what a gauge leaves open, and nothing asks for, has a gradient of 0."""
-    none = (x == 0) & (y == 0)
-    return jnp.where(none, 0, x / jnp.where(none, 1, y))
-
-
 def differences(values: Any) -> Any:
     """values[j] - values[i] at (i, j), and 1 on the diagonal."""
     return values[..., None, :] - values[..., :, None] + jnp.eye(values.shape[-1], dtype=values.dtype)

@@ -179,6 +179,14 @@ def batch_norm(
 
     Raises `ValueError` for a batch with one value per channel in training, `RuntimeError` for sizes that do not fit.
     """
+    shape = tuple(input.shape)
+    if training and len(shape) > 1 and prod(shape) and prod(shape) == shape[1]:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
+    return batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps) -> Tensor:
+    """`batch_norm`, of one value per channel as well."""
     from .call import call, call_inplace
 
     require_floating(input, "batch_norm")
@@ -195,8 +203,6 @@ def batch_norm(
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
         return call(_by_running.operator, (input, running_mean, running_var, weight, bias, eps), ())
-    if prod(shape) == shape[1]:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(shape)}")
     out, mean, var = call(_by_batch.operator, (input, weight, bias, eps), ())
     enabled, state.grad_enabled = state.grad_enabled, False
     try:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from .. import dtypes, return_types
 from ..tensor import Tensor
 from .eigen import watched
-from .matrices import adjoint, over, require_invariant, require_matrices
+from .matrices import adjoint, require_invariant, require_matrices
 from .promotion import conj
 from .registry import composite, operator
 
@@ -25,7 +25,7 @@ def svd(A, *, full_matrices=True, driver=None):
     """The named tuple (U, S, Vh) of A = U diag(S) Vh.
 
     With `full_matrices` U and Vh are square; the columns beyond the reduced form are any basis, without a gradient.
-    A gradient of the vectors is infinite where singular values are equal; a loss that depends on the phase of complex
+    The vectors have no gradient (NaN) where singular values are equal; a loss that depends on the phase of complex
     vectors raises `RuntimeError` in backward.
     """
     require_matrices(A, "linalg.svd", square=False)
@@ -61,16 +61,16 @@ def _svd_gradient(grads, results, defined):
     turned_u, turned_v = adjoint(U) @ gU, Vh @ adjoint(gVh)
     turned_u, turned_v = turned_u - adjoint(turned_u), turned_v - adjoint(turned_v)
     squares = columns * columns - rows * rows
-    inner = over((turned_u * columns + rows * turned_v) * (1 - eye), squares + eye)
+    inner = (turned_u * columns + rows * turned_v) * (1 - eye) / (squares + eye)
     inner = inner + eye * gS[..., None, :]
     if jnp.iscomplexobj(U) and defined[0] and defined[2]:
-        inner = inner + over(turned_u * eye, 2 * columns)
+        inner = inner + eye * (jnp.diagonal(turned_u, axis1=-2, axis2=-1) / (2 * S))[..., None]
     found = U @ inner @ Vh
     if U.shape[-2] > Vh.shape[-1] and defined[0]:
-        out = over(gU, columns)
+        out = gU / columns
         found = found + (out - U @ (adjoint(U) @ out)) @ Vh
     if U.shape[-2] < Vh.shape[-1] and defined[2]:
-        out = over(gVh, rows)
+        out = gVh / rows
         found = found + U @ (out - (out @ adjoint(Vh)) @ Vh)
     return found
 
@@ -144,15 +144,3 @@ def matrix_rank(A, tol=None, atol=None, rtol=None, *, hermitian=False):
     values = jnp.linalg.svd(_hermitian(A) if hermitian else A, compute_uv=False)
     bound = tol if tol is not None else _relative(A, values, atol, rtol) * jnp.max(values, axis=-1)
     return jnp.sum(values > jnp.expand_dims(bound, -1), axis=-1).astype(dtypes.default_integer())
-
-
-@linalg("linalg_cond", signature="A, p=None")
-def cond(A, *, p=None):
-    """The condition numbers: norm(A) * norm(inv(A)) for the norm `p`, by default the ratio of singular values."""
-    require_matrices(A, "linalg.cond", square=p not in (None, 2, -2))
-    if p in (None, 2, -2):
-        values = jnp.linalg.svd(A, compute_uv=False)
-        largest, smallest = values[..., 0], values[..., -1]
-        return smallest / largest if p == -2 else largest / smallest
-    norm = partial(jnp.linalg.norm, ord=p, axis=(-2, -1))
-    return norm(A) * norm(jnp.linalg.inv(A))

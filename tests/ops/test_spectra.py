@@ -1,0 +1,89 @@
+"""Eigenvalues and singular values: equal ones, zeros, phases, and triangles that are not read."""
+
+import numpy as np
+import pytest
+import torch
+
+import xgrad
+
+from .derivatives import agree, derivatives, numbers, value
+
+ROTATION = np.linalg.qr(numbers(3, 3))[0]
+HERMITIAN = np.array([[1, 1j, 0], [-1j, 2, 1], [0, 1, 3]])
+EQUAL = {"identity": np.eye(3), "zero": np.zeros((3, 3)), "rank one": np.ones((3, 3))}
+
+
+@pytest.mark.parametrize("x", EQUAL.values(), ids=EQUAL)
+def test_gradients_of_equal_and_zero_values_alone(x):
+    agree(lambda lib, x: lib.linalg.eigvalsh(x).sum(), x, order=1)
+    agree(lambda lib, x: lib.linalg.eigh(x).eigenvalues.pow(2).sum(), x, order=1)
+    agree(lambda lib, x: lib.linalg.svdvals(x).pow(2).sum(), x, order=1)
+    agree(lambda lib, x: lib.linalg.matrix_norm(x, 2), x, order=1, forward=False)
+    agree(lambda lib, x: lib.linalg.det(x), x, order=1)
+
+
+def gradient(library, function, x):
+    t = library.tensor(x, requires_grad=True)
+    function(library, t).backward()
+    return value(t.grad)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda lib, x: (lib.linalg.eigh(x).eigenvectors ** 3).sum(),
+        lambda lib, x: lib.linalg.eig(x).eigenvectors.abs().pow(4).sum(),
+        lambda lib, x: (lib.linalg.svd(x).U ** 3).sum(),
+    ],
+    ids=["eigh", "eig", "svd"],
+)
+def test_vectors_of_equal_values_have_no_gradient(function):
+    for library in (torch, xgrad):
+        assert not np.isfinite(gradient(library, function, np.eye(3))).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "node"),
+    [("eigh", 1, "linalg_eigh_backward"), ("eig", 1, "linalg_eig_backward"), ("svd", 0, "svd_backward")],
+)
+def test_losses_that_depend_on_a_phase_are_refused(name, field, node):
+    def loss(lib, x):
+        return getattr(lib.linalg, name)(x)[field].imag.sum()
+
+    for library in (torch, xgrad):
+        with pytest.raises(RuntimeError, match=f"{node}.*specified up to multiplication by e.*ill-defined"):
+            gradient(library, loss, HERMITIAN + 0.1)
+
+
+def test_losses_in_which_phases_cancel_are_not():
+    agree(lambda lib, x: lib.linalg.eigh(x).eigenvectors.abs() ** 2, HERMITIAN, order=1, forward=False)
+
+    def polar(lib, x):
+        U, _, Vh = lib.linalg.svd(x, full_matrices=False)
+        return U @ Vh
+
+    for shape in ((3, 3), (4, 3), (3, 4)):
+        agree(polar, numbers(*shape) + 1j * numbers(*shape, seed=1), order=1)
+
+
+def test_eigenvectors_of_general_matrices():
+    for x in (numbers(2, 3, 3), numbers(3, 3) + 1j * numbers(3, 3, seed=1)):
+        agree(lambda lib, x: lib.linalg.eigvals(x).abs().sum(), x)
+        agree(lambda lib, x: lib.linalg.eig(x).eigenvectors.abs().sum((-2, -1)), x)
+    assert xgrad.linalg.eig(xgrad.zeros(2, 0, 0, dtype=xgrad.float64)).eigenvectors.dtype == xgrad.complex128
+
+
+@pytest.mark.parametrize("UPLO", ["L", "U"])
+def test_eigh_reads_one_triangle_also_for_its_derivatives(UPLO):
+    agree(lambda lib, x: lib.linalg.eigh(x, UPLO).eigenvalues, numbers(3, 3))
+    agree(lambda lib, x: lib.linalg.eigh(x, UPLO).eigenvectors.abs(), numbers(3, 3), order=1)
+
+
+def test_full_svd_and_its_reduced_form_have_the_same_gradient():
+    x = numbers(4, 3)
+    found = [
+        derivatives(xgrad, lambda lib, x, full=full: lib.linalg.svd(x, full).U[:, :3].abs(), (x,), 1)
+        for full in (True, False)
+    ]
+    for full, reduced in zip(*found):
+        np.testing.assert_allclose(full, reduced, atol=1e-12)
