@@ -90,11 +90,15 @@ def _sizes_and_dims(x: Any, base: str, s: Any, dim: Any) -> tuple[list[int], lis
     return sizes, dims
 
 
-def _check_size(arrays: tuple, statics: tuple) -> None:
+def check_ints(values: tuple) -> None:
     """At each call: 2.0 and True equal ints, and would find the kernels that ints made."""
-    n = statics[0]
-    if n is not None and n.__class__ is not int:
-        _ints(n)
+    for value in values:
+        if value.__class__ is not int and value is not None:
+            _ints(value)
+
+
+def _check(arrays: tuple, statics: tuple) -> None:
+    check_ints(statics[:2])
 
 
 def _declare(base: str, doc: str) -> None:
@@ -119,7 +123,7 @@ def _declare(base: str, doc: str) -> None:
             ' ("backward": the inverse; "forward"), or each by\n    its square root ("ortho").'
         )
         name = f"fft_{base}{suffix}"
-        operator(name, namespace="fft", method=False, node=node, check=_check_size)(function).derivative(self=linear)
+        operator(name, namespace="fft", method=False, node=node, check=_check)(function).derivative(self=linear)
 
 
 for _base, _doc in _TRANSFORMS.items():

@@ -86,6 +86,11 @@ def _jets(family: _Family, x: Any, n: Any, order: int) -> Any:
     return jnp.where(n < 0, 0, jnp.where(n == 0, 0 if order else 1, found[order]))
 
 
+def _waves(wave: Callable, inside: Any, x: Any, n: Any) -> Any:
+    """Only if there are any: they cost as much as ten steps of the recurrence."""
+    return jax.lax.cond(inside.any(), lambda: wave(n, jnp.arccos(jnp.where(inside, x, 0))), lambda: jnp.zeros_like(x))
+
+
 @functools.cache
 def _derivative(name: str, order: int) -> Callable:
     """The `order`-th derivative of a family, as a function of x and n that knows its own."""
@@ -98,7 +103,7 @@ def _derivative(name: str, order: int) -> Callable:
             known = [((x == at) & (n > 0), end(n)) for at, end in family.ends]
         if family.wave is not None and not order:
             inside = (n > 8) & (x > -1) & (x < 1)
-            known.append((inside, family.wave(n, jnp.arccos(jnp.where(inside, x, 0)))))
+            known.append((inside, _waves(family.wave, inside, x, n)))
         if family.limited:
             known.append((n > (512 if x.dtype == jnp.float64 else 128), jnp.nan))
         degree = n

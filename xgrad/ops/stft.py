@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
-from .fft import transform
+from .fft import check_ints, transform
 from .indices import on_host
 from .padding import constant_pad_nd, pad_from_input
 from .promotion import promote
@@ -51,8 +51,13 @@ def _centred(window: Any, n_fft: int) -> Any:
     return jnp.pad(window, (left, n_fft - window.shape[0] - left))
 
 
+def _check_sizes(arrays: tuple, statics: tuple) -> None:
+    check_ints(statics[:3])
+
+
 @operator(
     out=False,
+    check=_check_sizes,
     signature='input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", '
     "normalized=False, onesided=None, return_complex=None, align_to_window=None",
 )
@@ -138,6 +143,7 @@ def _check_envelope(arrays: tuple, statics: tuple) -> None:
     """Refuse windows whose sum vanishes somewhere, by which the signal is divided, if they are on the host."""
     self, window = arrays
     n_fft, hop, width, center, _, _, length, _ = statics
+    check_ints((n_fft, hop, width, length))
     hop, width = n_fft // 4 if hop is None else hop, n_fft if width is None else width
     values = np.ones(max(width, 0)) if window is None else on_host(window)
     if values is None or not 0 < hop <= width <= n_fft or values.shape != (width,) or self.ndim not in (2, 3):
