@@ -204,12 +204,12 @@ def _y_near(order: int, x: Any) -> Any:
     return found + 2 / math.pi * (jnp.log(x) * _j_near(order, x) - (1 / x if order else 0))
 
 
-def _far(order: int, x: Any, shift: float) -> Any:
+def _far(order: int, x: Any, behind: bool) -> Any:
     """By the phase: J; Y is a quarter of a turn behind it."""
     w = 5 / x
     phase = x - math.pi / 4 * (1 + 2 * order)
     P, Q = (_quotient(_ORDERS[order][name], w * w) for name in "PQ")
-    if shift:
+    if behind:
         return math.sqrt(2 / math.pi) / jnp.sqrt(x) * (P * jnp.sin(phase) + w * Q * jnp.cos(phase))
     return math.sqrt(2 / math.pi) / jnp.sqrt(x) * (P * jnp.cos(phase) - w * Q * jnp.sin(phase))
 
@@ -217,14 +217,14 @@ def _far(order: int, x: Any, shift: float) -> Any:
 def _j(order: int, x: Any) -> Any:
     near = (x >= -5) & (x <= 5)
     size = jnp.where(near, 6, jnp.where(x < 0, -x, x))
-    far = _far(order, size, 0)
+    far = _far(order, size, False)
     return jnp.where(near, _j_near(order, jnp.where(near, x, 1)), jnp.where(x < 0, -far, far) if order else far)
 
 
 def _y(order: int, x: Any) -> Any:
     """-inf at 0 and NaN of negative numbers, as the logarithm is."""
     near = x <= 5
-    found = jnp.where(near, _y_near(order, jnp.where(near & (x > 0), x, 1)), _far(order, jnp.where(near, 6, x), 1))
+    found = jnp.where(near, _y_near(order, jnp.where(near & (x > 0), x, 1)), _far(order, jnp.where(near, 6, x), True))
     return jnp.where(x <= 0, jnp.log(x), found)
 
 
