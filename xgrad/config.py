@@ -5,9 +5,11 @@ here, once, and is per thread, as in PyTorch (c10/core/AutogradState.h).  Readin
 (35 ns), because the class gives the defaults.
 """
 
+import gc
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax.numpy as jnp
@@ -92,3 +94,15 @@ class Settings:
 
 
 settings = Settings()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Within the block the cyclic garbage collector rests."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
