@@ -45,6 +45,8 @@ copy_slices.write_recorded = recorded_views.write
 copy_slices.adjoint_recorded = recorded_views.adjoint
 copy_slices.apply_on_tensors = engine._apply_on_tensors
 
+overridable.replace_composites()
+
 _autograd = {
     "backward": backward_of,
     "_tangent": property(tangent_of),
@@ -57,4 +59,3 @@ values.attach(Tensor)
 duplicates.attach(Tensor)
 unsupported.attach(Tensor)
 overrides.attach(Tensor)
-overridable.replace_composites()

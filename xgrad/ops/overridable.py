@@ -14,6 +14,7 @@ from typing import Any
 from ..overrides import dispatch, overloaded
 from ..tensor import Tensor
 from . import registry
+from .numpy_names import accepting, aliases_of, translated
 from .registry import FUNCTIONS, METHODS, OPERATORS, Operator
 
 _USUAL = frozenset({Tensor, int, float, bool, complex, type(None), str})
@@ -21,6 +22,11 @@ _ONE_VIEW = frozenset({
     "select", "narrow", "permute", "transpose", "swapdims", "swapaxes", "t", "movedim", "moveaxis", "adjoint",
     "reshape", "ravel", "unflatten", "squeeze", "unsqueeze", "diagonal", "as_strided", "alias",
 })  # fmt: skip
+# Methods that are composites, and parsed by PyTorch's argument parser.
+_BY_NUMPY_NAMES = (
+    "argsort", "chunk", "log_softmax", "max", "median", "min", "mode", "nanmedian", "nanquantile", "quantile",
+    "softmax", "std", "std_mean", "take_along_dim", "tensor_split", "var", "var_mean",
+)  # fmt: skip
 _TABLES = ("", "nn.functional", "linalg", "special")
 
 
@@ -120,6 +126,8 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def _looking(function: Callable) -> Callable:
+    table = aliases_of(function)
+
     @functools.wraps(function)
     def looks(*args: Any, **kwargs: Any) -> Any:
         for a in args:
@@ -128,6 +136,8 @@ def _looking(function: Callable) -> Callable:
         else:
             if not kwargs:
                 return function(*args)
+        if kwargs:
+            kwargs = translated(function, table, args, kwargs)
         asked = overloaded((*args, *kwargs.values()))
         return dispatch(looks, asked, args, kwargs) if asked else function(*args, **kwargs)
 
@@ -152,3 +162,7 @@ def replace_composites() -> None:
                 if function not in seen:
                     seen[function] = _looking(function)
                 table[name] = seen[function]
+    for name in _BY_NUMPY_NAMES:
+        METHODS[name] = accepting(METHODS[name])
+    for name in ("softmax", "log_softmax"):
+        FUNCTIONS[""][name] = accepting(FUNCTIONS[""][name])

@@ -31,7 +31,9 @@ function.
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
 from typing import Any
 
 import jax.numpy as jnp
@@ -42,6 +44,7 @@ from ..tensor import Tensor
 from ..views.named.arguments import NO_DIM, int_of
 from .kernel import Kernel, linear
 from .node_names import NAMES
+from .numpy_names import MISSING, Shown, renamed, split, widened
 
 __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
 
@@ -160,10 +163,45 @@ def freeze(value: Any) -> Any:
     return value
 
 
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+
 @functools.cache
-def _compiled(parameters: str, body: str) -> Any:
-    """The code of a public function; operators with the same parameters share it, which halves the import time."""
-    return compile(f"def operator({parameters}):\n    {body}\n", "<operator>", "exec")
+def _compiled(parameters: str, body: str) -> CodeType:
+    """The code of a function.  Compiling is what importing xgrad takes longest for, hence once for each text."""
+    module = compile(f"def operator({parameters}):\n    {body}\n", "<operator>", "exec")
+    return next(c for c in module.co_consts if isinstance(c, CodeType))
+
+
+@functools.cache
+def _coded(parameters: str, body: str) -> tuple[CodeType, tuple[str, ...], dict[str, str]]:
+    """(code, defaults of the positional parameters, those of the others) of a public function.
+
+    Functions that differ in the names of their parameters only are compiled once, with numbers for names.
+    """
+    parts = [p.partition("=")[::2] for p in split(parameters)]
+    names = [name.strip() for name, _ in parts]
+    numbers = {name.lstrip("*"): f"_{i}" for i, name in enumerate(names) if name != "*"}
+    shown = [name.replace(bare, numbers[bare]) if (bare := name.lstrip("*")) else name for name in names]
+    code = _compiled(", ".join(shown), _IDENTIFIER.sub(lambda m: numbers.get(m[0], m[0]), body))
+    back = {number: name for name, number in numbers.items()}
+    code = code.replace(co_varnames=tuple(back.get(v, v) for v in code.co_varnames))
+    count = code.co_argcount
+    return (
+        code,
+        tuple(default for _, default in parts[:count] if default),
+        {name: default for name, (_, default) in zip(names[count:], parts[count:]) if default},
+    )
+
+
+@functools.cache
+def _literal(text: str) -> Any:
+    return eval(text, {"_MISSING": MISSING})
+
+
+def _value(default: str, defaults: dict[str, Any]) -> Any:
+    """What the text of a default stands for: a literal, or one of the function's own."""
+    return defaults[default[11:-2]] if default.startswith("_defaults[") else _literal(default)
 
 
 def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str, str]:
@@ -199,15 +237,23 @@ def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str
 
 
 def _define(op: Operator, public: str, parameters: str, body: str, doc: str | None, namespace: str) -> Callable:
+    taken, test = ("", "") if public.startswith("__") else widened(parameters)
+    if test:
+        body = f"if {test}: return _renamed(_me, locals())\n    " + body
     scope = {
         "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
-        "_defaults": op.defaults, "NotImplemented": NotImplemented, "_NO_DIM": NO_DIM, "_int_of": int_of,
+        "NotImplemented": NotImplemented, "_NO_DIM": NO_DIM, "_int_of": int_of, "_defaults": op.defaults,
+        "_MISSING": MISSING, "_renamed": renamed,
     }  # fmt: skip
-    exec(_compiled(parameters, body), scope)
+    code, positional, others = _coded(taken or parameters, body)
+    function: Any = FunctionType(code, scope, public, tuple(_value(d, op.defaults) for d in positional) or None)
+    if others:
+        function.__kwdefaults__ = {name: _value(d, op.defaults) for name, d in others.items()}
     SCOPES.append(scope)
-    function = scope.pop("operator")
-    function.__name__ = public
+    if test:
+        scope["_me"] = function
+        function.__signature__ = Shown(parameters, op.defaults)
     function.__doc__ = doc
     function.__module__ = f"xgrad.{namespace}" if namespace else "xgrad"
     function.__qualname__ = public
