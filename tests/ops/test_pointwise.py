@@ -477,3 +477,17 @@ ERRORS = {
 @pytest.mark.parametrize("match", ERRORS)
 def test_errors(match):
     same_error(ERRORS[match], match)
+
+
+def test_complex_logaddexp_keeps_its_turns():
+    """The imaginary part goes beyond one turn, as torch's does; infinities and NaN as there."""
+    special = [1 + 2j, -3 + 8j, 5 - 9j, complex(-np.inf, 2), complex(np.nan, 0), 0j]
+
+    def program(T):
+        a = T.tensor(special).to(T.complex128).requires_grad_()
+        b = T.tensor(special[::-1]).to(T.complex128)
+        result = T.logaddexp(a, b)
+        result[:3].abs().sum().backward()
+        return T.logaddexp(a.unsqueeze(1), b).detach(), a.grad[:3]
+
+    as_torch(program)

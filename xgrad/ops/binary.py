@@ -201,7 +201,17 @@ def logaddexp(self, other):
     """log(exp(input) + exp(other)), without overflow."""
     self, other = promote_together(self, other)
     require_floating(self, "logaddexp")
-    return _log_of_sum(self, other, jnp.logaddexp, 1.0)
+    return _log_of_sum(self, other, _complex_logaddexp if jnp.iscomplexobj(self) else jnp.logaddexp, 1.0)
+
+
+def _complex_logaddexp(a: Any, b: Any) -> Any:
+    """The greater real part, and what the other one adds: the imaginary part is not brought back to one turn."""
+    swap = a.real < b.real
+    low, high = jnp.where(swap, a, b), jnp.where(swap, b, a)
+    infinite = jnp.isinf(low.real) & (low.real == high.real)
+    plain = jnp.where(low.real < 0, low, jnp.log(jnp.exp(low) + jnp.exp(high)))
+    found = jnp.where(infinite, plain, high + jnp.log1p(jnp.exp(low - high)))
+    return jnp.where(jnp.isnan(a) | jnp.isnan(b), jnp.asarray(complex(math.nan, math.nan), a.dtype), found)
 
 
 @operator

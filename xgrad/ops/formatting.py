@@ -1,12 +1,13 @@
 """How a tensor prints: as PyTorch does, with its grad_fn, dtype and device where they are not the default.
 
-Of a tensor with more than `THRESHOLD` elements only those that are shown leave the device.  Nothing is handed out: the
-next in-place write may still donate the buffer.  (PyTorch: torch/_tensor_str.py.)
+Of a tensor with more elements than `options.threshold` only those that are shown leave the device.  Nothing is handed
+out: the next in-place write may still donate the buffer.  (PyTorch: torch/_tensor_str.py.)
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,24 +18,64 @@ from ..config import settings
 from ..tensor import Tensor
 from ..views.storage import Tracer
 
-PRECISION, THRESHOLD, EDGE, WIDTH = 4, 1000, 3, 80
+
+class Options(NamedTuple):
+    """How tensors print, in this process."""
+
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None  # whether floats have exponents; None: where their sizes ask for them
 
 
-@jax.jit
-def _edges(array: Any) -> Any:
+_PROFILES = {"default": Options(), "short": Options(2, 1000, 2, 80), "full": Options(4, math.inf, 3, 80)}
+options = Options()
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors print: digits, from how many elements on only the edges show, how many of these, columns.
+
+    `profile` ("default", "short" or "full") sets all of them; what else is given goes on top.  `sci_mode`: floats with
+    (True) or without (False) exponents; None: as their sizes ask for.  Raises `ValueError` for an unknown profile.
+    (PyTorch: torch.set_printoptions.)
+
+    >>> import xgrad
+    >>> xgrad.set_printoptions(precision=2)
+    >>> xgrad.tensor([1.23456])
+    tensor([1.23])
+    >>> xgrad.set_printoptions(profile="default")
+    """
+    global options
+    if profile is not None and profile not in _PROFILES:
+        raise ValueError(f"profile must be one of {', '.join(_PROFILES)}, but got {profile!r}")
+    base = options if profile is None else _PROFILES[profile]
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    options = base._replace(**{k: v for k, v in given.items() if v is not None}, sci_mode=sci_mode)
+
+
+@partial(jax.jit, static_argnums=1)
+def _edges(array: Any, edge: int) -> Any:
     """The first and the last items along each dimension that is too long to be shown."""
     for axis, n in enumerate(array.shape):
-        if n > 2 * EDGE:
-            ends = [jax.lax.slice_in_dim(array, start, start + EDGE, axis=axis) for start in (0, n - EDGE)]
+        if n > 2 * edge:
+            ends = [jax.lax.slice_in_dim(array, start, start + edge, axis=axis) for start in (0, n - edge)]
             array = jnp.concatenate(ends, axis)
     return array
 
 
 def _shown(array: Any) -> np.ndarray:
     """The elements that are shown, on the host; floats in the dtype that NumPy and Python know."""
-    if array.size > THRESHOLD:
+    if array.size > options.threshold:
         with jax.ensure_compile_time_eval():  # not as a part of what is being traced
-            array = _edges(array)
+            array = _edges(array, options.edgeitems)
     values = np.asarray(array)
     return values.astype(np.float64) if values.dtype in dtypes.FLOATS else values
 
@@ -51,7 +92,8 @@ def _formatter(values: np.ndarray) -> tuple[Callable[[Any], str], int]:
         whole = bool((regular == np.ceil(regular)).all())
         with np.errstate(over="ignore"):
             scientific = bool(high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4)
-    form = f".{PRECISION}e" if scientific else ".0f" if whole else f".{PRECISION}f"
+        scientific = scientific if options.sci_mode is None else options.sci_mode
+    form = f".{options.precision}e" if scientific else ".0f" if whole else f".{options.precision}f"
     point = "." if whole and not scientific else ""
     width = max((len(f"{v:{form}}{point}") for v in regular.tolist()), default=1)
     return lambda v: f"{v:{form}}{point if math.isfinite(v) else ''}".rjust(width), width
@@ -72,17 +114,17 @@ def _lines(values: list, shape: tuple, show: Callable[[Any], str], width: int, i
     """The nested lists `values` as text; `shape` is that of the whole tensor, of which they may be the edges."""
     if not shape:
         return show(values)
-    cut = short and shape[0] > 2 * EDGE
+    cut = short and shape[0] > 2 * options.edgeitems
     if len(shape) == 1:
         parts = [show(v) for v in values]
         if cut:
-            parts.insert(EDGE, " ...")
-        per_line = max(1, (WIDTH - indent) // (width + 2))
+            parts.insert(options.edgeitems, " ...")
+        per_line = max(1, (options.linewidth - indent) // (width + 2))
         rows = [", ".join(parts[i : i + per_line]) for i in range(0, len(parts), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(rows) + "]"
     parts = [_lines(v, shape[1:], show, width, indent + 1, short) for v in values]
     if cut:
-        parts.insert(EDGE, "...")
+        parts.insert(options.edgeitems, "...")
     return "[" + ("," + "\n" * (len(shape) - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
@@ -93,7 +135,7 @@ def _body(array: Any, indent: int) -> str:
         return "[]"
     values = _shown(array)
     show, width = _complex_formatter(values) if values.dtype.kind == "c" else _formatter(values)
-    return _lines(values.tolist(), array.shape, show, width, indent, array.size > THRESHOLD)
+    return _lines(values.tolist(), array.shape, show, width, indent, array.size > options.threshold)
 
 
 def _suffixes(self: Tensor) -> list[str]:
@@ -124,9 +166,9 @@ def _suffixes(self: Tensor) -> list[str]:
 
 def _with_suffixes(text: str, suffixes: list[str], indent: int, new_line: bool = False) -> str:
     """The suffixes, each on the last line if it fits there; the first on a new one if `new_line`."""
-    last = WIDTH if new_line else len(text) - text.rfind("\n") + 1
+    last = options.linewidth if new_line else len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        if last + len(suffix) + 2 > WIDTH:
+        if last + len(suffix) + 2 > options.linewidth:
             text += ",\n" + " " * indent + suffix
             last = indent + len(suffix)
         else:

@@ -1,0 +1,66 @@
+"""Questions about tensors and dtypes whose answer is no tensor: is_tensor, is_nonzero, result_type, can_cast, ..."""
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..config import settings
+from ..tensor import Tensor
+from . import values
+from .formatting import set_printoptions
+from .promotion import operand
+from .registry import composite
+
+for _question in (values.is_floating_point, values.is_complex, values.is_signed, values.numel, set_printoptions):
+    composite(method=False)(_question)
+
+
+@composite(method=False)
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+@composite
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not zero.  Raises `RuntimeError` for more or fewer elements than one.
+
+    >>> import xgrad
+    >>> xgrad.is_nonzero(xgrad.tensor([[0.5]]))
+    True
+    """
+    if input.numel() == 0:
+        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+    if input.numel() > 1:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(input.item())
+
+
+@composite
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input.shape == other.shape
+
+
+@composite(method=False)
+def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
+    """The dtype of an arithmetic operation on two operands, tensors or numbers.
+
+    >>> import xgrad
+    >>> xgrad.result_type(xgrad.tensor([1, 2], dtype=xgrad.int32), 1.0)
+    dtype('float32')
+    """
+    operands = tuple(operand(x) if isinstance(x, Tensor) else (np.dtype(type(x)), 0) for x in (tensor1, tensor2))
+    return dtypes.result_dtype(operands, settings.default_dtype)
+
+
+@composite(method=False)
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether PyTorch's casting rules allow a result of dtype `from_` to be written to dtype `to`.
+
+    >>> import xgrad
+    >>> xgrad.can_cast(xgrad.float64, xgrad.float32), xgrad.can_cast(xgrad.float32, xgrad.int32)
+    (True, False)
+    """
+    return dtypes.category(dtypes.as_dtype(from_)) <= dtypes.category(dtypes.as_dtype(to))
