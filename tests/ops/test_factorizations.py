@@ -254,3 +254,20 @@ def test_several_results_are_written_into_tensors():
         xgrad.linalg.eigh(x, out=values)
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
         xgrad.linalg.eigh(x.requires_grad_(), out=(values, vectors))
+
+
+# -- low rank ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(7, 4), (4, 7), (2, 5, 4)])
+def test_low_rank_finds_the_largest_singular_values(shape):
+    x = numbers(*shape)
+    U, S, V = xgrad.svd_lowrank(xgrad.tensor(x), 4)
+    np.testing.assert_allclose(S.numpy(), np.linalg.svd(x, compute_uv=False), atol=1e-10)
+    np.testing.assert_allclose(((U * S.unsqueeze(-2)) @ V.mT).numpy(), x, atol=1e-10)
+    centred = x - x.mean(-2, keepdims=True)
+    found = xgrad.pca_lowrank(xgrad.tensor(x), 2, niter=9)[1].numpy()
+    np.testing.assert_allclose(found, np.linalg.svd(centred, compute_uv=False)[..., :2], rtol=1e-4)
+    agree(lambda lib, x: lib.svd_lowrank(x, 4)[1], x, order=1, forward=False)
+    with pytest.raises(ValueError, match="must be non-negative integer and not greater than"):
+        xgrad.svd_lowrank(xgrad.tensor(x), 9)

@@ -29,6 +29,7 @@ from . import dropout as dropout
 from . import embedding as embedding
 from . import factories as factories
 from . import fft as fft
+from . import fractional_pooling as fractional_pooling
 from . import getitem as getitem
 from . import grid as grid
 from . import histograms as histograms
@@ -38,7 +39,9 @@ from . import layouts as layouts
 from . import linalg as linalg
 from . import linear_cross_entropy as linear_cross_entropy
 from . import loss as loss
+from . import lowrank as lowrank
 from . import masks as masks
+from . import multi_head_attention as multi_head_attention
 from . import normalization as normalization
 from . import padding as padding
 from . import pointwise as pointwise

@@ -61,10 +61,10 @@ def _apply(operator: Any, input: Tensor, p: float, training: bool, inplace: bool
 
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if channels and input.ndim < 2:
-        raise RuntimeError(f"Feature dropout requires at least 2 dimensions in the input, but got {list(input.shape)}")
     if not training or p == 0:
         return input
+    if channels and input.ndim < 2:
+        raise RuntimeError(f"Feature dropout requires at least 2 dimensions in the input, but got {list(input.shape)}")
     return (call_inplace if inplace else call)(operator.operator, (input, draw_key(), float(p)), (channels,))
 
 
