@@ -76,7 +76,7 @@ def _native_batch_norm_legit(
 ) -> Any:
     """`native_batch_norm`, also without running statistics: (input, weight, bias, training, momentum, eps)."""
     bare = isinstance(rest[0], bool) if rest else "running_mean" not in named
-    none = (None, None) if bare and rest else ()
+    none: Any = (None, None) if bare and rest else ()
     if bare and not rest:
         named = {"running_mean": None, "running_var": None, **named}
     return native_batch_norm(input, weight, bias, *none, *rest, **named)

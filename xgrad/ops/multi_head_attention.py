@@ -131,6 +131,7 @@ def multi_head_attention_forward(
         padding = padding.reshape(batch, 1, 1, sequence).expand(-1, num_heads, -1, -1).reshape(-1, 1, sequence)
         mask = padding if mask is None else mask + padding
     p = dropout_p if training else 0.0
+    weights: Any = None
     if need_weights:
         scores = (q * features**-0.5) @ k.transpose(-2, -1)
         weights = _x["softmax"](scores if mask is None else scores + mask, -1)
