@@ -35,7 +35,7 @@ def test_examples_of_module_run(name):
 def _public():
     """(name, function) of every public function, class and method: of the namespaces, and of the operator table."""
     places = [xgrad, xgrad.nn, xgrad.nn.functional, xgrad.linalg, xgrad.special, xgrad.random, xgrad.views,
-              xgrad.autograd, xgrad.autograd.graph, xgrad.autograd.forward_ad, xgrad.autograd.functional,
+              xgrad.masked, xgrad.autograd, xgrad.autograd.graph, xgrad.autograd.forward_ad, xgrad.autograd.functional,
               xgrad.utils.checkpoint]  # fmt: skip
     for place in places:
         for name in dir(place):  # with what is loaded when it is asked for

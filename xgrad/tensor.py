@@ -106,6 +106,7 @@ class Tensor(TensorMethods):
 
     # PyTorch's names of what kind of array holds the value; those of a sparse tensor are its class's
     is_sparse: bool = False
+    is_sparse_csr = is_mkldnn = is_quantized = is_nested = is_meta = False
     layout: str = "strided"
     _dispatch: Any = None  # of a sparse tensor: what an operator that gets it, or writes to it, is given to
     _dispatch_inplace: Any = None
