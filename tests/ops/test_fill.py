@@ -129,3 +129,20 @@ def test_steps_without_a_common_measure_are_refused():
 def test_leaf_stays_protected():
     same_error(lambda T: leaf(T, 3).expand(2, 3).zero_(), "a view of a leaf Variable that requires grad")
     same_error(lambda T: data(T, (3,)).expand(2, 3).requires_grad_().fill_(1), "a leaf Variable that requires grad")
+
+
+def test_fill_diagonal():
+    def program(T):
+        x = leaf(T, 3, 2)
+        y = (x * 2).fill_diagonal_(3.0)
+        (g,) = T.autograd.grad((y * y).sum(), x)
+        return (
+            y,
+            g,
+            [T.zeros(7, 3).fill_diagonal_(1, wrap=w) for w in (False, True)],
+            T.zeros(2, 2, 2).fill_diagonal_(2),
+        )
+
+    as_torch(program)
+    same_error(lambda T: T.ones(3).fill_diagonal_(1), "dimensions must larger than 1")
+    same_error(lambda T: T.ones(2, 3, 2).fill_diagonal_(1), "must be of equal length")

@@ -48,7 +48,6 @@ from . import pointwise as pointwise
 from . import polynomials as polynomials
 from . import pooling as pooling
 from . import powers as powers
-from . import predicates as predicates
 from . import questions as questions
 from . import reduction as reduction
 from . import resampling as resampling

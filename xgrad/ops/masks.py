@@ -18,7 +18,7 @@ from .data import constant_array
 from .indices import on_host, same_dtype
 from .numbers import fill_value
 from .promotion import broadcast_shapes, cast, check_broadcast
-from .registry import composite, operator
+from .registry import METHODS, composite, operator
 from .scatter import adjoint_of_read
 
 
@@ -55,6 +55,22 @@ def masked_fill(self, mask, value):
 masked_fill.derivative(
     self=lambda grad, mask: jnp.where(mask, 0, grad), value=lambda grad, mask: jnp.where(mask, grad, 0).sum()
 )
+
+
+@composite("fill_diagonal_", function=False)
+def fill_diagonal_(input: Tensor, fill_value: complex, wrap: bool = False) -> Tensor:
+    """Fill the main diagonal in place; `wrap`: of a tall matrix a new one begins one row below the end of each.
+
+    Raises `RuntimeError` for fewer than two dimensions, and for more than two that differ in size.
+    """
+    if input.ndim < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if input.ndim > 2 and len(set(input.shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    mask = np.zeros(tuple(input.shape), bool)
+    if mask.size:
+        np.fill_diagonal(mask, True, wrap)
+    return METHODS["masked_fill_"](input, from_foreign(constant_array(mask, None)), fill_value)
 
 
 def _enough(args: tuple, statics: tuple) -> None:
