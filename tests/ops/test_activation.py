@@ -127,3 +127,15 @@ def test_nan_passes_through_piecewise_functions():
     for name in ("relu", "relu6", "hardtanh", "hardshrink"):
         assert torch.isnan(getattr(torch.nn.functional, name)(torch.tensor(nan)))
         assert np.isnan(getattr(F, name)(xgrad.tensor(nan)).numpy())
+
+
+def test_the_gradient_of_softmax_in_bfloat16_does_not_cancel():
+    x, weights = random(4, 64).astype("float32"), (10 + random(4, 64, seed=1) / 5).astype("float32")
+
+    def gradient(T):
+        a, w = (T.tensor(v).to(T.bfloat16) for v in (x, weights))
+        a.requires_grad_()
+        (T.softmax(a, 1) * w).sum().backward()
+        return a.grad.to(T.float32).numpy()
+
+    np.testing.assert_allclose(gradient(xgrad), gradient(torch), rtol=0.02, atol=1e-3)

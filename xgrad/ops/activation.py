@@ -299,14 +299,14 @@ def softmax(self, *, dim, dtype=None):
     tensor([0.5000, 0.5000])
     """
     x, along = _prepare(self, dim, dtype, "softmax")
-    return jax.nn.softmax(x, axis=along).reshape(self.shape)
+    return jax.nn.softmax(_wide(x), axis=along).reshape(self.shape).astype(x.dtype)
 
 
 @operator(out=True)
 def log_softmax(self, *, dim, dtype=None):
     """The logarithm of softmax, without its overflow; computed in `dtype` if that is given."""
     x, along = _prepare(self, dim, dtype, "log_softmax")
-    return jax.nn.log_softmax(x, axis=along).reshape(self.shape)
+    return jax.nn.log_softmax(_wide(x), axis=along).reshape(self.shape).astype(x.dtype)
 
 
 @functional("softmin", function=False)
@@ -320,16 +320,23 @@ def _along(x: Any, dim: int) -> int | None:
     return wrap_dim(dim, x.ndim) if x.ndim else None
 
 
-softmax.derivative(
-    self=lambda grad, result, dim: (
-        result * (grad - jnp.sum(grad * result, axis=_along(result, dim), keepdims=result.ndim > 0))
-    )
-)
-log_softmax.derivative(
-    self=lambda grad, result, dim: (
-        grad - jnp.exp(result) * jnp.sum(grad, axis=_along(result, dim), keepdims=result.ndim > 0)
-    )
-)
+def _wide(x: Any) -> Any:
+    """The half precisions in float32, as PyTorch sums them: the differences of a gradient cancel."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def _softmax_grad(grad, result, dim):
+    g, y = _wide(grad), _wide(result)
+    return (y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=y.ndim > 0))).astype(grad.dtype)
+
+
+def _log_softmax_grad(grad, result, dim):
+    g, y = _wide(grad), _wide(result)
+    return (g - jnp.exp(y) * jnp.sum(g, axis=_along(y, dim), keepdims=y.ndim > 0)).astype(grad.dtype)
+
+
+softmax.derivative(self=lambda grad, result, dim: _softmax_grad(grad, result, dim))
+log_softmax.derivative(self=lambda grad, result, dim: _log_softmax_grad(grad, result, dim))
 
 
 def _legacy_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
