@@ -8,7 +8,7 @@ from ..engine.validate import fit
 from ..tensor import Tensor
 from .call import call_inplace
 from .promotion import cast, check_broadcast
-from .registry import METHODS, Operator, operator
+from .registry import METHODS, Operator, linear, operator
 
 
 def _copy(self: Any, other: Any) -> Any:
@@ -46,6 +46,9 @@ METHODS["copy_"] = copy_
 def fit_to(self, *, shape, dtype):
     """A broadcast gradient, summed and cast."""
     return fit(self, shape, dtype)
+
+
+fit_to.derivative(self=linear)
 
 
 def fit_recorded(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:

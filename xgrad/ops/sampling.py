@@ -223,6 +223,9 @@ def _normal_of(mean, std, key):
     return _normal(key, shape, dtype) * stop_gradient(std).astype(dtype) + stop_gradient(mean).astype(dtype)
 
 
+_normal_of.derivative(mean=lambda grad: jnp.zeros_like(grad), std=lambda grad: jnp.zeros_like(grad))
+
+
 @composite(method=False)
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,

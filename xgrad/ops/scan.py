@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes, return_types
+from ..tensor import Tensor
+from .call import call, write_out
 from .extrema import gather
-from .promotion import accumulate_dtype, promote, require_floating, wrap_dim
-from .registry import operator
+from .promotion import accumulate_dtype, require_floating, wrap_dim
+from .registry import composite, linear, operator
+from .shape import cat
 
 
 def _prepared(self, dim, dtype):
@@ -97,21 +100,31 @@ for _op in (cummax, cummin):
     _op.derivative(self=lambda grad, indices, dim: _scatter_add(grad, indices, dim))
 
 
-@operator(signature="input, n=1, dim=-1, prepend=None, append=None")
-def diff(self, prepend=None, append=None, *, n=1, dim=-1):
+@operator("diff", function=False, method=False, out=False)
+def _diff(self, *, n, dim):
+    return jnp.diff(self, n=min(n, self.shape[dim]), axis=dim)
+
+
+_diff.derivative(self=linear)
+
+
+@composite
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """The n-th difference of neighbours along `dim`; `prepend` and `append` are joined to the input first."""
-    if not self.ndim:
+    if not input.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
-    dim = wrap_dim(dim, self.ndim)
-    parts = [p for p in (prepend, self, append) if p is not None]
+    dim = wrap_dim(dim, input.ndim)
+    parts = [p for p in (prepend, input, append) if p is not None]
     for part in parts:
-        if part.ndim != self.ndim:
+        if part.ndim != input.ndim:
             raise RuntimeError(
-                f"diff expects prepend or append to be the same dimension as input: {part.ndim} and {self.ndim}"
+                f"diff expects prepend or append to be the same dimension as input: {part.ndim} and {input.ndim}"
             )
-    if not n:
-        return self
-    joined = jnp.concatenate(promote(*parts), axis=dim) if len(parts) > 1 else self
-    return jnp.diff(joined, n=min(n, joined.shape[dim]), axis=dim)
+    joined = cat.function(parts, dim) if n and len(parts) > 1 else input
+    result = call(_diff.operator, (joined,), (n, dim)) if n else input.clone()
+    return result if out is None else write_out("diff", result, out)
