@@ -281,6 +281,29 @@ def test_view_made_under_no_grad_must_not_be_written_while_recording():
     same_error(program, "no_grad mode")
 
 
+def test_view_whose_history_cannot_be_told_retains_nothing():
+    """To ask it to retain its gradient is no error; to ask for its `grad_fn` is."""
+
+    def program(T):
+        x = leaf(T, 2)
+        with T.no_grad():
+            v = x[:1]
+        x.detach().add_(1)
+        v.retain_grad()
+        return v.requires_grad, v.retains_grad
+
+    as_torch(program)
+
+    def asked(T):
+        x = leaf(T, 2)
+        with T.no_grad():
+            v = x[:1]
+        x.detach().add_(1)
+        return v.grad_fn
+
+    same_error(asked, "no_grad mode")
+
+
 def test_view_made_before_and_written_under_no_grad():
     def program(T):
         x = leaf(T, 2, 3)

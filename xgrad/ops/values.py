@@ -12,6 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..engine.hooks import Hooks, RemovableHandle, register, retain_grad
+from ..errors import InplaceViewError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
 from ..views.storage import Tracer
@@ -215,7 +216,12 @@ def keep_grad(self: Tensor) -> None:
     """Let this non-leaf keep its gradient in `.grad` when backward computes it."""
     if not self.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    node = self.grad_fn
+    try:
+        node = self.grad_fn
+    except InplaceViewError:
+        if self._grad_fn is None:  # of a leaf, as it was, nothing is retained
+            return
+        raise
     if node is None or self._retains_grad:
         return
     self._retains_grad = True
