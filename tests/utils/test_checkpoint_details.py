@@ -2,6 +2,9 @@
 
 import pytest
 
+import xgrad
+from xgrad.config import state
+
 from ..oracle import as_torch, leaf
 
 
@@ -209,3 +212,20 @@ DETAILS = [
 @pytest.mark.parametrize("program", DETAILS)
 def test_as_in_torch(program):
     as_torch(program)
+
+
+def test_recomputation_tracks_views_as_the_first_run_did():
+    seen = []
+
+    def block(x):
+        seen.append(state.tracking)
+        y = x.clone()
+        y[0].mul_(x[1])
+        return y.sin()
+
+    x = leaf(xgrad, 2, 3)
+    with xgrad.views.tracking("geometry"):
+        y = non(xgrad, block, x).sum()
+    with xgrad.views.tracking("replay"):
+        y.backward()
+    assert seen == ["geometry", "geometry"]
