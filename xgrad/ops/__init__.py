@@ -42,6 +42,7 @@ from . import loss as loss
 from . import lowrank as lowrank
 from . import masks as masks
 from . import multi_head_attention as multi_head_attention
+from . import multi_head as multi_head
 from . import normalization as normalization
 from . import padding as padding
 from . import pointwise as pointwise
@@ -49,6 +50,7 @@ from . import polynomials as polynomials
 from . import pooling as pooling
 from . import powers as powers
 from . import questions as questions
+from . import recurrent as recurrent
 from . import reduction as reduction
 from . import resampling as resampling
 from . import resizing as resizing
