@@ -42,7 +42,6 @@ from . import loss as loss
 from . import lowrank as lowrank
 from . import masks as masks
 from . import multi_head_attention as multi_head_attention
-from . import multi_head as multi_head
 from . import normalization as normalization
 from . import padding as padding
 from . import pointwise as pointwise
