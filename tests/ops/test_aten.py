@@ -145,3 +145,18 @@ def test_linear_cross_entropy_refuses_and_warns():
             xgrad.nn.LinearCrossEntropyOptions(**wrong)
     with pytest.raises(ValueError, match="pass only one"):
         xgrad.nn.LinearCrossEntropyOptions(batch_chunk_size=3, chunking_method="aspect_ratio").rows(64, 4, 4)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_gradient_of_max_pool_as_an_operator(stride):
+    """Windows overlap at stride 1; on the values of the input nothing depends."""
+
+    def run(lib):
+        x = lib.tensor(X[:, :, :4, :4] if X.ndim == 4 else numbers(2, 4, 4), requires_grad=True)
+        pool = (2, stride, 0, 1, False)
+        out, indices = lib.nn.functional.max_pool2d_with_indices(x, *pool)
+        g = lib.tensor(numbers(*out.shape), requires_grad=True)
+        back = aten(lib).max_pool2d_with_indices_backward(g, x, *([n, n] for n in pool[:4]), False, indices)
+        return back, *lib.autograd.grad((back * back).sum(), (g, x))
+
+    same(run)

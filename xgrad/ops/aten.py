@@ -15,6 +15,7 @@ from typing import Any
 from .. import dtypes
 from ..tensor import Tensor
 from .normalization import batch_normalized
+from .pooling import max_pool2d_backward
 from .registry import FUNCTIONS
 
 _x: dict[str, Any] = FUNCTIONS[""]
@@ -219,6 +220,20 @@ def grid_sampler(
 
 
 grid_sampler_2d = grid_sampler_3d = grid_sampler
+
+
+# -- pooling -----------------------------------------------------------------------------------------------------------
+
+
+def max_pool2d_with_indices_backward(
+    grad_output: Tensor, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:  # fmt: skip
+    """The gradient of the input of `max_pool2d_with_indices`: each element of `grad_output` at its index."""
+    return max_pool2d_backward.function(grad_output, self, indices)
+
+
+# -- resampling --------------------------------------------------------------------------------------------------------
 
 
 def _smoothed(mode: str, self: Tensor, output_size: Any, align_corners: bool, scales: tuple) -> Tensor:

@@ -136,6 +136,15 @@ def _scatter(grad: Any, at: Any, spatial: tuple) -> Any:
     return flat.reshape(lead + tuple(spatial))
 
 
+@operator("max_pool2d_with_indices_backward", function=False, method=False, out=False)
+def max_pool2d_backward(grad_output, self, indices):
+    """Each element of a gradient at its index in a tensor like the input, on whose values nothing depends."""
+    return _scatter(grad_output, indices, self.shape[self.ndim - 2 :])
+
+
+max_pool2d_backward.derivative(grad_output=linear, self=lambda grad: jnp.zeros_like(grad))
+
+
 def _declare_max(n: int) -> None:
     name = f"max_pool{n}d"
 
@@ -155,15 +164,11 @@ def _declare_max(n: int) -> None:
 
     pool.derivative(self=gradient)
 
-    @functional(f"{name}_with_indices", namespace=("nn.functional", ""))
+    @functional(f"{name}_with_indices", function=False)
     def pool_with_indices(self, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         values, at = _max(self, windows(self, kernel_size, stride, padding, dilation, ceil_mode), True)
         return values, at.astype(dtypes.default_integer())
 
-    pool_with_indices.function.__doc__ = f"""`{name}` with indices: the maximum of each window, and where it is.
-
-    The indices count the elements of the last {n} dimension(s), flattened; `max_unpool{n}d` takes them.
-    """
     pool_with_indices.derivative(
         self=lambda grads, results, shapes: _scatter(grads[0], results[1], shapes[0][len(shapes[0]) - n :])
     )
@@ -180,13 +185,30 @@ def _declare_max(n: int) -> None:
         form = pool_with_indices if return_indices else pool
         return form.function(input, kernel_size, stride, padding, dilation, ceil_mode)
 
+    def public_with_indices(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = True,
+    ) -> Any:
+        return public(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    public_with_indices.__name__ = f"{name}_with_indices"
+    public_with_indices.__doc__ = f"""`{name}` with indices: the maximum of each window, and where it is.
+
+    The indices count the elements of the last {n} dimension(s), flattened; `max_unpool{n}d` takes them.
+    """
     public.__name__ = name
     public.__doc__ = f"""The maximum of each window, over the last {n} dimension(s); `return_indices`: also where it is.
 
     The window's `stride` defaults to `kernel_size`; padding counts as minus infinity.  The first of equal elements is
     the maximum and takes the gradient.
     """
-    composite(name, method=False, namespace=("nn.functional", ""))(public)
+    for form in (public, public_with_indices):
+        composite(form.__name__, method=False, namespace=("nn.functional", ""))(form)
     adaptive = f"adaptive_max_pool{n}d"
 
     @functional(f"{adaptive}_with_indices")
