@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import xgrad
 import xgrad.nn.functional as F
@@ -96,3 +97,27 @@ def test_same_padding_refuses_strides():
     x, w = xgrad.tensor(np.ones((1, 3, 5))), xgrad.tensor(np.ones((1, 3, 2)))
     with pytest.raises(RuntimeError, match="padding='same' is not supported for strided convolutions"):
         F.conv1d(x, w, padding="same", stride=2)
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+def test_convolution_of_time_batch_channels(pad):
+    arrays = random(5, 2, 3), random(2, 3, 4, seed=1), random(4, seed=2)
+    agree(lambda f, x, w, b: f.conv_tbc(x, w, b, pad), *arrays)
+    assert xgrad.conv_tbc(*(xgrad.tensor(a) for a in arrays), pad=pad).shape == (4 + 2 * pad, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "text"),
+    [
+        (((5, 2), (2, 3, 4), (4,)), "Input must have 3 dims: time, batch, in_channel"),
+        (((5, 2, 3), (2, 3), (4,)), "Weight tensor must have 3 dims: kernel_width, in_channels, out_channels."),
+        (((5, 2, 3), (2, 3, 4), (4, 1)), "Bias must be 1-D"),
+        (((5, 2, 3), (2, 3, 4), (3,)), "Bias size must equal dim 2 in the weight tensor"),
+        (((5, 2, 4), (2, 3, 4), (4,)), r"Input dim 2 \(input channels\) is not == dim 1 in the weight tensor"),
+        (((1, 2, 3), (4, 3, 4), (4,)), "Trying to create tensor with negative dimension -2"),
+    ],
+)
+def test_conv_tbc_refuses_what_does_not_fit(shapes, text):
+    for library in (torch, xgrad):
+        with pytest.raises(RuntimeError, match=text):
+            library.conv_tbc(*(library.ones(s) for s in shapes))

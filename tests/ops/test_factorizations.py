@@ -270,4 +270,9 @@ def test_low_rank_finds_the_largest_singular_values(shape):
     np.testing.assert_allclose(found, np.linalg.svd(centred, compute_uv=False)[..., :2], rtol=1e-4)
     agree(lambda lib, x: lib.svd_lowrank(x, 4)[1], x, order=1, forward=False)
     with pytest.raises(ValueError, match="must be non-negative integer and not greater than"):
-        xgrad.svd_lowrank(xgrad.tensor(x), 9)
+        xgrad.pca_lowrank(xgrad.tensor(x), 9)
+    assert xgrad.svd_lowrank(xgrad.tensor(x), 9)[1].shape == (*shape[:-2], 4)  # as many as there are
+    xgrad.manual_seed(3)
+    first = xgrad.svd_lowrank(xgrad.tensor(x), 2, 0)[1].numpy()
+    xgrad.manual_seed(3)
+    np.testing.assert_array_equal(xgrad.svd_lowrank(xgrad.tensor(x), 2, 0)[1].numpy(), first)

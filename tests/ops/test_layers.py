@@ -70,6 +70,50 @@ def test_embedding_bag(mode):
     agree(function, random(4, 3), order=1)
 
 
+def test_embedding_bag_scales_gradients_by_how_often_a_row_is_named():
+    """PyTorch's CPU divides by the counts of other rows here; `embedding` does not."""
+    rows, weight = np.array([[1, 2, 0], [2, 3, 2]]), random(4, 3)
+    options = {"scale_grad_by_freq": True}
+
+    index = xgrad.tensor(rows)
+
+    def gradient(function):
+        w = xgrad.tensor(weight, requires_grad=True)
+        (function(w) * xgrad.tensor(random(2, 3, seed=1))).sum().backward()
+        return w.grad.numpy()
+
+    def by_rows(w):
+        return F.embedding(index, w, padding_idx=0, **options).sum(1)
+
+    counted = xgrad.tensor([[2.0], [3.0]], dtype=xgrad.float64)  # without the padding
+    for mode, function in (("sum", by_rows), ("mean", lambda w: by_rows(w) / counted)):
+        bags = gradient(lambda w, mode=mode: F.embedding_bag(index, w, mode=mode, padding_idx=0, **options))
+        np.testing.assert_allclose(bags, gradient(function), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"offsets": [1, 2]}, RuntimeError, r"offsets\[0\] has to be 0"),
+        ({"offsets": [0, 9]}, RuntimeError, "can not be greater than input's length 3"),
+        ({"offsets": None}, ValueError, "offsets has to be a 1D Tensor"),
+        ({"mode": "max", "scale_grad_by_freq": True}, ValueError, "does not support scaling the gradient"),
+        ({"mode": "max", "sparse": True}, ValueError, "max mode does not support sparse weights"),
+        ({"per_sample_weights": [1.0] * 3}, NotImplementedError, "only supported for mode='sum'"),
+        ({"mode": "sum", "per_sample_weights": [1.0] * 2}, ValueError, "must have the same shape as the input"),
+        ({"mode": "median"}, ValueError, "mode has to be one of sum, mean or max"),
+    ],
+)
+def test_embedding_bag_refuses_what_makes_no_bags(options, error, text):
+    for library in (torch, xgrad):
+        given = {"offsets": [0, 2], **options}
+        tensors = {k: library.tensor(v) if isinstance(v, list) else v for k, v in given.items()}
+        with pytest.raises(error, match=text):
+            library.nn.functional.embedding_bag(library.tensor([1, 0, 1]), library.ones(2, 3), **tensors)
+    with pytest.raises(RuntimeError, match="offsets have to go up"):
+        F.embedding_bag(xgrad.tensor([1, 0, 1]), xgrad.ones(2, 3), xgrad.tensor([0, 2, 1]))
+
+
 def test_one_hot():
     x = np.array([[0, 2], [1, 1]])
     for n in (-1, 5):

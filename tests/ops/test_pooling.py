@@ -94,3 +94,24 @@ def test_adaptive_pools(kind, n, size):
 def test_wrong_calls_say_what_is_wrong(call, text):
     with pytest.raises(RuntimeError, match=text):
         call(xgrad.ones(1, 1, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "norm_type", "size", "options"),
+    [
+        ("lp_pool1d", (2, 2, 7), 3.0, 2, {}),
+        ("lp_pool1d", (2, 7), 2, 3, {"stride": 2, "ceil_mode": True}),
+        ("lp_pool2d", (1, 2, 5, 4), 2.0, (2, 3), {"stride": (2, 1), "ceil_mode": True}),
+        ("lp_pool2d", (2, 5, 4), float("inf"), 2, {}),
+        ("lp_pool3d", (1, 2, 3, 4, 2), 4, 2, {"stride": 1}),
+    ],
+)
+def test_pooling_by_a_norm(name, shape, norm_type, size, options):
+    x = abs(random(*shape)) if norm_type == 3.0 else random(*shape)
+    agree(lambda f, x: getattr(f, name)(x, norm_type, size, **options), x, order=1)
+
+
+def test_the_norm_of_a_window_of_zeros_has_the_gradient_zero():
+    agree(lambda f, x: f.lp_pool2d(x, 2.0, 2), np.zeros((1, 2, 2)), order=1)
+    with pytest.raises(IndexError, match="Expected 3D or 4D input"):
+        F.lp_pool2d(xgrad.ones(4, 4), 2.0, 2)

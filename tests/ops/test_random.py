@@ -33,6 +33,7 @@ SAMPLES = {
     "log_normal_": (lambda: xgrad.empty(N).log_normal_(0, 0.5).log(), 0, 0.5),
     "random_": (lambda: xgrad.empty(N, dtype=xgrad.int32).random_(0, 5), 2, 2**0.5),
     "poisson": (lambda: xgrad.poisson(xgrad.full((N,), 4.0)), 4, 2),
+    "binomial": (lambda: xgrad.binomial(xgrad.full((N,), 8.0), xgrad.full((N,), 0.25)), 2, 1.5**0.5),
     "multinomial": (lambda: xgrad.tensor([1.0, 0, 3]).multinomial(N, True), 1.5, 0.75**0.5),
 }
 
@@ -163,3 +164,51 @@ def test_the_default_generator_in_a_trace_warns_and_survives():
 )
 def test_wrong_parameters(program, match):
     same_error(program, match)
+
+
+def test_binomial_numbers_of_sure_trials_and_of_none():
+    x = xgrad.binomial(xgrad.tensor([[3.0], [0.0]]), xgrad.tensor([0.0, 1.0]))
+    assert x.tolist() == [[0, 3], [0, 0]]
+    halves = xgrad.binomial(xgrad.full((9,), 4.0, dtype=xgrad.bfloat16), xgrad.ones(9, dtype=xgrad.bfloat16))
+    assert halves.dtype == xgrad.bfloat16
+    assert halves.tolist() == [4.0] * 9
+    with pytest.raises(RuntimeError, match="Found dtype Double but expected Float"):
+        xgrad.binomial(xgrad.ones(1), xgrad.ones(1, dtype=xgrad.float64))
+    with pytest.raises(ValueError, match="binomial only supports floating-point dtypes for count, got: Long"):
+        xgrad.binomial(xgrad.tensor([1]), xgrad.tensor([1]))
+    with pytest.raises(RuntimeError, match="derivative for aten::binomial is not implemented"):
+        xgrad.binomial(xgrad.ones(2, requires_grad=True), xgrad.ones(2)).sum().backward()
+
+
+def test_gumbel_softmax_draws_categories():
+    chances = np.array([0.2, 0.5, 0.3])
+    logits = xgrad.tensor(np.log(chances)).expand(N, 3).clone().requires_grad_()
+    hard = xgrad.nn.functional.gumbel_softmax(logits, tau=0.5, hard=True)
+    assert set(np.unique(hard.detach().numpy())) <= {0.0, 1.0}
+    np.testing.assert_allclose(hard.detach().numpy().mean(0), chances, atol=0.04)
+    xgrad.manual_seed(5)
+    hard, weights = xgrad.nn.functional.gumbel_softmax(logits, hard=True, dim=0), xgrad.arange(3.0)
+    xgrad.manual_seed(5)
+    soft = xgrad.nn.functional.gumbel_softmax(logits, dim=0)
+    found = [xgrad.autograd.grad((x * weights).sum(), logits)[0].numpy() for x in (hard, soft)]
+    np.testing.assert_allclose(*found, rtol=1e-9)
+    assert found[0].any()
+    np.testing.assert_allclose(soft.sum(0).detach().numpy(), 1, rtol=1e-6)
+    with pytest.warns(UserWarning, match="`eps` parameter is deprecated"):
+        xgrad.nn.functional.gumbel_softmax(logits, eps=1e-3)
+    with pytest.raises(RuntimeError, match="dtype must be a floating point"):
+        xgrad.nn.functional.gumbel_softmax(xgrad.tensor([1, 2]))
+
+
+def test_inplace_forms_of_random_layers_write_what_the_others_give():
+    F, x = xgrad.nn.functional, xgrad.linspace(-2, 2, 24).reshape(3, 8)
+    for written, plain in (
+        (lambda x: F.rrelu_(x, 0.1, 0.9, True), lambda x: F.rrelu(x, 0.1, 0.9, True)),
+        (lambda x: xgrad.feature_dropout_(x, 0.5, True), lambda x: xgrad.feature_dropout(x, 0.5, True)),
+    ):
+        y = x.clone()
+        xgrad.manual_seed(2)
+        assert written(y) is y
+        xgrad.manual_seed(2)
+        np.testing.assert_array_equal(y.numpy(), plain(x).numpy())
+        assert (y != x).any()

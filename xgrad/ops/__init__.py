@@ -25,6 +25,7 @@ from . import copying as copying
 from . import ctc as ctc
 from . import data as data
 from . import distances as distances
+from . import distributions as distributions
 from . import dropout as dropout
 from . import embedding as embedding
 from . import factories as factories

@@ -377,3 +377,9 @@ def rrelu(
     from .call import call, call_inplace
 
     return (call_inplace if inplace else call)(_rrelu.operator, (input, draw_key(), lower, upper), ())
+
+
+@composite("rrelu_", method=False, namespace=("nn.functional", ""))
+def _rrelu_inplace(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
+    """In-place version of `xgrad.rrelu`."""
+    return rrelu(input, lower, upper, training, inplace=True)

@@ -163,3 +163,37 @@ def _declare(n: int) -> tuple[Any, Any]:
 conv1d, conv_transpose1d = _declare(1)
 conv2d, conv_transpose2d = _declare(2)
 conv3d, conv_transpose3d = _declare(3)
+
+
+@functional("conv_tbc")
+def conv_tbc(self, weight, bias, *, pad=0):
+    """Cross-correlate `input` (time, batch, channels) with `weight` (kernel, in, out) along time, plus `bias` (out)."""
+    if self.ndim != 3:
+        raise RuntimeError(f"Input must have 3 dims: time, batch, in_channel, but got {list(self.shape)}")
+    if weight.ndim != 3:
+        raise RuntimeError(
+            f"Weight tensor must have 3 dims: kernel_width, in_channels, out_channels., but got {list(weight.shape)}"
+        )
+    if bias.ndim != 1:
+        raise RuntimeError(f"Bias must be 1-D, but got {list(bias.shape)}")
+    if self.shape[2] != weight.shape[1]:
+        raise RuntimeError(
+            f"Input dim 2 (input channels) is not == dim 1 in the weight tensor: {self.shape[2]} and {weight.shape[1]}"
+        )
+    if bias.shape[0] != weight.shape[2]:
+        raise RuntimeError(
+            f"Bias size must equal dim 2 in the weight tensor (output channels): {bias.shape[0]} and {weight.shape[2]}"
+        )
+    for other in (weight, bias):
+        require_same_dtype(self, other, "conv_tbc")
+    length = self.shape[0] + 2 * pad - weight.shape[0] + 1
+    if length < 0:
+        raise RuntimeError(
+            f"Trying to create tensor with negative dimension {length}: the kernel of {weight.shape[0]} is longer than "
+            f"the padded input of {self.shape[0] + 2 * pad}"
+        )
+    out = jax.lax.conv_general_dilated(self, weight, (1,), [(pad, pad)], dimension_numbers=("WNC", "WIO", "WNC"))
+    return out + bias
+
+
+conv_tbc.derivative(self=linear, weight=linear, bias=lambda grad: jnp.sum(grad, axis=(0, 1)))

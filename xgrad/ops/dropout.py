@@ -98,6 +98,12 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return _apply(_dropout, input, p, train, False, True)
 
 
+@composite("feature_dropout_", method=False)
+def _feature_dropout_inplace(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place version of `xgrad.feature_dropout`."""
+    return _apply(_dropout, input, p, train, True, True)
+
+
 def _declare(n: int) -> None:
     """dropout1d, 2d, 3d: whole channels; an input without a batch dimension is a batch of one."""
 

@@ -151,6 +151,24 @@ def _bag(weight, indices, offsets, per_sample_weights, *, mode, padding_idx, las
     return total / jnp.maximum(count, 1)
 
 
+def _check_offsets(offsets: Tensor, length: int) -> None:
+    """Offsets go up from 0 to the length at most; those on an accelerator are not waited for."""
+    values = on_host(offsets)
+    if values is None or not values.size:
+        return
+    if values[0] != 0:
+        raise RuntimeError(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, "
+            f"got {values[0]}"
+        )
+    if (np.diff(values) < 0).any():
+        raise RuntimeError(f"embedding_bag: offsets have to go up, but got {values.tolist()}")
+    if values[-1] > length:
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length {length} but got offsets[-1] of {values[-1]}"
+        )
+
+
 def _without(padding: int, input: Tensor, offsets: Tensor, weights: Tensor | None) -> tuple:
     """The numbers other than `padding`, where their bags begin, and their weights."""
     host = np.asarray(input.detach())
@@ -178,7 +196,8 @@ def embedding_bag(
     """The "sum", "mean" or "max" of the rows of `weight` that each bag of `input` names.
 
     The bags are the rows of a 2-D `input`, or start at `offsets` of a 1-D one.  `per_sample_weights` only with "sum".
-    With `sparse`, not for "max", the gradient of `weight` is a sparse tensor.
+    Not for "max": `sparse` makes the gradient of `weight` a sparse tensor, `scale_grad_by_freq` divides that of each
+    row by how often it was named.
     """
     from .call import call
 
@@ -187,12 +206,16 @@ def embedding_bag(
         raise ValueError(f"mode has to be one of sum, mean or max, but got {mode!r}")
     if sparse and mode == "max":
         raise ValueError("max mode does not support sparse weights")
-    if scale_grad_by_freq:
-        raise NotImplementedError("embedding_bag(scale_grad_by_freq=True) is missing: use embedding(...).sum(1)")
-    if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
-        raise (NotImplementedError if mode != "sum" else ValueError)(
-            "embedding_bag: per_sample_weights needs mode='sum' and the shape of input, but got mode="
-            f"{mode!r}, {list(per_sample_weights.shape)} and {list(input.shape)}"
+    if scale_grad_by_freq and mode == "max":
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(
+            f"embedding_bag: per_sample_weights is only supported for mode='sum' (got mode='{mode}')"
+        )
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ValueError(
+            f"embedding_bag: per_sample_weights of shape {list(per_sample_weights.shape)} must have the same shape as "
+            f"the input ({list(input.shape)})"
         )
     padding = _padding(padding_idx, weight.shape[0])
     check_range(input, weight.shape[0], 0)
@@ -204,11 +227,19 @@ def embedding_bag(
         input = input.reshape(-1)
         per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
         include_last_offset = False
-    elif input.ndim != 1 or offsets is None or offsets.ndim != 1:
+    elif input.ndim != 1:
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+    elif offsets is None or offsets.ndim != 1:
         raise ValueError(
-            "embedding_bag: input has to be a 2D Tensor of bags, or a 1D Tensor with 1D offsets; got "
-            f"{input.ndim}D and "
-            f"offsets {'None' if offsets is None else list(offsets.shape)}"
+            f"offsets has to be a 1D Tensor but got {'None' if offsets is None else f'{offsets.ndim} dimensions'}: "
+            "it says where each bag of a 1D input starts"
+        )
+    else:
+        _check_offsets(offsets, input.shape[0])
+    if per_sample_weights is not None and per_sample_weights.dtype != weight.dtype:
+        raise RuntimeError(
+            f"Expected tensor for argument 'weight' to have the same type as 'per_sample_weights'; but got "
+            f"{dtypes.torch_name(weight.dtype)} and {dtypes.torch_name(per_sample_weights.dtype)}"
         )
     if max_norm is not None:
         _renorm_used(weight, input, max_norm, norm_type)
@@ -217,6 +248,11 @@ def embedding_bag(
             input, offsets, per_sample_weights = _without(padding, input, offsets, per_sample_weights)
         # The bags of the rows themselves, each of which is a row of its own.
         weight, padding = _table(weight, input, sparse=True), -1
+        input = from_array(jnp.arange(input.shape[0]))
+    elif scale_grad_by_freq:
+        if padding >= 0:
+            input, offsets, per_sample_weights = _without(padding, input, offsets, per_sample_weights)
+        weight, padding = embedding.function(weight, input, -1, True), -1
         input = from_array(jnp.arange(input.shape[0]))
     return call(_bag.operator, (weight, input, offsets, per_sample_weights), (mode, padding, int(include_last_offset)))
 

@@ -4,8 +4,9 @@ Every result comes out of a cached program, placed by that program (`place`): it
 needs no copy, and a large one is never made on one device to be moved to another.
 """
 
+import warnings
 from collections.abc import Callable
-from math import ceil, prod
+from math import ceil, isfinite, prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -258,6 +259,40 @@ def arange(
     if n and dtype in dtypes.INTEGERS:
         fill_value(start + (n - 1) * step, dtype)
     return made(call(_range.operator, (first, by), (n, dtype, placement(device))), requires_grad, out, "arange")
+
+
+@composite("range", method=False)
+def range_(
+    start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The numbers from `start` up to `end`, that one included, of the default floating dtype.  Deprecated: see arange.
+
+    Raises `RuntimeError` for a step of 0 or away from `end`.
+    """
+    if end is None:
+        raise TypeError('range() missing 1 required positional arguments: "end"')
+    warnings.warn(
+        "range is deprecated, as Python's range leaves its end out: use arange(start, end + step, step).",
+        UserWarning, stacklevel=2,
+    )  # fmt: skip
+    start, end, step = (_number(v) for v in (start, end, step))
+    if dtype is None:
+        dtype = number_dtype(0.0) if out is None else out.dtype
+    dtype = dtypes.as_dtype(dtype)
+    if dtype in dtypes.INTEGERS and isfinite(start) and isfinite(end):
+        start, end, step = int(start), int(end), int(step)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (isfinite(start) and isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError(
+            f"upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}"
+        )
+    n = int((end - start) / step) + 1
+    first, by = (fill_value(v, _wide(dtype)) for v in (start, step))
+    return made(call(_range.operator, (first, by), (n, dtype, placement(device))), requires_grad, out, "range")
 
 
 def _spacing(name: str) -> Callable:

@@ -61,20 +61,24 @@ def _fractional(
     _random_samples: Tensor | None = None,
 ) -> Any:
     name = f"fractional_max_pool{n}d"
-    if (output_size is None) == (output_ratio is None):
-        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio, and not both")
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     single = input.ndim == n + 1
     if input.ndim not in (n + 1, n + 2):
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(input.shape)}")
     x = input.unsqueeze(0) if single else input
-    kernel, sizes = _many(kernel_size, n), tuple(x.shape[2:])
-    if output_ratio is not None:
+    kernel, sizes = _many(kernel_size, n, f"{name}: kernel_size"), tuple(x.shape[2:])
+    if not x.shape[1] or not prod(sizes):
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
+        )
+    if output_size is None:
         ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * n
         if not all(0 < r < 1 for r in ratios):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
         output_size = tuple(int(s * r) for s, r in zip(sizes, ratios, strict=True))
-    size = _many(output_size, n)
-    if any(o + k - 1 > s or o < 1 or k < 1 for o, k, s in zip(size, kernel, sizes, strict=True)) or not prod(sizes):
+    size = _many(output_size, n, f"{name}: output_size")
+    if any(o + k - 1 > s or o < 1 or k < 1 for o, k, s in zip(size, kernel, sizes, strict=True)):
         raise RuntimeError(f"{name}(): pool size {kernel} or output size {size} too large relative to input {sizes}")
     random = _random_samples
     if random is None:
@@ -90,8 +94,11 @@ def _fractional(
     return (pooled, index) if with_indices or return_indices else pooled
 
 
-def _many(size: Any, n: int) -> tuple[int, ...]:
-    return tuple(int(s) for s in size) if isinstance(size, (tuple, list)) else (int(size),) * n
+def _many(size: Any, n: int, what: str) -> tuple[int, ...]:
+    many = tuple(int(s) for s in size) if isinstance(size, (tuple, list)) else (int(size),) * n
+    if len(many) != n:
+        raise RuntimeError(f"{what} must either be a single Int or tuple of Ints, of {n}, but got {list(many)}")
+    return many
 
 
 def _declare(n: int, with_indices: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from .promotion import require_floating, require_same_dtype
-from .registry import linear, operator
+from .registry import FUNCTIONS, linear, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 
@@ -139,3 +139,4 @@ def affine_grid(theta, *, size, align_corners=None):
 
 
 affine_grid.derivative(theta=linear)
+FUNCTIONS[""]["affine_grid_generator"] = affine_grid.function

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
 
-from .. import return_types
+from .. import dtypes, return_types
 from ..tensor import Tensor
 from . import contractions as contractions
 from . import ldl as ldl
@@ -285,6 +285,25 @@ def vander(x, *, N=None):
     N = x.shape[-1] if N is None else N
     powers = jnp.broadcast_to(x[..., None], (*x.shape, N)).at[..., :1].set(1)
     return jnp.cumprod(powers, axis=-1)
+
+
+@composite("vander", method=False)
+def _old_vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers N - 1 to 0 (0 to N - 1 if `increasing`) of each element of a vector, of which there are N by default.
+
+    Those of integers have the default dtype of integers.
+    """
+    if x.ndim != 1:
+        raise RuntimeError(f"x must be a one-dimensional tensor., but got {x.ndim} dimensions")
+    N = x.shape[0] if N is None else N
+    if N < 0:
+        raise RuntimeError(f"N must be non-negative., but got {N}")
+    if x.dtype not in dtypes.INEXACT:
+        x = x.to(dtypes.default_integer())
+    if not N:
+        return x.new_empty((x.shape[0], 0))
+    powers = vander.function(x, N=N)
+    return powers if increasing else powers.flip(-1)
 
 
 # -- top-level names and older forms ----------------------------------------------------------------------------------

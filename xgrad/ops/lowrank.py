@@ -22,16 +22,14 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
 
 @composite(method=False)
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> Any:
-    """(U, S, V) of nearly A = U diag(S) V^H, of rank `q`, for the largest singular values; of A - M if M is given.
+    """(U, S, V) of nearly A = U diag(S) V^H, for the largest singular values; of A - M if M is given.
 
-    A: (*, m, n); `niter`: the subspace iterations that sharpen it.  Random: it draws from the default generator.
+    A: (*, m, n), of the rank `q`, at most min(m, n); `niter`: the subspace iterations that sharpen it.
+    Random: it draws from the default generator.
     """
     q, niter = 6 if q is None else q, 2 if niter is None else niter
     m, n = A.shape[-2:]
-    if not 0 <= q <= min(m, n):
-        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
-    if niter < 0:
-        raise ValueError(f"niter(={niter}) must be non-negative integer")
+    q = min(q, m, n)
     A = A if M is None else A - M
     if m < n:
         Q = _basis(A.mH, q, niter)
@@ -47,4 +45,8 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     """`svd_lowrank` of the rows of A, of which the mean is taken off unless `center` is False."""
     m, n = A.shape[-2:]
     q = min(6, m, n) if q is None else q
+    if not 0 <= q <= min(m, n):
+        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
+    if niter < 0:
+        raise ValueError(f"niter(={niter}) must be non-negative integer")
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)

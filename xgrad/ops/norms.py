@@ -198,3 +198,33 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
     if not difference.size:
         return jnp.sum(difference, axis=-1)
     return p_norm(difference, float(p), (difference.ndim - 1,), False)
+
+
+# -- older forms ------------------------------------------------------------------------------------------------------
+
+
+@composite(method=False)
+def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The Frobenius norm over one or two dimensions, or over all for an empty `dim`."""
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    if len(dims) > 2:
+        raise RuntimeError(f"Expected at most 2 dimensions, but got {len(dims)} dimensions instead.")
+    return vector_norm.function(input, 2, dims or None, keepdim, **({} if out is None else {"out": out}))
+
+
+@composite(method=False)
+def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The sum of the singular values of matrices in two dimensions, the last ones unless `dim` names them."""
+    if isinstance(dim, bool):  # nuclear_norm(input, keepdim)
+        dim, keepdim = None, dim
+    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, out=out)
+
+
+@composite(method=False)
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The norm of order `pow` over all dimensions but `dim`, which keep their places with size 1; over all for -1."""
+    if dim == -1:
+        return vector_norm.function(v, pow)
+    kept = wrap_dims(dim, v.ndim)[0]
+    others = tuple(d for d in range(v.ndim) if d != kept)
+    return vector_norm.function(v, pow, others, True) if others else v.abs()

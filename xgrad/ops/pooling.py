@@ -335,6 +335,32 @@ def _declare_mean(n: int) -> None:
     adaptive.function.__doc__ = f"The means of `output_size` windows that cover the last {n} dimension(s) evenly."
 
 
+def _declare_norm(n: int) -> None:
+    name = f"lp_pool{n}d"
+
+    def public(
+        input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> Tensor:
+        if input.ndim not in (n + 1, n + 2):
+            raise (IndexError if input.ndim < n + 1 else RuntimeError)(
+                f"{name}: Expected {n + 1}D or {n + 2}D input, but got input of size {list(input.shape)}"
+            )
+        if norm_type == float("inf"):
+            return FUNCTIONS["nn.functional"][f"max_pool{n}d"](input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+        mean = FUNCTIONS["nn.functional"][f"avg_pool{n}d"](input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+        size = int(np.prod(expand(freeze(kernel_size), n, "kernel_size")))
+        # The relu, which changes nothing else, gives the gradient 0 where the power of a sum of 0 has an infinite one.
+        return (mean.sign() * mean.abs().relu() * size).pow(1.0 / norm_type)
+
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = f"""(sum of x ** norm_type) ** (1 / norm_type) of each window, over the last {n} dimension(s).
+
+    The window's `stride` defaults to `kernel_size`.  Where the sum is 0 the gradient is 0.
+    For the norm_type inf it is the largest |x|.
+    """
+    composite(name, method=False, namespace="nn.functional")(public)
+
+
 def adaptive_mean(x: Any, n: int, output_size: Any) -> Any:
     """The means of windows that cover the last `n` dimensions evenly."""
     for axis, places in enumerate(_adaptive(x.shape[x.ndim - n :], output_size), x.ndim - n):
@@ -365,3 +391,4 @@ for _n in (1, 2, 3):
     _declare_max(_n)
     _declare_unpool(_n)
     _declare_mean(_n)
+    _declare_norm(_n)

@@ -10,9 +10,10 @@ from typing import Any
 import jax.numpy as jnp
 from jax.scipy import special as js
 
+from ..tensor import Tensor
 from .pointwise import refuse_complex, series, sinc, unary
 from .promotion import check_broadcast, promote_float, promote_together, require_floating
-from .registry import FUNCTIONS, operator
+from .registry import FUNCTIONS, composite, operator
 
 
 def _widely(compute: Callable) -> Callable:
@@ -112,3 +113,18 @@ def _incomplete(name: str, compute: Any, alias: str, doc: str) -> None:
 
 _incomplete("igamma", js.gammainc, "gammainc", "The regularized lower incomplete gamma function P(input, other).")
 _incomplete("igammac", js.gammaincc, "gammaincc", "The regularized upper incomplete gamma function Q(input, other).")
+
+
+@composite("softmax", method=False, namespace="special")
+def _softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """exp(x) over its sum along `dim`: `xgrad.softmax`."""
+    return FUNCTIONS[""]["softmax"](input, dim, dtype=dtype)
+
+
+@composite("log_softmax", method=False, namespace="special")
+def _log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """The logarithm of softmax along `dim`: `xgrad.log_softmax`."""
+    return FUNCTIONS[""]["log_softmax"](input, dim, dtype=dtype)
+
+
+FUNCTIONS["special"]["logsumexp"] = FUNCTIONS[""]["logsumexp"]

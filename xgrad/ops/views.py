@@ -238,6 +238,12 @@ def detach(input: Tensor) -> Tensor:
     return input.detach()
 
 
+@composite("detach_", method=False)
+def _detach_inplace(input: Tensor) -> Tensor:
+    """Take a tensor out of the graph, in place.  Raises `RuntimeError` for a view."""
+    return input.detach_()
+
+
 @composite
 def alias(input: Tensor) -> Tensor:
     """A view of the whole tensor."""
