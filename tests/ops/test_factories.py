@@ -197,3 +197,33 @@ def test_as_tensor_converts_and_records():
     y = xgrad.as_tensor(x, dtype=xgrad.float64)
     y.sum().backward()
     same(x.grad, torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("args", "options"),
+    [((1, 4), {}), ((0, 1, 0.3), {}), ((4, 1, -1.5), {}), ((2, 2), {}), ((0, 4.5, 1.5), {"dtype": "int64"})],
+)
+def test_range_includes_its_end_and_warns(args, options):
+    found = []
+    for library in (torch, xgrad):
+        with pytest.warns(UserWarning, match="range is deprecated"):
+            found.append(library.range(*args, **{k: getattr(library, v) for k, v in options.items()}).numpy())
+    assert found[0].dtype == found[1].dtype
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*range is deprecated")
+@pytest.mark.parametrize("args", [(0, 4, 0), (0, 4, -1), (0, float("inf")), (3,)])
+def test_ranges_without_an_end_are_refused(args):
+    same_error(
+        lambda lib: lib.range(*args), "step must be nonzero|inconsistent with step sign|unsupported range|missing"
+    )
+
+
+def test_detach_inplace_as_a_function():
+    x = xgrad.ones(2, requires_grad=True) * 2
+    assert xgrad.detach_(x) is x
+    assert x.grad_fn is None
+    assert not x.requires_grad
+    with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+        xgrad.detach_((xgrad.ones(2, requires_grad=True) * 2)[0])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import xgrad
 from xgrad.ops.saved_attributes import kept_names
@@ -248,3 +249,69 @@ def test_rank_counts_singular_values_above_the_tolerance():
     x = np.diag([1.0, 1e-3, 0.0])
     agree(lambda lib, x: lib.linalg.matrix_rank(x), x)
     agree(lambda lib, x: lib.linalg.matrix_rank(x, atol=0.01), x)
+
+
+# -- older names ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda lib, x: lib.frobenius_norm(x, (0, -1)),
+        lambda lib, x: lib.frobenius_norm(x, [], keepdim=True),
+        lambda lib, x: lib.frobenius_norm(x, 1, True),
+        lambda lib, x: lib.nuclear_norm(x),
+        lambda lib, x: lib.nuclear_norm(x, True),
+        lambda lib, x: lib.nuclear_norm(x, (0, 2), keepdim=True),
+        lambda lib, x: lib.norm_except_dim(x),
+        lambda lib, x: lib.norm_except_dim(x, 1, -2),
+        lambda lib, x: lib.norm_except_dim(x, 3, -1),
+        lambda lib, x: lib.norm_except_dim(x[0, 0], 2, 0),
+        lambda lib, x: lib.special.softmax(x, 1),
+        lambda lib, x: lib.special.log_softmax(x, -1, dtype=lib.float32),
+        lambda lib, x: lib.special.logsumexp(x, (0, 1), keepdim=True),
+        lambda lib, x: lib.affine_grid_generator(x, (2, 1, 2, 2), True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*deprecated")  # PyTorch's, of two of them
+def test_older_names(function):
+    agree(function, numbers(2, 2, 3), order=1, forward=False)
+
+
+def test_older_norms_refuse_what_they_cannot_measure():
+    x = xgrad.ones(2, 3, 4)
+    for call, error, text in (
+        (lambda: xgrad.frobenius_norm(x, (0, 1, 2)), RuntimeError, "Expected at most 2 dimensions, but got 3"),
+        (lambda: xgrad.frobenius_norm(x, (0, 0)), RuntimeError, "appears multiple times in the list of dims"),
+        (lambda: xgrad.nuclear_norm(x, (0,)), RuntimeError, "dim must be a 2-tuple"),
+        (lambda: xgrad.norm_except_dim(x, 2, 5), IndexError, "Dimension out of range"),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+
+
+@pytest.mark.parametrize("options", [{}, {"N": 2, "increasing": True}, {"N": 5}, {"N": 1}])
+def test_vander_as_numpy(options):
+    x = numbers(3)
+    x[1] = 0
+    out = xgrad.vander(xgrad.tensor(x, requires_grad=True), **options)
+    np.testing.assert_allclose(out.detach().numpy(), np.vander(x, **options), rtol=1e-12)
+    if out.shape[1] > 1:  # PyTorch refuses: it multiplies in place what it must keep
+        point, weights, step = xgrad.tensor(x, requires_grad=True), numbers(*out.shape, seed=1), 1e-6
+        (xgrad.vander(point, **options) * xgrad.tensor(weights)).sum().backward()
+        slopes = (np.vander(x + step, **options) - np.vander(x - step, **options)) / (2 * step)
+        np.testing.assert_allclose(point.grad.numpy(), (slopes * weights).sum(1), atol=1e-6)
+
+
+def test_vander_of_other_dtypes_and_shapes():
+    for dtype in ("bool", "uint8", "int32", "float16", "complex64"):
+        ours, theirs = (
+            xgrad.vander(xgrad.ones(2, dtype=dtype)),
+            torch.vander(torch.ones(2, dtype=getattr(torch, dtype))),
+        )
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+        assert ours.dtype == theirs.numpy().dtype
+    assert xgrad.vander(xgrad.ones(3), 0).shape == (3, 0)
+    for x, options, text in (((2, 2), {}, "x must be a one-dimensional tensor"), ((2,), {"N": -1}, "non-negative")):
+        with pytest.raises(RuntimeError, match=text):
+            xgrad.vander(xgrad.ones(x), **options)
