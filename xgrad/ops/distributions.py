@@ -14,6 +14,7 @@ from ..random import Generator
 from ..tensor import Tensor
 from .call import call
 from .keys import draw_key
+from .promotion import broadcast_shapes
 from .registry import FUNCTIONS, composite, operator
 
 
@@ -22,7 +23,8 @@ def _binomial(count, prob, key):
     # In half precision jax would count in it, up to 2048 or 256.
     wide = jnp.promote_types(count.dtype, jnp.float32)
     n, p = stop_gradient(count).astype(wide), stop_gradient(prob).astype(wide)
-    drawn = jax.random.binomial(key, n, p, jnp.broadcast_shapes(n.shape, p.shape), wide)
+    shape = broadcast_shapes(n.shape, p.shape)
+    drawn = jax.random.binomial(key, n, p, shape, wide)
     return drawn.astype(count.dtype)
 
 

@@ -295,14 +295,14 @@ def _old_vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Te
     """
     if x.ndim != 1:
         raise RuntimeError(f"x must be a one-dimensional tensor., but got {x.ndim} dimensions")
-    N = x.shape[0] if N is None else N
-    if N < 0:
-        raise RuntimeError(f"N must be non-negative., but got {N}")
+    columns: int = x.shape[0] if N is None else N
+    if columns < 0:
+        raise RuntimeError(f"N must be non-negative., but got {columns}")
     if x.dtype not in dtypes.INEXACT:
         x = x.to(dtypes.default_integer())
-    if not N:
+    if not columns:
         return x.new_empty((x.shape[0], 0))
-    powers = vander.function(x, N=N)
+    powers = vander.function(x, N=columns)
     return powers if increasing else powers.flip(-1)
 
 
