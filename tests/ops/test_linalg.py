@@ -268,7 +268,7 @@ def test_rank_counts_singular_values_above_the_tolerance():
         lambda lib, x: lib.norm_except_dim(x, 3, -1),
         lambda lib, x: lib.norm_except_dim(x[0, 0], 2, 0),
         lambda lib, x: lib.special.softmax(x, 1),
-        lambda lib, x: lib.special.log_softmax(x, -1, dtype=lib.float32),
+        lambda lib, x: lib.special.log_softmax(x, -1, dtype=lib.float64),
         lambda lib, x: lib.special.logsumexp(x, (0, 1), keepdim=True),
         lambda lib, x: lib.affine_grid_generator(x, (2, 1, 2, 2), True),
     ],
