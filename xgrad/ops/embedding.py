@@ -257,6 +257,58 @@ def embedding_bag(
     return call(_bag.operator, (weight, input, offsets, per_sample_weights), (mode, padding, int(include_last_offset)))
 
 
+@functional("embedding_bag_indices", function=False, differentiable=False)
+def _bag_indices(weight, indices, offsets, *, mode, padding_idx, last):
+    """(the bag of each index, the sizes of the bags, the row of each maximum): what PyTorch keeps for backward."""
+    bags = offsets.shape[0] - last
+    places = jnp.arange(indices.shape[0])
+    bag = jnp.searchsorted(offsets, places, side="right") - 1
+    counted = (indices != padding_idx) & (bag < bags)
+    dropped = jnp.where(counted, bag, bags)
+    sizes = jax.ops.segment_sum(counted.astype(indices.dtype), dropped, bags + 1)[:bags]
+    rows = sizes
+    if mode == "max" and places.size:
+        values = _rows(weight, indices)
+        largest = jax.ops.segment_max(values, dropped, bags + 1)[dropped]
+        first = jnp.where((values == largest) & counted[:, None], places[:, None], places.size - 1)
+        first = jax.ops.segment_min(first, dropped, bags + 1)[:bags]
+        rows = jnp.where(sizes[:, None] > 0, indices[jnp.minimum(first, places.size - 1)], 0)
+    if mode == "sum":
+        sizes = rows = jnp.zeros_like(sizes)
+    return bag.astype(indices.dtype), sizes, rows
+
+
+@composite("embedding_bag", method=False)
+def _bags_and_indices(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`nn.functional.embedding_bag` of 1-D `indices`, for `mode` 0 (sum), 1 (mean) or 2 (max), and three index tensors.
+
+    They are the bag of each index, the sizes of the bags (zeros for a sum), and the row of each maximum.
+    """
+    from .call import call
+
+    if mode not in (0, 1, 2):
+        raise RuntimeError(f"embedding_bag: mode has to be 0 (sum), 1 (mean) or 2 (max), but got {mode}")
+    if indices.ndim != 1:
+        raise RuntimeError(f"embedding_bag: input has to be a 1D Tensor, but got Tensor of dimension {indices.ndim}")
+    name = ("sum", "mean", "max")[mode]
+    found = embedding_bag(
+        indices, weight, offsets, None, 2.0, scale_grad_by_freq, name, sparse, per_sample_weights,
+        include_last_offset, padding_idx,
+    )  # fmt: skip
+    statics = (name, _padding(padding_idx, weight.shape[0]), int(include_last_offset))
+    return found, *call(_bag_indices.operator, (weight.detach(), indices, offsets), statics)
+
+
 # -- one_hot ----------------------------------------------------------------------------------------------------------
 
 
