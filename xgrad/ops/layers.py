@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ..tensor import Tensor
 from .keys import draw_key
-from .promotion import require_same_dtype, scalar
+from .promotion import require_same_dtype
 from .registry import composite, operator
 from .registry import linear as linearly
 
@@ -66,11 +66,15 @@ bilinear.derivative(input1=linearly, input2=linearly, weight=linearly, bias=lamb
 
 @functional("scaled_dot_product_attention", function=False)
 def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_causal, enable_gqa):
-    """Backward computes the scores anew: what is kept grows with the sequence, not with its square."""
+    """Backward computes the scores anew: what is kept grows with the sequence, not with its square.
+
+    Half precisions meet in products only: their sums, and the softmax, are in float32, as PyTorch's.
+    """
     if enable_gqa:  # each head of key and value serves several of query
         key, value = (jnp.repeat(x, query.shape[-3] // x.shape[-3], axis=-3) for x in (key, value))
-    scale = query.shape[-1] ** -0.5 if scale is None else scalar(query, scale, "scale")
-    scores = jnp.matmul(query * scale, jnp.swapaxes(key, -1, -2))
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    wide = jnp.promote_types(query.dtype, jnp.float32)
+    scores = jnp.matmul(query, jnp.swapaxes(key, -1, -2), preferred_element_type=wide) * scale
     allowed: Any = None
     if is_causal:
         allowed = jnp.tril(jnp.ones(scores.shape[-2:], bool))
@@ -86,7 +90,7 @@ def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_cau
     if random is not None:
         kept = jax.random.bernoulli(random, 1 - dropout_p, weights.shape)
         weights = jnp.where(kept, weights * jnp.where(dropout_p < 1, 1 / (1 - dropout_p), 0), 0)
-    return jnp.matmul(weights, value)
+    return jnp.matmul(weights.astype(value.dtype), value, preferred_element_type=wide).astype(value.dtype)
 
 
 @composite(method=False, namespace="nn.functional")
