@@ -25,6 +25,13 @@ def test_stubs_are_what_the_declarations_say():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_table_of_operators_is_what_the_declarations_say():
+    done = subprocess.run(
+        [sys.executable, ROOT.parent / "scripts" / "make_operators.py", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_import_needs_only_jax_and_numpy_and_compiles_nothing():
     code = """
 import sys

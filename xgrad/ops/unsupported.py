@@ -40,7 +40,7 @@ _STREAMS = ("XLA orders its work by itself: there are no streams", "Leave it out
 _MASKED_TENSOR = ("a tensor here has no mask of its own", "Give the mask to the functions of xgrad.masked.")
 
 # (namespace, (reason, alternative), names); "Tensor" stands for the methods.
-_TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
+TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("", _QUANTIZED, """
         dequantize empty_quantized fake_quantize_per_channel_affine fake_quantize_per_tensor_affine
         fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
@@ -95,7 +95,7 @@ _VALUES: dict[str, tuple[str, str]] = {
     "complex32": ("XLA has no arrays of this dtype", "Use xgrad.complex64."),
 }  # fmt: skip
 
-_reasons = {(place, name): why for place, why, names in _TABLE for name in names.split()}
+_reasons = {(place, name): why for place, why, names in TABLE for name in names.split()}
 
 
 class UnsupportedNameError(NotImplementedError, AttributeError):
