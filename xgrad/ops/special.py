@@ -21,8 +21,19 @@ def _widely(compute: Callable) -> Callable:
     return lambda x: compute(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)
 
 
+def _erfcx(x: Any) -> Any:
+    """By its asymptotic series beyond 8: x * sqrt(pi) * erfcx(x) = 1 - 1!! / (2x²) + 3!! / (2x²)² - ..."""
+    near, far = jnp.where(x < 8, x, 8), jnp.where(x < 8, 8, x)
+    large = jnp.ones_like(x)
+    for k in range(12, 0, -1):
+        large = 1 - large * (2 * k - 1) / (2 * far * far)
+    return jnp.where(x < 8, jnp.exp(near * near) * js.erfc(near), large / (far * math.sqrt(math.pi)))
+
+
 _UNARY = {
     "entr": (js.entr, "-input * log(input); 0 at 0 and -inf of negative numbers."),
+    # jax 0.7.2 has none
+    "erfcx": (getattr(js, "erfcx", _widely(_erfcx)), "exp(input**2) * erfc(input), without overflow."),
     "i0e": (js.i0e, "exp(-|input|) times the modified Bessel function of the first kind, of order 0."),
     "i1": (js.i1, "The modified Bessel function of the first kind, of order 1."),
     "i1e": (js.i1e, "exp(-|input|) times the modified Bessel function of the first kind, of order 1."),
@@ -31,8 +42,6 @@ _UNARY = {
     "ndtri": (_widely(js.ndtri), "The inverse of the normal distribution function."),
     "spherical_bessel_j0": (lambda x: sinc(x / math.pi), "The spherical Bessel function sin(x) / x, of order 0."),
 }
-if hasattr(js, "erfcx"):  # jax 0.7.2 has none
-    _UNARY["erfcx"] = (js.erfcx, "exp(input**2) * erfc(input), without overflow.")
 
 _declared = {
     name: unary(f"special_{name}", compute, doc, namespace="special", method=False)
