@@ -97,6 +97,9 @@ def detached_error(name: str) -> RuntimeError:
     )
 
 
+_NO_EDGE: tuple = (False, None)
+
+
 class SavedVariable:
     """A value saved for backward: an input tensor, or an output's value, or what a pack hook made of either; or None.
 
@@ -112,25 +115,30 @@ class SavedVariable:
         self.released = False
         self._unpack: Callable | None = None
         self._packed: Any = None
-        counter = None if tensor is None else tensor._version_counter
-        self._version = 0 if counter is None else counter.value  # refuses an inference tensor
         self._is_output = is_output
-        self._edge: tuple = (False, None)  # of an input that was packed: requires_grad, and its gradient's edge
-        self._output_nr = 0 if tensor is None else tensor._output_nr
-        self._is_leaf = tensor is None or tensor._grad_fn is None
+        self._edge = _NO_EDGE  # of an input that was packed: requires_grad, and its gradient's edge
         self._weak_grad_fn = weak_grad_fn
         self._tensor: Any = None
         self._array: Any = None
         self._twin: Any = None
         self._tangents: Any = None  # of what was packed: hooks carry values only
         self._counter: Any = None
+        if tensor is None:
+            self._version = self._output_nr = 0
+            self._is_leaf = True
+        else:
+            counter = tensor._version_counter
+            self._version = 0 if counter is None else counter.value  # refuses an inference tensor
+            self._output_nr = tensor._output_nr
+            self._is_leaf = tensor._grad_fn is None
         if is_output:
             assert tensor is not None
             if tensor._version_counter is None:
                 tensor._version_counter = VersionCounter()
             self._counter = tensor._version_counter
             if tensor._tangents is None and tensor._level is None:
-                self._array = tensor._read()
+                array = tensor._array
+                self._array = tensor._read() if array is None else array
             else:  # there is more to it than an array
                 self._twin = outside(snapshot(tensor))
         else:

@@ -70,11 +70,11 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
     result._array = out
     if state.forward_level >= 0:  # before it is saved: a saved result carries its tangent
         _forward(kernel, args, (result,))
-    if needs and kernel.differentiable and state.grad_enabled and out.aval.dtype.kind in INEXACT_KINDS:
+    if needs and kernel.differentiable and state.grad_enabled and (aval := out.aval).dtype.kind in INEXACT_KINDS:
         plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
         node = plan.node_class()
         node.plan = plan
-        node.avals = (out.aval,)
+        node.avals = (aval,)
         node.sequence_nr = state.next_sequence_nr()
         edges = []
         for a in args if plan.alone else plan.only(args):
@@ -205,15 +205,25 @@ def explain(error: Exception, op: Operator, arrays: list) -> Exception:
 def save_for_backward(plan: Plan, node: Any, args: tuple, results: tuple, weak_grad_fn: Any = None) -> None:
     """Keep for backward what the plan names."""
     if plan.static:
-        node.static = (
-            tuple(() if not isinstance(a, Tensor) else tuple(a.shape) for a in args),
-            tuple(None if not isinstance(a, Tensor) else a.dtype for a in args),
-        )
+        shapes, kinds = [], []
+        for a in args:
+            if a.__class__ is Tensor and (array := a._array) is not None:
+                aval = array.aval
+                shapes.append(aval.shape)
+                kinds.append(aval.dtype)
+            else:
+                shapes.append(tuple(a.shape) if isinstance(a, Tensor) else ())
+                kinds.append(a.dtype if isinstance(a, Tensor) else None)
+        node.static = tuple(shapes), tuple(kinds)
     if state.saved_hooks:
         node.saved = tuple(
             SavedVariable.packed(a, False) if isinstance(a, Tensor) else a for a in (args[i] for i in plan.saved)
         ) + tuple(SavedVariable.packed(r, True, weak_grad_fn) for r in results)
         node.versions = (0,) * len(node.saved)
+        return
+    if plan.pick is None and len(results) == 1:  # exp, tanh, softmax, ...
+        node.saved = (SavedVariable(results[0], True, weak_grad_fn),)
+        node.versions = (0,)
         return
     inputs = () if plan.pick is None else plan.pick(args)
     node.saved = inputs + tuple(SavedVariable(r, True, weak_grad_fn) for r in results)
