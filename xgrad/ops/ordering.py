@@ -65,4 +65,8 @@ def _key(x: Any) -> Any:
 
 def _64_bits() -> Any:
     """Within it 64-bit numbers exist, whatever JAX's mode: they do not leave the program."""
-    return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64(True)
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax import experimental
+
+    return experimental.enable_x64(True)  # pyright: ignore[reportAttributeAccessIssue] - of older releases
