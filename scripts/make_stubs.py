@@ -96,7 +96,8 @@ def methods() -> str:
         elif isinstance(value, (staticmethod, classmethod)):
             kind = type(value).__name__
             shown = signature(value.__func__, False)
-            reason = "  # pyright: ignore[reportSelfClsParameterName]" if kind == "staticmethod" and shown.startswith("(cls") else ""
+            misled = kind == "staticmethod" and shown.startswith("(cls")
+            reason = "  # pyright: ignore[reportSelfClsParameterName]" if misled else ""
             plain.append(f"    @{kind}\n    def {name}{shown}: ...{reason}\n")
         elif callable(value) and not isinstance(value, Unsupported):
             reason = "  # type: ignore[override] - elementwise, not bool" if name in ("__eq__", "__ne__") else ""
