@@ -149,7 +149,7 @@ def _call_batched(op: Operator, args: tuple, statics: tuple, level: Any) -> Any:
 
 def versions_of(saved: tuple) -> tuple[int, ...]:
     return tuple(
-        a._version_counter.value if isinstance(a, Tensor) and a._version_counter is not None else 0 for a in saved
+        [a._version_counter.value if isinstance(a, Tensor) and a._version_counter is not None else 0 for a in saved]
     )
 
 
@@ -221,13 +221,12 @@ def save_for_backward(plan: Plan, node: Any, args: tuple, results: tuple, weak_g
         ) + tuple(SavedVariable.packed(r, True, weak_grad_fn) for r in results)
         node.versions = (0,) * len(node.saved)
         return
-    if plan.pick is None and len(results) == 1:  # exp, tanh, softmax, ...
-        node.saved = (SavedVariable(results[0], True, weak_grad_fn),)
-        node.versions = (0,)
-        return
-    inputs = () if plan.pick is None else plan.pick(args)
-    node.saved = inputs + tuple(SavedVariable(r, True, weak_grad_fn) for r in results)
-    node.versions = versions_of(node.saved)
+    node.saved = tuple([SavedVariable(r, True, weak_grad_fn) for r in results])
+    node.versions = (0,) * len(results)
+    if plan.pick is not None:
+        inputs = plan.pick(args)
+        node.saved = inputs + node.saved
+        node.versions = versions_of(inputs) + node.versions
 
 
 def _also_saved(node: Any, saved: tuple) -> None:
