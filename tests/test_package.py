@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 import xgrad
 
 ROOT = pathlib.Path(xgrad.__file__).parent
@@ -18,17 +20,9 @@ LAYERS = (
 )  # fmt: skip
 
 
-def test_stubs_are_what_the_declarations_say():
-    done = subprocess.run(
-        [sys.executable, ROOT.parent / "scripts" / "make_stubs.py", "--check"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_table_of_operators_is_what_the_declarations_say():
-    done = subprocess.run(
-        [sys.executable, ROOT.parent / "scripts" / "make_operators.py", "--check"], capture_output=True, text=True
-    )
+@pytest.mark.parametrize("script", ["make_stubs.py", "make_operators.py"])
+def test_what_is_generated_is_what_the_declarations_say(script):
+    done = subprocess.run([sys.executable, ROOT.parent / "scripts" / script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -396,6 +396,10 @@ class Tensor(TensorMethods):
             self._check_grad(value)
         self._grad = value
 
+    def _dtype_of_grad(self) -> np.dtype | None:
+        """What `grad_dtype` says of a leaf."""
+        return self.dtype if self._grad_dtype is SAME else self._grad_dtype
+
     def _check_grad(self, value: "Tensor") -> None:
         if self.is_sparse and not value.is_sparse:
             raise RuntimeError("attempting to assign a gradient to a tensor that has data of a different type: dense")
@@ -405,7 +409,7 @@ class Tensor(TensorMethods):
                 f"attempting to assign a gradient located on device {value.device} to a tensor located on device "
                 f"{self.device}. Please ensure that the gradient and the tensor are on the same device"
             )
-        dtype = self.dtype if self._grad_dtype is SAME else self._grad_dtype
+        dtype = self._dtype_of_grad()
         if dtype is not None and value.dtype != dtype:
             raise RuntimeError(
                 f"attempting to assign a gradient with dtype '{value.dtype.name}' to a tensor with grad_dtype "

@@ -43,6 +43,8 @@ class Flavour:
     ends: int = 0  # endings other than by `grad`
 
 
+# What they draw compiles little.
+PLAIN = ("writes through views", "unrecorded writes and aliases", "in-place view operations", "several bases")
 FLAVOURS = {
     "writes through views": Flavour(),
     "unrecorded writes and aliases": Flavour(no_grad=35, alias=25),

@@ -21,8 +21,6 @@ from . import drawing, programs
 # torch compiles its own forward-mode rules when the first level is entered.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 
-# In the others, tensors have tangents, hooks and regions of their own.
-FLAVOURS = ("writes through views", "unrecorded writes and aliases", "in-place view operations", "several bases")
 
 DATA = re.compile(r"(t\d+) = (data\((\(.*?\)), (\d+)\).*)")
 OPERAND = re.compile(r"\.(mul_|add_|sub_|copy_)\((t\d+)(.*)\)$")
@@ -96,7 +94,8 @@ def same(ours, theirs, where):
 def test_random_program_on_duals_agrees_with_torch(seed):
     rng = random.Random(seed)
     draw = drawing.Draw(rng)
-    flavour = draw.one([drawing.FLAVOURS[name] for name in FLAVOURS])
+    # In the other flavours, tensors have tangents, hooks and regions of their own.
+    flavour = draw.one([drawing.FLAVOURS[name] for name in drawing.PLAIN])
     program, trace = drawing.generate(draw, flavour, 8)
     if not trace.gradients_count:  # a saved result was overwritten through .data, which torch does not notice
         return

@@ -48,7 +48,7 @@ def grad_dtype(self: Tensor) -> np.dtype | None:
     tensor([3., 3.])
     """
     _only_of_leaves(self, "accessed")
-    return self.dtype if self._grad_dtype is SAME else self._grad_dtype
+    return self._dtype_of_grad()
 
 
 def set_grad_dtype(self: Tensor, dtype: Any) -> None:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from ..engine.validate import fit
 from ..tensor import Tensor
+from .arithmetic import zero
 from .call import call_inplace
 from .promotion import cast, check_broadcast
 from .registry import METHODS, Operator, linear, operator
@@ -19,7 +20,7 @@ def _copy(self: Any, other: Any) -> Any:
 
 
 copy = Operator("copy", _copy, node="torch::autograd::CopyBackwards", pointwise=True)
-copy.derivative(self=lambda grad: jnp.zeros_like(grad), other=lambda grad: grad)
+copy.derivative(self=zero, other=lambda grad: grad)
 
 
 def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:

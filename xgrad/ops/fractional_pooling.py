@@ -3,7 +3,6 @@
 (PyTorch: FractionalMaxPool2d.cpp, FractionalMaxPool3d.cpp.)
 """
 
-from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -51,15 +50,9 @@ def _pool(self, random, *, kernel, size):
 
 
 def _fractional(
-    n: int,
-    with_indices: bool,
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Tensor | None = None,
-) -> Any:
+    n: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, random: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """(the maxima, where they are)."""
     name = f"fractional_max_pool{n}d"
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
@@ -80,7 +73,6 @@ def _fractional(
     size = _many(output_size, n, f"{name}: output_size")
     if any(o + k - 1 > s or o < 1 or k < 1 for o, k, s in zip(size, kernel, sizes, strict=True)):
         raise RuntimeError(f"{name}(): pool size {kernel} or output size {size} too large relative to input {sizes}")
-    random = _random_samples
     if random is None:
         random = FUNCTIONS[""]["rand"](x.shape[0], x.shape[1], n, dtype=x.dtype, device=x.device)
     if tuple(random.shape) != (x.shape[0], x.shape[1], n) or random.dtype != x.dtype:
@@ -89,9 +81,7 @@ def _fractional(
             f"{list(random.shape)} and {random.dtype.name}"
         )
     pooled, index = _pool.function(x, random.detach(), kernel=kernel, size=size)
-    if single:
-        pooled, index = pooled.squeeze(0), index.squeeze(0)
-    return (pooled, index) if with_indices or return_indices else pooled
+    return (pooled.squeeze(0), index.squeeze(0)) if single else (pooled, index)
 
 
 def _many(size: Any, n: int, what: str) -> tuple[int, ...]:
@@ -102,8 +92,6 @@ def _many(size: Any, n: int, what: str) -> tuple[int, ...]:
 
 
 def _declare(n: int, with_indices: bool) -> None:
-    call = partial(_fractional, n, with_indices)
-
     def pool(
         input: Tensor,
         kernel_size: Any,
@@ -112,7 +100,8 @@ def _declare(n: int, with_indices: bool) -> None:
         return_indices: bool = False,
         _random_samples: Tensor | None = None,
     ) -> Any:
-        return call(input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+        found = _fractional(n, input, kernel_size, output_size, output_ratio, _random_samples)
+        return found if with_indices or return_indices else found[0]
 
     pool.__name__ = pool.__qualname__ = f"fractional_max_pool{n}d" + ("_with_indices" if with_indices else "")
     pool.__doc__ = (

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..tensor import Tensor
+from .arithmetic import zero
 from .convolution import expand
 from .indices import check_range
 from .promotion import require_floating, require_real
@@ -142,7 +143,7 @@ def max_pool2d_backward(grad_output, self, indices):
     return _scatter(grad_output, indices, self.shape[self.ndim - 2 :])
 
 
-max_pool2d_backward.derivative(grad_output=linear, self=lambda grad: jnp.zeros_like(grad))
+max_pool2d_backward.derivative(grad_output=linear, self=zero)
 
 
 def _declare_max(n: int) -> None:
@@ -173,42 +174,33 @@ def _declare_max(n: int) -> None:
         self=lambda grads, results, shapes: _scatter(grads[0], results[1], shapes[0][len(shapes[0]) - n :])
     )
 
-    def public(
-        input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Any:
-        form = pool_with_indices if return_indices else pool
-        return form.function(input, kernel_size, stride, padding, dilation, ceil_mode)
+    def declare(public_name: str, with_indices: bool, doc: str) -> None:
+        def public(
+            input: Tensor,
+            kernel_size: Any,
+            stride: Any = None,
+            padding: Any = 0,
+            dilation: Any = 1,
+            ceil_mode: bool = False,
+            return_indices: bool = with_indices,
+        ) -> Any:
+            form = pool_with_indices if with_indices or return_indices else pool
+            return form.function(input, kernel_size, stride, padding, dilation, ceil_mode)
 
-    def public_with_indices(
-        input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = True,
-    ) -> Any:
-        return public(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+        public.__name__, public.__doc__ = public_name, doc
+        composite(public_name, method=False, namespace=("nn.functional", ""))(public)
 
-    public_with_indices.__name__ = f"{name}_with_indices"
-    public_with_indices.__doc__ = f"""`{name}` with indices: the maximum of each window, and where it is.
-
-    The indices count the elements of the last {n} dimension(s), flattened; `max_unpool{n}d` takes them.
-    """
-    public.__name__ = name
-    public.__doc__ = f"""The maximum of each window, over the last {n} dimension(s); `return_indices`: also where it is.
+    doc = f"""The maximum of each window, over the last {n} dimension(s); `return_indices`: also where it is.
 
     The window's `stride` defaults to `kernel_size`; padding counts as minus infinity.  The first of equal elements is
     the maximum and takes the gradient.
     """
-    for form in (public, public_with_indices):
-        composite(form.__name__, method=False, namespace=("nn.functional", ""))(form)
+    declare(name, False, doc)
+    doc = f"""`{name}` with indices: the maximum of each window, and where it is.
+
+    The indices count the elements of the last {n} dimension(s), flattened; `max_unpool{n}d` takes them.
+    """
+    declare(f"{name}_with_indices", True, doc)
     adaptive = f"adaptive_max_pool{n}d"
 
     @functional(f"{adaptive}_with_indices")

@@ -30,11 +30,7 @@ def is_nonzero(input: Tensor) -> bool:
     >>> xgrad.is_nonzero(xgrad.tensor([[0.5]]))
     True
     """
-    if input.numel() == 0:
-        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
-    if input.numel() > 1:
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    return bool(input.item())
+    return bool(input)
 
 
 @composite

@@ -12,13 +12,10 @@ import jax.numpy as jnp
 
 from ..tensor import Tensor
 from ..views.chain import ViewChain
+from ..views.geometry import contiguous_strides
 from ..views.named.arguments import variadic
 from ..views.storage import sole
 from .registry import composite
-
-
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(prod(n or 1 for n in shape[d + 1 :]) for d in range(len(shape)))
 
 
 def _refuse(self: Tensor) -> None:
@@ -71,7 +68,7 @@ def resize_(input: Tensor, *sizes: Any, memory_format: Any = None, **named: Any)
         _grow(input, count)
         storage = input._share()
     root = ViewChain.root(storage.array.shape, storage.array.dtype)
-    seen = root.view("as_strided", shape, _row_major(shape), offset)
+    seen = root.view("as_strided", shape, contiguous_strides(shape), offset)
     assert seen is not None
     # What autograd is to know of it, should the tensor or its base require grad one day: a chain over the base's first
     # value, which has to be the whole storage.

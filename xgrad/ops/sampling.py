@@ -17,6 +17,7 @@ from ..config import settings
 from ..random import Generator
 from ..tensor import Tensor
 from ..views.named.arguments import variadic
+from .arithmetic import zero
 from .batching import batch_like
 from .call import call, call_inplace
 from .data import place, placement
@@ -194,7 +195,7 @@ def _bernoulli(self, key, p=None):
     return jax.random.bernoulli(key, stop_gradient(chance).astype(jnp.float32), self.shape).astype(self.dtype)
 
 
-_bernoulli.derivative(self=lambda grad: jnp.zeros_like(grad))
+_bernoulli.derivative(self=zero)
 
 
 def _require_range(p: Any, low: float, high: float, message: str) -> None:
@@ -223,7 +224,7 @@ def _normal_of(mean, std, key):
     return _normal(key, shape, dtype) * stop_gradient(std).astype(dtype) + stop_gradient(mean).astype(dtype)
 
 
-_normal_of.derivative(mean=lambda grad: jnp.zeros_like(grad), std=lambda grad: jnp.zeros_like(grad))
+_normal_of.derivative(mean=zero, std=zero)
 
 
 @composite(method=False)
@@ -305,7 +306,7 @@ def _filler(name: str, defaults: dict[str, float | None], sample: Callable, vali
         return sample(key, self.shape, self.dtype, *parameters).astype(self.dtype)
 
     op = Operator(name.rstrip("_"), function)
-    op.derivative(self=lambda grad: jnp.zeros_like(grad))
+    op.derivative(self=zero)
 
     def fill(self: Tensor, *args: Any, generator: Generator | None = None, **named: Any) -> Tensor:
         if len(args) > len(names) or not set(named) <= set(names):
@@ -365,7 +366,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
 
 
 _random_ = Operator("random", lambda self, key, low, high: _integers(key, low, high, self.shape, self.dtype))
-_random_.derivative(self=lambda grad: jnp.zeros_like(grad))
+_random_.derivative(self=zero)
 
 
 @composite("random_", function=False)
