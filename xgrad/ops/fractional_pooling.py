@@ -50,7 +50,7 @@ def _pool(self, random, *, kernel, size):
 
 
 def _fractional(
-    n: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, random: Tensor | None
+    n: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, random: Any
 ) -> tuple[Tensor, Tensor]:
     """(the maxima, where they are)."""
     name = f"fractional_max_pool{n}d"
