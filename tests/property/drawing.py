@@ -8,7 +8,8 @@ import numpy as np
 from .programs import ENDINGS, Program, Step, TorchRun, overlaps_itself, overlaps_partly, places, storage
 
 SHAPES = ((2, 3), (2, 2, 2), (4,))
-ALONE = ("mul_(0.5)", "add_(0.25)", "zero_()", "tanh_()", "fill_(0.75)")
+FILLS = ("zero_()", "fill_(0.75)")
+ALONE = ("mul_(0.5)", "add_(0.25)", "tanh_()")
 
 
 class Draw:
@@ -282,7 +283,7 @@ class Generator:
         refused = overlaps_itself(x)
         kind = self.draw.below(10)
         if kind < 2:
-            line = f"{name}.{self.draw.one(ALONE)}"
+            line = f"{name}.{self.draw.one(ALONE if refused else ALONE + FILLS)}"
         elif kind < 3 and x.ndim:
             line, refused = self.assignment(name, x)
         else:

@@ -12,8 +12,9 @@ happened is noted in a `Trace`.  xgrad runs the same lines afterwards, once in e
 
 Where the two libraries differ on purpose, the generator knows, and says it here:
 
-* A write to a view that overlaps itself is refused by xgrad, always.  PyTorch refuses it for expanded views, and for
+* A write to a view that overlaps itself is refused by xgrad.  PyTorch refuses it for expanded views, and for
   others writes in an undefined order and gives wrong gradients: torch does not run such a step, and counts as refusing.
+  But xgrad fills it with a number, which PyTorch does too until backward refuses.  Not generated (ops/test_fill.py).
 * An operand that overlaps the written view partly (`x.add_(x.t())`): PyTorch refuses, or reads what it just wrote;
   xgrad computes with the value from before the write.  Not generated.
 * `as_strided` of a view may reach outside of the view.  PyTorch's gradient then drops what lies outside, xgrad's goes
