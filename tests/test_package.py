@@ -40,6 +40,17 @@ assert not heavy, heavy
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_programs_of_the_cpu_run_in_the_thread_that_calls_them():
+    """An operator's result is there when the operator returns, as PyTorch's is."""
+    code = """
+import xgrad
+x = xgrad.ones(1500, 1500)
+for _ in range(3):  # the first call compiles
+    assert (x @ x)._read().is_ready()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def _imported(path):
     """The modules of xgrad that a file imports when it is imported itself, as paths from the package's root."""
     package = path.relative_to(ROOT).parts[:-1]

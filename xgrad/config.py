@@ -9,9 +9,10 @@ import gc
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 INFERENCE_LEVEL = 1 << 62  # the forward level of inference mode: no tensor has a tangent there
@@ -94,6 +95,11 @@ class Settings:
 
 
 settings = Settings()
+
+# A CPU's programs run in the thread that calls them, as PyTorch's operators do there.  Else JAX hands each of more than
+# some 1000 operations to another thread, which costs 6 µs: as much again as an operator on 64x64 elements.
+with suppress(AttributeError):  # an option of JAX's that a later release may not have
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 @contextmanager

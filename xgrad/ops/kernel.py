@@ -162,7 +162,6 @@ class Plan:
                 wanted.update(names)
             elif formula is linear:
                 wanted.update(n for n in names if n != names[i] and not _is_addend(operator, n))
-                wanted.add("shapes")
             else:
                 wanted.update(_asks_for(formula))
         if operator.variadic is not None and operator.variadic in wanted:
@@ -189,7 +188,10 @@ class Plan:
             self.results = tuple(i for i, field in enumerate(self.result_names) if field in wanted - {*names})
             self.result_names = tuple(self.result_names[i] for i in self.results)
         self.saves_result = self.results is None or bool(self.results)
-        self.static = bool(wanted & {"shapes", "dtypes"})
+        # What is saved tells its shape; those of other arguments are noted, where a gradient is made for them.
+        self.static = bool(wanted & {"shapes", "dtypes"}) or any(
+            formula_of(operator, names[i]) is linear and i not in self.saved for i in self.indices
+        )
 
     def only(self, args: tuple) -> list:
         """The arguments that require grad, None in the places of the others."""
@@ -266,9 +268,8 @@ class Plan:
             joint = operator.formulas.get("all")
             for i, formula in explicit.items():
                 if formula is linear:
-                    assert static is not None  # a linear formula asks for "shapes"
                     at = list(inputs)
-                    at[i] = jnp.zeros(static[0][i], static[1][i])
+                    at[i] = jnp.zeros_like(inputs[i]) if static is None else jnp.zeros(static[0][i], static[1][i])
                     found.update(_derived(kernel.function, [i], at, grads if many else grads[0]))
                 elif formula is joint:
                     if not found:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..config import state
 from ..tensor import Tensor
+from .fusion import apart
 from .promotion import require_floating, scalar
 from .registry import FUNCTIONS, composite, operator
 
@@ -71,6 +72,21 @@ def layer_norm(self, weight=None, bias=None, eps=1e-5, *, normalized_shape):
     return _affine(_standardize(self, axes, eps)[0], weight, bias, normalized_shape).astype(self.dtype)
 
 
+def _row_sum(terms, shape, grad, *others):
+    """Sum of `terms` over all dimensions but the last ones, which have sizes `shape`."""
+    over = tuple(range(grad.ndim - len(shape)))
+    return apart(lambda *arrays: jnp.sum(terms(*map(widen, arrays)), axis=over).astype(grad.dtype), grad, *others)
+
+
+layer_norm.derivative(
+    self=lambda grad, function, self, weight, eps: jax.vjp(lambda x: function(x, weight, None, eps), self)[1](grad)[0],
+    weight=lambda grad, function, self, eps, normalized_shape: _row_sum(
+        lambda g, x: g * function(x, None, None, eps), normalized_shape, grad, self
+    ),
+    bias=lambda grad, normalized_shape: _row_sum(lambda g: g, normalized_shape, grad),
+)
+
+
 @functional(signature="input, normalized_shape, weight=None, eps=None")
 def rms_norm(self, weight=None, eps=None, *, normalized_shape):
     """Mean square 1 over the last dimensions, of sizes `normalized_shape`; then `* weight`.
@@ -82,6 +98,14 @@ def rms_norm(self, weight=None, eps=None, *, normalized_shape):
     eps = float(jnp.finfo(x.dtype).eps) if eps is None else scalar(x, eps, "eps")
     x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=axes, keepdims=True) + eps)
     return _affine(x, weight, None, normalized_shape).astype(self.dtype)
+
+
+rms_norm.derivative(
+    self=lambda grad, function, self, weight, eps: jax.vjp(lambda x: function(x, weight, eps), self)[1](grad)[0],
+    weight=lambda grad, function, self, eps, normalized_shape: _row_sum(
+        lambda g, x: g * function(x, None, eps), normalized_shape, grad, self
+    ),
+)
 
 
 @functional(
