@@ -106,36 +106,35 @@ class SavedVariable:
     `_raw_saved_*` of a node gives it; `register_hooks(pack, unpack)` may replace its value, once.
     """
 
-    __slots__ = (
-        "_array", "_counter", "_edge", "_is_leaf", "_is_output", "_output_nr", "_packed", "_tangents", "_tensor",
-        "_twin", "_unpack", "_version", "_weak_grad_fn", "released",
-    )  # fmt: skip
+    # Defaults in the class: what is not set costs nothing where a result is saved, 0.25 of 9 µs.
+    released = False
+    _unpack: Callable | None = None
+    _packed: Any = None
+    _edge = _NO_EDGE  # of an input that was packed: requires_grad, and its gradient's edge
+    _weak_grad_fn: Any = None
+    _tensor: Any = None
+    _array: Any = None
+    _twin: Any = None
+    _tangents: Any = None  # of what was packed: hooks carry values only
+    _counter: Any = None
+    _version = _output_nr = 0
+    _is_leaf = True
 
     def __init__(self, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> None:
-        self.released = False
-        self._unpack: Callable | None = None
-        self._packed: Any = None
         self._is_output = is_output
-        self._edge = _NO_EDGE  # of an input that was packed: requires_grad, and its gradient's edge
-        self._weak_grad_fn = weak_grad_fn
-        self._tensor: Any = None
-        self._array: Any = None
-        self._twin: Any = None
-        self._tangents: Any = None  # of what was packed: hooks carry values only
-        self._counter: Any = None
-        if tensor is None:
-            self._version = self._output_nr = 0
-            self._is_leaf = True
-        else:
+        if weak_grad_fn is not None:
+            self._weak_grad_fn = weak_grad_fn
+        counter = None
+        if tensor is not None:
             counter = tensor._version_counter
-            self._version = 0 if counter is None else counter.value  # refuses an inference tensor
+            if counter is not None:
+                self._version = counter.value  # refuses an inference tensor
             self._output_nr = tensor._output_nr
             self._is_leaf = tensor._grad_fn is None
         if is_output:
-            assert tensor is not None
-            if tensor._version_counter is None:
-                tensor._version_counter = VersionCounter()
-            self._counter = tensor._version_counter
+            if counter is None:
+                counter = tensor._version_counter = VersionCounter()
+            self._counter = counter
             if tensor._tangents is None and tensor._level is None:
                 array = tensor._array
                 self._array = tensor._read() if array is None else array
