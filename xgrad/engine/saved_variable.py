@@ -132,6 +132,7 @@ class SavedVariable:
             self._output_nr = tensor._output_nr
             self._is_leaf = tensor._grad_fn is None
         if is_output:
+            assert tensor is not None
             if counter is None:
                 counter = tensor._version_counter = VersionCounter()
             self._counter = counter

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg
 
 from .. import return_types
 from ..tensor import Tensor

@@ -11,8 +11,8 @@ def apart(function: Callable, *arrays: Any) -> Any:
     """`function(*arrays)`, which on a CPU is not fused with what is computed around it.
 
     Sums over rows and sums over columns of the same products, in one fusion, take three times as long as on their own
-    (jaxlib 0.10).  Barriers are gone before XLA fuses; a branch is not, here one that is always taken, which the barrier
-    hides from the passes before.  A GPU would wait for the condition: there is no branch there.
+    (jaxlib 0.10).  Barriers are gone before XLA fuses; a branch is not, here one that is always taken, which the
+    barrier hides from the passes before.  A GPU would wait for the condition: there is no branch there.
     """
 
     def branch(*arrays: Any) -> Any:

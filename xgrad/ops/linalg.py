@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg
 
 from .. import dtypes, return_types
 from ..tensor import Tensor

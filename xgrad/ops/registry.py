@@ -29,12 +29,10 @@ what they name is saved.  Second derivatives come from `jax.vjp` of the formula,
 function.
 """
 
-import functools
 import inspect
-import re
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType
-from typing import Any
+from types import FunctionType
+from typing import Any, cast
 
 import jax.numpy as jnp
 
@@ -44,7 +42,7 @@ from ..tensor import Tensor
 from ..views.named.arguments import NO_DIM, int_of
 from .kernel import Kernel, linear
 from .node_names import NAMES
-from .numpy_names import MISSING, Shown, renamed, split, widened
+from .numpy_names import MISSING, Shown, renamed, widened
 
 __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
 
@@ -163,45 +161,21 @@ def freeze(value: Any) -> Any:
     return value
 
 
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+def _first_call(*args: Any, **kwargs: Any) -> Any:
+    """What every public function is until it is first called: its own code is compiled then.
 
-
-@functools.cache
-def _compiled(parameters: str, body: str) -> CodeType:
-    """The code of a function.  Compiling is what importing xgrad takes longest for, hence once for each text."""
-    module = compile(f"def operator({parameters}):\n    {body}\n", "<operator>", "exec")
-    return next(c for c in module.co_consts if isinstance(c, CodeType))
-
-
-@functools.cache
-def _coded(parameters: str, body: str) -> tuple[CodeType, tuple[str, ...], dict[str, str]]:
-    """(code, defaults of the positional parameters, those of the others) of a public function.
-
-    Functions that differ in the names of their parameters only are compiled once, with numbers for names.
+    Compiling all of them is a fifth of what importing xgrad would take.
     """
-    parts = [p.partition("=")[::2] for p in split(parameters)]
-    names = [name.strip() for name, _ in parts]
-    numbers = {name.lstrip("*"): f"_{i}" for i, name in enumerate(names) if name != "*"}
-    shown = [name.replace(bare, numbers[bare]) if (bare := name.lstrip("*")) else name for name in names]
-    code = _compiled(", ".join(shown), _IDENTIFIER.sub(lambda m: numbers.get(m[0], m[0]), body))
-    back = {number: name for name, number in numbers.items()}
-    code = code.replace(co_varnames=tuple(back.get(v, v) for v in code.co_varnames))
-    count = code.co_argcount
-    return (
-        code,
-        tuple(default for _, default in parts[:count] if default),
-        {name: default for name, (_, default) in zip(names[count:], parts[count:]) if default},
-    )
+    return _written(_me)(*args, **kwargs)  # pyright: ignore[reportUndefinedVariable]  # noqa: F821 - of `_define`'s scope
 
 
-@functools.cache
-def _literal(text: str) -> Any:
-    return eval(text, {"_MISSING": MISSING})
-
-
-def _value(default: str, defaults: dict[str, Any]) -> Any:
-    """What the text of a default stands for: a literal, or one of the function's own."""
-    return defaults[default[11:-2]] if default.startswith("_defaults[") else _literal(default)
+def _written(function: Any) -> Callable:
+    """Give a public function its own code, from the text in its scope."""
+    scope, made = function.__globals__, {}
+    exec(f"def operator({scope['_parameters']}):\n    {scope['_body']}\n", scope, made)
+    function.__defaults__, function.__kwdefaults__ = made["operator"].__defaults__, made["operator"].__kwdefaults__
+    function.__code__ = made["operator"].__code__  # last: another thread calls either the old code or all of the new
+    return function
 
 
 def _signature(op: Operator, signature: str | None, out: bool) -> tuple[str, str, str]:
@@ -244,16 +218,12 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "NotImplemented": NotImplemented, "_NO_DIM": NO_DIM, "_int_of": int_of, "_defaults": op.defaults,
-        "_MISSING": MISSING, "_renamed": renamed,
+        "_MISSING": MISSING, "_renamed": renamed, "_written": _written,
+        "_parameters": taken or parameters, "_body": body,
     }  # fmt: skip
-    code, positional, others = _coded(taken or parameters, body)
-    function: Any = FunctionType(code, scope, public, tuple(_value(d, op.defaults) for d in positional) or None)
-    if others:
-        function.__kwdefaults__ = {name: _value(d, op.defaults) for name, d in others.items()}
+    scope["_me"] = function = cast("Any", FunctionType(_first_call.__code__, scope, public))
     SCOPES.append(scope)
-    if test:
-        scope["_me"] = function
-        function.__signature__ = Shown(parameters, op.defaults)
+    function.__signature__ = Shown(parameters, op.defaults)
     function.__doc__ = doc
     function.__module__ = f"xgrad.{namespace}" if namespace else "xgrad"
     function.__qualname__ = public
