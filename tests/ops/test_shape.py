@@ -66,6 +66,13 @@ def test_linear_operators_save_no_tensor(program):
     assert all(isinstance(value, int) for value in saved)
 
 
+def test_a_node_of_any_number_of_tensors_leads_to_those_that_require_grad():
+    """Two of two, then two of three: the masks are the same, the nodes are not."""
+    x, y, constant = xgrad.ones(2, requires_grad=True), xgrad.ones(2, requires_grad=True), xgrad.ones(2)
+    leaves = [[fn for fn, _ in xgrad.cat(tensors).grad_fn.next_functions] for tensors in ([x, y], [x, y, constant])]
+    assert [[fn is not None for fn in found] for found in leaves] == [[True, True], [True, True, False]]
+
+
 def test_clone_and_copies_share_nothing():
     x = xgrad.zeros(2, 2)
     for copy in (x.clone(), xgrad.t_copy(x), xgrad.view_copy(x, (4,)), *xgrad.split_with_sizes_copy(x, [1, 1])):

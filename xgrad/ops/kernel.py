@@ -63,7 +63,7 @@ class Kernel:
         self.ran = False
         self.differentiable = operator.differentiable
         self.outputs = operator.outputs
-        self.plans: dict[int, Plan] = {}
+        self.plans: dict[Any, Plan] = {}
         self._writes: dict[Any, Callable] = {}
         self._jvps: dict[tuple, Any] = {}
         self.batched: dict[tuple[bool, ...], Any] = {}  # its operators over a batch, for each choice of arguments
@@ -75,7 +75,11 @@ class Kernel:
 
     def plan(self, needs: int, count: int) -> "Plan":
         """What to save and to run in backward when the arguments in the mask `needs` require grad."""
-        plan = self.plans[needs] = Plan(self, needs, count)
+        # Of an operator that takes any number of arguments, only the mask and the number together tell plans apart.
+        key = needs if self.operator.variadic is None else (needs, count)
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self.plans[key] = Plan(self, needs, count)
         return plan
 
     def narrowed(self, needs: int, count: int) -> "Plan":
@@ -140,7 +144,7 @@ class Plan:
     """For one mask of arguments that require grad: what is saved, and the backward programs."""
 
     __slots__ = (
-        "all", "alone", "fits", "independent", "indices", "kernel", "multilinear", "needs", "no_metas",
+        "all", "alone", "fits", "formulas", "independent", "indices", "kernel", "multilinear", "needs", "no_metas",
         "node_class", "operators", "passes", "pick", "programs", "result_names", "results", "reuses",
         "saved", "saves_result", "simple", "static", "used",
     )  # fmt: skip
@@ -153,6 +157,7 @@ class Plan:
         self.node_class = node_class(name_of(operator.name, kernel.statics, operator.node_name))
         self.programs: dict[Any, Callable] = {}
         self.operators: dict[Any, Any] = {}
+        self.formulas: dict[tuple[int, int], Any] = {}  # for a compiled backward, by (given, needs)
         self.independent: dict[Any, tuple[int, ...]] = {}
         names = argument_names(operator, count)
         wanted: set[str] = set()
