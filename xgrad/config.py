@@ -40,6 +40,7 @@ class ThreadState(threading.local):
     transforms: int = 0  # how many of func's grad, vjp, ... are running
     anomaly: bool = False
     anomaly_check_nan: bool = True
+    compiled: Any = None  # the engine.compiled.Options of a backward that runs as programs
     grad_layout: bool = True  # whether a gradient is stored where its variable lies
     multithreading: bool = True  # told by set_multithreading_enabled, and asked by nobody
     graph_task: Any = None  # the GraphTask that this thread drives
@@ -104,11 +105,14 @@ with suppress(AttributeError):  # an option of JAX's that a later release may no
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Within the block the cyclic garbage collector rests."""
+    """Within the block the cyclic garbage collector rests; what it would look through after it counts as old."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

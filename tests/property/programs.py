@@ -302,8 +302,15 @@ def run(program, T):
     return running.finish(program)
 
 
-def compare(program, theirs=None):
-    """Assert that xgrad does in both paths what torch did.  `theirs`: torch's trace, if the program has run there."""
+EAGER = (("replay", 0), ("geometry", 0))
+COMPILED = (("replay", 3), ("geometry", 20))  # backward as programs of so many nodes at least
+
+
+def compare(program, theirs=None, ways=EAGER):
+    """Assert that xgrad does in both paths what torch did.  `theirs`: torch's trace, if the program has run there.
+
+    `ways`: pairs (path, nodes of a compiled segment, 0 for the eager engine).
+    """
     if theirs is None:
         running = TorchRun(program.forward)
         for step in program.steps:
@@ -312,9 +319,11 @@ def compare(program, theirs=None):
     if any("INTERNAL ASSERT" in str(error) for error in theirs.errors):
         return  # torch is no oracle
     first = None
-    for path in ("replay", "geometry"):
-        with tracking(path):
+    for path, segment in ways:
+        compiled = xgrad.autograd.compiled_backward(segment or 64, enabled=bool(segment))
+        with tracking(path), compiled:
             ours = run(program, xgrad)
+        path += " compiled" * bool(segment)
         for step, mine, other in zip(program.steps, ours.errors, theirs.errors):
             _same_outcome(f"{path}: {step.line}", mine, other)
         for kind, expected in theirs.seen.items():
@@ -436,29 +445,29 @@ class TorchRun(Run):
 # -- shrinking ---------------------------------------------------------------------------------------------------------
 
 
-def fails(program):
+def fails(program, ways=EAGER):
     """The message with which a program fails, None if it does not."""
     try:
-        compare(program)
+        compare(program, ways=ways)
     except AssertionError as error:
         return str(error)
     return None
 
 
-def shrink(program):
+def shrink(program, ways=EAGER):
     """The program with as few steps and inputs as still fail."""
     smaller = True
     while smaller:
         smaller = False
         for i in reversed(range(len(program.steps))):
             candidate = program.without({i})
-            if candidate is not None and fails(candidate):
+            if candidate is not None and fails(candidate, ways):
                 program, smaller = candidate, True
                 break
         for name in program.inputs:
             fewer = tuple(n for n in program.inputs if n != name)
             candidate = replace(program, inputs=fewer)
-            if fewer and fails(candidate):
+            if fewer and fails(candidate, ways):
                 program, smaller = candidate, True
                 break
     return program

@@ -26,6 +26,7 @@ def arguments():
     parser.add_argument("--failures", type=int, default=5, help="stop after so many (default: 5)")
     parser.add_argument("--length", type=int, default=12, help="the most steps of a program (default: 12)")
     parser.add_argument("--flavour", help="one of drawing.FLAVOURS (default: all)")
+    parser.add_argument("--compiled", action="store_true", help="run backward as compiled programs")
     return parser.parse_args()
 
 
@@ -40,6 +41,7 @@ def main():
     start, failures, told = time.monotonic(), 0, time.monotonic()
     counts = Counter()
     flavours = [drawing.FLAVOURS[options.flavour]] if options.flavour else list(drawing.FLAVOURS.values())
+    ways = programs.COMPILED if options.compiled else programs.EAGER
     ran, most = 0, 2 << 20  # KiB of memory
     for seed in range(options.seed, options.seed + options.count):
         chosen = random.Random(seed)
@@ -53,12 +55,12 @@ def main():
         counts["with second gradients"] += isinstance(gradient, list) and len(gradient) > 1
         counts["without torch's gradients"] += not theirs.gradients_count
         try:
-            programs.compare(program, theirs)
+            programs.compare(program, theirs, ways)
         except Exception as error:
             failures += 1
             print(f"\nseed {seed}: {str(error)[:600]}")
-            small = programs.shrink(program) if isinstance(error, AssertionError) else program
-            print(small.source("torch"), programs.fails(small), sep="\n# ", flush=True)
+            small = programs.shrink(program, ways) if isinstance(error, AssertionError) else program
+            print(small.source("torch"), programs.fails(small, ways), sep="\n# ", flush=True)
             if failures >= options.failures:
                 break
         if ran % 50 == 0 and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > most:
@@ -80,6 +82,7 @@ def in_processes(options):
         command += ["--seed", str(options.seed + job * each), "--failures", str(options.failures)]
         command += ["--length", str(options.length)]
         command += ["--flavour", options.flavour] if options.flavour else []
+        command += ["--compiled"] if options.compiled else []
         running.append(subprocess.Popen(command))
     return max(process.wait() for process in running)
 

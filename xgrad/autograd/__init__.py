@@ -11,6 +11,7 @@ from .anomaly_mode import detect_anomaly as detect_anomaly
 from .anomaly_mode import set_detect_anomaly as set_detect_anomaly
 from .backward import backward as backward
 from .backward import grad as grad
+from .compiled_backward import compiled_backward as compiled_backward
 from .function import Function as Function
 from .function import NestedIOFunction as NestedIOFunction
 from .function import once_differentiable as once_differentiable

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from ..ops import registry
 from ..ops.batching import close_level, open_level, remove_batch, wrap
 from ..overrides import dispatch, overloaded
 from ..tensor import Tensor, from_array
+from .compiled_backward import using
 
 _ones = jax.jit(lambda like: jnp.ones_like(like), keep_unused=True)  # so that it is made where `like` lies
 
@@ -93,12 +95,15 @@ def backward(
     create_graph: bool = False,
     grad_variables: Any = None,
     inputs: Any = None,
+    *,
+    compiled: bool | None = None,
 ) -> None:
     """Compute the gradients of `tensors` and accumulate them in the `.grad` of leaves (PyTorch: autograd.backward).
 
     `grad_tensors`: one gradient for each tensor, None for a real scalar.  `retain_graph`: keep what was saved, for
     another backward (default: `create_graph`).  `create_graph`: record the computation of the gradients too.
     `inputs`: accumulate only into these (several, or a dict of them); a non-leaf among them retains its gradient.
+    `compiled`: run as programs (`compiled_backward`), or one by one; by default as the block says.
     `grad_variables` is the old name of `grad_tensors`.
     Raises `RuntimeError` if nothing requires grad, for a non-scalar without gradient, for mismatched shapes, and
     `FreedGraphError` when the graph has been released.
@@ -137,7 +142,8 @@ def backward(
     if create_graph:
         _warn_of_cycle()
     keep = create_graph if retain_graph is None else retain_graph
-    execute(edges, values, keep_graph=keep, create_graph=create_graph, outputs=outputs, accumulate_grad=True)
+    with using(compiled) or nullcontext():
+        execute(edges, values, keep_graph=keep, create_graph=create_graph, outputs=outputs, accumulate_grad=True)
 
 
 def _root_grads(grads: Any, roots: tuple) -> tuple:
@@ -191,6 +197,8 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
+    *,
+    compiled: bool | None = None,
 ) -> tuple[Tensor | None, ...] | dict[Any, Tensor | None]:
     """The gradients of `outputs` with respect to `inputs`; `.grad` stays as it is (PyTorch: autograd.grad).
 
@@ -209,7 +217,7 @@ def grad(
         options = {
             "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
             "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
-            "materialize_grads": materialize_grads,
+            "materialize_grads": materialize_grads, "compiled": compiled,
         }  # fmt: skip
         return dispatch(grad, asked, (outputs, inputs), options)
     if not only_inputs:
@@ -229,7 +237,8 @@ def grad(
     values = [_root_grad(t, g, i, is_grads_batched) for t, g, i in pairs]
     keep = create_graph if retain_graph is None else retain_graph
     run = _run_batched if is_grads_batched else _run
-    results = run(edges, values, targets, keep, create_graph)
+    with using(compiled) or nullcontext():
+        results = run(edges, values, targets, keep, create_graph)
     for i, (x, result) in enumerate(zip(wanted, results, strict=True)):
         if result is None and materialize_grads:
             if isinstance(x, GradientEdge):
@@ -258,7 +267,13 @@ def _run_batched(edges: tuple, values: list, targets: list, keep: bool, create_g
 
 
 def backward_of(
-    self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    self: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+    *,
+    compiled: bool | None = None,
 ) -> None:
     """`xgrad.autograd.backward(self, gradient, ...)`: gradients of this tensor, accumulated in the leaves' `.grad`."""
-    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs, compiled=compiled)

@@ -16,7 +16,9 @@ The base gradient is updated in place, by donation, when nobody else holds it: k
 O(N + the views) backward, not O(kN) as a clone for each node does.
 """
 
+import functools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -25,9 +27,12 @@ from ..config import state
 from ..errors import FreedGraphError
 from ..tensor import Tensor
 from ..views.chain import ViewChain
+from ..views.program import Program
 from ..views.storage import Tracer, sole
+from .formula import Formula
 from .hooks import move_retained_hook
 from .node import InputMetadata, InternalNode, Node, gradient_edge, number
+from .validate import fit
 
 
 class CopySlices(InternalNode):
@@ -82,6 +87,20 @@ class CopySlices(InternalNode):
         results[0] = write_recorded(self.chain, grad, results[0]) if needs & 1 else None
         return results
 
+    def formula(self, given: int, needs: int) -> Formula | None:
+        if needs == -1:
+            needs = sum(1 << i for i, (node, _) in enumerate(self.next_edges) if node is not None)
+        own = None if self.fn is None or self.chain.overlaps else self.fn.formula(1, needs)
+        return None if own is None else _of_write(self.chain.program, own, needs & 1)
+
+    def operands(self, unpacking: Callable[[], None]) -> list:
+        assert self.fn is not None  # or there would be no formula
+        return [*self.chain.starts, *self.fn.operands(unpacking)]
+
+    @property
+    def static(self) -> Any:
+        return None if self.fn is None else self.fn.static
+
     def release(self) -> None:
         if self.fn is not None:
             self.fn.release()
@@ -105,6 +124,12 @@ class ChainBackward(Node):
         if isinstance(grad, Tensor):
             return (adjoint_recorded(self.chain, grad),)
         return (self.chain.adjoint(grad),)
+
+    def formula(self, given: int, needs: int) -> Formula | None:
+        return _of_adjoint(self.chain.program)
+
+    def operands(self, unpacking: Callable[[], None]) -> list:
+        return list(self.chain.starts)
 
 
 class ChainsBackward(Node):
@@ -130,6 +155,12 @@ class ChainsBackward(Node):
                 total = chain.write_back(total, grad, ours and not isinstance(total, Tracer))
         return (total,)
 
+    def formula(self, given: int, needs: int) -> Formula | None:
+        return _of_adjoints(tuple(chain.program for chain in self.chains))
+
+    def operands(self, unpacking: Callable[[], None]) -> list:
+        return [start for chain in self.chains for start in chain.starts]
+
 
 class RestridedBackward(Node):
     """The backward of `as_strided` of a view whose base has no gradient: what falls into the view is the view's.
@@ -148,6 +179,69 @@ class RestridedBackward(Node):
             return (read_recorded(self.own, adjoint_recorded(self.chain, grad)),)
         return (self.own.replay(self.chain.adjoint(grad)),)
 
+    def formula(self, given: int, needs: int) -> Formula | None:
+        return _of_restrided(self.own.program, self.chain.program)
+
+    def operands(self, unpacking: Callable[[], None]) -> list:
+        return [*self.own.starts, *self.chain.starts]
+
+
+# -- the same as pure functions, of which starts are operands ----------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_write(program: Program, fn: Formula, to_base: int) -> Formula:
+    """Of a CopySlices over `fn`."""
+    count = sum(program.counts)
+
+    def run(grads: list, values: list, avals: tuple, static: Any) -> list:
+        starts = values[:count]
+        part = program.trace_replay(grads[0], *starts)
+        results = list(fn.run([part], values[count:], (part,), static))
+        if to_base:
+            new = jnp.zeros(()) if results[0] is None else fit(results[0], program.shape, program.dtype)
+            results[0] = program.trace_write(grads[0], new, *starts)
+        else:
+            results[0] = None
+        return results
+
+    return Formula(fn.defined & ~1 | to_base, run)
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_adjoint(program: Program) -> Formula:
+    return Formula(1, lambda grads, values, avals, static: [program.trace_adjoint(grads[0], *values)])
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_adjoints(programs: tuple[Program, ...]) -> Formula:
+    def run(grads: list, values: list, avals: tuple, static: Any) -> list:
+        total, first = None, 0
+        for program, grad in zip(programs, grads, strict=True):
+            starts = values[first : first + sum(program.counts)]
+            first += len(starts)
+            if grad is None:
+                continue
+            if total is None:
+                total = program.trace_adjoint(grad, *starts)
+            else:
+                total = program.trace_write(total, grad, *starts)
+        return [total]
+
+    return Formula(1, run)
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_restrided(own: Program, program: Program) -> Formula:
+    count = sum(own.counts)
+
+    def run(grads: list, values: list, avals: tuple, static: Any) -> list:
+        return [own.trace_replay(program.trace_adjoint(grads[0], *values[count:]), *values[:count])]
+
+    return Formula(1, run)
+
+
+# -- how the nodes come to be ------------------------------------------------------------------------------------------
 
 _classes: dict[tuple[str, type], type] = {}
 

@@ -140,7 +140,12 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
         _distribute(task, root, values)
         del values
         try:
-            _loop(task)
+            if state.compiled is None or task.tensors or anomaly.watched():
+                _loop(task)
+            else:
+                from .compiled import run
+
+                run(task, state.compiled)
         except BaseException as error:
             anomaly.report(error)
             raise

@@ -8,11 +8,13 @@ Invariant: no node refers to a tensor that it made, so a graph has no reference 
 """
 
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..config import state
+from .formula import Formula
 from .hooks import NodeHooks, RemovableHandle, register
 
 MAX_SEQUENCE_NR = 2**64 - 1  # of AccumulateGrad: a leaf is served as soon as its gradient is complete
@@ -49,6 +51,7 @@ class Node:
     _metadata: dict | None = None
     is_accumulator: bool = False
     raw: bool = True  # whether apply takes and gives bare arrays while no graph is created
+    static: Any = None  # shapes and dtypes that the formula asks for beyond those of `avals`
 
     def apply(self, grads: list, needs: int) -> Any:
         """The gradients of the operation's inputs, one for each of `next_edges`, None where it is undefined.
@@ -56,6 +59,19 @@ class Node:
         `grads` are arrays, or Tensors while a graph is created; bit i of `needs` says that edge i is wanted.
         """
         raise NotImplementedError(f"{self.name()} has no apply")
+
+    def formula(self, given: int, needs: int) -> Formula | None:
+        """`apply` as a pure function; None if there is none, and the node runs by itself.
+
+        Bit i of `given`: the gradient of result i is defined; of `needs`: that of edge i is wanted, -1 for all.
+        """
+
+    def operands(self, unpacking: Callable[[], None]) -> list:
+        """What the formula computes with besides gradients, after the version check.
+
+        `unpacking` is called before an unpack hook is.
+        """
+        return []
 
     def tensor_hooks(self) -> Any:
         """The hooks of the leaf that an accumulator serves; None for any other node."""

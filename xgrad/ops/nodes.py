@@ -7,10 +7,12 @@ One subclass for each operator, made when it is first recorded, under PyTorch's 
 packed; `versions` the versions at which inputs were saved, where one was not 0.
 """
 
+from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..engine import node as _node
+from ..engine.formula import Formula
 from ..engine.node import InternalNode, Node
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, detached_error, freed_error
 from ..tensor import Tensor
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _classes: dict[str, type] = {}
 _DEFINED = (None,)  # the one result's gradient is given
 _REUSE_FROM = 1 << 14  # elements from which a gradient's memory is worth reusing
+_UNSET: Any = object()
 
 
 def node_class(name: str) -> type:
@@ -71,6 +74,36 @@ class OperatorNode(Node):
         if len(self.next_edges) == 1:
             return (results,)
         return results if needs == plan.all else self._spread(results, needs)
+
+    def formula(self, given: int, needs: int) -> Formula | None:
+        plan = self.plan
+        key = (given, needs)
+        found = plan.formulas.get(key, _UNSET)
+        if found is _UNSET:
+            wanted = plan.needs if needs == -1 else needs & plan.needs
+            found = plan.formulas[key] = self._make_formula(plan, wanted)
+        return found
+
+    def _make_formula(self, plan: "Plan", needs: int) -> Formula | None:
+        if plan.kernel.operator.check_gradients is not None:  # it looks at values
+            return None
+        count = len(self.next_edges)
+
+        def run(grads: list, values: list, avals: tuple, static: Any) -> list:
+            defined = tuple([None if g is not None else (a.shape, a.dtype) for g, a in zip(grads, avals, strict=True)])
+            function = plan.backward(needs, defined, static, plan.no_metas)
+            results = function(*[g for g in grads if g is not None], *values)
+            found = iter(results if needs & (needs - 1) else (results,))
+            return [next(found) if needs >> i & 1 else None for i in range(count)]
+
+        return Formula(needs, run)
+
+    def operands(self, unpacking: Callable[[], None]) -> list:
+        for entry in self.saved:
+            if entry.__class__ is SavedVariable and entry.unpack_hook is not None:
+                unpacking()
+                break
+        return self._unpack_arrays()
 
     def _spread(self, results: Any, needs: int) -> list:
         """The wanted gradients, each in the place of its edge."""

@@ -1,0 +1,370 @@
+"""Compiled backward: the engine's loop, which notes nodes instead of running them, until somebody wants a value.
+
+The order is the eager engine's, node for node.  A node with a formula is noted; its gradients are numbers that stand
+for values of the program to be.  A *border* needs arrays, and so has what was noted evaluated first, as one program: a
+hook, a packed saved tensor, a custom Function, whatever has no formula, and a bounded number of nodes.  Leaves and
+captured gradients need none: they are served when the program has run.
+
+    noted:   Tanh ─ Mul ─ Add ─┐ border: a hook ┌─ Tanh ─ Mul ─ ...
+             └─ one program ───┘                └─ the next one
+
+Where a segment ends is a matter of what came since the last end, and not of hooks: at the first node, `least` nodes on,
+that comes with its predecessors as the last end did.  So a stack of equal layers is one program, and a hook that is
+added changes the segments around it and no others.
+"""
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from ..config import state
+from . import engine, segment
+from .graph_task import GraphTask
+from .input_buffer import accumulate
+from .node import Node
+from .sparse_gradient import SparseGradient
+from .validate import validate_output
+
+CONTEXT = 4  # nodes that are compared where a segment may end
+
+
+class Options:
+    """How a backward is compiled: `least` nodes make a segment, or up to twice as many; `dump` is a folder for programs."""
+
+    __slots__ = ("dump", "least")
+
+    def __init__(self, least: int = 64, dump: Path | None = None) -> None:
+        self.least, self.dump = least, dump
+
+
+class _Run:
+    """One compiled backward.
+
+    A gradient that waits is a number (a value of the program to be), an array, or a list of such, to be added in order.
+    """
+
+    def __init__(self, task: GraphTask, options: Options) -> None:
+        self.task, self.options = task, options
+        self.noted: list[tuple] = []  # (node, needs, gradients)
+        self.structure: list[tuple] = []
+        self.metas: list = []
+        self.args: list = []
+        self.count = 0  # of values
+        self.sinks: list[tuple] = []  # (nodes before it, leaf or None, places of a capture, [gradient], meta)
+        self.since = 0
+        self.recent: deque = deque(maxlen=CONTEXT)
+        self.mark: list | None = None
+
+    # ------------------------------------------------------------ the loop
+
+    def loop(self) -> None:
+        task = self.task
+        not_ready, exec_info = task.not_ready, task.exec_info
+        while True:
+            node = task.pop()
+            if node is None:
+                self.flush()
+                return
+            needs = -1
+            info = None
+            if exec_info:
+                info = exec_info.get(node)
+                if info is None or not info.should_execute:
+                    del not_ready[node]
+                    continue
+                needs = task.needs(node) if info.needed else 0
+            if self._is_border(node):
+                self._run(node, info, needs)
+                continue
+            if info is not None and info.captures is not None:
+                inputs = not_ready[node]
+                for number, places in info.captures.items():
+                    self.sinks.append((len(self.noted), None, places, [inputs[number]], node.avals[number]))
+                if not info.needed:
+                    del not_ready[node]
+                    continue
+            if node.is_accumulator:
+                if self._is_sparse(not_ready[node]):
+                    self._run(node, None, needs)
+                else:
+                    inputs = not_ready.pop(node)
+                    if inputs[0] is not None:
+                        self.sinks.append((len(self.noted), node, None, inputs, node.avals[0]))
+                continue
+            self._note(node, needs)
+
+    def _is_border(self, node: Node) -> bool:
+        """Whether more than the engine looks on when this node is reached."""
+        if node.is_accumulator:
+            variable = node.variable
+            return bool(
+                node._hooks is not None or variable._hooks or variable._post_accumulate_hooks or variable.is_sparse
+            )
+        return node._hooks is not None
+
+    def _note(self, node: Node, needs: int) -> None:
+        """Note a node, or run it if it has no formula."""
+        task = self.task
+        inputs = task.not_ready[node]
+        given, bit = 0, 1
+        for grad in inputs:
+            if grad is not None:
+                given |= bit
+            bit += bit
+        if not given:
+            del task.not_ready[node]
+            self._distribute(node, 0)
+            return
+        formula = node.formula(given, needs)
+        if formula is None or self._is_sparse(inputs):
+            self._run(node, None, needs)
+            return
+        try:
+            operands = node.operands(self._unpacking)
+        except BaseException:
+            self.flush()  # what came before the failure has been done
+            raise
+        inputs = task.not_ready.pop(node)
+        self.structure.append((formula, tuple([self._part(grad) for grad in inputs]), len(operands)))
+        self.args += operands
+        self.metas += (node.avals, node.static)
+        self.noted.append((node, needs, inputs))
+        self._distribute(node, formula.defined)
+        self.count += len(node.next_edges)
+        self._step(node)
+
+    def _step(self, node: Node) -> None:
+        """Count a node, and end the segment if it is long enough and the last one ended so."""
+        recent = self.recent
+        recent.append(node.__class__)
+        self.since += 1
+        least = self.options.least
+        if self.since >= least:
+            here = list(recent)
+            if self.mark is None or here == self.mark or self.since >= 2 * least:
+                self.mark, self.since = here, 0
+                self.flush()
+
+    @staticmethod
+    def _is_sparse(inputs: list) -> bool:
+        for grad in inputs:
+            if grad.__class__ is SparseGradient:
+                return True
+            if grad.__class__ is list and any(part.__class__ is SparseGradient for part in grad):
+                return True
+        return False
+
+    def _part(self, grad: Any) -> Any:
+        """A gradient as the structure tells it; arrays become arguments."""
+        if grad.__class__ is int:
+            return self.count - grad
+        if grad is None:
+            return None
+        if grad.__class__ is list:
+            return tuple([self._part(part) for part in grad])
+        self.args.append(grad)
+        return 0
+
+    def _distribute(self, node: Node, defined: int) -> None:
+        """Send the values of a noted node along its edges."""
+        task = self.task
+        dependencies, not_ready, exec_info = task.dependencies, task.not_ready, task.exec_info
+        value = self.count
+        for child, number in node.next_edges:
+            if child is not None:
+                if exec_info:
+                    info = exec_info.get(child)
+                    if info is None or not info.should_execute:
+                        value += 1
+                        defined >>= 1
+                        continue
+                buffer = not_ready.get(child)
+                if buffer is None:
+                    buffer = not_ready[child] = [None] * len(child.avals)
+                if defined & 1:
+                    there = buffer[number]
+                    if there is None:
+                        buffer[number] = value
+                    elif there.__class__ is list:
+                        there.append(value)
+                    else:
+                        buffer[number] = [there, value]
+                left = dependencies[child] - 1
+                if left:
+                    dependencies[child] = left
+                else:
+                    task.push(child)
+            value += 1
+            defined >>= 1
+
+    # ------------------------------------------------------------ borders
+
+    def _unpacking(self) -> None:
+        segment.metrics.borders["packed saved tensor"] += 1
+        self.flush()
+
+    def _run(self, node: Node, info: Any, needs: int) -> None:
+        """Run a node as the eager engine does, when all before it has been evaluated."""
+        task = self.task
+        segment.metrics.borders["hook" if self._is_border(node) else node.name()] += 1
+        self.flush()
+        inputs = task.not_ready.pop(node)
+        for number, grad in enumerate(inputs):
+            if grad.__class__ is list:
+                inputs[number] = _total(inputs, number)
+        state.current_node = node
+        if info is not None and info.captures is not None:
+            engine._capture(task, node, info, inputs)
+            if not info.needed:
+                return
+        results = engine._evaluate_with_hooks(task, node, inputs, needs)
+        if not task.keep_graph:
+            node.release()
+        if node.next_edges:
+            self._distribute_arrays(node, results)
+        if not node.is_accumulator:
+            self._step(node)
+
+    def _distribute_arrays(self, node: Node, results: Any) -> None:
+        task = self.task
+        if len(results) != len(node.next_edges):
+            results = engine._right_count(node, results)
+        results = list(results)
+        for i, (child, number) in enumerate(node.next_edges):
+            if child is None or (task.exec_info and not task.will_execute(child)):
+                continue
+            buffer = task.not_ready.get(child)
+            if buffer is None:
+                buffer = task.not_ready[child] = [None] * len(child.avals)
+            grad, results[i] = results[i], None
+            if grad is not None:
+                meta = child.avals[number]
+                if grad.shape != meta.shape or grad.dtype != meta.dtype:
+                    grad = validate_output(grad, meta, node, i)
+                there = buffer[number]
+                if there is None:
+                    buffer[number] = grad
+                elif there.__class__ is list:
+                    there.append(grad)
+                else:
+                    buffer[number] = [there, grad]
+                grad = None
+            left = task.dependencies[child] - 1
+            if left:
+                task.dependencies[child] = left
+            else:
+                task.push(child)
+
+    # ------------------------------------------------------------ evaluation
+
+    def flush(self) -> None:
+        """Evaluate what was noted, in one program, and serve leaves and captures."""
+        noted, sinks = self.noted, self.sinks
+        if not noted:
+            self.sinks = []
+            self._serve(sinks)
+            return
+        leaving, places = [], []
+        for node, buffer in self.task.not_ready.items():
+            for number, grad in enumerate(buffer):
+                if grad.__class__ is int or grad.__class__ is list:
+                    self._leave(buffer, number, node.avals[number], leaving, places)
+        for _, _, _, box, meta in sinks:
+            self._leave(box, 0, meta, leaving, places)
+        structure, metas, args = (tuple(self.structure), tuple(leaving)), tuple(self.metas), self.args
+        self.structure, self.metas, self.args, self.noted, self.sinks, self.count = [], [], [], [], [], 0
+        segment.metrics.nodes += len(noted)
+        results = segment.evaluate(
+            structure, metas, args, lambda: tuple(n.name() for n, *_ in noted), self.options.dump
+        )
+        del args
+        if results is None:
+            self._run_noted(noted, sinks, places)
+            return
+        results = list(results)
+        for i, (holder, index) in enumerate(places):
+            holder[index], results[i] = results[i], None
+        if not self.task.keep_graph:
+            for node, _, _ in noted:
+                node.release()
+        self._serve(sinks)
+
+    def _leave(self, holder: list, index: int, meta: Any, leaving: list, places: list) -> None:
+        """Have the program give the gradient that waits as `holder[index]`, if it is to make it."""
+        grad = holder[index]
+        if grad.__class__ is list:
+            if not any(part.__class__ is int for part in grad):
+                return  # arrays only: added when they are wanted
+            if any(part.__class__ is SparseGradient for part in grad):
+                for i in range(len(grad)):
+                    self._leave(grad, i, meta, leaving, places)
+                return
+        elif grad.__class__ is not int:
+            return
+        leaving.append(self._part(grad))
+        self.metas.append(meta)
+        places.append((holder, index))
+
+    def _serve(self, sinks: list) -> None:
+        """Give leaves and captures their gradients, which are arrays now."""
+        for _, leaf, captures, box, _ in sinks:
+            if box[0].__class__ is list:
+                box[0] = list(box[0])  # it may be on its way to a node too
+                box[0] = _total(box, 0)
+            if leaf is not None:
+                leaf.apply(box, -1)
+            else:
+                for place in captures:
+                    self.task.captured[place] = box[0]
+
+    def _run_noted(self, noted: list, sinks: list, places: list) -> None:
+        """Run what was noted node by node, for its program failed."""
+        values: list[Any] = []
+
+        def resolve(holder: list, index: int) -> None:
+            grad = holder[index]
+            if grad.__class__ is int:
+                holder[index] = values[grad]
+            elif grad.__class__ is list:
+                for i in range(len(grad)):
+                    resolve(grad, i)
+                holder[index] = _total(holder, index)
+
+        waiting = deque(sinks)
+        for done, (node, needs, inputs) in enumerate(noted):
+            while waiting and waiting[0][0] <= done:
+                sink = waiting.popleft()
+                resolve(sink[3], 0)
+                self._serve([sink])
+            inputs = [list(grad) if grad.__class__ is list else grad for grad in inputs]
+            for number in range(len(inputs)):
+                resolve(inputs, number)
+            state.current_node = node
+            results = list(node.apply(inputs, needs))
+            if not self.task.keep_graph:
+                node.release()
+            for i in range(len(node.next_edges)):
+                results[i] = engine._validated(node, i, results[i])
+            values += results[: len(node.next_edges)]
+        for sink in waiting:
+            resolve(sink[3], 0)
+        for holder, index in places:
+            resolve(holder, index)
+        self._serve(list(waiting))
+
+
+def _total(inputs: list, number: int) -> Any:
+    """The sum of the arrays that wait as the list `inputs[number]`, in order, into memory that nobody else holds."""
+    parts = inputs[number]
+    inputs[number] = None
+    parts.reverse()
+    total = [parts.pop()]
+    while parts:
+        accumulate(total, 0, [parts.pop()])
+    return total.pop()
+
+
+def run(task: GraphTask, options: Options) -> None:
+    """Run all that is ready, as `engine._loop` does."""
+    segment.metrics.backwards += 1
+    _Run(task, options).loop()

@@ -1,0 +1,22 @@
+"""Formula: what a node computes in backward, as a pure function, to be traced into a larger program.
+
+Invariant: formulas are interned.  Two nodes of the same structure (operator, static arguments, which gradients are
+given and which are wanted) have one Formula, so a compiled backward tells programs apart by the identity of their
+formulas; shapes and dtypes are no part of it.  A node without a formula runs by itself, as in the eager engine.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Formula:
+    """`run(grads, values, avals, static)` gives a list with a gradient for each edge, None where it is undefined.
+
+    `grads`: for each of the node's results, None where it is undefined.  `values`: the node's `operands`.  `avals` and
+    `static`: the node's.  Bit i of `defined`: the gradient of edge i is defined.
+    """
+
+    __slots__ = ("defined", "run")
+
+    def __init__(self, defined: int, run: Callable[[list, list, tuple, Any], list]) -> None:
+        self.defined, self.run = defined, run

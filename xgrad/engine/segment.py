@@ -1,0 +1,181 @@
+"""Segments: runs of nodes that a compiled backward evaluates in one XLA program, found by their structure.
+
+    structure   for each node its formula and, for each of its inputs, where the gradients come from that are summed
+                there: a positive number counts values back, 0 is the next argument, None is undefined;
+                then the same for each gradient that leaves the segment
+    metas       shapes and dtypes: of the gradients, of what leaves, and what formulas ask for; they belong to one trace
+
+Invariant: structure and metas together say all that a trace depends on, but for shapes and dtypes of the arguments,
+which are `jax.jit`'s own business.
+"""
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from .validate import fit
+
+MOST = 1024  # structures that are kept
+
+log = logging.getLogger("xgrad.compile")
+_programs: dict[tuple, "Program"] = {}
+
+
+class Program:
+    """The programs of one structure: one for each `metas`, compiled by `jax.jit` for the shapes it is called with."""
+
+    def __init__(self, structure: tuple, names: tuple[str, ...]) -> None:
+        self.nodes, self.leaving = structure
+        self.names = names  # of the nodes
+        self.number = next(_numbers)
+        self.traces: dict[tuple, Callable | None] = {}  # None: it failed where the nodes one by one may not
+        self._latest: Any = None  # the latest trace, with the shapes and dtypes of its arguments
+
+    def traced(self, metas: tuple, args: list) -> Callable:
+        """A new trace."""
+        function = self.traces[metas] = jax.jit(self._function(metas))
+        self._latest = function, [jax.typeof(a) if isinstance(a, jax.Array) else a for a in args]
+        return function
+
+    def _function(self, metas: tuple) -> Callable:
+        nodes, leaving = self.nodes, self.leaving
+
+        def backward(*args: Any) -> tuple:
+            given, facts = iter(args), iter(metas)
+            values: list[Any] = []
+
+            def gradient(parts: Any, meta: Any) -> Any:
+                total = None
+                for part in parts if parts.__class__ is tuple else (parts,):
+                    if part is not None:
+                        grad = fit(values[-part] if part else next(given), tuple(meta.shape), meta.dtype)
+                        total = grad if total is None else total + grad
+                return total
+
+            for formula, inputs, count in nodes:
+                avals, static = next(facts), next(facts)
+                grads = [gradient(parts, meta) for parts, meta in zip(inputs, avals, strict=True)]
+                values += formula.run(grads, [next(given) for _ in range(count)], avals, static)
+            return tuple([gradient(parts, next(facts)) for parts in leaving])
+
+        return backward
+
+    def as_text(self, optimized: bool = False) -> str:
+        """The latest program, as StableHLO, or as the HLO that XLA made of it."""
+        function, arguments = self._latest
+        lowered = function.lower(*arguments)
+        return lowered.compile().as_text() if optimized else lowered.as_text()
+
+    def __repr__(self) -> str:
+        return f"<segment {self.number}: {len(self.nodes)} nodes, {len(self.traces)} programs>"
+
+
+class Metrics:
+    """What compiled backwards did since the last reset."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.backwards = self.segments = self.nodes = self.hits = self.retraces = self.fallbacks = 0
+        self.misses: list[str] = []
+        self.borders: Counter[str] = Counter()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "misses": list(self.misses), "borders": dict(self.borders), "programs": len(_programs)}
+
+
+metrics = Metrics()
+_numbers = itertools.count()
+
+
+def programs() -> list[Program]:
+    """All that are cached, the oldest first."""
+    return list(_programs.values())
+
+
+def clear() -> None:
+    """Forget all programs, so that what follows compiles anew."""
+    _programs.clear()
+
+
+def evaluate(structure: tuple, metas: tuple, args: list, names: Callable[[], tuple], dump: Path | None) -> Any:
+    """The gradients that leave the segment; None if its program fails, and its nodes are to run by themselves."""
+    program = _programs.get(structure)
+    new = program is None
+    if new:
+        program = _make(structure, names())
+    function = program.traces.get(metas, _MISSING)
+    if function is _MISSING:
+        if not new:
+            metrics.retraces += 1
+            _tell(f"segment {program.number}: traced again, for other shapes or dtypes")
+        function = program.traced(metas, args)
+        if dump is not None:
+            dump.mkdir(parents=True, exist_ok=True)
+            name = f"segment_{program.number:04}_{len(program.traces)}"
+            (dump / f"{name}.txt").write_text("\n".join(program.names) + "\n")
+            (dump / f"{name}.hlo").write_text(program.as_text(optimized=True))
+    elif function is not None:
+        metrics.hits += 1
+    metrics.segments += 1
+    if function is not None:
+        try:
+            return function(*args)
+        except Exception as error:
+            # What is wrong with a node, the node by itself says better; other segments go on as they are.
+            program.traces[metas] = None
+            _tell(f"segment {program.number}: its program failed, its nodes run by themselves: {error!r}")
+    metrics.fallbacks += 1
+    return None
+
+
+_MISSING: Any = object()
+
+
+def _make(structure: tuple, names: tuple[str, ...]) -> Program:
+    why = _why(structure, names)
+    if len(_programs) >= MOST:
+        _programs.pop(next(iter(_programs)), None)
+    program = _programs[structure] = Program(structure, names)
+    metrics.misses.append(why)
+    _tell(f"segment {program.number}, {len(names)} nodes: {why}")
+    return program
+
+
+def _why(structure: tuple, names: tuple[str, ...]) -> str:
+    """In what a structure differs from the one that begins most like it."""
+    if not _programs:
+        return "the first segment"
+    nodes, leaving = structure
+    best, common = None, -1
+    for program in _programs.values():
+        same = 0
+        for mine, theirs in zip(nodes, program.nodes):
+            if mine != theirs:
+                break
+            same += 1
+        if same > common:
+            best, common = program, same
+    assert best is not None
+    like = f"unlike segment {best.number}"
+    if common == len(nodes) == len(best.nodes):
+        return f"{like}, other gradients leave it ({len(leaving)}, not {len(best.leaving)})"
+    if common == len(nodes) or common == len(best.nodes):
+        return f"{like}, it has {len(nodes)} nodes, not {len(best.nodes)}"
+    if nodes[common][0] is best.nodes[common][0]:
+        return f"{like}, other gradients arrive at node {common} ({names[common]})"
+    if names[common] == best.names[common]:
+        return (
+            f"{like}, node {common} ({names[common]}) has other static arguments, or other gradients are wanted of it"
+        )
+    return f"{like}, node {common} is {names[common]}, not {best.names[common]}"
+
+
+def _tell(text: str) -> None:
+    log.info("compiled backward: %s", text)
