@@ -1,6 +1,7 @@
 """Drawing random programs (programs.py), step by step: torch runs each step as soon as it is drawn."""
 
 import itertools
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +72,7 @@ class Generator:
         self.aliases = []
         self.within = ()
         self.handles = []
+        self.transformed = set()  # storages of the arguments of T.func's transforms
 
     # helpers
 
@@ -210,7 +212,8 @@ class Generator:
         name = self.some()
         x = self.env[name]
         refused = overlaps_itself(x)
-        line = self.draw.one(("Scale", "Scale", "MulInto", "Square", "Same", "Flat"))
+        inplace = ("Scale", "Scale", "MulInto") if storage(x) not in self.transformed else ()
+        line = self.draw.one((*inplace, "Square", "Same", "Flat"))
         if line == "Scale":
             self.add(f"{self.name()} = Scale.apply({name}, {self.draw.one((2.0, -0.5))})", self.mode(), refused)
         elif line == "MulInto":
@@ -224,6 +227,8 @@ class Generator:
         x = self.env[name]
         function = self.draw.one(("square", "through_view", "total", "product"))
         kind = self.draw.below(10)
+        if kind >= 8:
+            self.transformed.add(storage(x))
         if kind < 5:
             given = f"{name}, {self.operand(x)}" if function == "product" else name
             reentrant = ", reentrant=True" if self.draw.chance(25) else ""
@@ -275,11 +280,18 @@ class Generator:
         if 0 < x.ndim <= 2:
             options += ["t_()"] * 3
         leaf = x.requires_grad and self.is_leaf(name)
-        self.add(f"{name}.{self.draw.one(options)}", self.mode() or leaf)
+        if not (self.flavour.forward and self.is_whole(name)):
+            self.add(f"{name}.{self.draw.one(options)}", self.mode() or leaf)
+
+    def is_whole(self, name):
+        """Whether a tensor was made by an index that takes everything."""
+        return any(re.fullmatch(rf"{name} = t\d+\[(:|\.\.\.)(, (:|\.\.\.))*\]", step.line) for step in self.steps)
 
     def write(self):
         name = self.some()
         x = self.env[name]
+        if storage(x) in self.transformed:
+            return
         refused = overlaps_itself(x)
         kind = self.draw.below(10)
         if kind < 2:

@@ -29,7 +29,7 @@ CONTEXT = 4  # nodes that are compared where a segment may end
 
 
 class Options:
-    """How a backward is compiled: `least` nodes make a segment, or up to twice as many; `dump` is a folder for programs."""
+    """How a backward is compiled: a segment has `least` nodes or up to twice as many; `dump`: a folder for programs."""
 
     __slots__ = ("dump", "least")
 
