@@ -77,11 +77,10 @@ class OperatorNode(Node):
 
     def formula(self, given: int, needs: int) -> Formula | None:
         plan = self.plan
-        key = (given, needs)
-        found = plan.formulas.get(key, _UNSET)
+        wanted = plan.needs if needs == -1 else needs & plan.needs
+        found = plan.formulas.get((given, wanted), _UNSET)
         if found is _UNSET:
-            wanted = plan.needs if needs == -1 else needs & plan.needs
-            found = plan.formulas[key] = self._make_formula(plan, wanted)
+            found = plan.formulas[given, wanted] = self._make_formula(plan, wanted)
         return found
 
     def _make_formula(self, plan: "Plan", needs: int) -> Formula | None:
