@@ -1,4 +1,4 @@
-"""Compiled backward does what the eager engine does: values, hooks and their order, errors; and compiles each segment once."""
+"""Compiled backward does what the eager engine does: values, order of hooks, errors; and compiles each segment once."""
 
 import threading
 
@@ -299,7 +299,107 @@ def test_programs_can_be_read_and_dumped(tmp_path, caplog):
     (hlo,) = tmp_path.glob("*.hlo")
     assert hlo.read_text() == program.as_text(optimized=True)
     assert hlo.with_suffix(".txt").read_text().split() == list(program.names)
-    assert "segment" in caplog.text and "the first segment" in caplog.text
+    assert "segment 0" in caplog.text.replace(f"segment {program.number}", "segment 0")
+    assert "the first segment" in caplog.text
+
+
+# -- a second backward over the same graph -----------------------------------------------------------------------------
+
+
+class Kept:
+    """A graph that is kept, and the gradients that both engines give of it again and again."""
+
+    def __init__(self):
+        self.x, self.w = leaf(xgrad, 3), leaf(xgrad, 3, seed=1)
+        self.middle = (self.x * self.w).exp()
+        self.y = chain(self.middle, self.w, 5)
+
+    def gradients(self, *inputs, compiled=True):
+        inputs = inputs or (self.x, self.w)
+        with compiled_backward(4, enabled=compiled):
+            return [g.numpy() for g in xgrad.autograd.grad(self.y, inputs, retain_graph=True)]
+
+    def check(self, *inputs):
+        for mine, theirs in zip(self.gradients(*inputs), self.gradients(*inputs, compiled=False), strict=True):
+            np.testing.assert_allclose(mine, theirs)
+
+
+def followed(monkeypatch):
+    """How often the engine's loop ran for what was asked since: never, where a schedule was followed."""
+    from xgrad.engine import compiled
+
+    loops, run = [], compiled.run
+    monkeypatch.setattr(compiled, "run", lambda *args: (loops.append(1), run(*args)))
+    return loops
+
+
+def test_a_second_backward_over_a_graph_follows_the_first(monkeypatch):
+    kept, loops = Kept(), followed(monkeypatch)
+    for _ in range(3):
+        kept.check()
+    assert len(loops) == 1
+    kept.check(kept.middle)
+    kept.check(kept.middle)
+    assert len(loops) == 2  # another question
+    metrics = compiled_backward.metrics()
+    assert metrics["backwards"] == 5
+    with compiled_backward(4):
+        for _ in range(2):
+            kept.x.grad = kept.w.grad = None
+            kept.y.backward(retain_graph=True)
+            np.testing.assert_allclose(kept.x.grad.numpy(), kept.gradients(kept.x, compiled=False)[0])
+        grad = kept.x.grad
+        kept.y.backward(retain_graph=True)
+        assert kept.x.grad is grad
+        np.testing.assert_allclose(grad.numpy(), 2 * kept.gradients(kept.x, compiled=False)[0])
+    assert len(loops) == 3
+
+
+@pytest.mark.parametrize("where", ["node", "tensor", "leaf", "post-accumulate"])
+def test_a_hook_that_was_added_since_is_called(where):
+    kept, seen = Kept(), []
+    if where == "post-accumulate":
+        kept.y.backward(retain_graph=True, compiled=True)
+        kept.x.register_post_accumulate_grad_hook(seen.append)
+        kept.y.backward(retain_graph=True, compiled=True)
+    else:
+        kept.check()
+        if where == "node":
+            kept.middle.grad_fn.register_hook(lambda *grads: seen.append(grads))
+        else:
+            (kept.middle if where == "tensor" else kept.x).register_hook(lambda g: seen.append(g) or g * 2)
+        kept.check()
+        assert len(seen) == 2
+        seen.pop()
+    assert len(seen) == 1
+
+
+def test_what_changed_since_is_refused_or_unpacked():
+    kept, log = Kept(), []
+    kept.check()
+    kept.middle.grad_fn._raw_saved_result.register_hooks(lambda x: x * 1, lambda x: log.append(1) or x)
+    kept.check()
+    assert len(log) == 2
+    with xgrad.no_grad():
+        kept.w.mul_(2)
+    with pytest.raises(xgrad.errors.VersionError, match="modified by an inplace operation"):
+        kept.gradients()
+    released = Kept()
+    released.check()
+    released.y.backward()
+    with pytest.raises(xgrad.errors.FreedGraphError, match="second time"):
+        released.gradients()
+
+
+def test_the_root_and_a_leaf_as_root():
+    x = leaf(xgrad, 3)
+    y = (x * x).sum()
+    for _ in range(3):
+        of_y, of_x = xgrad.autograd.grad(y, [y, x], retain_graph=True, compiled=True)
+        assert of_y.item() == 1
+        np.testing.assert_allclose(of_x.numpy(), 2 * x.detach().numpy())
+        x.backward(xgrad.ones(3), retain_graph=True, compiled=True)
+    np.testing.assert_array_equal(x.grad.numpy(), [3, 3, 3])
 
 
 def test_a_run_frees_what_it_used():
@@ -313,8 +413,11 @@ def test_a_run_frees_what_it_used():
     try:
         y = x.exp()
         node, saved = weakref.ref(y.grad_fn), weakref.ref(y)
-        y.sum().backward(compiled=True)
-        del y
+        z = y.sum()
+        for _ in range(2):
+            xgrad.autograd.grad(z, [z, x], retain_graph=True, compiled=True)
+        z.backward(compiled=True)
+        del y, z
         assert node() is None
         assert saved() is None
     finally:

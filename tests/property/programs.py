@@ -34,8 +34,8 @@ Where the two libraries differ on purpose, the generator knows, and says it here
 * `dual.mul_(x)` where `x` shares memory with the dual: PyTorch's tangent is made with the value after the write, and is
   wrong.  Not generated.  Nor duals of tensors that overlap themselves, which PyTorch refuses for the tangent's layout.
 * An in-place view operation on `dual[...]`: PyTorch's `dual` has its tangent transposed too.  Not generated.
-* An argument of `func.grad` or `func.jvp` that is written afterwards: PyTorch refuses backward, for it saved the argument
-  itself.  xgrad saved a stand-in, which nobody can write, and goes on.  Not generated.
+* An argument of `func.grad` or `func.jvp` that is written afterwards: PyTorch refuses backward, for it saved the
+  argument itself.  xgrad saved a stand-in, which nobody can write, and goes on.  Not generated.
 * The result of `vmap` may be a view of one that nobody sees, as PyTorch lays it out: it is cloned.
 * PyTorch breaks down ("INTERNAL ASSERT FAILED") where a tensor that retains its gradient is reshaped in place and then
   written.  Such a program is not compared.

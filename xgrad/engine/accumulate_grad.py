@@ -38,6 +38,11 @@ class AccumulateGrad(InternalNode):
     def tensor_hooks(self) -> Any:
         return self.variable._hooks
 
+    def is_watched(self) -> bool:
+        """Whether a hook sees the gradient, or more happens to it than that it is added."""
+        variable = self.variable
+        return bool(self._hooks is not None or variable._hooks or variable._post_accumulate_hooks or variable.is_sparse)
+
     def apply(self, grads: list, needs: int) -> tuple:
         variable = self.variable
         if grads[0] is not None and (variable._requires_grad or variable.requires_grad):

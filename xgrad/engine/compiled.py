@@ -14,6 +14,7 @@ added changes the segments around it and no others.
 """
 
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from . import engine, segment
 from .graph_task import GraphTask
 from .input_buffer import accumulate
 from .node import Node
+from .schedule import Part, Schedule
 from .sparse_gradient import SparseGradient
 from .validate import validate_output
 
@@ -44,16 +46,19 @@ class _Run:
     """
 
     def __init__(self, task: GraphTask, options: Options) -> None:
-        self.task, self.options = task, options
+        self.task, self.least, self.dump = task, options.least, options.dump
+        self.schedule: Schedule | None = task.schedule  # being made, while there is no border
+        self.entries: list[tuple] = []  # of its next part
         self.noted: list[tuple] = []  # (node, needs, gradients)
         self.structure: list[tuple] = []
         self.metas: list = []
         self.args: list = []
         self.count = 0  # of values
-        self.sinks: list[tuple] = []  # (nodes before it, leaf or None, places of a capture, [gradient], meta)
+        self.sinks: list[tuple] = []  # (nodes before it, leaf or captured node, places of a capture, [gradient], meta)
         self.since = 0
         self.recent: deque = deque(maxlen=CONTEXT)
         self.mark: list | None = None
+        self.sparse = False  # whether there was a sparse gradient
 
     # ------------------------------------------------------------ the loop
 
@@ -73,18 +78,18 @@ class _Run:
                     del not_ready[node]
                     continue
                 needs = task.needs(node) if info.needed else 0
-            if self._is_border(node):
+            if node.is_watched():
                 self._run(node, info, needs)
                 continue
             if info is not None and info.captures is not None:
                 inputs = not_ready[node]
                 for number, places in info.captures.items():
-                    self.sinks.append((len(self.noted), None, places, [inputs[number]], node.avals[number]))
+                    self.sinks.append((len(self.noted), node, places, [inputs[number]], node.avals[number]))
                 if not info.needed:
                     del not_ready[node]
                     continue
             if node.is_accumulator:
-                if self._is_sparse(not_ready[node]):
+                if self.sparse and self._is_sparse(not_ready[node]):
                     self._run(node, None, needs)
                 else:
                     inputs = not_ready.pop(node)
@@ -93,30 +98,21 @@ class _Run:
                 continue
             self._note(node, needs)
 
-    def _is_border(self, node: Node) -> bool:
-        """Whether more than the engine looks on when this node is reached."""
-        if node.is_accumulator:
-            variable = node.variable
-            return bool(
-                node._hooks is not None or variable._hooks or variable._post_accumulate_hooks or variable.is_sparse
-            )
-        return node._hooks is not None
-
     def _note(self, node: Node, needs: int) -> None:
         """Note a node, or run it if it has no formula."""
-        task = self.task
-        inputs = task.not_ready[node]
+        not_ready = self.task.not_ready
+        inputs = not_ready[node]
         given, bit = 0, 1
         for grad in inputs:
             if grad is not None:
                 given |= bit
             bit += bit
         if not given:
-            del task.not_ready[node]
+            del not_ready[node]
             self._distribute(node, 0)
             return
         formula = node.formula(given, needs)
-        if formula is None or self._is_sparse(inputs):
+        if formula is None or (self.sparse and self._is_sparse(inputs)):
             self._run(node, None, needs)
             return
         try:
@@ -124,9 +120,12 @@ class _Run:
         except BaseException:
             self.flush()  # what came before the failure has been done
             raise
-        inputs = task.not_ready.pop(node)
+        inputs, args = not_ready.pop(node), self.args
+        before = len(args)
         self.structure.append((formula, tuple([self._part(grad) for grad in inputs]), len(operands)))
-        self.args += operands
+        if self.schedule is not None:
+            self.entries.append((None if node is self.schedule.root else node, self._numbers(args[before:])))
+        args += operands
         self.metas += (node.avals, node.static)
         self.noted.append((node, needs, inputs))
         self._distribute(node, formula.defined)
@@ -135,13 +134,11 @@ class _Run:
 
     def _step(self, node: Node) -> None:
         """Count a node, and end the segment if it is long enough and the last one ended so."""
-        recent = self.recent
-        recent.append(node.__class__)
+        self.recent.append(node.__class__)
         self.since += 1
-        least = self.options.least
-        if self.since >= least:
-            here = list(recent)
-            if self.mark is None or here == self.mark or self.since >= 2 * least:
+        if self.since >= self.least:
+            here = list(self.recent)
+            if self.mark is None or here == self.mark or self.since >= 2 * self.least:
                 self.mark, self.since = here, 0
                 self.flush()
 
@@ -201,12 +198,14 @@ class _Run:
 
     def _unpacking(self) -> None:
         segment.metrics.borders["packed saved tensor"] += 1
+        self.schedule = None
         self.flush()
 
     def _run(self, node: Node, info: Any, needs: int) -> None:
         """Run a node as the eager engine does, when all before it has been evaluated."""
         task = self.task
-        segment.metrics.borders["hook" if self._is_border(node) else node.name()] += 1
+        segment.metrics.borders["hook" if node.is_watched() else node.name()] += 1
+        self.schedule = None
         self.flush()
         inputs = task.not_ready.pop(node)
         for number, grad in enumerate(inputs):
@@ -237,6 +236,7 @@ class _Run:
             if buffer is None:
                 buffer = task.not_ready[child] = [None] * len(child.avals)
             grad, results[i] = results[i], None
+            self.sparse = self.sparse or grad.__class__ is SparseGradient
             if grad is not None:
                 meta = child.avals[number]
                 if grad.shape != meta.shape or grad.dtype != meta.dtype:
@@ -264,7 +264,7 @@ class _Run:
             self.sinks = []
             self._serve(sinks)
             return
-        leaving, places = [], []
+        leaving, places, before = [], [], len(self.args)
         for node, buffer in self.task.not_ready.items():
             for number, grad in enumerate(buffer):
                 if grad.__class__ is int or grad.__class__ is list:
@@ -272,22 +272,42 @@ class _Run:
         for _, _, _, box, meta in sinks:
             self._leave(box, 0, meta, leaving, places)
         structure, metas, args = (tuple(self.structure), tuple(leaving)), tuple(self.metas), self.args
+        added = args[before:]
         self.structure, self.metas, self.args, self.noted, self.sinks, self.count = [], [], [], [], [], 0
         segment.metrics.nodes += len(noted)
-        results = segment.evaluate(
-            structure, metas, args, lambda: tuple(n.name() for n, *_ in noted), self.options.dump
-        )
+        found = segment.evaluate(structure, metas, args, lambda: tuple(n.name() for n, *_ in noted), self.dump)
         del args
-        if results is None:
+        if found is None:
+            self.schedule = None
             self._run_noted(noted, sinks, places)
             return
-        results = list(results)
+        function, results = found[0], list(found[1])
+        del found
+        if self.schedule is not None:
+            self._schedule(function, added, results)
+        del added
         for i, (holder, index) in enumerate(places):
             holder[index], results[i] = results[i], None
         if not self.task.keep_graph:
             for node, _, _ in noted:
                 node.release()
         self._serve(sinks)
+
+    def _schedule(self, function: Callable, added: list, results: list) -> None:
+        """Note a segment for the next backward over this graph."""
+        entries, self.entries = self.entries, []
+        numbers = self._numbers(added)
+        if self.schedule is not None:
+            self.schedule.parts.append(Part(function, entries, numbers))
+            self.schedule.number(results)
+
+    def _numbers(self, arrays: list) -> list[int]:
+        """Gradients as the schedule numbers them.  One that no program gave ends it."""
+        assert self.schedule is not None
+        numbers = [self.schedule.numbers.get(id(array)) for array in arrays]
+        if None in numbers:
+            self.schedule = None
+        return numbers  # pyright: ignore[reportReturnType] - without None, if it counts
 
     def _leave(self, holder: list, index: int, meta: Any, leaving: list, places: list) -> None:
         """Have the program give the gradient that waits as `holder[index]`, if it is to make it."""
@@ -307,15 +327,22 @@ class _Run:
 
     def _serve(self, sinks: list) -> None:
         """Give leaves and captures their gradients, which are arrays now."""
-        for _, leaf, captures, box, _ in sinks:
+        for _, node, places, box, meta in sinks:
             if box[0].__class__ is list:
                 box[0] = list(box[0])  # it may be on its way to a node too
                 box[0] = _total(box, 0)
-            if leaf is not None:
-                leaf.apply(box, -1)
+            if self.schedule is not None:
+                self._schedule_sink(node, meta, places, box[0])
+            if places is None:
+                node.apply(box, -1)
             else:
-                for place in captures:
+                for place in places:
                     self.task.captured[place] = box[0]
+
+    def _schedule_sink(self, node: Node, meta: Any, places: Any, grad: Any) -> None:
+        numbers = self._numbers([grad])
+        if self.schedule is not None:
+            self.schedule.sinks.append((None if node is self.schedule.root else node, meta, places, numbers[0]))
 
     def _run_noted(self, noted: list, sinks: list, places: list) -> None:
         """Run what was noted node by node, for its program failed."""
@@ -367,4 +394,7 @@ def _total(inputs: list, number: int) -> Any:
 def run(task: GraphTask, options: Options) -> None:
     """Run all that is ready, as `engine._loop` does."""
     segment.metrics.backwards += 1
-    _Run(task, options).loop()
+    running = _Run(task, options)
+    running.loop()
+    if running.schedule is not None:
+        running.schedule.keep(task.root.next_edges[0][0])

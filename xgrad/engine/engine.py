@@ -98,13 +98,19 @@ def execute(
     task = GraphTask(keep_graph, create_graph, depth)
     root = GraphRoot(edges)
     task.root = root
+    tensors = task.tensors
+    values = [None if g is None else enter(g, tensors) for g in grads]
+    if state.compiled is not None and not tensors and not anomaly.watched():
+        from .schedule import follow
+
+        if follow(task, edges, values, outputs, accumulate_grad):
+            captured = task.captured
+            return [_taken(captured, i) for i in range(len(captured))]
     task.compute_dependencies(root)
     if outputs:
         task.init_to_execute(root, outputs, accumulate_grad)
         if not task.exec_info.get(root, ExecInfo()).should_execute:
             task.exec_info.setdefault(root, ExecInfo()).needed = True
-    tensors = task.tensors
-    values = [None if g is None else enter(g, tensors) for g in grads]
     if depth and depth % HOP == 0:
         _on_fresh_thread(task, root, values)
     else:

@@ -47,6 +47,7 @@ class GraphTask:
         "keep_graph",
         "not_ready",
         "root",
+        "schedule",
         "tensors",
     )
 
@@ -63,6 +64,7 @@ class GraphTask:
         self.callbacks: list[Callable[[], Any]] = []
         self.not_ready: dict[Node, list] = {}
         self.root: Any = None  # the virtual node whose results are the root gradients
+        self.schedule: Any = None  # that a compiled backward makes for the next one
         self._next: Node | None = None  # the node to run next; the others are in a heap
         self._heap: list = []
 
@@ -100,7 +102,7 @@ class GraphTask:
     def init_to_execute(self, root: Node, outputs: list[tuple], accumulate: bool) -> None:
         """Fill exec_info: capture (or, accumulating, execute) `outputs`, and need whatever leads to them.
 
-        An iterative depth-first search; a node is needed if one of its children is to be executed.
+        A node is needed if one of its children is to be executed: children are looked at first.
         """
         info = self.exec_info
         self.captured = [None] * len(outputs)
@@ -111,20 +113,20 @@ class GraphTask:
             else:
                 entry.captures = entry.captures or {}
                 entry.captures.setdefault(number, []).append(place)
-        seen = {root}
-        stack: list[tuple[Node, Any]] = [(root, iter(root.next_edges))]
-        while stack:
-            node, edges = stack[-1]
-            for child, _ in edges:
-                if child is not None and child not in seen:
-                    seen.add(child)
-                    stack.append((child, iter(child.next_edges)))
+        left, order = dict(self.dependencies), [root]
+        for node in order:  # which grows: parents before children
+            for child, _ in node.next_edges:
+                if child is not None:
+                    count = left[child] = left[child] - 1
+                    if not count:
+                        order.append(child)
+        needed = ExecInfo()
+        needed.needed = True
+        for node in reversed(order):
+            for child, _ in node.next_edges:
+                if child in info:
+                    info.setdefault(node, needed).needed = True
                     break
-            else:
-                stack.pop()
-                children = (info.get(child) for child, _ in node.next_edges if child is not None)
-                if any(entry is not None and entry.should_execute for entry in children):
-                    info.setdefault(node, ExecInfo()).needed = True
 
     def will_execute(self, node: Node) -> bool:
         """Whether this run evaluates `node`, or captures a gradient there."""

@@ -73,6 +73,10 @@ class Node:
         """
         return []
 
+    def is_watched(self) -> bool:
+        """Whether a hook sees what arrives here or leaves."""
+        return self._hooks is not None
+
     def tensor_hooks(self) -> Any:
         """The hooks of the leaf that an accumulator serves; None for any other node."""
 

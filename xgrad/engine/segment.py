@@ -104,8 +104,10 @@ def clear() -> None:
     _programs.clear()
 
 
-def evaluate(structure: tuple, metas: tuple, args: list, names: Callable[[], tuple], dump: Path | None) -> Any:
-    """The gradients that leave the segment; None if its program fails, and its nodes are to run by themselves."""
+def evaluate(
+    structure: tuple, metas: tuple, args: list, names: Callable[[], tuple], dump: Path | None
+) -> tuple[Callable, tuple] | None:
+    """The segment's program, and the gradients that it gives; None if it fails: the nodes are to run by themselves."""
     program = _programs.get(structure)
     new = program is None
     if new:
@@ -126,7 +128,7 @@ def evaluate(structure: tuple, metas: tuple, args: list, names: Callable[[], tup
     metrics.segments += 1
     if function is not None:
         try:
-            return function(*args)
+            return function, function(*args)
         except Exception as error:
             # What is wrong with a node, the node by itself says better; other segments go on as they are.
             program.traces[metas] = None

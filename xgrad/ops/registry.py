@@ -172,7 +172,8 @@ def _first_call(*args: Any, **kwargs: Any) -> Any:
 def _written(function: Any) -> Callable:
     """Give a public function its own code, from the text in its scope."""
     scope, made = function.__globals__, {}
-    exec(f"def operator({scope['_parameters']}):\n    {scope['_body']}\n", scope, made)
+    # Under this file's name anomaly mode leaves it out of its traces.
+    exec(compile(f"def operator({scope['_parameters']}):\n    {scope['_body']}\n", "<operator>", "exec"), scope, made)
     function.__defaults__, function.__kwdefaults__ = made["operator"].__defaults__, made["operator"].__kwdefaults__
     function.__code__ = made["operator"].__code__  # last: another thread calls either the old code or all of the new
     return function
