@@ -363,7 +363,7 @@ PHRASES = (
     "modified by an inplace operation",
     "a leaf Variable that requires grad is being used in an in-place operation",
     "a view of a leaf Variable that requires grad is being used in an in-place operation",
-    "is a view and is being modified inplace",
+    "modified inplace",  # by this write or by one to its base before: which is told first is nobody's business
     "backward through the graph a second time",
     "does not require grad",
     "does not require gradient",
