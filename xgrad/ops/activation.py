@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from ..tensor import Tensor
 from .keys import draw_key
 from .norms import magnitude
-from .promotion import cast, require_floating, require_real, scalar, wrap_dim
+from .promotion import cast, require_floating, require_real, scalar, widen, wrap_dim
 from .registry import FUNCTIONS, composite, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
@@ -299,14 +299,14 @@ def softmax(self, *, dim, dtype=None):
     tensor([0.5000, 0.5000])
     """
     x, along = _prepare(self, dim, dtype, "softmax")
-    return jax.nn.softmax(_wide(x), axis=along).reshape(self.shape).astype(x.dtype)
+    return jax.nn.softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
 
 
 @operator(out=True)
 def log_softmax(self, *, dim, dtype=None):
     """The logarithm of softmax, without its overflow; computed in `dtype` if that is given."""
     x, along = _prepare(self, dim, dtype, "log_softmax")
-    return jax.nn.log_softmax(_wide(x), axis=along).reshape(self.shape).astype(x.dtype)
+    return jax.nn.log_softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
 
 
 @functional("softmin", function=False)
@@ -320,18 +320,13 @@ def _along(x: Any, dim: int) -> int | None:
     return wrap_dim(dim, x.ndim) if x.ndim else None
 
 
-def _wide(x: Any) -> Any:
-    """The half precisions in float32, as PyTorch sums them: the differences of a gradient cancel."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
-
-
 def _softmax_grad(grad, result, dim):
-    g, y = _wide(grad), _wide(result)
+    g, y = widen(grad), widen(result)
     return (y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=y.ndim > 0))).astype(grad.dtype)
 
 
 def _log_softmax_grad(grad, result, dim):
-    g, y = _wide(grad), _wide(result)
+    g, y = widen(grad), widen(result)
     return (g - jnp.exp(y) * jnp.sum(g, axis=_along(y, dim), keepdims=y.ndim > 0)).astype(grad.dtype)
 
 

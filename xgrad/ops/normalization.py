@@ -11,19 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import dtypes
 from ..config import state
 from ..tensor import Tensor
 from .fusion import apart
-from .promotion import require_floating, scalar
+from .promotion import require_floating, scalar, widen
 from .registry import FUNCTIONS, composite, operator
 
 functional = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
-
-
-def widen(x: Any) -> Any:
-    """Half precision as float32, in which sums are taken."""
-    return x.astype(jnp.float32) if x.dtype in (dtypes.float16, dtypes.bfloat16) else x
 
 
 def _standardize(x: Any, axes: tuple[int, ...], eps: Any) -> tuple[Any, Any, Any]:

@@ -32,6 +32,11 @@ def promote(*operands: Any) -> tuple:
     return tuple(jnp.asarray(x).astype(dtype) for x in operands)
 
 
+def widen(x: Any) -> Any:
+    """Half precision as float32, in which PyTorch computes it."""
+    return x.astype(jnp.float32) if x.dtype in (dtypes.float16, dtypes.bfloat16) else x
+
+
 def promote_float(*operands: Any) -> tuple:
     """The operands, cast to their common dtype; to the default float if that is integral or bool."""
     dtype = common_dtype(*operands)

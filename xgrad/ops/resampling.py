@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..tensor import Tensor
-from .normalization import widen
 from .pooling import adaptive_mean
-from .promotion import require_floating
+from .promotion import require_floating, widen
 from .registry import composite, linear, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
