@@ -156,10 +156,16 @@ class Tensor(TensorMethods):
     def _export(self) -> Any:
         """The array, to be handed out: no longer ours to donate."""
         array = self._read()
+        counter = self._version_counter
         if self._storage is None:
             self._owned = False
         elif self._chain.is_root:
             self._storage.owned = False
+            counter = self._storage.counter
+        else:
+            return array
+        if counter is not None:
+            counter.exported = True
         return array
 
     def _share(self) -> Storage:
@@ -173,7 +179,7 @@ class Tensor(TensorMethods):
                     if self._version_counter is None:
                         self._version_counter = VersionCounter()
                     self._chain = ViewChain.root(array.shape, array.dtype)
-                    storage = self._storage = Storage(array, self._owned)
+                    storage = self._storage = Storage(array, self._owned, self._version_counter)
                     del array
                     self._array = None
         if self._version_counter is None:

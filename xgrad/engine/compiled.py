@@ -13,15 +13,18 @@ that comes with its predecessors as the last end did.  So a stack of equal layer
 added changes the segments around it and no others.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from ..config import state
+from ..views.storage import sole
 from . import engine, segment
 from .graph_task import GraphTask
-from .input_buffer import accumulate
+from .input_buffer import DONATE_FROM, accumulate
 from .node import Node
 from .schedule import Part, Schedule
 from .sparse_gradient import SparseGradient
@@ -49,12 +52,12 @@ class _Run:
         self.task, self.least, self.dump = task, options.least, options.dump
         self.schedule: Schedule | None = task.schedule  # being made, while there is no border
         self.entries: list[tuple] = []  # of its next part
-        self.noted: list[tuple] = []  # (node, needs, gradients)
+        self.noted: list[tuple[Node, int]] = []  # with the places of their operands among `args`
         self.structure: list[tuple] = []
         self.metas: list = []
         self.args: list = []
         self.count = 0  # of values
-        self.sinks: list[tuple] = []  # (nodes before it, leaf or captured node, places of a capture, [gradient], meta)
+        self.sinks: list[tuple] = []  # (leaf or captured node, places of a capture, [gradient], meta)
         self.since = 0
         self.recent: deque = deque(maxlen=CONTEXT)
         self.mark: list | None = None
@@ -84,7 +87,7 @@ class _Run:
             if info is not None and info.captures is not None:
                 inputs = not_ready[node]
                 for number, places in info.captures.items():
-                    self.sinks.append((len(self.noted), node, places, [inputs[number]], node.avals[number]))
+                    self.sinks.append((node, places, [inputs[number]], node.avals[number]))
                 if not info.needed:
                     del not_ready[node]
                     continue
@@ -94,7 +97,7 @@ class _Run:
                 else:
                     inputs = not_ready.pop(node)
                     if inputs[0] is not None:
-                        self.sinks.append((len(self.noted), node, None, inputs, node.avals[0]))
+                        self.sinks.append((node, None, inputs, node.avals[0]))
                 continue
             self._note(node, needs)
 
@@ -120,16 +123,16 @@ class _Run:
         except BaseException:
             self.flush()  # what came before the failure has been done
             raise
-        inputs, args = not_ready.pop(node), self.args
-        before = len(args)
-        self.structure.append((formula, tuple([self._part(grad) for grad in inputs]), len(operands)))
+        args, before = self.args, len(self.args)
+        self.structure.append((formula, tuple([self._part(grad) for grad in not_ready.pop(node)]), len(operands)))
         if self.schedule is not None:
             self.entries.append((None if node is self.schedule.root else node, self._numbers(args[before:])))
+        self.noted.append((node, len(args)))
         args += operands
         self.metas += (node.avals, node.static)
-        self.noted.append((node, needs, inputs))
         self._distribute(node, formula.defined)
         self.count += len(node.next_edges)
+        del inputs, operands  # what the program alone refers to, it may use up
         self._step(node)
 
     def _step(self, node: Node) -> None:
@@ -269,28 +272,29 @@ class _Run:
             for number, grad in enumerate(buffer):
                 if grad.__class__ is int or grad.__class__ is list:
                     self._leave(buffer, number, node.avals[number], leaving, places)
-        for _, _, _, box, meta in sinks:
+        for _, _, box, meta in sinks:
             self._leave(box, 0, meta, leaving, places)
         structure, metas, args = (tuple(self.structure), tuple(leaving)), tuple(self.metas), self.args
-        added = args[before:]
         self.structure, self.metas, self.args, self.noted, self.sinks, self.count = [], [], [], [], [], 0
         segment.metrics.nodes += len(noted)
-        found = segment.evaluate(structure, metas, args, lambda: tuple(n.name() for n, *_ in noted), self.dump)
+        names, added, donated = [node.__class__ for node, _ in noted], [], ()
+        grad = buffer = None  # as in `_note`
+        if self.schedule is not None:
+            added = args[before:]
+        elif not self.task.keep_graph:
+            ours = _disposable(noted, args)
+            for node, _ in noted:
+                node.release()
+            noted.clear()
+            donated = _donated(args, ours, metas[len(metas) - len(leaving) :])
+        function, results = segment.evaluate(structure, metas, donated, args, names, self.dump)
         del args
-        if found is None:
-            self.schedule = None
-            self._run_noted(noted, sinks, places)
-            return
-        function, results = found[0], list(found[1])
-        del found
+        results = list(results)
         if self.schedule is not None:
             self._schedule(function, added, results)
         del added
         for i, (holder, index) in enumerate(places):
             holder[index], results[i] = results[i], None
-        if not self.task.keep_graph:
-            for node, _, _ in noted:
-                node.release()
         self._serve(sinks)
 
     def _schedule(self, function: Callable, added: list, results: list) -> None:
@@ -327,7 +331,7 @@ class _Run:
 
     def _serve(self, sinks: list) -> None:
         """Give leaves and captures their gradients, which are arrays now."""
-        for _, node, places, box, meta in sinks:
+        for node, places, box, meta in sinks:
             if box[0].__class__ is list:
                 box[0] = list(box[0])  # it may be on its way to a node too
                 box[0] = _total(box, 0)
@@ -344,40 +348,28 @@ class _Run:
         if self.schedule is not None:
             self.schedule.sinks.append((None if node is self.schedule.root else node, meta, places, numbers[0]))
 
-    def _run_noted(self, noted: list, sinks: list, places: list) -> None:
-        """Run what was noted node by node, for its program failed."""
-        values: list[Any] = []
 
-        def resolve(holder: list, index: int) -> None:
-            grad = holder[index]
-            if grad.__class__ is int:
-                holder[index] = values[grad]
-            elif grad.__class__ is list:
-                for i in range(len(grad)):
-                    resolve(grad, i)
-                holder[index] = _total(holder, index)
+def _disposable(noted: list, args: list) -> list[int]:
+    """The places among the arguments of large arrays that the graph or the engine made and handed out to nobody."""
+    large = [i for i, a in enumerate(args) if isinstance(a, jax.Array) and a.size >= DONATE_FROM]
+    if large:
+        others: set[int] = set()
+        for node, start in noted:
+            others.update(start + i for i, ours in enumerate(node.disposable()) if not ours)
+        large = [i for i in large if i not in others]
+    return large
 
-        waiting = deque(sinks)
-        for done, (node, needs, inputs) in enumerate(noted):
-            while waiting and waiting[0][0] <= done:
-                sink = waiting.popleft()
-                resolve(sink[3], 0)
-                self._serve([sink])
-            inputs = [list(grad) if grad.__class__ is list else grad for grad in inputs]
-            for number in range(len(inputs)):
-                resolve(inputs, number)
-            state.current_node = node
-            results = list(node.apply(inputs, needs))
-            if not self.task.keep_graph:
-                node.release()
-            for i in range(len(node.next_edges)):
-                results[i] = engine._validated(node, i, results[i])
-            values += results[: len(node.next_edges)]
-        for sink in waiting:
-            resolve(sink[3], 0)
-        for holder, index in places:
-            resolve(holder, index)
-        self._serve(list(waiting))
+
+def _donated(args: list, ours: list[int], leaving: tuple) -> tuple[int, ...]:
+    """Those that nobody else holds any more, and of which a gradient that leaves can take the memory."""
+    wanted = Counter((tuple(meta.shape), meta.dtype) for meta in leaving) if ours else Counter()
+    chosen = []
+    for i in ours:
+        kind = args[i].shape, args[i].dtype
+        if wanted[kind] and sole(args, i):
+            wanted[kind] -= 1
+            chosen.append(i)
+    return tuple(chosen)
 
 
 def _total(inputs: list, number: int) -> Any:

@@ -97,6 +97,10 @@ class CopySlices(InternalNode):
         assert self.fn is not None  # or there would be no formula
         return [*self.chain.starts, *self.fn.operands(unpacking)]
 
+    def disposable(self) -> list[bool]:
+        assert self.fn is not None
+        return [*[False] * len(self.chain.starts), *self.fn.disposable()]
+
     @property
     def static(self) -> Any:
         return None if self.fn is None else self.fn.static

@@ -14,7 +14,7 @@ from ..tensor import Tensor, from_array
 from ..views.storage import sole
 from . import sparse_gradient
 
-_DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
+DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
 
 add_arrays = jax.jit(lambda a, b: a + b)
 _add_into = jax.jit(lambda a, b: a + b, donate_argnums=(0,))
@@ -23,7 +23,7 @@ _add_into = jax.jit(lambda a, b: a + b, donate_argnums=(0,))
 def accumulate(buffer: list, index: int, grad: list) -> None:
     """Add the array `grad[0]` (a list, so that its reference can be judged) to `buffer[index]`."""
     try:
-        if prod(grad[0].aval.shape) < _DONATE_FROM:
+        if prod(grad[0].aval.shape) < DONATE_FROM:
             buffer[index] = add_arrays(buffer[index], grad[0])
         elif sole(buffer, index):
             buffer[index] = _add_into(buffer[index], grad[0])

@@ -77,6 +77,10 @@ class Node:
         """Whether a hook sees what arrives here or leaves."""
         return self._hooks is not None
 
+    def disposable(self) -> list[bool]:
+        """Of each operand, whether it may be donated where nobody else refers to it any more."""
+        return []
+
     def tensor_hooks(self) -> Any:
         """The hooks of the leaf that an accumulator serves; None for any other node."""
 

@@ -47,6 +47,7 @@ def snapshot(tensor: Tensor, recorded: bool | None = None) -> Tensor:
     if tensor._tangents:
         for level, tangent in tensor._tangents.items():
             old._set_tangent(level, snapshot(tangent, recorded))
+    old._owned = False  # another tensor may hold the array
     return old
 
 
@@ -240,6 +241,10 @@ class SavedVariable:
     def release(self) -> None:
         self.released = True
         self._tensor = self._array = self._twin = self._packed = self._unpack = self._tangents = None
+
+    def is_ours(self) -> bool:
+        """Whether the array was made by one of our kernels and handed out to nobody."""
+        return self._array is not None and not self._counter.exported
 
     def array(self, owner: Any) -> Any:
         """The value for a formula that records nothing."""

@@ -33,16 +33,17 @@ class Program:
         self.nodes, self.leaving = structure
         self.names = names  # of the nodes
         self.number = next(_numbers)
-        self.traces: dict[tuple, Callable | None] = {}  # None: it failed where the nodes one by one may not
+        self.traces: dict[tuple, Callable] = {}
         self._latest: Any = None  # the latest trace, with the shapes and dtypes of its arguments
 
-    def traced(self, metas: tuple, args: list) -> Callable:
-        """A new trace."""
-        function = self.traces[metas] = jax.jit(self._function(metas))
+    def traced(self, metas: tuple, donated: tuple, args: list) -> Callable:
+        """A new trace, whose results may take the memory of the arguments `donated`."""
+        function = self.traces[metas, donated] = jax.jit(self.function(metas), donate_argnums=donated)
         self._latest = function, [jax.typeof(a) if isinstance(a, jax.Array) else a for a in args]
         return function
 
-    def _function(self, metas: tuple) -> Callable:
+    def function(self, metas: tuple) -> Callable:
+        """The gradients that leave, as a function of the arguments."""
         nodes, leaving = self.nodes, self.leaving
 
         def backward(*args: Any) -> tuple:
@@ -105,39 +106,37 @@ def clear() -> None:
 
 
 def evaluate(
-    structure: tuple, metas: tuple, args: list, names: Callable[[], tuple], dump: Path | None
-) -> tuple[Callable, tuple] | None:
-    """The segment's program, and the gradients that it gives; None if it fails: the nodes are to run by themselves."""
+    structure: tuple, metas: tuple, donated: tuple, args: list, names: list[type], dump: Path | None
+) -> tuple[Callable, tuple]:
+    """The segment's program, and the gradients that it gives."""
     program = _programs.get(structure)
     new = program is None
     if new:
-        program = _make(structure, names())
-    function = program.traces.get(metas, _MISSING)
-    if function is _MISSING:
+        program = _make(structure, tuple(name.__name__ for name in names))
+    function = program.traces.get((metas, donated))
+    if function is None:
         if not new:
             metrics.retraces += 1
-            _tell(f"segment {program.number}: traced again, for other shapes or dtypes")
-        function = program.traced(metas, args)
+            _tell(f"segment {program.number}: traced again, for other shapes, dtypes or donations")
+        function = program.traced(metas, donated, args)
         if dump is not None:
             dump.mkdir(parents=True, exist_ok=True)
             name = f"segment_{program.number:04}_{len(program.traces)}"
             (dump / f"{name}.txt").write_text("\n".join(program.names) + "\n")
             (dump / f"{name}.hlo").write_text(program.as_text(optimized=True))
-    elif function is not None:
+    else:
         metrics.hits += 1
     metrics.segments += 1
-    if function is not None:
-        try:
-            return function, function(*args)
-        except Exception as error:
-            # What is wrong with a node, the node by itself says better; other segments go on as they are.
-            program.traces[metas] = None
-            _tell(f"segment {program.number}: its program failed, its nodes run by themselves: {error!r}")
-    metrics.fallbacks += 1
-    return None
-
-
-_MISSING: Any = object()
+    try:
+        return function, function(*args)
+    except Exception as error:
+        if any(isinstance(a, jax.Array) and a.is_deleted() for a in args):
+            raise  # it failed after the arguments were given up
+        # Operations by themselves may do what a program cannot, or say better what is wrong with them.
+        _tell(f"segment {program.number}: its program failed, its operations run by themselves: {error!r}")
+        metrics.fallbacks += 1
+        one_by_one = program.traces[metas, donated] = program.function(metas)
+        return one_by_one, one_by_one(*args)
 
 
 def _make(structure: tuple, names: tuple[str, ...]) -> Program:

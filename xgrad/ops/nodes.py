@@ -104,6 +104,13 @@ class OperatorNode(Node):
                 break
         return self._unpack_arrays()
 
+    def disposable(self) -> list[bool]:
+        return [
+            entry.is_ours() if entry.__class__ is SavedVariable
+            else entry.__class__ is Tensor and entry._storage is None and entry._owned
+            for entry in self.saved
+        ]  # fmt: skip
+
     def _spread(self, results: Any, needs: int) -> list:
         """The wanted gradients, each in the place of its edge."""
         out: list = [None] * len(self.next_edges)

@@ -32,10 +32,11 @@ writing = threading.RLock()
 class VersionCounter:
     """How often the values behind a tensor were changed in place; shared by its views and `detach()`ed aliases."""
 
-    __slots__ = ("value",)
+    __slots__ = ("exported", "value")
 
     def __init__(self, value: int = 0) -> None:
         self.value = value
+        self.exported = False  # whether somebody was handed the array: what was saved of it is no longer ours to donate
 
 
 class Untracked(VersionCounter):
@@ -49,7 +50,7 @@ class Untracked(VersionCounter):
     value = property(lambda self: _refuse_to_save())
 
     def __init__(self) -> None:
-        pass
+        self.exported = False
 
     def told(self) -> int:
         """The version for a user who asks."""
@@ -70,6 +71,7 @@ class Detached(Untracked):
     __slots__ = ("_told",)
 
     def __init__(self) -> None:
+        super().__init__()
         self._told = 0
 
     def told(self) -> int:
@@ -93,11 +95,12 @@ UNTRACKED = Untracked()
 class Storage:
     """One root `jax.Array` (or tracer), and a generation that each write raises."""
 
-    __slots__ = ("__weakref__", "_array", "generation", "id", "owned")
+    __slots__ = ("__weakref__", "_array", "counter", "generation", "id", "owned")
 
-    def __init__(self, array: Any, owned: bool) -> None:
+    def __init__(self, array: Any, owned: bool, counter: VersionCounter | None = None) -> None:
         self._array = array
         self.owned = owned
+        self.counter = counter  # of the tensor whose array it was
         self.generation = 0
         self.id = next(_ids)
 
