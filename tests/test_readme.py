@@ -34,7 +34,7 @@ def test_pictures_and_linked_files_exist():
 
 
 def test_tour_runs_as_it_stands_and_is_right():
-    (tour,) = (body for language, body in blocks() if language == "python")
+    tour, compiled = (body for language, body in blocks() if language == "python")
     names = {}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -45,6 +45,13 @@ def test_tour_runs_as_it_stands_and_is_right():
     text = printed.getvalue()
     assert "True" in text
     assert "equal, bit for bit" in text
+    xgrad.autograd.compiled_backward.reset()
+    xgrad.autograd.compiled_backward.clear()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(compiled, "README.md", "exec"), names)
+    metrics = xgrad.autograd.compiled_backward.metrics()
+    assert (metrics["backwards"], metrics["hits"], len(metrics["misses"])) == (2, 1, 1)
+    assert names["w"].grad.tolist() != [0.0, 20.0, 804.0]
 
 
 @pytest.mark.parametrize("overlapping", [lambda: xgrad.arange(5.0).unfold(0, 3, 1), lambda: xgrad.ones(3).expand(2, 3)])

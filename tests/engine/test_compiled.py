@@ -1,5 +1,9 @@
 """Compiled backward does what the eager engine does: values, order of hooks, errors; and compiles each segment once."""
 
+import os
+import re
+import subprocess
+import sys
 import threading
 
 import jax
@@ -49,6 +53,7 @@ PROGRAMS = {
     "views and in-place writes": written_through_views,
     "broadcast": lambda x, w: ((x + w) * w + w[0]).sum(),
     "split": lambda x, w: sum(p * p for p in x.split([1, 1, 1])).sum() + x.unbind(1)[0].sum(),
+    "vmap": lambda x, w: xgrad.func.vmap(lambda a: (a * a.sum() * w).sum())(x).square().sum(),
     "one of several results": lambda x, w: x.sort(0)[0][0].sum() + x.max(1)[0].sum() * w.sum(),
     "casts": lambda x, w: (x.to(xgrad.float32).exp() * w.to(xgrad.float32)).double().sum(),
     "complex": lambda x, w: xgrad.view_as_real(xgrad.complex(x, x * w) * 1j).square().sum(),
@@ -410,6 +415,17 @@ def test_programs_can_be_read_and_dumped(tmp_path, caplog):
     assert "the first segment" in caplog.text
 
 
+def test_writes_through_views_copy_no_buffer(path):
+    """What a CopySlices reads of the gradient is read before it writes into it, in place."""
+    x, w = leaf(xgrad, 4096), leaf(xgrad, 16)
+    y = x * 1
+    for i in range(8):
+        y[16 * i : 16 * (i + 1)].mul_(w)
+    y.sum().backward(compiled=True)
+    (program,) = compiled_backward.programs()
+    assert not re.findall(r"f64\[4096\]\S* copy\(", program.as_text(optimized=True))
+
+
 # -- a second backward over the same graph -----------------------------------------------------------------------------
 
 
@@ -507,6 +523,13 @@ def test_the_root_and_a_leaf_as_root():
         np.testing.assert_allclose(of_x.numpy(), 2 * x.detach().numpy())
         x.backward(xgrad.ones(3), retain_graph=True, compiled=True)
     np.testing.assert_array_equal(x.grad.numpy(), [3, 3, 3])
+
+
+def test_the_environment_asks_for_a_log():
+    code = "import xgrad; x = xgrad.ones(2, requires_grad=True); (x * x).sum().backward(compiled=True)"
+    environment = {**os.environ, "XGRAD_LOG": "compile"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "segment 0, 2 nodes: the first segment" in done.stderr
 
 
 def test_a_run_frees_what_it_used():

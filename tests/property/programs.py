@@ -355,9 +355,7 @@ def _same_outcome(where, ours, theirs):
         for phrase in PHRASES:
             said = phrase in str(theirs)
             assert not said or phrase in str(ours), f"{where}: xgrad raised {ours!r}, torch {theirs!r}"
-        if "is being modified inplace" in str(
-            theirs
-        ):  # by this write, or by one before
+        if "is being modified inplace" in str(theirs):  # by this write, or by one before
             assert "modified inplace" in str(ours), f"{where}: xgrad raised {ours!r}, torch {theirs!r}"
     else:
         assert not isinstance(ours, Exception), f"{where}: xgrad raised {ours!r}, torch did not"

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import xgrad
+
 from . import drawing, programs
 
 # The same programs in each run, so that a failure speaks of the change at hand; the command draws others.
@@ -17,6 +19,7 @@ EXAMPLES = 65  # for each plain flavour; each runs in both paths
 # Programs of the other flavours compile more.
 FIXED = tuple(name for name in drawing.FLAVOURS if name not in drawing.PLAIN)
 SEEDS = range(1000, 1050)
+COMPILED = 34  # programs of each flavour whose backward is compiled
 
 
 class HypothesisDraw(drawing.Draw):
@@ -54,6 +57,24 @@ def test_fixed_program_agrees_with_torch(flavour):
         except AssertionError as error:
             error.add_note(f"\nseed {seed}\n{program.source('torch')}")
             raise
+
+
+@pytest.mark.parametrize("flavour", drawing.FLAVOURS)
+def test_compiled_backward_of_a_program_agrees_with_torch(flavour):
+    """Each in one of the paths, in short and in long segments."""
+    compiled_backward = xgrad.autograd.compiled_backward
+    compiled_backward.reset()
+    for seed in range(2000, 2000 + COMPILED):
+        draw = drawing.Draw(random.Random(seed))
+        program, theirs = drawing.generate(draw, drawing.FLAVOURS[flavour], 3 + draw.below(10))
+        try:
+            programs.compare(program, theirs, [programs.COMPILED[seed % 2]])
+        except AssertionError as error:
+            error.add_note(f"\nseed {seed}\n{program.source('torch')}")
+            raise
+    metrics = compiled_backward.metrics()
+    assert metrics["backwards"] > COMPILED / 2 or drawing.FLAVOURS[flavour].forward
+    assert metrics["fallbacks"] == 0
 
 
 def test_generator_reaches_what_it_is_for():

@@ -30,6 +30,7 @@ from ..views.chain import ViewChain
 from ..views.program import Program
 from ..views.storage import Tracer, sole
 from .formula import Formula
+from .fusion import apart
 from .hooks import move_retained_hook
 from .node import InputMetadata, InternalNode, Node, gradient_edge, number
 from .validate import fit
@@ -200,7 +201,8 @@ def _of_write(program: Program, fn: Formula, to_base: int) -> Formula:
 
     def run(grads: list, values: list, avals: tuple, static: Any) -> list:
         starts = values[:count]
-        part = program.trace_replay(grads[0], *starts)
+        # Apart: the buffer is read before it is written.  XLA would read where the part is used, and copy the buffer.
+        part = apart(program.trace_replay, grads[0], *starts)
         results = list(fn.run([part], values[count:], (part,), static))
         if to_base:
             new = jnp.zeros(()) if results[0] is None else fit(results[0], program.shape, program.dtype)

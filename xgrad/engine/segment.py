@@ -11,6 +11,7 @@ which are `jax.jit`'s own business.
 
 import itertools
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -180,3 +181,8 @@ def _why(structure: tuple, names: tuple[str, ...]) -> str:
 
 def _tell(text: str) -> None:
     log.info("compiled backward: %s", text)
+
+
+if "compile" in os.environ.get("XGRAD_LOG", "").split(","):
+    log.addHandler(logging.StreamHandler())
+    log.setLevel(logging.INFO)

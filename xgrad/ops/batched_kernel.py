@@ -69,12 +69,13 @@ class BatchedPlan(Plan):
     """What the plan of the single operator saves, and its backward over a batch."""
 
     __slots__ = ("single",)
+    has_formula = False  # it asks for the shapes of the arguments
 
     def __init__(self, kernel: BatchedKernel, single: Plan) -> None:
         for name in Plan.__slots__:
             setattr(self, name, getattr(single, name))
         self.kernel, self.single = kernel, single
-        self.programs, self.operators, self.simple = {}, {}, {}
+        self.programs, self.operators, self.simple, self.formulas = {}, {}, {}, {}
         self.passes = self.reuses = False
         self.fits = _Everything()  # pyright: ignore[reportAttributeAccessIssue] - all that a set is asked here
 

@@ -149,6 +149,8 @@ class Plan:
         "saved", "saves_result", "simple", "static", "used",
     )  # fmt: skip
 
+    has_formula = True  # whether a compiled backward may trace it
+
     def __init__(self, kernel: Kernel, needs: int, count: int) -> None:
         operator = kernel.operator
         self.kernel = kernel

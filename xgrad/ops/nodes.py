@@ -84,7 +84,7 @@ class OperatorNode(Node):
         return found
 
     def _make_formula(self, plan: "Plan", needs: int) -> Formula | None:
-        if plan.kernel.operator.check_gradients is not None:  # it looks at values
+        if not plan.has_formula or plan.kernel.operator.check_gradients is not None:  # which looks at values
             return None
         count = len(self.next_edges)
 

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from ..config import state
+from ..engine.fusion import apart
 from ..tensor import Tensor
-from .fusion import apart
 from .promotion import require_floating, scalar, widen
 from .registry import FUNCTIONS, composite, operator
 
