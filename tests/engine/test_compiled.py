@@ -179,6 +179,13 @@ def test_sparse_and_dense_gradients_meet_at_a_leaf():
     np.testing.assert_allclose(weight.grad.numpy(), expected.numpy())
 
 
+def test_a_sparse_gradient_to_start_with():
+    x = leaf(xgrad, 4)
+    start = xgrad.sparse_coo_tensor(xgrad.tensor([[1, 3]]), xgrad.tensor([2.0, 5.0], dtype=xgrad.float64), (4,))
+    (x * 3).backward(start, compiled=True)
+    np.testing.assert_array_equal(x.grad.to_dense().numpy(), [0, 6, 0, 15])
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 

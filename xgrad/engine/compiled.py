@@ -61,7 +61,8 @@ class _Run:
         self.since = 0
         self.recent: deque = deque(maxlen=CONTEXT)
         self.mark: list | None = None
-        self.sparse = False  # whether there was a sparse gradient
+        # Whether there was a sparse gradient, which no program takes.
+        self.sparse = any(grad.__class__ is SparseGradient for inputs in task.not_ready.values() for grad in inputs)
 
     # ------------------------------------------------------------ the loop
 

@@ -156,7 +156,7 @@ def _why(structure: tuple, names: tuple[str, ...]) -> str:
         return "the first segment"
     nodes, leaving = structure
     best, common = None, -1
-    for program in _programs.values():
+    for program in programs():  # a copy: other threads may add to them
         same = 0
         for mine, theirs in zip(nodes, program.nodes):
             if mine != theirs:
