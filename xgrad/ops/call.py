@@ -19,6 +19,7 @@ from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable, snapshot
 from ..tensor import Tensor, from_array, from_foreign, mark
 from ..views.meta import PrimalMeta, chain_now, check_inplace, relation_of
+from ..views.storage import VersionCounter
 from . import batching, nodes, registry
 from .batching import batch_like, check_batched, level_of, requiring, run_batched, wrap, write_batched
 from .kernel import Kernel, Plan
@@ -93,7 +94,12 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         node.next_edges = tuple(edges)
         result._grad_fn = node
         result._requires_grad = True
-        if plan.saves_result or plan.static or state.saved_hooks:
+        if state.saved_hooks:
+            save_for_backward(plan, node, args, (result,) if plan.saves_result else ())
+        elif plan.keeps_result and result._tangents is None:
+            result._version_counter = counter = VersionCounter()
+            node.saved = (SavedVariable.of_result(out, counter),)
+        elif plan.saves_result or plan.static:
             save_for_backward(plan, node, args, (result,) if plan.saves_result else ())
         elif plan.pick is not None:
             saved = node.saved = plan.pick(args)
@@ -202,19 +208,26 @@ def explain(error: Exception, op: Operator, arrays: list) -> Exception:
     return error
 
 
+def _static(args: tuple) -> tuple[tuple, tuple]:
+    """The shapes and dtypes of the arguments; () and None for a number."""
+    shapes, kinds = [], []
+    for a in args:
+        if a.__class__ is Tensor and (array := a._array) is not None:
+            aval = array.aval
+            shapes.append(aval.shape)
+            kinds.append(aval.dtype)
+        else:
+            shapes.append(tuple(a.shape) if isinstance(a, Tensor) else ())
+            kinds.append(a.dtype if isinstance(a, Tensor) else None)
+    return tuple(shapes), tuple(kinds)
+
+
 def save_for_backward(plan: Plan, node: Any, args: tuple, results: tuple, weak_grad_fn: Any = None) -> None:
     """Keep for backward what the plan names."""
     if plan.static:
-        shapes, kinds = [], []
-        for a in args:
-            if a.__class__ is Tensor and (array := a._array) is not None:
-                aval = array.aval
-                shapes.append(aval.shape)
-                kinds.append(aval.dtype)
-            else:
-                shapes.append(tuple(a.shape) if isinstance(a, Tensor) else ())
-                kinds.append(a.dtype if isinstance(a, Tensor) else None)
-        node.static = tuple(shapes), tuple(kinds)
+        node.static = _static(args)
+        if not (results or plan.saved):
+            return
     if state.saved_hooks:
         node.saved = tuple(
             SavedVariable.packed(a, False) if isinstance(a, Tensor) else a for a in (args[i] for i in plan.saved)

@@ -144,9 +144,30 @@ class Plan:
     """For one mask of arguments that require grad: what is saved, and the backward programs."""
 
     __slots__ = (
-        "all", "alone", "fits", "formulas", "independent", "indices", "kernel", "multilinear", "needs", "no_metas",
-        "node_class", "operators", "passes", "pick", "programs", "result_names", "results", "reuses",
-        "saved", "saves_result", "simple", "static", "used",
+        "all",
+        "alone",
+        "fits",
+        "formulas",
+        "independent",
+        "indices",
+        "keeps_result",
+        "kernel",
+        "multilinear",
+        "needs",
+        "no_metas",
+        "node_class",
+        "operators",
+        "passes",
+        "pick",
+        "programs",
+        "result_names",
+        "results",
+        "reuses",
+        "saved",
+        "saves_result",
+        "simple",
+        "static",
+        "used",
     )  # fmt: skip
 
     has_formula = True  # whether a compiled backward may trace it
@@ -199,6 +220,8 @@ class Plan:
         self.static = bool(wanted & {"shapes", "dtypes"}) or any(
             formula_of(operator, names[i]) is linear and i not in self.saved for i in self.indices
         )
+        # Whether the one result is saved, and nothing else.
+        self.keeps_result = self.saves_result and not self.static and self.pick is None and operator.outputs is None
 
     def only(self, args: tuple) -> list:
         """The arguments that require grad, None in the places of the others."""

@@ -32,11 +32,9 @@ writing = threading.RLock()
 class VersionCounter:
     """How often the values behind a tensor were changed in place; shared by its views and `detach()`ed aliases."""
 
-    __slots__ = ("exported", "value")
-
-    def __init__(self, value: int = 0) -> None:
-        self.value = value
-        self.exported = False  # whether somebody was handed the array: what was saved of it is no longer ours to donate
+    # Defaults in the class: one is made wherever a result is saved.
+    value: int = 0
+    exported: bool = False  # whether somebody was handed the array: what was saved of it is no longer ours to donate
 
 
 class Untracked(VersionCounter):
@@ -45,12 +43,7 @@ class Untracked(VersionCounter):
     `value` is what saving for backward reads, and so it refuses; counting and telling ask here instead.
     """
 
-    __slots__ = ()
-
-    value = property(lambda self: _refuse_to_save())
-
-    def __init__(self) -> None:
-        self.exported = False
+    value = property(lambda self: _refuse_to_save())  # pyright: ignore[reportAssignmentType] - it has none
 
     def told(self) -> int:
         """The version for a user who asks."""
@@ -68,11 +61,7 @@ class Untracked(VersionCounter):
 class Detached(Untracked):
     """The counter of a `detach()` or `.data` of an inference tensor, which may be written anywhere, as in PyTorch."""
 
-    __slots__ = ("_told",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._told = 0
+    _told: int = 0
 
     def told(self) -> int:
         return self._told
