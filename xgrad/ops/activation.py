@@ -4,6 +4,7 @@ Most derivatives are derived: at a kink `jnp.where` picks the branch whose slope
 given save the result, which the next layer keeps anyway.
 """
 
+import math
 import warnings
 from functools import partial
 from typing import Any
@@ -201,7 +202,11 @@ def gelu(self, *, approximate="none"):
     require_floating(self, "gelu")
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, not {approximate!r}.")
-    return jax.nn.gelu(self, approximate=approximate == "tanh")
+    if approximate == "tanh":
+        return jax.nn.gelu(self, approximate=True)
+    # jax.nn's goes by erfc: a tenth slower, and other digits in the tail than PyTorch's.
+    x = widen(self)
+    return (0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))).astype(self.dtype)
 
 
 @activation()
