@@ -3,6 +3,7 @@
 __version__ = "0.1.0"
 
 import importlib as _importlib
+import os as _os
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -56,6 +57,9 @@ if _TYPE_CHECKING:
     from . import signal as signal
     from . import sparse as sparse
     from . import utils as utils
+    from .compile_cache import compile_cache_info as compile_cache_info
+    from .compile_cache import disable_compile_cache as disable_compile_cache
+    from .compile_cache import enable_compile_cache as enable_compile_cache
     from .func import vmap as vmap
     from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .ops.aten import grid_sampler as grid_sampler
@@ -77,6 +81,7 @@ channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 # What not everybody uses is loaded by those who do: together it would add a fifth to xgrad's own import.
 _LATER = {
     "compare": "views.compare",
+    **dict.fromkeys(("compile_cache_info", "disable_compile_cache", "enable_compile_cache"), "compile_cache"),
     "vmap": "func",
     **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm"), "ops.aten"),
     **dict.fromkeys(("native_dropout", "native_group_norm", "native_layer_norm"), "ops.aten"),
@@ -93,6 +98,12 @@ def __getattr__(name: str) -> _Any:
     if (found := _unsupported("", name)) is not None:
         return found
     raise AttributeError(f"module 'xgrad' has no attribute {name!r}")
+
+
+if "XGRAD_COMPILE_CACHE" in _os.environ:
+    from .compile_cache import enable_as_asked as _enable_as_asked
+
+    _enable_as_asked()
 
 
 def __dir__() -> list[str]:

@@ -80,6 +80,11 @@ def devices() -> Iterator[Finding]:
     x64 = jax.numpy.asarray(0.0, dtype=float).dtype == "float64"
     how = "enabled" if x64 else 'off: jax.config.update("jax_enable_x64", True) allows float64 and int64'
     yield None, f"x64 is {how}"
+    info = xgrad.compile_cache_info()
+    if info is None:
+        yield None, "compile cache: off; XGRAD_COMPILE_CACHE=1 keeps compiled programs for the next process"
+    else:
+        yield None, f"compile cache: {info.folder}, {info.programs} programs, {info.bytes / 1e6:.1f} MB"
 
 
 def donation() -> Iterator[Finding]:
