@@ -66,7 +66,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("least", [1, 3, 64])
+@pytest.mark.parametrize("least", [2, 64])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients_are_those_of_the_eager_engine(name, least, path):
     both(PROGRAMS[name], leaf(xgrad, 3, 3), leaf(xgrad, 3, seed=1), least=least)

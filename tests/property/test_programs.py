@@ -15,11 +15,11 @@ import xgrad
 from . import drawing, programs
 
 # The same programs in each run, so that a failure speaks of the change at hand; the command draws others.
-EXAMPLES = 65  # for each plain flavour; each runs in both paths
+EXAMPLES = 45  # for each plain flavour; each runs in both paths
 # Programs of the other flavours compile more.
 FIXED = tuple(name for name in drawing.FLAVOURS if name not in drawing.PLAIN)
 SEEDS = range(1000, 1050)
-COMPILED = 34  # programs of each flavour whose backward is compiled
+COMPILED = 38  # programs of each flavour whose backward is compiled
 
 
 class HypothesisDraw(drawing.Draw):
@@ -59,7 +59,7 @@ def test_fixed_program_agrees_with_torch(flavour):
             raise
 
 
-@pytest.mark.parametrize("flavour", drawing.FLAVOURS)
+@pytest.mark.parametrize("flavour", [name for name, flavour in drawing.FLAVOURS.items() if not flavour.forward])
 def test_compiled_backward_of_a_program_agrees_with_torch(flavour):
     """Each in one of the paths, in short and in long segments."""
     compiled_backward = xgrad.autograd.compiled_backward
@@ -73,7 +73,7 @@ def test_compiled_backward_of_a_program_agrees_with_torch(flavour):
             error.add_note(f"\nseed {seed}\n{program.source('torch')}")
             raise
     metrics = compiled_backward.metrics()
-    assert metrics["backwards"] > COMPILED / 2 or drawing.FLAVOURS[flavour].forward
+    assert metrics["backwards"] > COMPILED / 2
     assert metrics["fallbacks"] == 0
 
 
