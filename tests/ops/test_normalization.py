@@ -19,6 +19,16 @@ def test_layer_norm_and_rms_norm(shape):
     agree(lambda f, x: f.rms_norm(x, shape), x, order=1)
 
 
+def test_rms_norm_of_complex_numbers_conjugates():
+    x, w = (random(*shape, seed=1) + 1j * random(*shape, seed=2) for shape in ((2, 3), (3,)))
+    expected = [torch.from_numpy(a).requires_grad_() for a in (x, w)]
+    torch.nn.functional.rms_norm(expected[0], (3,), expected[1], eps=0.1).abs().sum().backward()
+    found = [xgrad.from_numpy(a).requires_grad_() for a in (x, w)]
+    F.rms_norm(found[0], (3,), found[1], eps=0.1).abs().sum().backward()
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine.grad.numpy(), theirs.grad.numpy(), rtol=1e-10)
+
+
 def test_group_norm():
     agree(lambda f, x, w, b: f.group_norm(x, 2, w, b), random(2, 4, 3), random(4, seed=1), random(4, seed=2))
 
