@@ -60,8 +60,7 @@ class CopySlices(InternalNode):
             )
         if grads[0] is None:
             return [None] * len(self.next_edges)
-        if needs == -1:
-            needs = sum(1 << i for i, (node, _) in enumerate(self.next_edges) if node is not None)
+        needs = self._wanted(needs)
         if isinstance(grads[0], Tensor):
             return self._apply_recorded(fn, grads[0], needs)
         chain = self.chain
@@ -81,6 +80,10 @@ class CopySlices(InternalNode):
             results[0] = None
         return results
 
+    def _wanted(self, needs: int) -> int:
+        """The mask, with all that there are in the place of -1."""
+        return needs if needs != -1 else sum(1 << i for i, (node, _) in enumerate(self.next_edges) if node is not None)
+
     def _apply_recorded(self, fn: Node, grad: Tensor, needs: int) -> Any:
         """The same on Tensors, recorded, for double backward."""
         part = read_recorded(self.chain, grad)
@@ -89,8 +92,7 @@ class CopySlices(InternalNode):
         return results
 
     def formula(self, given: int, needs: int) -> Formula | None:
-        if needs == -1:
-            needs = sum(1 << i for i, (node, _) in enumerate(self.next_edges) if node is not None)
+        needs = self._wanted(needs)
         own = None if self.fn is None or self.chain.overlaps else self.fn.formula(1, needs)
         return None if own is None else _of_write(self.chain.program, own, needs & 1)
 

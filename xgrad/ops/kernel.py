@@ -300,14 +300,14 @@ class Plan:
                 if formula is linear:
                     at = list(inputs)
                     at[i] = jnp.zeros_like(inputs[i]) if static is None else jnp.zeros(static[0][i], static[1][i])
-                    found.update(_derived(kernel.function, [i], at, grads if many else grads[0]))
+                    found.update(pulled_back(kernel.function, [i], at, grads if many else grads[0]))
                 elif formula is joint:
                     if not found:
                         found = dict(enumerate(_apply(formula, scope)))
                 else:
                     found[i] = _apply(formula, scope)
             if derived:
-                found.update(_derived(kernel.function, derived, inputs, grads if many else grads[0]))
+                found.update(pulled_back(kernel.function, derived, inputs, grads if many else grads[0]))
             out = [found[i] if metas[i] is None else fit(found[i], *metas[i]) for i in wanted]
             return out[0] if len(out) == 1 else tuple(out)
 
@@ -361,7 +361,7 @@ def _asks_for(formula: Callable) -> tuple[str, ...]:
     return formula.__code__.co_varnames[: formula.__code__.co_argcount]
 
 
-def _derived(function: Callable, wanted: list[int], inputs: list, grads: Any) -> dict[int, Any]:
+def pulled_back(function: Callable, wanted: list[int], inputs: list, grads: Any) -> dict[int, Any]:
     """Gradients by `jax.vjp`.  JAX's product does not conjugate, PyTorch's does: conjugate on the way in and out."""
 
     def of_wanted(*values: Any) -> Any:

@@ -73,7 +73,7 @@ class OperatorNode(Node):
             results = program(grads[0], *values)
         if len(self.next_edges) == 1:
             return (results,)
-        return results if needs == plan.all else self._spread(results, needs)
+        return results if needs == plan.all else _spread(results, needs, len(self.next_edges))
 
     def formula(self, given: int, needs: int) -> Formula | None:
         plan = self.plan
@@ -91,9 +91,7 @@ class OperatorNode(Node):
         def run(grads: list, values: list, avals: tuple, static: Any) -> list:
             defined = tuple([None if g is not None else (a.shape, a.dtype) for g, a in zip(grads, avals, strict=True)])
             function = plan.backward(needs, defined, static, plan.no_metas)
-            results = function(*[g for g in grads if g is not None], *values)
-            found = iter(results if needs & (needs - 1) else (results,))
-            return [next(found) if needs >> i & 1 else None for i in range(count)]
+            return _spread(function(*[g for g in grads if g is not None], *values), needs, count)
 
         return Formula(needs, run)
 
@@ -110,18 +108,6 @@ class OperatorNode(Node):
             else entry.__class__ is Tensor and entry._storage is None and entry._owned
             for entry in self.saved
         ]  # fmt: skip
-
-    def _spread(self, results: Any, needs: int) -> list:
-        """The wanted gradients, each in the place of its edge."""
-        out: list = [None] * len(self.next_edges)
-        if needs & (needs - 1):
-            found = iter(results)
-            for i in self.plan.indices:
-                if needs >> i & 1:
-                    out[i] = next(found)
-        else:
-            out[needs.bit_length() - 1] = results
-        return out
 
     def _apply(self, grads: list, needs: int) -> Any:
         """Every case: several results, undefined gradients, recorded, broadcast or cast arguments."""
@@ -167,7 +153,7 @@ class OperatorNode(Node):
             results = call(plan.operator(key), tuple(values), ())
         else:
             results = plan.program(key)(*given, *values)
-        return (results,) if len(edges) == 1 else self._spread(results, needs)
+        return (results,) if len(edges) == 1 else _spread(results, needs, len(self.next_edges))
 
     def takes_sparse(self) -> bool:
         return len(self.avals) == 1
@@ -223,6 +209,12 @@ class OperatorNode(Node):
                 if isinstance(entry, SavedVariable):
                     entry.release()
             self.saved = RELEASED
+
+
+def _spread(results: Any, needs: int, count: int) -> list:
+    """The wanted gradients, each in the place of its edge."""
+    found = iter(results if needs & (needs - 1) else (results,))
+    return [next(found) if needs >> i & 1 else None for i in range(count)]
 
 
 def _saved_attribute(node: Node, name: str, raw: bool) -> Any:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from ..config import state
 from ..engine.fusion import apart
 from ..tensor import Tensor
+from .kernel import pulled_back
 from .promotion import conj, require_floating, scalar, widen
 from .registry import FUNCTIONS, composite, operator
 
@@ -72,13 +73,8 @@ def _row_sum(terms, shape, grad, *others):
     return apart(lambda *arrays: jnp.sum(terms(*map(widen, arrays)), axis=over).astype(grad.dtype), grad, *others)
 
 
-def _pulled(function, x, grad):
-    """The gradient of `x`, where that of `function(x)` is given.  JAX does not conjugate, PyTorch does."""
-    return conj(jax.vjp(function, x)[1](conj(grad))[0])
-
-
 layer_norm.derivative(
-    self=lambda grad, function, self, weight, eps: _pulled(lambda x: function(x, weight, None, eps), self, grad),
+    self=lambda grad, function, self, weight, eps: pulled_back(function, [0], [self, weight, None, eps], grad)[0],
     weight=lambda grad, function, self, eps, normalized_shape: _row_sum(
         lambda g, x: g * function(x, None, None, eps), normalized_shape, grad, self
     ),
@@ -100,7 +96,7 @@ def rms_norm(self, weight=None, eps=None, *, normalized_shape):
 
 
 rms_norm.derivative(
-    self=lambda grad, function, self, weight, eps: _pulled(lambda x: function(x, weight, eps), self, grad),
+    self=lambda grad, function, self, weight, eps: pulled_back(function, [0], [self, weight, eps], grad)[0],
     weight=lambda grad, function, self, eps, normalized_shape: _row_sum(
         lambda g, x: g * conj(function(x, None, eps)), normalized_shape, grad, self
     ),
