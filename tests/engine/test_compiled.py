@@ -521,6 +521,13 @@ def test_what_changed_since_is_refused_or_unpacked():
         released.gradients()
 
 
+def test_another_dtype_to_start_with_is_another_question():
+    y = leaf(xgrad, 3) * 2
+    for dtype in (xgrad.float64, xgrad.float32, xgrad.float64):
+        (of_y,) = xgrad.autograd.grad(y, y, xgrad.ones(3, dtype=dtype), retain_graph=True, compiled=True)
+        assert of_y.dtype == xgrad.float64
+
+
 def test_the_root_and_a_leaf_as_root():
     x = leaf(xgrad, 3)
     y = (x * x).sum()

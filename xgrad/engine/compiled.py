@@ -16,7 +16,7 @@ added changes the segments around it and no others.
 from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -28,18 +28,15 @@ from .input_buffer import DONATE_FROM, accumulate
 from .node import Node
 from .schedule import Part, Schedule
 from .sparse_gradient import SparseGradient
-from .validate import validate_output
 
 CONTEXT = 4  # nodes that are compared where a segment may end
 
 
-class Options:
-    """How a backward is compiled: a segment has `least` nodes or up to twice as many; `dump`: a folder for programs."""
+class Options(NamedTuple):
+    """How a backward is compiled."""
 
-    __slots__ = ("dump", "least")
-
-    def __init__(self, least: int = 64, dump: Path | None = None) -> None:
-        self.least, self.dump = least, dump
+    least: int  # nodes of a segment, which may have twice as many
+    dump: Path | None  # a folder for what is compiled
 
 
 class _Run:
@@ -48,8 +45,9 @@ class _Run:
     A gradient that waits is a number (a value of the program to be), an array, or a list of such, to be added in order.
     """
 
-    def __init__(self, task: GraphTask, options: Options) -> None:
-        self.task, self.least, self.dump = task, options.least, options.dump
+    def __init__(self, task: GraphTask) -> None:
+        self.task = task
+        self.least, self.dump = task.compiled
         self.schedule: Schedule | None = task.schedule  # being made, while there is no border
         self.entries: list[tuple] = []  # of its next part
         self.noted: list[tuple[Node, int]] = []  # with the places of their operands among `args`
@@ -113,7 +111,7 @@ class _Run:
             bit += bit
         if not given:
             del not_ready[node]
-            self._distribute(node, 0)
+            self._distribute(node, [None] * len(node.next_edges))
             return
         formula = node.formula(given, needs)
         if formula is None or (self.sparse and self._is_sparse(inputs)):
@@ -131,8 +129,8 @@ class _Run:
         self.noted.append((node, len(args)))
         args += operands
         self.metas += (node.avals, node.static)
-        self._distribute(node, formula.defined)
-        self.count += len(node.next_edges)
+        first, self.count = self.count, self.count + len(node.next_edges)
+        self._distribute(node, [i if formula.defined >> i - first & 1 else None for i in range(first, self.count)])
         del inputs, operands  # what the program alone refers to, it may use up
         self._step(node)
 
@@ -166,37 +164,38 @@ class _Run:
         self.args.append(grad)
         return 0
 
-    def _distribute(self, node: Node, defined: int) -> None:
-        """Send the values of a noted node along its edges."""
+    def _distribute(self, node: Node, results: list) -> None:
+        """Send gradients along a node's edges: numbers of one that was noted, arrays of one that was run."""
         task = self.task
         dependencies, not_ready, exec_info = task.dependencies, task.not_ready, task.exec_info
-        value = self.count
-        for child, number in node.next_edges:
-            if child is not None:
-                if exec_info:
-                    info = exec_info.get(child)
-                    if info is None or not info.should_execute:
-                        value += 1
-                        defined >>= 1
-                        continue
-                buffer = not_ready.get(child)
-                if buffer is None:
-                    buffer = not_ready[child] = [None] * len(child.avals)
-                if defined & 1:
-                    there = buffer[number]
-                    if there is None:
-                        buffer[number] = value
-                    elif there.__class__ is list:
-                        there.append(value)
-                    else:
-                        buffer[number] = [there, value]
-                left = dependencies[child] - 1
-                if left:
-                    dependencies[child] = left
+        for i, (child, number) in enumerate(node.next_edges):
+            if child is None:
+                continue
+            if exec_info:
+                info = exec_info.get(child)
+                if info is None or not info.should_execute:
+                    continue
+            buffer = not_ready.get(child)
+            if buffer is None:
+                buffer = not_ready[child] = [None] * len(child.avals)
+            grad, results[i] = results[i], None  # what nobody else holds may be used up
+            if grad is not None:
+                if grad.__class__ is not int:
+                    self.sparse = self.sparse or grad.__class__ is SparseGradient
+                    grad = engine._validated(node, i, grad)
+                there = buffer[number]
+                if there is None:
+                    buffer[number] = grad
+                elif there.__class__ is list:
+                    there.append(grad)
                 else:
-                    task.push(child)
-            value += 1
-            defined >>= 1
+                    buffer[number] = [there, grad]
+                grad = there = None
+            left = dependencies[child] - 1
+            if left:
+                dependencies[child] = left
+            else:
+                task.push(child)
 
     # ------------------------------------------------------------ borders
 
@@ -223,41 +222,11 @@ class _Run:
         results = engine._evaluate_with_hooks(task, node, inputs, needs)
         if not task.keep_graph:
             node.release()
-        if node.next_edges:
-            self._distribute_arrays(node, results)
-        if not node.is_accumulator:
-            self._step(node)
-
-    def _distribute_arrays(self, node: Node, results: Any) -> None:
-        task = self.task
         if len(results) != len(node.next_edges):
             results = engine._right_count(node, results)
-        results = list(results)
-        for i, (child, number) in enumerate(node.next_edges):
-            if child is None or (task.exec_info and not task.will_execute(child)):
-                continue
-            buffer = task.not_ready.get(child)
-            if buffer is None:
-                buffer = task.not_ready[child] = [None] * len(child.avals)
-            grad, results[i] = results[i], None
-            self.sparse = self.sparse or grad.__class__ is SparseGradient
-            if grad is not None:
-                meta = child.avals[number]
-                if grad.shape != meta.shape or grad.dtype != meta.dtype:
-                    grad = validate_output(grad, meta, node, i)
-                there = buffer[number]
-                if there is None:
-                    buffer[number] = grad
-                elif there.__class__ is list:
-                    there.append(grad)
-                else:
-                    buffer[number] = [there, grad]
-                grad = None
-            left = task.dependencies[child] - 1
-            if left:
-                task.dependencies[child] = left
-            else:
-                task.push(child)
+        self._distribute(node, list(results))
+        if not node.is_accumulator:
+            self._step(node)
 
     # ------------------------------------------------------------ evaluation
 
@@ -384,10 +353,10 @@ def _total(inputs: list, number: int) -> Any:
     return total.pop()
 
 
-def run(task: GraphTask, options: Options) -> None:
+def run(task: GraphTask) -> None:
     """Run all that is ready, as `engine._loop` does."""
     segment.metrics.backwards += 1
-    running = _Run(task, options)
+    running = _Run(task)
     running.loop()
     if running.schedule is not None:
         running.schedule.keep(task.root.next_edges[0][0])

@@ -103,6 +103,7 @@ def execute(
     if state.compiled is not None and not tensors and not anomaly.watched():
         from .schedule import follow
 
+        task.compiled = state.compiled
         if follow(task, edges, values, outputs, accumulate_grad):
             captured = task.captured
             return [_taken(captured, i) for i in range(len(captured))]
@@ -146,12 +147,12 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
         _distribute(task, root, values)
         del values
         try:
-            if state.compiled is None or task.tensors or anomaly.watched():
+            if task.compiled is None:
                 _loop(task)
             else:
                 from .compiled import run
 
-                run(task, state.compiled)
+                run(task)
         except BaseException as error:
             anomaly.report(error)
             raise

@@ -39,6 +39,7 @@ class GraphTask:
         "_next",
         "callbacks",
         "captured",
+        "compiled",
         "create_graph",
         "dependencies",
         "depth",
@@ -64,6 +65,7 @@ class GraphTask:
         self.callbacks: list[Callable[[], Any]] = []
         self.not_ready: dict[Node, list] = {}
         self.root: Any = None  # the virtual node whose results are the root gradients
+        self.compiled: Any = None  # the options of a compiled run
         self.schedule: Any = None  # that a compiled backward makes for the next one
         self._next: Node | None = None  # the node to run next; the others are in a heap
         self._heap: list = []

@@ -10,7 +10,6 @@ it holds no arrays; and it is followed only while all is as it was: hooks, what 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..config import state
 from . import segment
 from .graph_task import GraphTask
 from .node import Node
@@ -102,7 +101,7 @@ def follow(task: GraphTask, edges: tuple, values: list, outputs: list[tuple], ac
     if len(edges) > 1 or root.is_accumulator or getattr(values[0], "aval", None) is None:
         return False
     # A node below the root lives as long as the root does, so its id stands for it.
-    asked = number, tuple((id(node), nr) for node, nr in outputs), accumulate, state.compiled.least
+    asked = number, values[0].dtype, tuple((id(node), nr) for node, nr in outputs), accumulate, task.compiled.least
     schedule = root.__dict__.pop("_schedule", None)
     if schedule is not None and schedule.asked == asked and task.keep_graph:
         grads = schedule.evaluate(root, values[0])
