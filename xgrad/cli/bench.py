@@ -1,109 +1,84 @@
-"""A short, honest table: what xgrad costs beside the bare jitted kernel, and beside eager jax.numpy.
+"""What xgrad costs, as ratios with their spread: beside bare jitted kernels, eager jax.numpy and jax.jit.
 
-Ratios within one run, of medians that were taken in turn (A B A B); below 1, xgrad is the faster.  Nothing here is a
-time that another machine would show.
+Each ratio is the median over rounds that take both sides in turns (A B A B), and stands with its quartiles; below 1,
+xgrad takes less.  Nothing here is a time that another machine would show.  Takes about a minute.
 """
 
 import argparse
-import time
-from collections.abc import Callable, Iterator
-from statistics import median
-from typing import Any, NamedTuple
+import json
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
 
-_ROUNDS = 25
-_SECONDS_A_ROUND = 0.01
+import jax
+
+import xgrad
+
+from . import ratios
+from .arguments import at_least, needs
+from .ratios import Result, Row
+from .workloads import ROWS
+
+_FORMATS = (".png", ".svg", ".pdf")
 
 
-class Pair(NamedTuple):
-    """What is measured, and against what."""
-
-    name: str
-    ours: Callable[[], Any]
-    against: str
-    theirs: Callable[[], Any]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None beside --help."""
+def add_arguments(parser: argparse.ArgumentParser, rounds: int = 7) -> None:
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows or groups, also as patterns such as 'view*'")
+    parser.add_argument("--list", action="store_true", help="print the names of all rows, and measure nothing")
+    parser.add_argument("--rounds", type=at_least(1), default=rounds, help="A B pairs (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers, round by round")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table, as PNG, SVG or PDF")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table."""
-    import jax
-
-    print(f"on {jax.devices()[0].device_kind}, jax {jax.__version__}; ratios of medians\n")
-    print(f"{'':<44}{'against':<34}{'ratio':>7}")
-    for pair in pairs():
-        print(f"{pair.name:<44}{pair.against:<34}{ratio(pair):>7.2g}", flush=True)
-    return 0
+    """Print the table of rows that need nothing but jax; 1 if one of them failed to run."""
+    return 1 if any(result.failed for result in report(ROWS, arguments)) else 0
 
 
-def ratio(pair: Pair) -> float:
-    """The time of the one over that of the other."""
-    times: tuple[list[float], list[float]] = ([], [])
-    calls = [1, 1]
-    for which, function in enumerate((pair.ours, pair.theirs)):
-        wait_for(function())  # compiles
-        start = time.perf_counter()
-        wait_for(function())
-        calls[which] = max(1, int(_SECONDS_A_ROUND / max(time.perf_counter() - start, 1e-7) / 2))
-    for _ in range(_ROUNDS):
-        for which, function in enumerate((pair.ours, pair.theirs)):
-            start = time.perf_counter()
-            last = None
-            for _ in range(calls[which]):
-                last = function()
-            wait_for(last)
-            times[which].append((time.perf_counter() - start) / calls[which])
-    return median(times[0]) / median(times[1])
+def report(rows: list[Row], arguments: argparse.Namespace) -> list[Result]:
+    """Measure the rows that were asked for; print, write and draw what they gave."""
+    parser: argparse.ArgumentParser = arguments.parser
+    chosen = choose(rows, arguments.rows, parser)
+    if arguments.list:
+        for row in chosen:
+            print(f"{row.name:20} {row.group:10} {row.what} / {row.against}")
+        return []
+    if arguments.plot:
+        needs(parser, "viz", "matplotlib")
+        if arguments.plot.suffix not in _FORMATS:
+            parser.error(f"argument --plot: {arguments.plot} ends in none of {', '.join(_FORMATS)}")
+    for file in filter(None, (arguments.json, arguments.plot)):
+        if not file.parent.is_dir():
+            parser.error(f"there is no folder {file.parent} for {file.name}")
+
+    xgrad.disable_compile_cache()  # what is measured as a first time must be one
+    facts = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "rounds": arguments.rounds}
+    title = f"xgrad on {facts['device']}, jax {facts['jax']}: medians and quartiles of {arguments.rounds} ratios"
+    print(f"{title}\n")
+    results: list[Result] = []
+
+    def measured() -> Iterator[Result]:
+        for row in chosen:
+            results.append(ratios.measure(row, arguments.rounds))
+            yield results[-1]
+
+    for line in ratios.table(measured(), chosen):
+        print(line, flush=True)
+    if arguments.json:
+        everything = {**facts, "rows": [result.as_dict() for result in results]}
+        arguments.json.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if arguments.plot:
+        ratios.draw(results, title, arguments.plot)
+        print(f"\npicture: {arguments.plot}")
+    return results
 
 
-def wait_for(result: Any) -> None:
-    """Until an array, or what a tensor shows, has been computed.  A tensor's array is not held: it may be donated."""
-    import jax
-
-    jax.block_until_ready(result._share().array if hasattr(result, "_share") else result)
-
-
-def pairs() -> Iterator[Pair]:
-    import jax
-    import jax.numpy as jnp
-
-    import xgrad
-
-    small = jnp.full((4, 4), 0.5)
-    x, w = xgrad.as_tensor(small), xgrad.full((4, 4), 0.5, requires_grad=True)
-    kernel = jax.jit(lambda a, b: a * b)
-
-    yield Pair("4x4 product, recorded", lambda: (w * x)._read(), "the bare jitted kernel", lambda: kernel(small, small))
-    yield Pair("4x4 product, not recorded", lambda: (x * x)._read(), "eager jax.numpy", lambda: small * small)
-
-    big = jnp.zeros((64, 1024))
-    b = xgrad.zeros(64, 1024, requires_grad=True)
-    yield Pair("x[3] of (64, 1024), recorded and read", lambda: b[3]._read(), "eager jax.numpy", lambda: big[3])
-    yield Pair("x.t() of (64, 1024), recorded and read", lambda: b.t()._read(), "eager jax.numpy", lambda: big.T)
-
-    def write(n: int) -> Callable[[], Any]:
-        base, new = xgrad.zeros(n), xgrad.ones(16)
-
-        def once() -> Any:
-            base[16:32].copy_(new)
-            return base
-
-        return once
-
-    small_root, large_root = write(10**4), write(10**6)
-    name = "16 elements written in place into 1e6"
-    yield Pair(name, large_root, "the same into 1e4", small_root)
-    root, ones = jnp.zeros(10**6), jnp.ones(16)
-    yield Pair(name, large_root, "eager .at[16:32].set", lambda: root.at[16:32].set(ones))
-
-    def forward_backward() -> Any:
-        (gradient,) = xgrad.autograd.grad((w * x).sum(), w)
-        return gradient
-
-    name = "product and sum, forward and backward"
-    derivative = jax.jit(jax.value_and_grad(lambda a, c: (a * c).sum()))
-    yield Pair(name, forward_backward, "jax.grad of it, jitted", lambda: derivative(small, small))
-    eager = jax.grad(lambda a, c: (a * c).sum())
-    yield Pair(name, forward_backward, "jax.grad of it, eager", lambda: eager(small, small))
+def choose(rows: list[Row], names: list[str], parser: argparse.ArgumentParser) -> list[Row]:
+    """The rows whose own name, or whose group's, is among `names`; all if there are none."""
+    for name in names:
+        if not any(fnmatchcase(key, name) for row in rows for key in (row.name, row.group)):
+            known = dict.fromkeys([*(row.group for row in rows), *(row.name for row in rows)])
+            parser.error(f"there is no row or group {name!r}; there are: {', '.join(known)}")
+    return [
+        row for row in rows if not names or any(fnmatchcase(key, n) for n in names for key in (row.name, row.group))
+    ]
