@@ -267,8 +267,9 @@ def draw(results: list[Result], title: str, path: Path) -> None:
             axes.plot(row.bound, y, "|", color="black", markersize=12, markeredgewidth=1.6, zorder=2)
         beside = axes.get_yaxis_transform()
         if line.note:
-            note = line.note if len(line.note) < 46 else line.note[:44] + " …"
-            axes.text(0.01, y, note, transform=beside, va="center", fontsize=7.5, style="italic", color="#57606a")
+            note = line.note if len(line.note) <= 72 else line.note[:70] + " …"
+            white = dict(facecolor="white", edgecolor="none", alpha=0.85, pad=1)  # over the marks of bound and aim
+            axes.text(0.01, y, note, transform=beside, va="center", fontsize=8, style="italic", bbox=white, zorder=5)
             continue
         colour, marker, _ = _STYLES[line.verdict]
         axes.plot(line.quartiles, [y, y], "|-", color=colour, linewidth=1.5, markersize=7, zorder=3)
