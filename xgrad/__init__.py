@@ -60,6 +60,7 @@ if _TYPE_CHECKING:
     from .compile_cache import compile_cache_info as compile_cache_info
     from .compile_cache import disable_compile_cache as disable_compile_cache
     from .compile_cache import enable_compile_cache as enable_compile_cache
+    from .compiler import compile as compile
     from .func import vmap as vmap
     from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .ops.aten import grid_sampler as grid_sampler
@@ -81,6 +82,7 @@ channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 # What not everybody uses is loaded by those who do: together it would add a fifth to xgrad's own import.
 _LATER = {
     "compare": "views.compare",
+    "compile": "compiler",
     **dict.fromkeys(("compile_cache_info", "disable_compile_cache", "enable_compile_cache"), "compile_cache"),
     "vmap": "func",
     **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm"), "ops.aten"),

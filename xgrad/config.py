@@ -50,6 +50,7 @@ class ThreadState(threading.local):
     random_replay: dict | None = None  # {generator: what stands for it} in a `random.replayed` block
     operator_mode: Any = None  # the innermost ops.modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
+    trace: Any = None  # the compiler.trace.Trace of a function that this thread traces
     graph_exec_group: Any = None  # of utils.checkpoint: several backward calls that share their recomputations
 
     def __init__(self) -> None:

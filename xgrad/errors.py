@@ -14,6 +14,7 @@ __all__ = [
     "NumberOverflowError",
     "OverlapError",
     "ShapeMismatchError",
+    "TracedValueError",
     "VersionError",
 ]
 
@@ -52,6 +53,10 @@ class OverlapError(builtins.RuntimeError):
 
 class ShapeMismatchError(builtins.RuntimeError):
     """Shapes that do not fit together."""
+
+
+class TracedValueError(builtins.RuntimeError):
+    """The value of a tensor was read that is being traced (in `xgrad.compile`, `jax.jit`, ...) and has none."""
 
 
 class NumberOverflowError(builtins.RuntimeError, builtins.OverflowError):

@@ -84,7 +84,10 @@ class Generator:
     def _here(self) -> "Generator":
         """What draws in this generator's place: its twin in a block that is replayed, else itself."""
         replay = state.random_replay
-        return self if replay is None else replay.get(self, self)
+        here = self if replay is None else replay.get(self, self)
+        if state.trace is not None:
+            state.trace.generator(here)
+        return here
 
     def _log(self, key: Any) -> None:
         """Note for the block that may be replayed that it found the generator with this key."""

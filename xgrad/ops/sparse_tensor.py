@@ -25,6 +25,7 @@ from ..devices import device
 from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
 from ..engine.validate import fit
+from ..errors import TracedValueError
 from ..size import Size, unchecked
 from ..tensor import Tensor, from_array, mark
 from ..views.storage import Detached
@@ -405,7 +406,7 @@ def distinct(indices: Tensor, size: tuple) -> tuple[np.ndarray | None, np.ndarra
     """(the column of each distinct place, in order of places; the place of each column); None, None if it is so now."""
     array = indices._read()
     if isinstance(array, Tracer):
-        raise RuntimeError(
+        raise TracedValueError(
             "coalesce() needs the indices of a sparse tensor, which are being traced (inside jax.jit, jax.vmap or "
             "jax.grad): how many places there are would be a shape. Coalesce outside, or work on dense gradients."
         )

@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..engine.hooks import Hooks, RemovableHandle, register, retain_grad
-from ..errors import InplaceViewError
+from ..errors import InplaceViewError, TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
 from ..views.storage import Tracer
@@ -35,7 +35,7 @@ def jax_array(self: Tensor) -> Any:
 def _concrete(self: Tensor, what: str) -> Any:
     array = self._export()
     if isinstance(array, Tracer):
-        raise RuntimeError(
+        raise TracedValueError(
             f"{what} needs the value of a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad). "
             "Return the tensor and read it outside, or use xgrad.where instead of a Python branch."
         )

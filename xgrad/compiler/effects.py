@@ -1,0 +1,291 @@
+"""What leaves a trace: the tensors that a function returns, and what it did to tensors from outside.
+
+An `Outputs` numbers the arrays that the program has to give, and writes a `Recipe` for each tensor that is to be made
+of them in each call.  Tensors that share a storage in the trace share one afterwards; a view comes with its base.
+
+Invariant: a recipe refers to what the call gives it (arrays, reached tensors by their number) and to nothing of the
+trace, so that no tracer outlives it.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from ..tensor import Tensor
+from ..views.meta import CreationMeta, ViewMeta
+from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
+from .trace import Reached, Trace, _read
+
+# Of a tensor from outside, what may differ after a call: what `Effects` repeats, and what the trace itself changes.
+_REPEATED = {"_array", "_storage", "_chain", "_grad", "_requires_grad", "_grad_fn", "_output_nr"}
+_KEPT = ("_is_param", "_inference", "_grad_dtype", "_hooks", "_post_accumulate_hooks")  # of what is made
+_OWN = {"_cache", "_cache_generation", "_version_counter", "_owned", "_accumulator", "_trace"}
+
+_INPLACE_VIEW = (
+    "xgrad.compile: the function changes the shape of a tensor from outside in place (t_, squeeze_, ...), which a "
+    "compiled program cannot repeat. Use the out-of-place form inside, or change the tensor outside."
+)
+_CHANGED = (
+    "xgrad.compile: the function changes {what} of a tensor from outside (shape {shape}), which a compiled program "
+    "cannot repeat. Do it outside of the function."
+)
+_NAMES = {
+    "_hooks": "the hooks", "_post_accumulate_hooks": "the hooks", "_retains_grad": "retain_grad", "_view": "the base",
+    "_tangents": "the tangents", "_grad_dtype": "grad_dtype",
+}  # fmt: skip
+
+
+class Recipe(NamedTuple):
+    """How one tensor is made."""
+
+    kind: type
+    given: int | None  # the number of the reached tensor whose storage it has,
+    root: int  # or that of the new root
+    chain: Any
+    given_counter: int | None  # the number of the reached tensor whose version counter it has,
+    counter: int  # or that of the new one; -1 for none
+    version: int
+    requires_grad: bool
+    edge: int | None  # which result of the call's node it is
+    view: tuple | None  # (reference to the base, chain, creation meta, name, tracking)
+    grad: tuple | None  # a reference
+    rest: dict[str, Any]  # other attributes
+
+
+class Effects(NamedTuple):
+    """What a call does to reached tensors, by their numbers."""
+
+    writes: list[tuple[int, int, int]]  # (of a tensor, of the array that its storage gets, of the root that it had)
+    versions: list[tuple[int, int]]  # (of a tensor, by how much its version rises)
+    grads: list[tuple[int, tuple | None]]
+    data: list[tuple[int, tuple]]
+    flags: list[tuple[int, bool]]
+    histories: list[tuple[int, int | None]]  # (of a tensor, which result of the call's node it is)
+    keys: list[tuple[int, int]]  # (of a generator, of the array that is its new key)
+
+
+class Outputs:
+    """Collects what leaves."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.arrays: list[Any] = []
+        self.recipes: list[Recipe] = []
+        self.edges: list[Tensor] = []  # tensors of the trace with a history, as results of the call's node
+        self._made: dict[int, int] = {}
+        self._keep: list[Tensor] = []  # so that ids stay taken
+        self._roots: dict[int, int] = {}
+        self._counters: dict[int, int] = {}
+
+    def array(self, array: Any) -> int:
+        """The number of an array that leaves."""
+        self.arrays.append(array)
+        return len(self.arrays) - 1
+
+    def reference(self, tensor: Tensor) -> tuple[bool, int]:
+        """(whether it was made in the trace, number of its recipe or of the reached tensor)."""
+        tensor._requires_grad  # noqa: B018 - reaches it, if it is from outside
+        reached = self.trace.by_id.get(id(tensor))
+        if reached is not None:
+            return False, reached.number
+        number = self._made.get(id(tensor))
+        if number is None:
+            recipe = self._recipe(tensor)
+            number = self._made[id(tensor)] = len(self.recipes)
+            self._keep.append(tensor)
+            self.recipes.append(recipe)
+        return True, number
+
+    def known(self, tensor: Tensor) -> tuple[bool, int] | None:
+        """The reference of a tensor, if it is from outside or leaves."""
+        reached, number = self.trace.by_id.get(id(tensor)), self._made.get(id(tensor))
+        return (False, reached.number) if reached is not None else None if number is None else (True, number)
+
+    def plan(self, value: Any) -> tuple:
+        """How a value is built in each call: (its tree, for each leaf a kind and what it is)."""
+        leaves, tree = jax.tree_util.tree_flatten(value)
+        found: list[tuple[str, Any]] = []
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                made, number = self.reference(leaf)
+                found.append(("made" if made else "given", number))
+            elif isinstance(leaf, Tracer):
+                found.append(("array", self.array(leaf)))
+            else:
+                found.append(("constant", leaf))
+        return tree, found
+
+    def edge(self, tensor: Tensor) -> int | None:
+        """The number of a tensor among the results of the call's node; None without a history."""
+        if tensor._grad_fn is None:
+            return None
+        self.edges.append(tensor)
+        return len(self.edges) - 1
+
+    def _recipe(self, tensor: Tensor) -> Recipe:
+        attributes = _read(tensor, "__dict__")
+        storage, view, counter = (attributes.get(name) for name in ("_storage", "_view", "_version_counter"))
+        if storage is None and attributes.get("_array") is None:
+            raise NotImplementedError(f"xgrad.compile: a {type(tensor).__name__} cannot leave a compiled function")
+        if attributes.get("_tangents"):
+            raise NotImplementedError(
+                "xgrad.compile: a dual tensor cannot leave a compiled function: unpack_dual() it, and return both parts"
+            )
+        base = edge = None
+        if view is not None:
+            base = (self.reference(view.base), view.chain, view.creation_meta, view.name, view.tracking)
+        if view is None or view.creation_meta is not CreationMeta.DEFAULT:
+            edge = self.edge(tensor)
+        owner, owned_counter = self.trace.owners.get(id(storage)), self.trace.owners.get(id(counter))
+        root = -1
+        if owner is None:
+            key = id(tensor if storage is None else storage)
+            if key not in self._roots:
+                self._roots[key] = self.array(tensor._held())
+            root = self._roots[key]
+        grad = attributes.get("_grad")
+        return Recipe(
+            type(tensor),
+            None if owner is None else owner.number,
+            root,
+            None if storage is None else tensor._chain,
+            None if owned_counter is None else owned_counter.number,
+            -1 if counter is None else self._counters.setdefault(id(counter), len(self._counters)),
+            0 if counter is None else counter.__dict__.get("value", 0),
+            attributes.get("_requires_grad", False),
+            edge,
+            base,
+            None if grad is None else self.reference(grad),
+            {name: attributes[name] for name in _KEPT if name in attributes},
+        )
+
+    # ------------------------------------------------------------ what happened to tensors from outside
+
+    def effects(self) -> Effects:
+        """What the function did to reached tensors.  Raises `NotImplementedError` for what cannot be repeated."""
+        found = Effects([], [], [], [], [], [], [])
+        written: set[int] = set()
+        for i, reached in enumerate(self.trace.reached):  # which may grow meanwhile
+            self._check(reached)
+            storage, now, before = reached.storage, reached.now, reached.before
+            if storage._array is not reached.root.tracer and id(storage) not in written:
+                written.add(id(storage))
+                found.writes.append((i, self.array(storage._array), reached.root.number))
+            self._count(reached, found, written)
+            if now.get("_storage") is not storage:
+                found.data.append((i, self.reference(_data_of(now))))
+            if reached.grad_written:
+                grad = now.get("_grad")
+                found.grads.append((i, None if grad is None else self.reference(grad)))
+            history = now.get("_grad_fn")
+            if history is not reached.outside and now.get("_view") is None:
+                found.histories.append((i, self.edge(reached.tensor)))
+            elif now.get("_requires_grad", False) is not before.get("_requires_grad", False):
+                found.flags.append((i, now.get("_requires_grad", False)))
+        for i, (generator, root, _) in enumerate(self.trace.generators):
+            if generator._key is not root.tracer:
+                found.keys.append((i, self.array(generator._key)))
+        return found
+
+    def _check(self, reached: Reached) -> None:
+        now, before = reached.now, reached.before
+        for name in now.keys() | before.keys():
+            if name in _REPEATED or name in _OWN or now.get(name) is before.get(name):
+                continue
+            if name in _NAMES:
+                shape = list(reached.root.aval.shape)
+                raise NotImplementedError(_CHANGED.format(what=_NAMES[name], shape=shape))
+            if name == "_moved":
+                raise NotImplementedError(_INPLACE_VIEW)
+        if now.get("_storage") is reached.storage:
+            chain = now["_chain"]
+            if chain is not before.get("_chain") and not (before.get("_storage") is None and chain.is_root):
+                raise NotImplementedError(_INPLACE_VIEW)
+
+    def _count(self, reached: Reached, found: Effects, seen: set[int]) -> None:
+        counter = reached.now.get("_version_counter")
+        if counter is None or id(counter) in seen:
+            return
+        seen.add(id(counter))
+        before = self.trace.counters.get(id(counter))
+        rise = _value(counter.__dict__) - (0 if before is None else _value(before[1]))
+        if rise:
+            found.versions.append((reached.number, rise))
+
+
+def _value(attributes: dict) -> int:
+    return attributes.get("value", 0) + attributes.get("_told", 0)
+
+
+def _data_of(attributes: dict[str, Any]) -> Tensor:
+    """A bare tensor of the value that `.data =` gave."""
+    tensor = Tensor()
+    for name in ("_array", "_storage", "_chain"):
+        if attributes.get(name) is not None:
+            _read(tensor, "__dict__")[name] = attributes[name]
+    tensor._version_counter = VersionCounter()
+    return tensor
+
+
+class Making:
+    """Makes the tensors of one call."""
+
+    __slots__ = ("arrays", "counters", "made", "node", "storages", "tensors")
+
+    def __init__(self, arrays: Any, tensors: list[Tensor], node: Any) -> None:
+        self.arrays, self.tensors, self.node = arrays, tensors, node
+        self.made: list[Tensor] = []
+        self.storages: dict[int, Storage] = {}
+        self.counters: dict[int, VersionCounter] = {}
+
+    def get(self, reference: tuple[bool, int]) -> Tensor:
+        made, number = reference
+        return self.made[number] if made else self.tensors[number]
+
+    def make(self, recipe: Recipe) -> None:
+        """Make one tensor; those that it refers to have been made."""
+        tensor = object.__new__(recipe.kind)
+        attributes = tensor.__dict__
+        if recipe.given is None and recipe.chain is None:
+            attributes["_array"] = self.arrays[recipe.root]
+        else:
+            if recipe.given is not None:
+                storage = self.tensors[recipe.given]._share()
+            else:
+                storage = self.storages.get(recipe.root)
+                if storage is None:
+                    storage = self.storages[recipe.root] = Storage(self.arrays[recipe.root], True, None)
+            attributes["_storage"], attributes["_chain"] = storage, recipe.chain
+        counter = self._counter(recipe)
+        if counter is not None:
+            attributes["_version_counter"] = counter
+            if recipe.given is None and recipe.chain is not None and attributes["_storage"].counter is None:
+                attributes["_storage"].counter = counter
+        if recipe.rest:
+            attributes.update(recipe.rest)
+        if recipe.requires_grad and (recipe.edge is None or self.node is not None):
+            attributes["_requires_grad"] = True
+        if recipe.edge is not None and self.node is not None:
+            attributes["_grad_fn"], attributes["_output_nr"] = self.node, recipe.edge
+        if recipe.view is not None:
+            base, chain, creation, name, tracking = recipe.view
+            assert counter is not None  # views have one
+            now = -1 if recipe.edge is None else counter.value
+            attributes["_view"] = ViewMeta(self.get(base), chain, now, creation, name, tracking)
+        if recipe.grad is not None:
+            attributes["_grad"] = self.get(recipe.grad)
+        self.made.append(tensor)
+
+    def _counter(self, recipe: Recipe) -> VersionCounter | None:
+        if recipe.given_counter is not None:
+            owner = self.tensors[recipe.given_counter]
+            owner._bump(0)
+            return owner._version_counter
+        if recipe.counter < 0:
+            return None
+        counter = self.counters.get(recipe.counter)
+        if counter is None:
+            counter = self.counters[recipe.counter] = UNTRACKED if recipe.rest.get("_inference") else VersionCounter()
+            if recipe.version:
+                counter.value = recipe.version
+        return counter

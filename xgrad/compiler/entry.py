@@ -1,0 +1,210 @@
+"""Entry: one program of a compiled function, and how it is run.
+
+    match ──► tensors, roots ──► program ──► new roots ──► storages
+                                         └─► results, .grad, keys of generators, values of containers
+
+Invariant: a root whose buffer the program uses up is held by nobody else at that moment.  It is taken out of its
+storage under the lock, its reference count is looked at, and it is copied if anybody could still read it.
+"""
+
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..config import state
+from ..engine.node import InputMetadata
+from ..random import default_generator
+from ..tensor import Tensor
+from ..views.storage import sole, writing
+from .effects import Effects, Making, Recipe
+from .history import CompiledFunctionBackward, Target
+from .matching import Match
+from .program import Program
+from .surroundings import locate
+
+_copy = jax.jit(jnp.copy)
+
+
+class Traced(NamedTuple):
+    """What a trace gave, with no tracer in it."""
+
+    name: str
+    match: Match
+    inputs: list[tuple[str, Any]]  # ("tensor", its number), ("array", its place), ("key", a generator or None)
+    program: Program
+    recipes: list[Recipe]
+    effects: Effects
+    puts: list[tuple[int | None, tuple, Any, tuple]]  # (place of the argument, path, key, plan of the value)
+    result: tuple
+    metas: list[InputMetadata]  # of the results with a history
+    targets: list[Target]  # where their gradients go
+    failures: dict[int, Exception]  # what a backward of one of them is to raise
+
+
+class Entry:
+    """A program with what is around it."""
+
+    def __init__(self, traced: Traced, donate: bool, options: dict | None) -> None:
+        self.match = traced.match
+        self._traced = traced
+        program, effects = traced.program, traced.effects
+        used = {number: place for place, number in enumerate(program.inputs)}
+        kept = () if program.backward is None else program.backward.inputs
+        # (tensor, array that its storage gets, place of its root among the operands or None)
+        self._writes = [
+            (i, array, used.get(root) if donate and root not in kept else None) for i, array, root in effects.writes
+        ]
+        donated = tuple(sorted(place for _, _, place in self._writes if place is not None))
+        self.jitted = program.jitted(donated, options)
+        self._simple = _simple(traced.recipes)
+        self._generators = [which for kind, which in traced.inputs if kind == "key"]
+
+    # ------------------------------------------------------------ running
+
+    def run(self, tensors: list, arrays: list, leaves: list) -> Any:
+        """Run the program, and do what the function does."""
+        traced = self._traced
+        node = CompiledFunctionBackward(traced, tensors) if traced.metas else None
+        with ExitStack() as locked:
+            keys = []
+            for which in self._generators:
+                generator = (which or state.generator or default_generator)._here()
+                locked.enter_context(generator._lock)
+                keys.append(generator)
+            values = self._values(arrays, leaves, keys)
+            if node is not None:
+                node.take(values)
+            operands = [values[number] for number in traced.program.inputs]
+            if self._writes:
+                values.clear()
+                arrays.clear()
+                out = self._run_writing(tensors, operands)
+            else:
+                out = self.jitted(*operands)
+            for which, number in traced.effects.keys:
+                keys[which]._key = out[number]
+        if node is not None:
+            node.keep(out)
+        if self._simple is None:
+            making = Making(out, tensors, node)
+            for recipe in traced.recipes:
+                making.make(recipe)
+            made = making.made
+        else:
+            made = []
+            for number, edge, requires_grad in self._simple:
+                tensor = Tensor()
+                tensor._array = out[number]
+                if edge is not None:
+                    tensor._grad_fn, tensor._output_nr, tensor._requires_grad = node, edge, True
+                elif requires_grad:
+                    tensor._requires_grad = True
+                made.append(tensor)
+        self._affect(tensors, made, out, node, leaves)
+        return _built(traced.result, tensors, made, out)
+
+    def _values(self, arrays: list, leaves: list, keys: list) -> list:
+        """The inputs, by their numbers."""
+        values = []
+        waiting = iter(keys)
+        for kind, which in self._traced.inputs:
+            if kind == "tensor":
+                values.append(arrays[which])
+            else:
+                values.append(leaves[which] if kind == "array" else next(waiting)._started())
+        return values
+
+    def _run_writing(self, tensors: list, operands: list) -> Any:
+        """Run the program on operands of which it uses up those that it replaces."""
+        taken = []
+        with writing:
+            try:
+                for i, _, place in self._writes:
+                    if place is None:
+                        continue
+                    holder = tensors[i]._storage
+                    operands[place] = None
+                    if holder is None:
+                        holder = tensors[i]
+                        owned = holder._owned
+                    else:
+                        owned = holder.owned
+                    operands[place] = holder._array
+                    holder._array = None
+                    taken.append((holder, place))
+                    if not (owned and sole(operands, place)):
+                        taken[-1] = (holder, operands[place])
+                        operands[place] = _copy(operands[place])
+                out = self.jitted(*operands)
+            except BaseException:
+                for holder, array in taken:
+                    holder._array = operands[array] if array.__class__ is int else array
+                raise
+            del taken
+            for i, array, _ in self._writes:
+                storage = tensors[i]._storage
+                if storage is None:
+                    tensors[i]._array, tensors[i]._owned = out[array], True
+                else:
+                    storage.replace(out[array])
+        return out
+
+    def _affect(self, tensors: list, made: list, out: Any, node: Any, leaves: list) -> None:
+        """What the function does to tensors from outside, but for their values."""
+        effects = self._traced.effects
+        for i, rise in effects.versions:
+            tensors[i]._bump(rise)
+        for i, reference in effects.data:
+            tensors[i].data = _get(reference, tensors, made)
+        for i, reference in effects.grads:
+            tensors[i]._grad = None if reference is None else _get(reference, tensors, made)
+        for i, flag in effects.flags:
+            tensors[i]._requires_grad = flag
+        for i, edge in effects.histories:
+            tensors[i]._grad_fn = None if edge is None else node
+            tensors[i]._output_nr, tensors[i]._requires_grad = edge or 0, edge is not None
+        for place, path, key, plan in self._traced.puts:
+            match = self.match
+            guard, root = match.function if place is None else (dict(match.arguments)[place], leaves[place])
+            container, value = locate(guard, root, path)
+            container.put(value, key, _built(plan, tensors, made, out))
+        if node is not None:
+            node.finish(made)
+
+    def lower(self, arrays: list, leaves: list) -> Any:
+        """The program as a `jax.stages.Lowered`."""
+        keys = [(which or state.generator or default_generator)._here() for which in self._generators]
+        values = self._values(arrays, leaves, keys)
+        return self.jitted.lower(*[values[number] for number in self._traced.program.inputs])
+
+
+def _simple(recipes: list[Recipe]) -> list[tuple] | None:
+    """(array, edge, requires_grad) of each, if all tensors are bare new arrays; else None."""
+    for r in recipes:
+        if r.kind is not Tensor or r.given is not None or r.chain is not None or r.view or r.grad or r.rest:
+            return None
+        if r.version or r.given_counter is not None:
+            return None
+    if len({r.root for r in recipes}) != len(recipes):
+        return None
+    return [(r.root, r.edge, r.requires_grad) for r in recipes]
+
+
+def _get(reference: tuple[bool, int], tensors: list, made: list) -> Tensor:
+    return made[reference[1]] if reference[0] else tensors[reference[1]]
+
+
+def _built(plan: tuple, tensors: list, made: list, out: Any) -> Any:
+    """A value of a plan (`Outputs.plan`)."""
+    tree, leaves = plan
+    found = []
+    for kind, which in leaves:
+        if kind == "made":
+            found.append(made[which])
+        elif kind == "given":
+            found.append(tensors[which])
+        else:
+            found.append(out[which] if kind == "array" else which)
+    return tree.unflatten(found)

@@ -1,0 +1,251 @@
+"""CompiledFunction: what `xgrad.compile` returns.  It finds the program for a call, or traces one, and says why."""
+
+import functools
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax.core import Tracer
+
+from ..config import INFERENCE_LEVEL, settings, state
+from ..engine import segment
+from .entry import Entry
+from .tracing import traced
+
+_TRACES = 8  # after so many, a warning
+_log = segment.log
+
+
+class Metrics(NamedTuple):
+    """How often a compiled function was called, and how often it had to be traced."""
+
+    calls: int
+    traces: int
+    reasons: tuple[str, ...]  # why each trace but the first was needed
+    seconds: float  # of tracing; XLA compiles when a program is first run
+
+
+class CompiledFunction:
+    """A function that runs as one XLA program for each kind of arguments.  Made by `xgrad.compile`."""
+
+    def __init__(self, function: Callable, donate: bool, options: dict | None) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self._function = function
+        self._donate, self._options = donate, options
+        self._entries: list[Entry] = []
+        self.reset()
+
+    def __repr__(self) -> str:
+        return f"<xgrad.compile of {self._function!r}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method it is compiled for each object once."""
+        if instance is None:
+            return self
+        bound = instance.__dict__.get(("compiled", self)) if hasattr(instance, "__dict__") else None
+        if bound is None:
+            bound = CompiledFunction(self._function.__get__(instance, owner), self._donate, self._options)
+            if hasattr(instance, "__dict__"):
+                instance.__dict__["compiled", self] = bound
+        return bound
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _inlined():
+            return self._function(*args, **kwargs)
+        found = self._find(args, kwargs)
+        if found is None:
+            return self._function(*args, **kwargs)
+        self._calls += 1
+        entry, tensors, arrays, leaves = found
+        return entry.run(tensors, arrays, leaves)
+
+    def _find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
+        """The entry for a call, traced if there is none; None if the function is to be run as it is."""
+        leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
+        modes = _modes()
+        for entry in self._entries:
+            if entry.match.tree == tree and entry.match.modes == modes:
+                found = entry.match.find(leaves)
+                if found is not None:
+                    return entry, *found, leaves
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            return None
+        reason = self._reason(leaves, tree, modes)
+        start = time.perf_counter()
+        entry = traced(self._function, args, kwargs, leaves, tree, modes, self._donate, self._options)
+        if entry is None:
+            return None
+        self._seconds += time.perf_counter() - start
+        self._entries.insert(0, entry)
+        self._traces += 1
+        if reason is not None:
+            self._reasons.append(reason)
+        self._tell(reason)
+        found = entry.match.find(leaves)
+        if found is None:
+            raise RuntimeError(
+                f"xgrad.compile: what {self._name()} depends on changes while it is traced: {entry.match.why(leaves)}"
+            )
+        return entry, *found, leaves
+
+    def _name(self) -> str:
+        return getattr(self._function, "__qualname__", repr(self._function))
+
+    def _reason(self, leaves: list, tree: Any, modes: tuple) -> str | None:
+        """Why no entry fits: what the last one says."""
+        if not self._entries:
+            return None
+        entry = self._entries[0]
+        match = entry.match
+        if match.tree != tree:
+            return f"the arguments have another structure: {tree}, before {match.tree}"
+        if match.modes != modes:
+            changed = [f"{name} is {b!r} (was {a!r})" for name, a, b in zip(_MODES, match.modes, modes) if a != b]
+            return "another mode: " + ", ".join(changed)
+        return match.why(leaves)
+
+    def _tell(self, reason: str | None) -> None:
+        name = self._name()
+        _log.info("xgrad.compile: %s traced (%d): %s", name, self._traces, reason or "the first call")
+        if self._traces == _TRACES:
+            warnings.warn(
+                f"xgrad.compile: {name} has been traced {_TRACES} times; each trace is compiled anew, which takes "
+                f"longer than running it once. The last reason: {reason}. Pass numbers that change as tensors, keep "
+                "shapes the same (or give dynamic=), and see metrics().reasons.",
+                stacklevel=5,
+            )
+
+    # ------------------------------------------------------------ looking in
+
+    def metrics(self) -> Metrics:
+        """Calls, traces, and why each trace was needed."""
+        return Metrics(self._calls, self._traces, tuple(self._reasons), self._seconds)
+
+    def reset(self) -> None:
+        """Forget all programs and counts."""
+        self._entries.clear()
+        self._calls = self._traces = 0
+        self._seconds = 0.0
+        self._reasons: list[str] = []
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The program for these arguments as a `jax.stages.Lowered`.  Nothing is run."""
+        found = None if _inlined() else self._find(args, kwargs)
+        if found is None:
+            raise RuntimeError("xgrad.compile: lower() inside of another trace")
+        entry, _, arrays, leaves = found
+        return entry.lower(arrays, leaves)
+
+    def _compiled(self, args: tuple, kwargs: dict) -> Any:
+        return self.lower(*args, **kwargs).compile()
+
+    def as_text(self, *args: Any, **kwargs: Any) -> str:
+        """XLA's optimized program for these arguments."""
+        return self._compiled(args, kwargs).as_text()
+
+    def cost_analysis(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """XLA's estimate of the program's operations and bytes."""
+        found = self._compiled(args, kwargs).cost_analysis()
+        return found[0] if isinstance(found, list) else found
+
+    def memory_analysis(self, *args: Any, **kwargs: Any) -> Any:
+        """The bytes that the program takes: arguments, results, temporaries."""
+        return self._compiled(args, kwargs).memory_analysis()
+
+
+def _inlined() -> bool:
+    """Whether the function is part of something else here, and so runs as it is."""
+    return bool(
+        state.trace is not None
+        or state.vmap_levels
+        or state.transforms
+        or (state.forward_level >= 0 and state.forward_level != INFERENCE_LEVEL)
+        or state.operator_mode is not None
+        or state.recorder is not None
+    )
+
+
+_MODES = (
+    "grad mode", "inference mode", "the view tracking", "the saved-tensor hooks", "saved-tensor hooks disabled",
+    "anomaly mode", "the layout policy", "compiled_backward", "mutation of saved tensors", "use_key",
+    "the default dtype", "x64",
+)  # fmt: skip
+
+
+def _modes() -> tuple:
+    """What of the thread's and the process's state a trace depends on."""
+    return (
+        state.grad_enabled,
+        state.inference,
+        state.tracking,
+        state.saved_hooks,
+        state.saved_hooks_disabled,
+        state.anomaly,
+        state.grad_layout,
+        state.compiled,
+        state.mutation_allowed,
+        state.generator is None,
+        settings.default_dtype,
+        jax.config.jax_enable_x64,  # pyright: ignore[reportAttributeAccessIssue]
+    )
+
+
+
+def compile(
+    function: Callable | None = None,
+    *,
+    donate: bool = True,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """A function that runs as one XLA program: forward, backward, in-place updates, optimizer, random numbers.
+
+    `function` takes and returns tensors, in lists, tuples, dictionaries and other pytrees if you like, and may do what
+    eager code does: read and change tensors from arguments, closures, globals, modules and objects, call `backward()`,
+    use hooks, views, checkpoints and random numbers.  The first call *traces* it: it runs on tensors without values,
+    and what it does to tensors becomes the program.  Later calls run the program, whose results go into the very same
+    storages, `.grad`s, containers and generators; buffers that it replaces are used up where nobody else holds them
+    (`donate`).  What the function does besides, printing say, happens in the trace alone.
+
+    A call is traced anew when what the trace relied on is different: structure, shapes, dtypes and shardings, requires_grad,
+    whether a `.grad` is there if the function looks, hooks, modes, numbers and strings among arguments, closures and
+    globals.  `metrics().reasons` say what it was, and XGRAD_LOG=compile tells at once.
+
+    What is returned with requires_grad can be differentiated outside, once (no double backward).
+
+    `options` are XLA's compiler options, for `jax.jit`.  `disable=True` returns the function as it is.
+    Without `function`, a decorator.  Inside of another trace or transform (`jax.jit`, `vmap`, `func.grad`, another
+    compiled function) the function runs as it is.
+
+    The result has `metrics()`, `reset()`, and, for the same arguments, `lower()`, `as_text()`, `cost_analysis()` and
+    `memory_analysis()`.
+
+    Raises in the first call: `TracedValueError` where the function reads a value (`item()`, `if t:`), naming the line;
+    `NotImplementedError` for what a program cannot repeat (a Python number that it counts up, hooks that it registers on
+    tensors from outside, sparse tensors).  A trace that fails changes nothing.  (PyTorch: torch.compile.)
+
+    >>> import xgrad
+    >>> w = xgrad.ones(2, requires_grad=True)
+    >>> @xgrad.compile
+    ... def step(x):
+    ...     w.grad = None
+    ...     loss = ((w * x) ** 2).sum()
+    ...     loss.backward()
+    ...     with xgrad.no_grad():
+    ...         w.sub_(w.grad, alpha=0.1)
+    ...     return loss.detach()
+    >>> step(xgrad.tensor([1.0, 2.0])), step(xgrad.tensor([1.0, 2.0]))
+    (tensor(5.), tensor(0.8000))
+    >>> w
+    tensor([0.6400, 0.0400], requires_grad=True)
+    >>> step.metrics().traces
+    1
+    """
+    if function is None:
+        return functools.partial(compile, donate=donate, options=options, disable=disable)
+    if not callable(function):
+        raise TypeError(f"xgrad.compile takes a function, but got a {type(function).__name__}")
+    return function if disable else CompiledFunction(function, donate, options)

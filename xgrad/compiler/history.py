@@ -1,0 +1,83 @@
+"""CompiledFunctionBackward: the node that a compiled function leaves on results that require grad.
+
+Its backward is the second half of the traced program, on residuals that the first half gave.  PyTorch's is
+`CompiledFunctionBackward` too (torch/_functorch/_aot_autograd), and like it it has no double backward.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..config import state
+from ..engine.node import Node, gradient_edge
+from ..engine.saved_variable import check_version, freed_error
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .entry import Traced
+
+
+class Target(NamedTuple):
+    """A tensor from outside that gets a gradient."""
+
+    reference: tuple[bool, int]  # as `Outputs.reference` gives it
+    sources: int  # mask of the results from which it is reached
+
+
+class CompiledFunctionBackward(Node):
+    """The history of one call's results."""
+
+    def __init__(self, traced: "Traced", tensors: list) -> None:
+        self.avals = tuple(traced.metas)
+        self.next_edges = tuple(
+            (None, 0) if made else gradient_edge(tensors[number]) for (made, number), _ in traced.targets
+        )
+        self.sequence_nr = state.next_sequence_nr()
+        self._backward, self._targets, self._failures = traced.program.backward, traced.targets, traced.failures
+        self._residuals: list | None = []
+        self._inputs: list[Tensor] = []
+        self._versions: list[int] = []
+        if self._backward is not None:
+            owners = [traced.inputs[number] for number in self._backward.inputs]
+            self._inputs = [tensors[which] for kind, which in owners if kind == "tensor"]
+
+    def take(self, values: list) -> None:
+        """Keep the inputs that backward needs."""
+        if self._backward is not None:
+            self._residuals = [values[number] for number in self._backward.inputs]
+
+    def keep(self, out: Any) -> None:
+        """Keep what the program gave for backward."""
+        if self._backward is not None and self._backward.residuals:
+            assert self._residuals is not None
+            self._residuals += out[-self._backward.residuals :]
+
+    def finish(self, made: list[Tensor]) -> None:
+        """The call has done all that it does: no input that backward needs may be changed in place from now on."""
+        self._versions = [t._version for t in self._inputs]
+        edges = zip(self._targets, self.next_edges)
+        self.next_edges = tuple(gradient_edge(made[t.reference[1]]) if t.reference[0] else edge for t, edge in edges)
+
+    def apply(self, grads: list, needs: int) -> Any:
+        if self._residuals is None:
+            raise freed_error(self.name())
+        for i, failure in self._failures.items():
+            if grads[i] is not None:
+                raise failure
+        if any(isinstance(grad, Tensor) for grad in grads):
+            raise RuntimeError(
+                "xgrad.compile does not support double backward: what a compiled function returns can be differentiated "
+                "once. Compute the gradient inside of the function, with create_graph=True, or don't compile it."
+            )
+        for tensor, version in zip(self._inputs, self._versions, strict=True):
+            check_version(tensor, version)
+        given = sum(1 << i for i, grad in enumerate(grads) if grad is not None)
+        if not given or self._backward is None:
+            return [None] * len(self._targets)
+        results = self._backward.run(self._residuals, grads)
+        return [
+            result if target.sources & given and (needs == -1 or needs >> i & 1) else None
+            for i, (target, result) in enumerate(zip(self._targets, results, strict=True))
+        ]
+
+    def release(self) -> None:
+        self._residuals = None
+        self._inputs = []

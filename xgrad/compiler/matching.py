@@ -1,0 +1,213 @@
+"""Match: whether a call is like the one that was traced.
+
+The guards of the surroundings (surroundings.py) fetch tensors; here they are compared, as far as the trace depends on
+them, with what they looked like: shape, dtype, sharding, whether they require grad, are leaves, have hooks, which views
+they are, and which of them share a storage.  This runs in each call, so the usual tensor is through in a microsecond.
+"""
+
+from typing import Any
+
+from ..tensor import Tensor
+from .surroundings import Guard
+
+# What a tensor may have without having to be looked at more closely.
+_USUAL = frozenset({
+    "_array", "_owned", "_storage", "_chain", "_cache", "_cache_generation", "_version_counter", "_requires_grad",
+    "_grad_fn", "_output_nr", "_grad", "_is_param",
+})  # fmt: skip
+_UNUSUAL = ("_retains_grad", "_inference", "_grad_dtype", "_tangents", "_moved", "_level")
+
+_HINTS = {
+    "shape": " Keep shapes the same, pad, or give dynamic=.",
+    "grad being None": " Set the grads to None inside of the function, before backward, and all calls are alike.",
+}
+_AS_TENSOR = " Give numbers that change as tensors, and each value runs the same program."
+
+
+class Expected:
+    """What one tensor has to look like."""
+
+    __slots__ = (
+        "aval", "chain", "grad", "kind", "leaf", "owner", "rare", "requires_grad", "sharding", "source",
+    )  # fmt: skip
+
+    def __init__(self, tensor: Tensor, source: tuple, owner: int, grad_read: bool) -> None:
+        array = tensor._held()
+        self.source = source  # where it is fetched: ("found", i), or ("base", i) or ("grad", i) of tensor i
+        self.owner = owner  # the first tensor on the same storage
+        self.kind, self.aval, self.sharding = type(tensor), array.aval, array.sharding
+        self.chain = _chain(tensor)
+        self.requires_grad = tensor._requires_grad
+        self.leaf = tensor._grad_fn is None
+        self.grad = (tensor._grad is None) if grad_read else None  # None: the function doesn't look
+        self.rare = _rare(tensor)
+
+    def array(self, tensor: Tensor) -> Any:
+        """The root that the tensor stands on; None if the tensor does not look as expected."""
+        attributes = tensor.__dict__
+        storage = attributes.get("_storage")
+        if storage is None:
+            array = tensor._held()
+            if self.chain is not None:
+                return None
+        else:
+            array = storage.array
+            chain = attributes["_chain"]
+            if chain is not self.chain and not (self.chain is None and chain.is_root):
+                return None
+        aval = array.aval
+        if (
+            (aval is not self.aval and aval != self.aval)
+            or (array.sharding is not self.sharding and array.sharding != self.sharding)
+            or tensor.__class__ is not self.kind
+            or attributes.get("_requires_grad", False) is not self.requires_grad
+            or (attributes.get("_grad_fn") is None) is not self.leaf
+            or (self.grad is not None and (attributes.get("_grad") is None) is not self.grad)
+        ):
+            return None
+        if self.rare is None and attributes.keys() <= _USUAL:
+            return array
+        return array if _rare(tensor) == self.rare else None
+
+    def why(self, tensor: Tensor) -> str:
+        """What is different about a tensor."""
+        array = tensor._held()
+        for name, was, now in (
+            ("shape", self.aval.shape, array.shape),
+            ("dtype", self.aval.dtype, array.dtype),
+            ("sharding", self.sharding, array.sharding),
+            ("type", self.kind.__name__, type(tensor).__name__),
+            ("view of its storage", self.chain, _chain(tensor)),
+            ("requires_grad", self.requires_grad, tensor._requires_grad),
+            ("being a leaf", self.leaf, tensor._grad_fn is None),
+            ("grad being None", self.grad, tensor._grad is None if self.grad is not None else None),
+        ):
+            if was != now:
+                return f" has another {name}: it was {was}, and is {now}.{_HINTS.get(name, '')}"
+        return " has other hooks or flags, or is a view of another kind"
+
+
+def _chain(tensor: Tensor) -> Any:
+    chain = tensor.__dict__.get("_chain")
+    return None if chain is None or chain.is_root else chain
+
+
+def _rare(tensor: Tensor) -> tuple | None:
+    """What tensors rarely have, in a form that can be compared; None of one that has nothing of it."""
+    attributes = tensor.__dict__
+    found: list[Any] = [(name, attributes[name]) for name in _UNUSUAL if attributes.get(name)]
+    for name in ("_hooks", "_post_accumulate_hooks"):
+        if attributes.get(name):
+            found.append((name, tuple(attributes[name].values())))
+    accumulator = attributes.get("_accumulator")
+    node = None if accumulator is None else accumulator()
+    if node is not None and node._hooks is not None:
+        found.append(("accumulator", tuple(node._hooks.pre.values()), tuple(node._hooks.post.values())))
+    view: Any = attributes.get("_view")
+    if view is not None:
+        stale = attributes.get("_grad_fn") is not None and view.attr_version != tensor._version
+        found.append(("view", view.chain, view.creation_meta, view.tracking, view.name, stale))
+    return tuple(found) or None
+
+
+class Match:
+    """The guards of one program."""
+
+    def __init__(
+        self,
+        tree: Any,
+        modes: tuple,
+        arguments: list[tuple[int, Guard]],
+        function: tuple[Guard, Any],
+        doubles: list[tuple[int, int]],
+        expected: list[Expected],
+        arrays: list[tuple[int, Any]],
+    ) -> None:
+        self.tree, self.modes = tree, modes
+        self.arguments = arguments  # by their places among the leaves
+        self.function = function
+        self.doubles = doubles  # places at which the same tensor is found
+        self.expected = expected
+        self.arrays = arrays  # bare arrays among the arguments: (place, aval)
+        self._storages = len({e.owner for e in expected})
+
+    def find(self, leaves: list) -> tuple[list, list] | None:
+        """The tensors and their roots, if a call is like the one that was traced."""
+        found: list[Any] = []
+        for place, guard in self.arguments:
+            if guard.check(leaves[place], found) is not None:
+                return None
+        guard, function = self.function
+        if guard.check(function, found) is not None:
+            return None
+        for place, aval in self.arrays:
+            if _aval(leaves[place]) != aval:
+                return None
+        for i, j in self.doubles:
+            if found[i] is not found[j]:
+                return None
+        tensors: list[Any] = []
+        arrays: list[Any] = []
+        for expected in self.expected:
+            kind, which = expected.source
+            tensor = found[which] if kind == "found" else _fetch(kind, which, tensors)
+            array = None if tensor is None else expected.array(tensor)
+            if array is None:
+                return None
+            tensors.append(tensor)
+            arrays.append(array)
+        return (tensors, arrays) if self._distinct(tensors) else None
+
+    def _distinct(self, tensors: list) -> bool:
+        """Whether tensors are the same objects, and share storages, where they were and did."""
+        if len(set(map(id, tensors))) != len(tensors):
+            return False
+        owners: dict[int, int] = {}
+        for expected, tensor in zip(self.expected, tensors):
+            storage = tensor.__dict__.get("_storage")
+            if owners.setdefault(id(tensor if storage is None else storage), expected.owner) != expected.owner:
+                return False
+        return len(owners) == self._storages
+
+    def why(self, leaves: list) -> str:
+        """What about a call does not fit."""
+        found: list[Any] = []
+        for place, guard in self.arguments:
+            reason = guard.check(leaves[place], found)
+            if reason is not None:
+                return f"argument {place}{reason}.{_AS_TENSOR}"
+        guard, function = self.function
+        reason = guard.check(function, found)
+        if reason is not None:
+            return f"{reason.strip()}.{_AS_TENSOR}"
+        for place, aval in self.arrays:
+            if _aval(leaves[place]) != aval:
+                return f"the array of argument {place} was {aval}, and is {_aval(leaves[place])}."
+        for i, j in self.doubles:
+            if found[i] is not found[j]:
+                return "two places that had the same tensor have two"
+        tensors: list[Any] = []
+        for expected in self.expected:
+            kind, which = expected.source
+            tensor = found[which] if kind == "found" else _fetch(kind, which, tensors)
+            if tensor is None:
+                return f"the {kind} of tensor {which} is gone"
+            if expected.array(tensor) is None:
+                name = f"tensor {which}" if kind == "found" else f"the {kind} of tensor {which}"
+                return name + expected.why(tensor)
+            tensors.append(tensor)
+        return "tensors are the same, or share storages, in another way"
+
+
+def _fetch(kind: str, which: Any, tensors: list) -> Tensor | None:
+    if kind == "held":
+        return which
+    tensor = tensors[which]
+    if kind == "grad":
+        return tensor._grad
+    view = tensor._view
+    return None if view is None else view.base
+
+
+def _aval(array: Any) -> Any:
+    return getattr(array, "aval", None) or (array.shape, array.dtype)

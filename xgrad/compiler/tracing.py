@@ -1,0 +1,265 @@
+"""Tracing a function: run it once on tracers, and make an `Entry` of what it did."""
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..autograd.backward import grad
+from ..config import state
+from ..engine.node import GradientEdge, InputMetadata, Node
+from ..errors import TracedValueError
+from ..random import default_generator
+from ..tensor import from_array
+from .effects import Outputs
+from .entry import Entry, Traced
+from .history import Target
+from .matching import Expected, Match, _aval
+from .program import GRADIENT, split
+from .surroundings import LIBRARIES, MISSING, Surroundings, containers_of, shown
+from .trace import Inline, Outside, Reached, Trace, _read, input_p, watching
+
+_VALUE_NEEDED = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+    TracedValueError,
+)
+
+
+def traced(
+    function: Callable,
+    args: tuple,
+    kwargs: dict,
+    leaves: list,
+    tree: Any,
+    modes: tuple,
+    donate: bool,
+    options: dict | None,
+) -> Entry | None:
+    """Trace a call; None if it uses values of another trace, and has to be run as it is.
+
+    Raises `TracedValueError` where the function reads a value, `NotImplementedError` for what a program cannot repeat.
+    """
+    try:
+        return _Tracing(function, leaves, tree, modes).entry(args, kwargs, donate, options)
+    except Inline:
+        return None
+    except _VALUE_NEEDED as error:
+        raise _value_error(error) from error
+
+
+class _Tracing:
+    def __init__(self, function: Callable, leaves: list, tree: Any, modes: tuple) -> None:
+        self.function, self.leaves, self.tree, self.modes = function, leaves, tree, modes
+        self.trace = Trace()
+        self.around = Surroundings()
+        self.bare = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (jax.Array, np.ndarray))]
+        self.places = [i for i in range(len(leaves)) if i not in self.bare]
+        *self.guards, self.function_guard = self.around.guards([*(leaves[i] for i in self.places), function])
+
+    def entry(self, args: tuple, kwargs: dict, donate: bool, options: dict | None) -> Entry:
+        self.args, self.kwargs = args, kwargs
+        try:
+            jaxpr = jax.make_jaxpr(self._body)()
+        finally:
+            self.around.restore()
+        if any(isinstance(const, Tracer) for const in jaxpr.consts):
+            raise Inline
+        program = split(jaxpr, self.count, self.arriving)
+        found = Traced(
+            getattr(self.function, "__qualname__", repr(self.function)),
+            self._match(),
+            self._inputs(),
+            program,
+            self.outputs.recipes,
+            self.effects,
+            self.puts,
+            self.result,
+            self.metas,
+            self.targets,
+            self.failures,
+        )
+        return Entry(found, donate, options)
+
+    # ------------------------------------------------------------ the run
+
+    def _body(self) -> list:
+        """What is traced: the function, what leaves, and the backward of what leaves with a history."""
+        with watching(self.trace):
+            args, kwargs = self._arguments()
+            value = self.function(*args, **kwargs)
+            outputs = self.outputs = Outputs(self.trace)
+            self.result = outputs.plan(value)
+            self.puts = self._changes(outputs)
+            self.effects = outputs.effects()
+            pulled = self._pull(outputs)
+            self.count = len(outputs.arrays)
+            return [*outputs.arrays, *pulled]
+
+    def _arguments(self) -> tuple[tuple, dict]:
+        if not self.bare:
+            return self.args, self.kwargs
+        leaves = list(self.leaves)
+        for place in self.bare:
+            leaves[place] = self.trace.root(place, jnp.asarray(leaves[place])).tracer
+        return jax.tree_util.tree_unflatten(self.tree, leaves)
+
+    def _changes(self, outputs: Outputs) -> list[tuple]:
+        """What the function put into containers from outside, to be put there in each call.
+
+        Raises `NotImplementedError` for anything but tensors, in the place of what was there or under new keys.
+        """
+        found = []
+        for root, guard in [*zip(self.places, self.guards), (None, self.function_guard)]:
+            for container in containers_of(guard):
+                for key, was, now in container.changes():
+                    plan = None if now is MISSING else outputs.plan(now)
+                    if plan is None or not container.takes(key) or all(kind == "constant" for kind, _ in plan[1]):
+                        raise NotImplementedError(_CHANGED.format(container.told(key), shown(was), shown(now)))
+                    found.append((root, container.path, key, plan))
+        return found
+
+    def _pull(self, outputs: Outputs) -> list:
+        """Trace the backward of results with a history; the gradients of tensors from outside."""
+        tensors = outputs.edges
+        self.metas = [InputMetadata(tuple(t.shape), t.dtype) for t in tensors]
+        self.targets: list[Target] = []
+        self.failures: dict[int, Exception] = {}
+        self.arriving: list[int | None] = [None] * len(tensors)
+        self.arrived = 0
+        if not tensors:
+            return []
+        nodes = self._targets(outputs)
+        good = list(range(len(tensors)))
+        try:
+            results = self._gradients(tensors, good, nodes)
+        except Exception:  # some of them may have been through a backward: find out which
+            for i in good:
+                try:
+                    self._gradients(tensors, [i], nodes)
+                except Exception as error:
+                    self.failures[i] = _value_error(error) if isinstance(error, _VALUE_NEEDED) else error
+            good = [i for i in good if i not in self.failures]
+            self.arriving = [None] * len(tensors)
+            results = self._gradients(tensors, good, nodes) if good else [None] * len(nodes)
+        pairs = [(t, r) for t, r in zip((target for _, target in nodes), results) if r is not None]
+        self.targets = [target for target, _ in pairs]
+        return [result._read() for _, result in pairs]
+
+    def _gradients(self, tensors: list, which: list[int], nodes: list) -> list:
+        arriving = []
+        for i in which:
+            self.arriving[i] = GRADIENT + self.arrived
+            self.arrived += 1
+            arriving.append(from_array(input_p.bind(aval=tensors[i]._read().aval, number=self.arriving[i])))
+        if not nodes:
+            return []
+        edges = [GradientEdge(node, 0) for node, _ in nodes]
+        found: Any = grad([tensors[i] for i in which], edges, arriving, retain_graph=True, allow_unused=True)
+        return list(found)
+
+    def _targets(self, outputs: Outputs) -> list[tuple[Node, Target]]:
+        """The nodes at which the graph of the trace ends, with the tensors whose gradients arrive there."""
+        sources: dict[Node, int] = {}
+        for i, tensor in enumerate(outputs.edges):
+            for node in _ends(tensor._grad_fn):
+                sources[node] = sources.get(node, 0) | 1 << i
+        outside = {id(r.outside): r for r in self.trace.reached if r.outside is not None}
+        found = []
+        for node, mask in sources.items():
+            if node.is_accumulator:
+                variable = node.variable  # pyright: ignore[reportAttributeAccessIssue]
+                reference = outputs.known(variable)
+                if reference is not None:
+                    _read(variable, "__dict__")["_hooks"] = None  # they run when the gradient arrives there
+                    found.append((node, Target(reference, mask)))
+            elif id(node) in outside:
+                found.append((node, Target((False, outside[id(node)].number), mask)))
+        return found
+
+    # ------------------------------------------------------------ what later calls are compared with
+
+    def _match(self) -> Match:
+        found = self.around.tensors
+        places: dict[int, int] = {}
+        doubles = [(places[id(t)], i) for i, t in enumerate(found) if places.setdefault(id(t), i) != i]
+        expected = []
+        owners: dict[int, int] = {}
+        for reached in self.trace.reached:
+            owner = owners.setdefault(id(reached.storage), reached.number)
+            expected.append(Expected(reached.tensor, self._source(reached, places), owner, reached.grad_read))
+        arrays = [(place, _aval(self.leaves[place])) for place in self.bare]
+        arguments = list(zip(self.places, self.guards))
+        return Match(self.tree, self.modes, arguments, (self.function_guard, self.function), doubles, expected, arrays)
+
+    def _source(self, reached: Reached, places: dict[int, int]) -> tuple:
+        """Where a tensor is to be fetched in later calls."""
+        tensor = reached.tensor
+        if id(tensor) in places:
+            return "found", places[id(tensor)]
+        for other in self.trace.reached[: reached.number]:
+            view = other.before.get("_view")
+            if view is not None and view.base is tensor:
+                return "base", other.number
+            if other.before.get("_grad") is tensor:
+                return "grad", other.number
+        return "held", tensor
+
+    def _inputs(self) -> list[tuple[str, Any]]:
+        """What each root is, by its number."""
+        found: list[Any] = [None] * len(self.trace.roots)
+        for reached in reversed(self.trace.reached):
+            found[reached.root.number] = ("tensor", reached.number)
+        current = state.generator or default_generator
+        for generator, root, _ in self.trace.generators:
+            found[root.number] = ("key", None if generator is current else generator)
+        for root in self.trace.roots:
+            if root.owner.__class__ is int:
+                found[root.number] = ("array", root.owner)
+        return found
+
+
+def _ends(node: Node | None) -> list[Node]:
+    """The nodes without edges that are reached from one."""
+    found, seen, stack = [], set(), [node]
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.is_accumulator or isinstance(node, Outside):
+            found.append(node)
+        stack += [child for child, _ in node.next_edges]
+    return found
+
+
+# ---------------------------------------------------------------- errors
+
+_CHANGED = (
+    "xgrad.compile: the function changes {} in Python (it was {}, and is {}), which a compiled program cannot repeat. "
+    "Keep numbers that change in tensors (xgrad.tensor(0), and add_ to it), and return what is to be collected."
+)
+_VALUE = (
+    "xgrad.compile: the function reads the value of a tensor, which is not known while it is traced{where}. "
+    "Use xgrad.where(condition, a, b) in the place of `if`, keep numbers as tensors in the place of item() and float(), "
+    "and read values outside, from what the function returns."
+)
+_OURS = str(Path(__file__).parent.parent)
+
+
+def _value_error(error: BaseException) -> TracedValueError:
+    """An error of JAX's that a value is needed, with the line of the user's that needs it."""
+    where = ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith((_OURS, *LIBRARIES)) and frame.line:
+            where = f': "{frame.line.strip()}" in {frame.name}, {frame.filename}, line {frame.lineno}'
+            break
+    return TracedValueError(_VALUE.format(where=where))
