@@ -60,6 +60,11 @@ class Entry:
         self.jitted = program.jitted(donated, options)
         self._simple = _simple(traced.recipes)
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
+        only_tensors = all(kind == "tensor" for kind, _ in traced.inputs)
+        self._only_tensors = [which for _, which in traced.inputs] if only_tensors else None
+        self._affects = traced.puts or any(effects._replace(writes=[], keys=[]))
+        # Whether what is returned is all that is made, in order.
+        self._bare = traced.result[1] == [("made", i) for i in range(len(traced.recipes))]
 
     # ------------------------------------------------------------ running
 
@@ -67,26 +72,10 @@ class Entry:
         """Run the program, and do what the function does."""
         traced = self._traced
         node = CompiledFunctionBackward(traced, tensors) if traced.metas else None
-        with ExitStack() as locked:
-            keys = []
-            for which in self._generators:
-                generator = (which or state.generator or default_generator)._here()
-                locked.enter_context(generator._lock)
-                keys.append(generator)
-            values = self._values(arrays, leaves, keys)
-            if node is not None:
-                node.take(values)
-            operands = [values[number] for number in traced.program.inputs]
-            if self._writes:
-                values.clear()
-                arrays.clear()
-                out = self._run_writing(tensors, operands)
-            else:
-                out = self.jitted(*operands)
-            for which, number in traced.effects.keys:
-                keys[which]._key = out[number]
-        if node is not None:
-            node.keep(out)
+        if self._generators:
+            out = self._run_drawing(tensors, arrays, leaves, node)
+        else:
+            out = self._run(tensors, self._values(arrays, leaves, ()), node)
         if self._simple is None:
             making = Making(out, tensors, node)
             for recipe in traced.recipes:
@@ -102,19 +91,49 @@ class Entry:
                 elif requires_grad:
                     tensor._requires_grad = True
                 made.append(tensor)
-        self._affect(tensors, made, out, node, leaves)
-        return _built(traced.result, tensors, made, out)
+        if self._affects:
+            self._affect(tensors, made, out, node, leaves)
+        if node is not None:
+            node.finish(made)
+        return traced.result[0].unflatten(made) if self._bare else built(traced.result, tensors, made, out)
 
-    def _values(self, arrays: list, leaves: list, keys: list) -> list:
+    def _run_drawing(self, tensors: list, arrays: list, leaves: list, node: Any) -> Any:
+        """Run with generators locked: their keys go in, and come out moved on."""
+        with ExitStack() as locked:
+            keys = []
+            for which in self._generators:
+                generator = (which or state.generator or default_generator)._here()
+                locked.enter_context(generator._lock)
+                keys.append(generator)
+            out = self._run(tensors, self._values(arrays, leaves, keys), node)
+            for which, number in self._traced.effects.keys:
+                keys[which]._key = out[number]
+        return out
+
+    def _values(self, arrays: list, leaves: list, keys: Any) -> list:
         """The inputs, by their numbers."""
-        values = []
-        waiting = iter(keys)
-        for kind, which in self._traced.inputs:
-            if kind == "tensor":
-                values.append(arrays[which])
-            else:
-                values.append(leaves[which] if kind == "array" else next(waiting)._started())
+        if self._only_tensors is not None:
+            values = [arrays[which] for which in self._only_tensors]
+        else:
+            values, waiting = [], iter(keys)
+            for kind, which in self._traced.inputs:
+                if kind == "tensor":
+                    values.append(arrays[which])
+                else:
+                    values.append(leaves[which] if kind == "array" else next(waiting)._started())
+        arrays.clear()  # what nobody else holds may be used up
         return values
+
+    def _run(self, tensors: list, values: list, node: Any) -> Any:
+        program = self._traced.program
+        if node is not None:
+            node.take(values)
+        operands = [values[number] for number in program.inputs]
+        values.clear()
+        out = self._run_writing(tensors, operands) if self._writes else self.jitted(*operands)
+        if node is not None:
+            node.keep(out)
+        return out
 
     def _run_writing(self, tensors: list, operands: list) -> Any:
         """Run the program on operands of which it uses up those that it replaces."""
@@ -169,14 +188,12 @@ class Entry:
             match = self.match
             guard, root = match.function if place is None else (dict(match.arguments)[place], leaves[place])
             container, value = locate(guard, root, path)
-            container.put(value, key, _built(plan, tensors, made, out))
-        if node is not None:
-            node.finish(made)
+            container.put(value, key, built(plan, tensors, made, out))
 
     def lower(self, arrays: list, leaves: list) -> Any:
         """The program as a `jax.stages.Lowered`."""
         keys = [(which or state.generator or default_generator)._here() for which in self._generators]
-        values = self._values(arrays, leaves, keys)
+        values = self._values(list(arrays), leaves, keys)
         return self.jitted.lower(*[values[number] for number in self._traced.program.inputs])
 
 
@@ -196,7 +213,7 @@ def _get(reference: tuple[bool, int], tensors: list, made: list) -> Tensor:
     return made[reference[1]] if reference[0] else tensors[reference[1]]
 
 
-def _built(plan: tuple, tensors: list, made: list, out: Any) -> Any:
+def built(plan: tuple, tensors: list, made: list, out: Any) -> Any:
     """A value of a plan (`Outputs.plan`)."""
     tree, leaves = plan
     found = []

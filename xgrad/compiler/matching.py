@@ -45,9 +45,12 @@ class Expected:
     def array(self, tensor: Tensor) -> Any:
         """The root that the tensor stands on; None if the tensor does not look as expected."""
         attributes = tensor.__dict__
-        storage = attributes.get("_storage")
+        get = attributes.get
+        storage = get("_storage")
         if storage is None:
-            array = tensor._held()
+            array = get("_array")
+            if array is None:
+                array = tensor._held()
             if self.chain is not None:
                 return None
         else:
@@ -55,19 +58,20 @@ class Expected:
             chain = attributes["_chain"]
             if chain is not self.chain and not (self.chain is None and chain.is_root):
                 return None
-        aval = array.aval
+        aval, sharding = array.aval, array.sharding
         if (
             (aval is not self.aval and aval != self.aval)
-            or (array.sharding is not self.sharding and array.sharding != self.sharding)
+            or (sharding is not self.sharding and sharding != self.sharding)
             or tensor.__class__ is not self.kind
-            or attributes.get("_requires_grad", False) is not self.requires_grad
-            or (attributes.get("_grad_fn") is None) is not self.leaf
-            or (self.grad is not None and (attributes.get("_grad") is None) is not self.grad)
+            or get("_requires_grad", False) is not self.requires_grad
+            or (get("_grad_fn") is None) is not self.leaf
+            or (self.grad is not None and (get("_grad") is None) is not self.grad)
         ):
             return None
-        if self.rare is None and attributes.keys() <= _USUAL:
-            return array
-        return array if _rare(tensor) == self.rare else None
+        self.sharding = sharding  # the next one is likely to be the same object, which is quicker to see
+        if (self.rare is not None or not _USUAL.issuperset(attributes)) and _rare(tensor) != self.rare:
+            return None
+        return array
 
     def why(self, tensor: Tensor) -> str:
         """What is different about a tensor."""
@@ -148,6 +152,7 @@ class Match:
                 return None
         tensors: list[Any] = []
         arrays: list[Any] = []
+        holders = set()
         for expected in self.expected:
             kind, which = expected.source
             tensor = found[which] if kind == "found" else _fetch(kind, which, tensors)
@@ -156,18 +161,20 @@ class Match:
                 return None
             tensors.append(tensor)
             arrays.append(array)
-        return (tensors, arrays) if self._distinct(tensors) else None
+            storage = tensor._storage
+            holders.add(id(tensor if storage is None else storage))
+        if len(holders) != self._storages or (self._storages != len(tensors) and not self._alike(tensors)):
+            return None
+        return tensors, arrays
 
-    def _distinct(self, tensors: list) -> bool:
-        """Whether tensors are the same objects, and share storages, where they were and did."""
-        if len(set(map(id, tensors))) != len(tensors):
-            return False
+    def _alike(self, tensors: list) -> bool:
+        """Whether tensors share storages as they did."""
         owners: dict[int, int] = {}
         for expected, tensor in zip(self.expected, tensors):
-            storage = tensor.__dict__.get("_storage")
+            storage = tensor._storage
             if owners.setdefault(id(tensor if storage is None else storage), expected.owner) != expected.owner:
                 return False
-        return len(owners) == self._storages
+        return len(set(map(id, tensors))) == len(tensors)
 
     def why(self, leaves: list) -> str:
         """What about a call does not fit."""

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from ..engine.fusion import apart
 from .trace import input_p
 
 GRADIENT = 1 << 30  # the numbers of gradients that arrive start here
@@ -93,9 +94,35 @@ def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Progra
         closed = _closed(jaxpr, known, [*direct, *residuals, *(g for g in grads if g)], backward, pulled)
         avals = [None if g is None else g.aval for g in grads]
         second = Backward(closed, [inputs[v] for v in direct], len(residuals), avals, {})
+    forward, backward = _read_first(forward, jaxpr.eqns), _read_first(backward, jaxpr.eqns)
     outvars += residuals
     taken = [variable for variable in _used(forward, outvars) if variable in inputs]
     return Program(_closed(jaxpr, known, taken, forward, outvars), [inputs[v] for v in taken], second)
+
+
+_READ, _WRITES = "trace_replay", ("trace_write", "view_update")  # names of the programs of views (views/program.py)
+
+
+def _read_first(eqns: list, everywhere: list) -> list:
+    """Equations of which those that read a part of what is written elsewhere are computed as they stand.
+
+    XLA would fuse such a read into its users, which may come after the write, and copy the whole for it.
+    """
+    written = {eqn.invars[0] for eqn in everywhere if eqn.params.get("name") in _WRITES if _is_var(eqn.invars[0])}
+    return [
+        _apart(eqn) if eqn.params.get("name") == _READ and _is_var(eqn.invars[0]) and eqn.invars[0] in written else eqn
+        for eqn in eqns
+    ]
+
+
+def _is_var(atom: Any) -> bool:
+    return not isinstance(atom, Literal)
+
+
+def _apart(eqn: Any) -> Any:
+    inner = jaxpr_as_fun(eqn.params["jaxpr"])
+    avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in eqn.invars]
+    return eqn.replace(params={**eqn.params, "jaxpr": jax.make_jaxpr(lambda *a: [apart(lambda *b: inner(*b)[0], *a)])(*avals)})
 
 
 def _used(eqns: list, outvars: list) -> list:

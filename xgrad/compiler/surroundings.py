@@ -375,7 +375,7 @@ class Surroundings:
         if isinstance(value, (dict, OrderedDict)):
             return OfMapping(value, path)
         if isinstance(value, types.FunctionType):
-            if is_library(value.__globals__):
+            if is_library(value.__globals__) or _of_library(value.__module__):
                 return None
             self._names |= names_in(value.__code__)
             return OfFunction(value, path)
@@ -430,10 +430,12 @@ LIBRARIES = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platst
 
 def is_library(names: dict) -> bool:
     """Whether a module, by its globals, is of an installed library, or xgrad's own."""
-    name, file = str(names.get("__name__", "")), names.get("__file__")
-    if name.partition(".")[0] in ("xgrad", "jax", "jaxlib", "numpy", "builtins"):
-        return True
-    return bool(file) and str(file).startswith(LIBRARIES)
+    file = names.get("__file__")
+    return _of_library(names.get("__name__")) or (bool(file) and str(file).startswith(LIBRARIES))
+
+
+def _of_library(module: Any) -> bool:
+    return str(module).partition(".")[0] in ("xgrad", "jax", "jaxlib", "numpy", "builtins")
 
 
 def is_library_class(kind: type) -> bool:

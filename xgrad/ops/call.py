@@ -391,6 +391,10 @@ def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
     try:
         if chain is None or chain.is_root:
             self._rewrite(kernel.write, *arrays)
+        elif state.trace is not None:
+            # Parts of a larger program, which is told apart what is read and what is written (compiler/program.py).
+            read = chain.replay(self._held())
+            self._rewrite(lambda donate: chain.write_back, kernel.written(read, *arrays))
         else:
             # One program reads the view, computes and writes back; it returns the root and nothing else, for XLA
             # would copy the whole buffer if it did.
