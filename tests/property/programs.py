@@ -42,6 +42,7 @@ Where the two libraries differ on purpose, the generator knows, and says it here
 * PyTorch crashes when a hook is registered on a view that a write made stale: it is made to read `grad_fn` first.
 """
 
+import collections
 import contextlib
 import itertools
 import re
@@ -182,6 +183,7 @@ class Run:
         self.env = {"T": T, "data": lambda shape, seed: data(T, shape, seed), "noted": noted}
         exec(_WORLD, self.env)
         self.trace = Trace()
+        self.array = array
         self.ends = contextlib.ExitStack()
         if forward:
             self.ends.enter_context(T.autograd.forward_ad.dual_level())
@@ -261,7 +263,7 @@ class Run:
                 exec(_compiled(line), self.env)
             return found
         first = T.autograd.grad(loss, inputs, create_graph=True, allow_unused=True)
-        found.append([None if g is None else array(g) for g in first])
+        found.append([None if g is None else self.array(g) for g in first])
         if self.forward:
             found.append([None if g is None else self._tangent(g) for g in first])
         useful = [g for g in first if g is not None and g.requires_grad]
@@ -272,7 +274,8 @@ class Run:
                 penalty = penalty + (g * g).sum()
             second = T.autograd.grad(penalty, inputs, retain_graph=True, allow_unused=True)
         # Of a gradient that is constantly zero, one library knows that it is a constant and the other need not.
-        found.append([np.zeros(tuple(x.shape)) if g is None else array(g) for x, g in zip(inputs, second)])
+        found.append([x.detach() * 0 if g is None else g for x, g in zip(inputs, second)])
+        found[-1] = [self.array(g) for g in found[-1]]
         loss.backward()
         return found
 
@@ -305,6 +308,68 @@ def run(program, T):
     return running.finish(program)
 
 
+class WholeRun(Run):
+    """A run on xgrad of which `xgrad.compile` runs a part as one program.
+
+    `whole`: all of it, gradients included.  Otherwise the second half of the steps, on what the first half made;
+    gradients come afterwards, through what the program leaves.
+    """
+
+    def __init__(self, whole):
+        super().__init__(xgrad)
+        self.whole = whole
+        self.gradient = None  # as it was found inside
+
+    def run(self, program):
+        cut = 0 if self.whole else len(program.steps) // 2
+        for step in program.steps[:cut]:
+            self.step(step)
+        known = {**self.tensors(), "HANDLES": self.env["HANDLES"]}
+        tensors, gradient, log, errors = xgrad.compile(_inside)(program, cut, self.whole, known)
+        self.env.update(tensors)
+        self.env["LOG"] += [(name, None if x is None else noted(x)) for name, x in log]
+        self.trace.errors += errors
+        if self.whole:
+            if isinstance(gradient, list):
+                gradient = [[None if g is None else array(g) for g in part] for part in gradient]
+            self.gradient = (gradient,)
+        return self.finish(program)
+
+    def _gradients(self, program):
+        if self.gradient is None:
+            return super()._gradients(program)
+        (gradient,) = self.gradient
+        if isinstance(gradient, Exception):
+            raise gradient
+        return gradient
+
+
+def _inside(program, cut, whole, known):
+    """What `WholeRun` has compiled.  What hooks note are tensors here."""
+    running = Run(xgrad)
+    running.array = lambda x: x
+    running.env.update(known, noted=lambda x: x.detach().clone())
+    for step in program.steps[cut:]:
+        running.step(step)
+    gradient = None
+    if whole:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gradient = running._attempt(lambda: running._gradients(program))
+    return running.tensors(), gradient, running.env["LOG"], running.trace.errors
+
+
+def can_be_whole(program, theirs, whole):
+    """Whether a `WholeRun` can be compared: through what a program leaves there is no second derivative."""
+    steps = program.source().partition(world.SOURCE)[2]
+    if program.forward or "noted" in steps or "'values'" in steps:  # tangents; values that are read inside
+        return False
+    gradient = theirs.seen["gradient"]
+    return whole or (program.end in ("backward", "inputs", "twice") and not isinstance(gradient, Exception))
+
+
+COUNTS = collections.Counter()  # of whole runs that were compared
+WHOLE = (("replay", "whole"), ("geometry", "rest"))
 EAGER = (("replay", 0), ("geometry", 0))
 COMPILED = (("replay", 3), ("geometry", 20))  # backward as programs of so many nodes at least
 
@@ -323,10 +388,21 @@ def compare(program, theirs=None, ways=EAGER):
         return  # torch is no oracle
     first = None
     for path, segment in ways:
-        compiled = xgrad.autograd.compiled_backward(segment or 64, enabled=bool(segment))
-        with tracking(path), compiled:
-            ours = run(program, xgrad)
-        path += " compiled" * bool(segment)
+        if isinstance(segment, str):
+            if not can_be_whole(program, theirs, segment == "whole"):
+                continue
+            try:
+                with tracking(path):
+                    ours = WholeRun(segment == "whole").run(program)
+            except NotImplementedError:
+                continue
+            COUNTS[segment] += 1
+            path += f" {segment} compiled"
+        else:
+            compiled = xgrad.autograd.compiled_backward(segment or 64, enabled=bool(segment))
+            with tracking(path), compiled:
+                ours = run(program, xgrad)
+            path += " compiled" * bool(segment)
         for step, mine, other in zip(program.steps, ours.errors, theirs.errors):
             _same_outcome(f"{path}: {step.line}", mine, other)
         for kind, expected in theirs.seen.items():

@@ -27,6 +27,7 @@ def arguments():
     parser.add_argument("--length", type=int, default=12, help="the most steps of a program (default: 12)")
     parser.add_argument("--flavour", help="one of drawing.FLAVOURS (default: all)")
     parser.add_argument("--compiled", action="store_true", help="run backward as compiled programs")
+    parser.add_argument("--whole", action="store_true", help="run a part of each program by xgrad.compile")
     return parser.parse_args()
 
 
@@ -41,7 +42,7 @@ def main():
     start, failures, told = time.monotonic(), 0, time.monotonic()
     counts = Counter()
     flavours = [drawing.FLAVOURS[options.flavour]] if options.flavour else list(drawing.FLAVOURS.values())
-    ways = programs.COMPILED if options.compiled else programs.EAGER
+    ways = programs.WHOLE if options.whole else programs.COMPILED if options.compiled else programs.EAGER
     ran, most = 0, 2 << 20  # KiB of memory
     for seed in range(options.seed, options.seed + options.count):
         chosen = random.Random(seed)
@@ -70,6 +71,8 @@ def main():
             told = time.monotonic()
             print(f"{ran} programs, {failures} failed, {told - start:.0f} s", flush=True)
     print(f"{ran} programs ran in both paths, {failures} failed, {time.monotonic() - start:.0f} s: {dict(counts)}")
+    if options.whole:
+        print(f"compared: {dict(programs.COUNTS)}")
     return 1 if failures else 0
 
 
@@ -83,6 +86,7 @@ def in_processes(options):
         command += ["--length", str(options.length)]
         command += ["--flavour", options.flavour] if options.flavour else []
         command += ["--compiled"] if options.compiled else []
+        command += ["--whole"] if options.whole else []
         running.append(subprocess.Popen(command))
     return max(process.wait() for process in running)
 

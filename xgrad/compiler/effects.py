@@ -47,7 +47,7 @@ class Recipe(NamedTuple):
     version: int
     requires_grad: bool
     edge: int | None  # which result of the call's node it is
-    view: tuple | None  # (reference to the base, chain, creation meta, name, tracking)
+    view: tuple | None  # (reference to the base, chain, whether its grad_fn holds, creation meta, name, tracking)
     grad: tuple | None  # a reference
     rest: dict[str, Any]  # other attributes
 
@@ -101,19 +101,21 @@ class Outputs:
         reached, number = self.trace.by_id.get(id(tensor)), self._made.get(id(tensor))
         return (False, reached.number) if reached is not None else None if number is None else (True, number)
 
-    def plan(self, value: Any) -> tuple:
-        """How a value is built in each call: (its tree, for each leaf a kind and what it is)."""
-        leaves, tree = jax.tree_util.tree_flatten(value)
-        found: list[tuple[str, Any]] = []
-        for leaf in leaves:
-            if isinstance(leaf, Tensor):
-                made, number = self.reference(leaf)
-                found.append(("made" if made else "given", number))
-            elif isinstance(leaf, Tracer):
-                found.append(("array", self.array(leaf)))
-            else:
-                found.append(("constant", leaf))
-        return tree, found
+    def plan(self, value: Any) -> tuple[str, Any]:
+        """How a value is built in each call: what kind it is, and of what it is made."""
+        if isinstance(value, Tensor):
+            made, number = self.reference(value)
+            return "made" if made else "given", number
+        if isinstance(value, Tracer):
+            return "array", self.array(value)
+        if value.__class__ in (list, tuple):
+            return value.__class__.__name__, [self.plan(item) for item in value]
+        if value.__class__ is dict:  # a pytree would sort its keys
+            return "dict", {key: self.plan(item) for key, item in value.items()}
+        leaves, tree = jax.tree_util.tree_flatten(value, is_leaf=lambda node: node is not value)
+        if len(leaves) == 1 and leaves[0] is value:
+            return "constant", value
+        return "tree", (tree, [self.plan(leaf) for leaf in leaves])
 
     def edge(self, tensor: Tensor) -> int | None:
         """The number of a tensor among the results of the call's node; None without a history."""
@@ -132,9 +134,12 @@ class Outputs:
                 "xgrad.compile: a dual tensor cannot leave a compiled function: unpack_dual() it, and return both parts"
             )
         base = edge = None
+        follows = False  # whether its grad_fn is made anew from its base's
         if view is not None:
-            base = (self.reference(view.base), view.chain, view.creation_meta, view.name, view.tracking)
-        if view is None or view.creation_meta is not CreationMeta.DEFAULT:
+            follows = view.creation_meta is CreationMeta.DEFAULT and view.base.requires_grad
+            holds = not follows and view.attr_version == tensor._version
+            base = (self.reference(view.base), view.chain, holds, view.creation_meta, view.name, view.tracking)
+        if not follows:
             edge = self.edge(tensor)
         owner, owned_counter = self.trace.owners.get(id(storage)), self.trace.owners.get(id(counter))
         root = -1
@@ -227,6 +232,14 @@ def _data_of(attributes: dict[str, Any]) -> Tensor:
     return tensor
 
 
+def has_tensors(plan: tuple[str, Any]) -> bool:
+    """Whether there is anything in a planned value that each call gives."""
+    kind, what = plan
+    if kind in ("list", "tuple", "tree"):
+        return any(map(has_tensors, what[1] if kind == "tree" else what))
+    return any(map(has_tensors, what.values())) if kind == "dict" else kind != "constant"
+
+
 class Making:
     """Makes the tensors of one call."""
 
@@ -268,9 +281,9 @@ class Making:
         if recipe.edge is not None and self.node is not None:
             attributes["_grad_fn"], attributes["_output_nr"] = self.node, recipe.edge
         if recipe.view is not None:
-            base, chain, creation, name, tracking = recipe.view
+            base, chain, holds, creation, name, tracking = recipe.view
             assert counter is not None  # views have one
-            now = -1 if recipe.edge is None else counter.value
+            now = counter.value if holds else -1
             attributes["_view"] = ViewMeta(self.get(base), chain, now, creation, name, tracking)
         if recipe.grad is not None:
             attributes["_grad"] = self.get(recipe.grad)

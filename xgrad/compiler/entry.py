@@ -63,8 +63,9 @@ class Entry:
         only_tensors = all(kind == "tensor" for kind, _ in traced.inputs)
         self._only_tensors = [which for _, which in traced.inputs] if only_tensors else None
         self._affects = traced.puts or any(effects._replace(writes=[], keys=[]))
-        # Whether what is returned is all that is made, in order.
-        self._bare = traced.result[1] == [("made", i) for i in range(len(traced.recipes))]
+        # Where what is returned is a list or tuple of all that is made, in order: which of them.
+        all_made = traced.result[1] == [("made", i) for i in range(len(traced.recipes))]
+        self._bare = {"list": list, "tuple": tuple}.get(traced.result[0]) if all_made else None
 
     # ------------------------------------------------------------ running
 
@@ -95,7 +96,7 @@ class Entry:
             self._affect(tensors, made, out, node, leaves)
         if node is not None:
             node.finish(made)
-        return traced.result[0].unflatten(made) if self._bare else built(traced.result, tensors, made, out)
+        return self._bare(made) if self._bare is not None else built(traced.result, tensors, made, out)
 
     def _run_drawing(self, tensors: list, arrays: list, leaves: list, node: Any) -> Any:
         """Run with generators locked: their keys go in, and come out moved on."""
@@ -213,15 +214,18 @@ def _get(reference: tuple[bool, int], tensors: list, made: list) -> Tensor:
     return made[reference[1]] if reference[0] else tensors[reference[1]]
 
 
-def built(plan: tuple, tensors: list, made: list, out: Any) -> Any:
-    """A value of a plan (`Outputs.plan`)."""
-    tree, leaves = plan
-    found = []
-    for kind, which in leaves:
-        if kind == "made":
-            found.append(made[which])
-        elif kind == "given":
-            found.append(tensors[which])
-        else:
-            found.append(out[which] if kind == "array" else which)
-    return tree.unflatten(found)
+def built(plan: tuple[str, Any], tensors: list, made: list, out: Any) -> Any:
+    """A value of its plan (`Outputs.plan`)."""
+    kind, what = plan
+    if kind == "made":
+        return made[what]
+    if kind == "given":
+        return tensors[what]
+    if kind == "constant":
+        return what
+    if kind == "array":
+        return out[what]
+    if kind == "dict":
+        return {key: built(item, tensors, made, out) for key, item in what.items()}
+    items = [built(item, tensors, made, out) for item in (what[1] if kind == "tree" else what)]
+    return what[0].unflatten(items) if kind == "tree" else tuple(items) if kind == "tuple" else items

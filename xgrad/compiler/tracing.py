@@ -16,7 +16,7 @@ from ..engine.node import GradientEdge, InputMetadata, Node
 from ..errors import TracedValueError
 from ..random import default_generator
 from ..tensor import from_array
-from .effects import Outputs
+from .effects import Outputs, has_tensors
 from .entry import Entry, Traced
 from .history import Target
 from .matching import Expected, Match, _aval
@@ -122,7 +122,7 @@ class _Tracing:
             for container in containers_of(guard):
                 for key, was, now in container.changes():
                     plan = None if now is MISSING else outputs.plan(now)
-                    if plan is None or not container.takes(key) or all(kind == "constant" for kind, _ in plan[1]):
+                    if plan is None or not container.takes(key) or not has_tensors(plan):
                         raise NotImplementedError(_CHANGED.format(container.told(key), shown(was), shown(now)))
                     found.append((root, container.path, key, plan))
         return found

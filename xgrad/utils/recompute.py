@@ -232,7 +232,7 @@ class _Recording:
         holder = frame.holders[place]()
         if holder is not None:  # else the node that it belonged to is released
             run.values[holder] = value
-            if frame.describe is not None and (now := frame.describe(tensor)) != frame.described[place]:
+            if frame.describe is not None and not _alike(frame.described[place], now := frame.describe(tensor)):
                 run.different.append((place, frame.described[place], now))
         if frame.early_stop and run.count == len(frame.holders):
             raise _Stop
@@ -286,6 +286,13 @@ def metadata(tensor: Tensor) -> tuple:
     """What the default determinism check compares: shape, dtype and devices."""
     placed = tensor._placed()
     return tuple(tensor.shape), tensor.dtype, None if placed is None else placed.device_set
+
+
+def _alike(saved: Any, now: Any) -> bool:
+    """Whether what the determinism check compares is the same; a traced tensor may be on any device."""
+    if saved.__class__ is tuple and None in (saved[-1], now[-1]):
+        return saved[:-1] == now[:-1]
+    return saved == now
 
 
 def after(inputs: Any, gradient: Any) -> Any:
