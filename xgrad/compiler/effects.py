@@ -18,7 +18,7 @@ from .trace import Reached, Trace, _read
 
 # Of a tensor from outside, what may differ after a call: what `Effects` repeats, and what the trace itself changes.
 _REPEATED = {"_array", "_storage", "_chain", "_grad", "_requires_grad", "_grad_fn", "_output_nr"}
-_KEPT = ("_is_param", "_inference", "_grad_dtype", "_hooks", "_post_accumulate_hooks")  # of what is made
+_KEPT = ("_is_param", "_inference", "_grad_dtype", "_retains_grad", "_hooks", "_post_accumulate_hooks")  # when made
 _OWN = {"_cache", "_cache_generation", "_version_counter", "_owned", "_accumulator", "_trace"}
 
 _INPLACE_VIEW = (
@@ -28,6 +28,14 @@ _INPLACE_VIEW = (
 _CHANGED = (
     "xgrad.compile: the function changes {what} of a tensor from outside (shape {shape}), which a compiled program "
     "cannot repeat. Do it outside of the function."
+)
+_HOOKED_VIEW = (
+    "xgrad.compile: the function returns a view on which it has registered hooks. They would be lost, for the view gets "
+    "its grad_fn anew outside: register them there, or return a clone() of the view."
+)
+RETAINED = (
+    "xgrad.compile: the function returns a tensor that retains its gradient and leads to other results: a backward "
+    "outside would not reach it. Call retain_grad() outside, and compute what follows there, or call backward() inside."
 )
 _NAMES = {
     "_hooks": "the hooks", "_post_accumulate_hooks": "the hooks", "_retains_grad": "retain_grad", "_view": "the base",
@@ -139,8 +147,10 @@ class Outputs:
             follows = view.creation_meta is CreationMeta.DEFAULT and view.base.requires_grad
             holds = not follows and view.attr_version == tensor._version
             base = (self.reference(view.base), view.chain, holds, view.creation_meta, view.name, view.tracking)
-        if not follows:
+        if not follows and (view is None or holds):
             edge = self.edge(tensor)
+        elif follows and tensor._grad_fn is not None and (hooks := tensor._grad_fn._hooks) and (hooks.tensor or hooks.pre):
+            raise NotImplementedError(_HOOKED_VIEW)
         owner, owned_counter = self.trace.owners.get(id(storage)), self.trace.owners.get(id(counter))
         root = -1
         if owner is None:
@@ -202,6 +212,10 @@ class Outputs:
                 raise NotImplementedError(_CHANGED.format(what=_NAMES[name], shape=shape))
             if name == "_moved":
                 raise NotImplementedError(_INPLACE_VIEW)
+        node = now.get("_grad_fn")
+        stays = node is reached.outside or now.get("_view") is not None
+        if node is not None and stays and node._hooks is not None:  # and what was registered would be lost
+            raise NotImplementedError(_CHANGED.format(what="the hooks", shape=list(reached.root.aval.shape)))
         if now.get("_storage") is reached.storage:
             chain = now["_chain"]
             if chain is not before.get("_chain") and not (before.get("_storage") is None and chain.is_root):

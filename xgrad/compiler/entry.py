@@ -62,7 +62,7 @@ class Entry:
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
         only_tensors = all(kind == "tensor" for kind, _ in traced.inputs)
         self._only_tensors = [which for _, which in traced.inputs] if only_tensors else None
-        self._affects = traced.puts or any(effects._replace(writes=[], keys=[]))
+        self._affects = traced.puts or any(effects._replace(writes=[], keys=[], versions=[]))
         # Where what is returned is a list or tuple of all that is made, in order: which of them.
         all_made = traced.result[1] == [("made", i) for i in range(len(traced.recipes))]
         self._bare = {"list": list, "tuple": tuple}.get(traced.result[0]) if all_made else None
@@ -77,6 +77,8 @@ class Entry:
             out = self._run_drawing(tensors, arrays, leaves, node)
         else:
             out = self._run(tensors, self._values(arrays, leaves, ()), node)
+        for i, rise in traced.effects.versions:
+            tensors[i]._bump(rise)
         if self._simple is None:
             making = Making(out, tensors, node)
             for recipe in traced.recipes:
@@ -174,8 +176,6 @@ class Entry:
     def _affect(self, tensors: list, made: list, out: Any, node: Any, leaves: list) -> None:
         """What the function does to tensors from outside, but for their values."""
         effects = self._traced.effects
-        for i, rise in effects.versions:
-            tensors[i]._bump(rise)
         for i, reference in effects.data:
             tensors[i].data = _get(reference, tensors, made)
         for i, reference in effects.grads:

@@ -16,7 +16,7 @@ from ..engine.node import GradientEdge, InputMetadata, Node
 from ..errors import TracedValueError
 from ..random import default_generator
 from ..tensor import from_array
-from .effects import Outputs, has_tensors
+from .effects import RETAINED, Outputs, has_tensors
 from .entry import Entry, Traced
 from .history import Target
 from .matching import Expected, Match, _aval
@@ -150,6 +150,8 @@ class _Tracing:
             good = [i for i in good if i not in self.failures]
             self.arriving = [None] * len(tensors)
             results = self._gradients(tensors, good, nodes) if good else [None] * len(nodes)
+        if any(tensors[i]._retains_grad for i in good):
+            raise NotImplementedError(RETAINED)
         pairs = [(t, r) for t, r in zip((target for _, target in nodes), results) if r is not None]
         self.targets = [target for target, _ in pairs]
         return [result._read() for _, result in pairs]

@@ -314,8 +314,11 @@ def after(inputs: Any, gradient: Any) -> Any:
             return tensor
         array = tensor._read()
         twin = from_array(jnp.where(always, array, jnp.zeros_like(array)))
-        if tensor.requires_grad:
-            attach_edge(twin, gradient_edge(tensor))
+        edge = gradient_edge(tensor)
+        if edge[0] is not None:
+            attach_edge(twin, edge)
+        else:  # a view made under no_grad may require grad without an edge
+            twin._requires_grad = tensor.requires_grad
         return twin
 
     return _mapped(tie, inputs)
