@@ -20,6 +20,7 @@ EXAMPLES = 45  # for each plain flavour; each runs in both paths
 FIXED = tuple(name for name in drawing.FLAVOURS if name not in drawing.PLAIN)
 SEEDS = range(1000, 1050)
 COMPILED = 38  # programs of each flavour whose backward is compiled
+WHOLE = 40  # programs of each flavour of which xgrad.compile runs a part
 
 
 class HypothesisDraw(drawing.Draw):
@@ -75,6 +76,21 @@ def test_compiled_backward_of_a_program_agrees_with_torch(flavour):
     metrics = compiled_backward.metrics()
     assert metrics["backwards"] > COMPILED / 2
     assert metrics["fallbacks"] == 0
+
+
+@pytest.mark.parametrize("flavour", [name for name, flavour in drawing.FLAVOURS.items() if not flavour.forward])
+def test_program_that_is_compiled_agrees_with_torch(flavour):
+    """All of it as one program, in the replay path; the second half of it, in the geometry path."""
+    programs.COUNTS.clear()
+    for seed in range(3000, 3000 + WHOLE):
+        draw = drawing.Draw(random.Random(seed))
+        program, theirs = drawing.generate(draw, drawing.FLAVOURS[flavour], 3 + draw.below(10))
+        try:
+            programs.compare(program, theirs, programs.WHOLE)
+        except AssertionError as error:
+            error.add_note(f"\nseed {seed}\n{program.source('torch')}")
+            raise
+    assert programs.COUNTS["whole"] > WHOLE / 2
 
 
 def test_generator_reaches_what_it_is_for():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..tensor import Tensor
-from ..views.meta import CreationMeta, ViewMeta
+from ..views.meta import ViewMeta
 from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
 from .trace import Reached, Trace, _read
 
@@ -28,10 +28,6 @@ _INPLACE_VIEW = (
 _CHANGED = (
     "xgrad.compile: the function changes {what} of a tensor from outside (shape {shape}), which a compiled program "
     "cannot repeat. Do it outside of the function."
-)
-_HOOKED_VIEW = (
-    "xgrad.compile: the function returns a view on which it has registered hooks. They would be lost, for the view gets "
-    "its grad_fn anew outside: register them there, or return a clone() of the view."
 )
 RETAINED = (
     "xgrad.compile: the function returns a tensor that retains its gradient and leads to other results: a backward "
@@ -141,16 +137,10 @@ class Outputs:
             raise NotImplementedError(
                 "xgrad.compile: a dual tensor cannot leave a compiled function: unpack_dual() it, and return both parts"
             )
-        base = edge = None
-        follows = False  # whether its grad_fn is made anew from its base's
+        base = None
         if view is not None:
-            follows = view.creation_meta is CreationMeta.DEFAULT and view.base.requires_grad
-            holds = not follows and view.attr_version == tensor._version
+            holds = view.attr_version == tensor._version
             base = (self.reference(view.base), view.chain, holds, view.creation_meta, view.name, view.tracking)
-        if not follows and (view is None or holds):
-            edge = self.edge(tensor)
-        elif follows and tensor._grad_fn is not None and (hooks := tensor._grad_fn._hooks) and (hooks.tensor or hooks.pre):
-            raise NotImplementedError(_HOOKED_VIEW)
         owner, owned_counter = self.trace.owners.get(id(storage)), self.trace.owners.get(id(counter))
         root = -1
         if owner is None:
@@ -168,7 +158,7 @@ class Outputs:
             -1 if counter is None else self._counters.setdefault(id(counter), len(self._counters)),
             0 if counter is None else counter.__dict__.get("value", 0),
             attributes.get("_requires_grad", False),
-            edge,
+            self.edge(tensor),
             base,
             None if grad is None else self.reference(grad),
             {name: attributes[name] for name in _KEPT if name in attributes},

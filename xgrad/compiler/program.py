@@ -84,6 +84,7 @@ def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Progra
     forward, backward = halves
     outvars, pulled = list(jaxpr.outvars[:count]), list(jaxpr.outvars[count:])
     known = dict(zip(jaxpr.constvars, consts, strict=True))
+    backward = _live(backward, pulled)
     before = {variable for eqn in forward for variable in eqn.outvars}
     needed = _used(backward, pulled)
     residuals = [variable for variable in needed if variable in before] if pulled else []
@@ -94,10 +95,22 @@ def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Progra
         closed = _closed(jaxpr, known, [*direct, *residuals, *(g for g in grads if g)], backward, pulled)
         avals = [None if g is None else g.aval for g in grads]
         second = Backward(closed, [inputs[v] for v in direct], len(residuals), avals, {})
-    forward, backward = _read_first(forward, jaxpr.eqns), _read_first(backward, jaxpr.eqns)
     outvars += residuals
+    forward = _live(forward, outvars)
+    forward, backward = _read_first(forward, forward + backward), _read_first(backward, forward + backward)
     taken = [variable for variable in _used(forward, outvars) if variable in inputs]
     return Program(_closed(jaxpr, known, taken, forward, outvars), [inputs[v] for v in taken], second)
+
+
+def _live(eqns: list, outvars: list) -> list:
+    """The equations on which results depend; what a backward that failed has left is not among them."""
+    needed = set(_used([], outvars))
+    found = []
+    for eqn in reversed(eqns):
+        if eqn.effects or not needed.isdisjoint(eqn.outvars):
+            found.append(eqn)
+            needed.update(_used([eqn], []))
+    return found[::-1]
 
 
 _READ, _WRITES = "trace_replay", ("trace_write", "view_update")  # names of the programs of views (views/program.py)

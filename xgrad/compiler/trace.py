@@ -23,7 +23,6 @@ from ..config import state
 from ..engine.node import InputMetadata, Node
 from ..tensor import Tensor
 from ..views.chain import ViewChain
-from ..views.meta import CreationMeta
 from ..views.storage import Storage, Tracer
 
 # Stands in the traced program for an array from outside, until the program is taken apart (program.py).
@@ -131,10 +130,9 @@ class Trace:
             self.owners.setdefault(id(counter), reached)
         if view is not None:
             self.views.append((view, view.attr_version))
-            if view.base.requires_grad and view.creation_meta is CreationMeta.DEFAULT:
-                attributes.pop("_grad_fn", None)
-                view.attr_version = -1  # its grad_fn is made anew, from what its base has now
-                return
+            view.base._requires_grad  # noqa: B018 - reaches it
+            if view.attr_version != tensor._version:
+                return  # its grad_fn is made anew, from what its base has now
         if attributes.get("_grad_fn") is not None:
             reached.outside = attributes["_grad_fn"] = Outside(InputMetadata(tensor.shape, tensor.dtype))
             attributes["_output_nr"] = 0

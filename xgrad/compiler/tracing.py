@@ -150,7 +150,7 @@ class _Tracing:
             good = [i for i in good if i not in self.failures]
             self.arriving = [None] * len(tensors)
             results = self._gradients(tensors, good, nodes) if good else [None] * len(nodes)
-        if any(tensors[i]._retains_grad for i in good):
+        if good and any(recipe.rest.get("_retains_grad") for recipe in outputs.recipes):
             raise NotImplementedError(RETAINED)
         pairs = [(t, r) for t, r in zip((target for _, target in nodes), results) if r is not None]
         self.targets = [target for target, _ in pairs]
@@ -165,7 +165,8 @@ class _Tracing:
         if not nodes:
             return []
         edges = [GradientEdge(node, 0) for node, _ in nodes]
-        found: Any = grad([tensors[i] for i in which], edges, arriving, retain_graph=True, allow_unused=True)
+        roots = [GradientEdge(tensors[i]._grad_fn, tensors[i]._output_nr) for i in which]
+        found: Any = grad(roots, edges, arriving, retain_graph=True, allow_unused=True)
         return list(found)
 
     def _targets(self, outputs: Outputs) -> list[tuple[Node, Target]]:
