@@ -153,5 +153,5 @@ def _used(eqns: list, outvars: list) -> list:
 
 def _closed(jaxpr: Any, known: dict, invars: list, eqns: list, outvars: list) -> ClosedJaxpr:
     constvars = [variable for variable in _used(eqns, outvars) if variable in known]
-    part = jaxpr.replace(constvars=constvars, invars=invars, eqns=eqns, outvars=outvars, debug_info=None)
+    part = jaxpr.replace(constvars=constvars, invars=invars, eqns=eqns, outvars=outvars)
     return ClosedJaxpr(part, [known[variable] for variable in constvars])
