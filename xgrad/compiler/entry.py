@@ -21,7 +21,7 @@ from ..views.storage import sole, writing
 from .effects import Effects, Making, Recipe
 from .history import CompiledFunctionBackward, Target
 from .matching import Match
-from .program import Program
+from .program import Program, one
 from .surroundings import locate
 
 _copy = jax.jit(jnp.copy)
@@ -62,7 +62,7 @@ class Entry:
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
         # The operands of a program that only reads tensors, and leaves nothing to differentiate.
         only_tensors = all(kind == "tensor" for kind, _ in traced.inputs)
-        usual = only_tensors and not (self._writes or traced.targets or effects.versions)
+        usual = only_tensors and not (program.with_one or self._writes or traced.targets or effects.versions)
         self._usual = [traced.inputs[number][1] for number in program.inputs] if usual else None
         self._affects = traced.puts or any(effects._replace(writes=[], keys=[], versions=[]))
         # Where what is returned is a list or tuple of all that is made, in order: which of them.
@@ -133,6 +133,8 @@ class Entry:
         if node is not None:
             node.take(values)
         operands = [values[number] for number in program.inputs]
+        if program.with_one:
+            operands.append(one())
         values.clear()
         out = self._run_writing(tensors, operands) if self._writes else self.jitted(*operands)
         for i, rise in self._traced.effects.versions:
@@ -196,7 +198,8 @@ class Entry:
         """The program as a `jax.stages.Lowered`."""
         keys = [(which or state.generator or default_generator)._here() for which in self._generators]
         values = self._values(list(arrays), leaves, keys)
-        return self.jitted.lower(*[values[number] for number in self._traced.program.inputs])
+        program = self._traced.program
+        return self.jitted.lower(*[values[number] for number in program.inputs], *([one()] if program.with_one else []))
 
 
 def _simple(recipes: list[Recipe]) -> list[tuple] | None:
