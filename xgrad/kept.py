@@ -93,7 +93,7 @@ class Kept:
 
     def __init__(self, jitted: Any, text: str) -> None:
         self.jitted, self.text = jitted, text
-        self.found: dict[tuple, Callable] = {}
+        self.found: dict[Any, Callable] = {}  # by what tells calls apart, and by file
         self.left = 1  # calls until `jax.jit` takes over; each kind of call brings its own
 
     def __call__(self, *values: Any) -> Any:
@@ -126,7 +126,8 @@ class Kept:
         of_device = [device, device.device_kind, device.client.platform_version, *map(os.environ.get, _FLAGS)]
         text = repr([self.text, of_arrays, of_process, of_device])
         path = folder / (hashlib.sha256(text.encode()).hexdigest() + SUFFIX)
-        found = _load(path, device)
+        # What jax 0.7 loads gives arrays of another sharding than what it compiles, though of the same text.
+        found = self.found.get(path) or _load(path, device)
         if found is None:
             before = _compiled.count
             lowered = self.jitted.lower(*values)
@@ -135,6 +136,7 @@ class Kept:
             # calls LAPACK, say, crashes where nothing was lowered before, for that is when JAX registers it.
             if _compiled.count > before and "custom_call" not in lowered.as_text():
                 _keep(path, found)
+        self.found[path] = found
         return found
 
 
