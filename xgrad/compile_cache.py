@@ -38,7 +38,8 @@ def enable_compile_cache(folder: str | os.PathLike | None = None) -> Path:
 
     It is a subfolder of `folder`, named after jaxlib, platform and processor; by default of the user's cache folder
     (`$XDG_CACHE_HOME/xgrad` or `~/.cache/xgrad`).  All programs of the process count, JAX's own too, from now on.
-    Setting XGRAD_COMPILE_CACHE to 1, or to a folder, does so when xgrad is imported.
+    Setting XGRAD_COMPILE_CACHE to 1, or to a folder, does so when xgrad is imported, before it has made programs: then
+    the next process traces hardly any of them either.
 
     Raises `PermissionError` if others could write there: what is loaded is run.
 
@@ -78,7 +79,7 @@ def compile_cache_info() -> CacheInfo | None:
     folder = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - made at run time
     if not folder:
         return None
-    files = [f for f in Path(folder).iterdir() if f.name.endswith(("-cache", kept.SUFFIX)) and f.is_file()]
+    files = [f for f in Path(folder).glob("*") if f.name.endswith(("-cache", kept.SUFFIX)) and f.is_file()]
     return CacheInfo(Path(folder), len(files), sum(f.stat().st_size for f in files))
 
 

@@ -47,7 +47,7 @@ def keep_in(folder: Path | None) -> None:
 
 def _kept(jitted: Any, name: Any) -> Callable:
     text = told(name)
-    return jitted if text is None or _folder is None else Kept(jitted, text)
+    return Kept(jitted, text) if text and _folder and _made_by else jitted
 
 
 def told(value: Any) -> str | None:
@@ -59,7 +59,7 @@ def told(value: Any) -> str | None:
         parts = [told(part) for part in value]
     elif isinstance(value, np.dtype):
         parts = [value.name]
-    elif dataclasses.is_dataclass(value):
+    elif dataclasses.is_dataclass(value) and kind is not type:
         parts = [told(getattr(value, field.name)) for field in dataclasses.fields(value)]
     else:
         name = getattr(value, "name_in_cache", None)
@@ -72,6 +72,8 @@ def told(value: Any) -> str | None:
 _PLAIN = (bool, int, float, complex, None.__class__, np.uint32)  # arguments that their class tells (a seed is uint32)
 
 _kinds: dict[type, Callable] = dict.fromkeys(_PLAIN, type)  # and JAX's class of arrays, which has no public name
+_kinds[tuple] = lambda values: (*[_kinds[v.__class__](v) for v in values],)
+_known = len(_kinds)
 _kind_of_array = attrgetter("aval", "committed", "sharding")
 
 # Under the first of these a call is more than running a program on what is given; the others change what is traced.
@@ -115,16 +117,17 @@ class Kept:
 
     def _executable(self, values: tuple) -> Callable | None:
         """Loaded, or compiled and then kept; None where `jax.jit` has to do it."""
-        folder, device = _folder, _device_of(values)
+        leaves, tree = jax.tree.flatten(values)
+        folder, device = _folder, _device_of(leaves)
         if folder is None or device is None:
             return None
         of_arrays = [
             v.__class__ if v.__class__ in _PLAIN else
-            (v.shape, v.dtype.name, v.weak_type, v.committed, v.sharding.memory_kind) for v in values
+            (v.shape, v.dtype.name, v.weak_type, v.committed, v.sharding.memory_kind) for v in leaves
         ]  # fmt: skip
         of_process = [_made_by, _settings(jax.config), settings.default_dtype, sorted(jax.config.values.items())]
         of_device = [device, device.device_kind, device.client.platform_version, *map(os.environ.get, _FLAGS)]
-        text = repr([self.text, of_arrays, of_process, of_device])
+        text = repr([self.text, str(tree), of_arrays, of_process, of_device])
         path = folder / (hashlib.sha256(text.encode()).hexdigest() + SUFFIX)
         # What jax 0.7 loads gives arrays of another sharding than what it compiles, though of the same text.
         found = self.found.get(path) or _load(path, device)
@@ -142,19 +145,19 @@ class Kept:
 
 def _learned_arrays() -> bool:
     """Whether JAX's class of arrays was not known until now."""
-    if len(_kinds) > len(_PLAIN):
+    if len(_kinds) > _known:
         return False
     with jax.ensure_compile_time_eval():
         _kinds[jax.device_put(np.int8(0)).__class__] = _kind_of_array
     return True
 
 
-def _device_of(values: tuple) -> Any:
+def _device_of(leaves: list) -> Any:
     """The device on which all arguments lie; None where JAX has more to decide than that."""
     if any(_settings(jax.config)[:_UNUSUAL]) or jax.process_count() > 1 or not jax.sharding.get_abstract_mesh().empty:
         return None
     first = jax.local_devices()[0]
-    arrays = [v for v in values if v.__class__ not in _PLAIN]
+    arrays = [v for v in leaves if v.__class__ not in _PLAIN]
     devices = set().union(*(a.devices() for a in arrays)) or {first}
     if len(devices) > 1 or (devices != {first} and not all(a.committed for a in arrays)):
         return None
@@ -170,13 +173,14 @@ _made_by = ""
 
 
 def _sources() -> str:
-    """What tells the sources of xgrad apart, and the release of jax, which makes programs of them."""
+    """What tells sources of xgrad apart, and releases of jax, which makes programs of them; "" if there are none."""
     package = Path(__file__).parent
+    files = sorted(package.rglob("*.py"))
     found = hashlib.sha256(jax.__version__.encode())
-    for file in sorted(package.rglob("*.py")):
+    for file in files:
         content = file.read_bytes()
         found.update(f"{file.relative_to(package)} {len(content)}\n".encode() + content)
-    return found.hexdigest()
+    return found.hexdigest() if files else ""
 
 
 class _Compiled(threading.local):
