@@ -1,6 +1,6 @@
 """Programs: `jax.jit`, and while the compile cache is on, executables that the next process loads without a trace.
 
-JAX's cache spares the next process the compilation, but not the 10 ms of tracing and lowering without which its key is
+JAX's cache spares the next process the compilation, but not the 8 ms of tracing and lowering without which its key is
 not known.  Here a program has a *name* that is the same in each process (the operator, its static arguments, the mask
 of wanted gradients), and name, arguments and settings tell which executable is meant: it is loaded in 1 ms.
 
@@ -161,7 +161,8 @@ def _device_of(leaves: list) -> Any:
     devices = set().union(*(a.devices() for a in arrays)) or {first}
     if len(devices) > 1 or (devices != {first} and not all(a.committed for a in arrays)):
         return None
-    return devices.pop()
+    device = devices.pop()
+    return device if device.platform == "cpu" else None  # on no other platform this was ever tried
 
 
 # ---------------------------------------------------------------- files
