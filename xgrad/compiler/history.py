@@ -27,7 +27,7 @@ class CompiledFunctionBackward(Node):
 
     _backward: Any = None
     _residuals: list | None = None
-    _failures: dict[int, Exception] = {}
+    _failures: dict[int, Exception]
     _targets: tuple[Target, ...] = ()
     _inputs: tuple[Tensor, ...] = ()
     _versions: tuple[int, ...] = ()
@@ -69,8 +69,9 @@ class CompiledFunctionBackward(Node):
                 raise failure
         if any(isinstance(grad, Tensor) for grad in grads):
             raise RuntimeError(
-                "xgrad.compile does not support double backward: what a compiled function returns can be differentiated "
-                "once. Compute the gradient inside of the function, with create_graph=True, or don't compile it."
+                "xgrad.compile does not support double backward: what a compiled function returns can be "
+                "differentiated once. Compute the gradient inside of the function, with create_graph=True, or leave it "
+                "uncompiled."
             )
         for tensor, version in zip(self._inputs, self._versions, strict=True):
             check_version(tensor, version)

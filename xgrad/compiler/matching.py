@@ -137,8 +137,10 @@ class Match:
         self._storages = len({e.owner for e in expected})
         # Whether all arguments are tensors that the function touches: then they are compared below.
         touched = {e.source[1] for e in expected if e.source[0] == "found"}
-        self._only_tensors = touched.issuperset(range(len(arguments))) and not arrays and all(
-            guard.__class__ is AnyTensor for _, guard in arguments
+        self._only_tensors = (
+            touched.issuperset(range(len(arguments)))
+            and not arrays
+            and all(guard.__class__ is AnyTensor for _, guard in arguments)
         )
 
     def find(self, leaves: list) -> tuple[list, list] | None:
@@ -166,7 +168,7 @@ class Match:
             kind, which = expected.source
             tensor = found[which] if kind == "found" else _fetch(kind, which, tensors)
             array = None if tensor is None else expected.array(tensor)
-            if array is None:
+            if tensor is None or array is None:
                 return None
             tensors.append(tensor)
             arrays.append(array)

@@ -179,7 +179,7 @@ class _Tracing:
         found = []
         for node, mask in sources.items():
             if node.is_accumulator:
-                variable = node.variable  # pyright: ignore[reportAttributeAccessIssue]
+                variable = node.variable
                 reference = outputs.known(variable)
                 if reference is not None:
                     _read(variable, "__dict__")["_hooks"] = None  # they run when the gradient arrives there
@@ -252,8 +252,8 @@ _CHANGED = (
 )
 _VALUE = (
     "xgrad.compile: the function reads the value of a tensor, which is not known while it is traced{where}. "
-    "Use xgrad.where(condition, a, b) in the place of `if`, keep numbers as tensors in the place of item() and float(), "
-    "and read values outside, from what the function returns."
+    "Use xgrad.where(condition, a, b) in the place of `if`, keep numbers as tensors in the place of item() and "
+    "float(), and read values outside, from what the function returns."
 )
 _OURS = str(Path(__file__).parent.parent)
 
