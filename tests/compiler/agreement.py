@@ -1,7 +1,7 @@
-"""The eager run as the oracle: one program, made twice, is called eagerly and compiled, and after each call all is compared.
+"""The eager run as the oracle: one program, made twice, is called eagerly and compiled, and all is compared.
 
-A *program* is a function without arguments that makes fresh tensors and returns `(function, args, watched)`.  Watched are
-the tensors, containers and numbers whose state is compared after each call, besides what the call returns.
+A *program* is a function without arguments that makes fresh tensors and returns `(function, args, watched)`.  Watched
+are the tensors, containers and numbers whose state is compared after each call, besides what the call returns.
 """
 
 import numpy as np

@@ -80,7 +80,7 @@ class Outputs:
         self._keep: list[Tensor] = []  # so that ids stay taken
         self._roots: dict[int, int] = {}
         self._counters: dict[int, int] = {}
-        for reached in trace.reached:  # some got their version counter in the trace, and what shares it is to do so later
+        for reached in trace.reached:  # some got their version counter in the trace, and it is theirs in each call
             counter = reached.now.get("_version_counter")
             if counter is not None:
                 trace.owners.setdefault(id(counter), reached)

@@ -407,6 +407,21 @@ def containers_of(guard: Guard) -> Iterator[Container]:
             yield from containers_of(guard.kind)
 
 
+def containers_among(value: Any) -> Iterator[Container]:
+    """The containers among arguments: of these only what is in them, their leaves, has guards."""
+    items = jax.tree_util.tree_leaves(value, is_leaf=lambda node: node is not value)
+    if len(items) == 1 and items[0] is value:
+        return
+    if isinstance(value, list):
+        yield OfSequence(value, ())
+    elif isinstance(value, dict):
+        yield OfMapping(value, ())
+    elif hasattr(value, "__dict__"):
+        yield OfObject(value, (), None)
+    for item in items:
+        yield from containers_among(item)
+
+
 def locate(guard: Any, value: Any, path: Path) -> tuple[Container, Any]:
     """The container at a path, by its guard and as it is now."""
     for key in path:
