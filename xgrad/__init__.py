@@ -9,6 +9,11 @@ from typing import Any as _Any
 
 from .config import uncollected as _uncollected
 
+if "XGRAD_COMPILE_CACHE" in _os.environ:  # before there are programs
+    from .compile_cache import enable_as_asked as _enable_as_asked
+
+    _enable_as_asked()
+
 # What is imported stays: a full collection among it, 40 ms over JAX's objects, would find nothing.
 with _uncollected():
     from . import attach as attach
@@ -100,12 +105,6 @@ def __getattr__(name: str) -> _Any:
     if (found := _unsupported("", name)) is not None:
         return found
     raise AttributeError(f"module 'xgrad' has no attribute {name!r}")
-
-
-if "XGRAD_COMPILE_CACHE" in _os.environ:
-    from .compile_cache import enable_as_asked as _enable_as_asked
-
-    _enable_as_asked()
 
 
 def __dir__() -> list[str]:

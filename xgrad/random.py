@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from jax.core import Tracer
 
 from .config import state
 from .devices import device as device_of
+from .programs import jit_named
 from .tensor import Tensor, from_foreign
 
 __all__ = [
@@ -30,13 +32,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-@jax.jit
+@partial(jit_named, name="split")
 def _split(key: Any) -> tuple[Any, Any]:
     after, drawn = jax.random.split(key)
     return after, drawn
 
 
-@jax.jit
+@partial(jit_named, name="key_of")
 def _key_of(low: Any, high: Any) -> Any:
     """The key of a 64-bit seed, given as two words: JAX itself would drop the upper one while x64 is off."""
     key = jax.random.PRNGKey(low)

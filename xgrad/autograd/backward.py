@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from .. import dtypes
@@ -15,10 +14,12 @@ from ..engine.node import GradientEdge, Node, gradient_edge
 from ..ops import registry
 from ..ops.batching import close_level, open_level, remove_batch, wrap
 from ..overrides import dispatch, overloaded
+from ..programs import jit_named
 from ..tensor import Tensor, from_array
 from .compiled_backward import using
 
-_ones = jax.jit(lambda like: jnp.ones_like(like), keep_unused=True)  # so that it is made where `like` lies
+# An argument that is not used, so that it is made where `like` lies.
+_ones = jit_named(lambda like: jnp.ones_like(like), "ones_like", keep_unused=True)
 
 
 def _sequence(value: Any) -> tuple:

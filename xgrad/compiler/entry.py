@@ -21,7 +21,7 @@ from ..views.storage import sole, writing
 from .effects import Effects, Making, Recipe
 from .history import CompiledFunctionBackward, Target
 from .matching import Match
-from .program import Program
+from .program import Program, one
 from .surroundings import locate
 
 _copy = jax.jit(jnp.copy)
@@ -38,8 +38,8 @@ class Traced(NamedTuple):
     effects: Effects
     puts: list[tuple[int | None, tuple, Any, tuple]]  # (place of the argument, path, key, plan of the value)
     result: tuple
-    metas: list[InputMetadata]  # of the results with a history
-    targets: list[Target]  # where their gradients go
+    metas: tuple[InputMetadata, ...]  # of the results with a history
+    targets: tuple[Target, ...]  # where their gradients go
     failures: dict[int, Exception]  # what a backward of one of them is to raise
 
 
@@ -60,8 +60,10 @@ class Entry:
         self.jitted = program.jitted(donated, options)
         self._simple = _simple(traced.recipes)
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
+        # The operands of a program that only reads tensors, and leaves nothing to differentiate.
         only_tensors = all(kind == "tensor" for kind, _ in traced.inputs)
-        self._only_tensors = [which for _, which in traced.inputs] if only_tensors else None
+        usual = only_tensors and not (program.with_one or self._writes or traced.targets or effects.versions)
+        self._usual = [traced.inputs[number][1] for number in program.inputs] if usual else None
         self._affects = traced.puts or any(effects._replace(writes=[], keys=[], versions=[]))
         # Where what is returned is a list or tuple of all that is made, in order: which of them.
         all_made = traced.result[1] == [("made", i) for i in range(len(traced.recipes))]
@@ -73,18 +75,15 @@ class Entry:
         """Run the program, and do what the function does."""
         traced = self._traced
         node = CompiledFunctionBackward(traced, tensors) if traced.metas else None
-        if self._generators:
-            out = self._run_drawing(tensors, arrays, leaves, node)
+        if self._usual:
+            out = self.jitted(*[arrays[which] for which in self._usual])
         else:
-            out = self._run(tensors, self._values(arrays, leaves, ()), node)
-        for i, rise in traced.effects.versions:
-            tensors[i]._bump(rise)
-        if self._simple is None:
-            making = Making(out, tensors, node)
-            for recipe in traced.recipes:
-                making.make(recipe)
-            made = making.made
-        else:
+            differentiable = node if traced.targets else None
+            if self._generators:
+                out = self._run_drawing(tensors, arrays, leaves, differentiable)
+            else:
+                out = self._run(tensors, self._values(arrays, leaves, ()), differentiable)
+        if self._simple is not None:
             made = []
             for number, edge, requires_grad in self._simple:
                 tensor = Tensor()
@@ -94,10 +93,15 @@ class Entry:
                 elif requires_grad:
                     tensor._requires_grad = True
                 made.append(tensor)
+        else:
+            making = Making(out, tensors, node)
+            for recipe in traced.recipes:
+                making.make(recipe)
+            made = making.made
         if self._affects:
             self._affect(tensors, made, out, node, leaves)
-        if node is not None:
-            node.finish(made)
+        if node is not None and traced.targets:
+            node.keep(out, made)
         return self._bare(made) if self._bare is not None else built(traced.result, tensors, made, out)
 
     def _run_drawing(self, tensors: list, arrays: list, leaves: list, node: Any) -> Any:
@@ -115,15 +119,12 @@ class Entry:
 
     def _values(self, arrays: list, leaves: list, keys: Any) -> list:
         """The inputs, by their numbers."""
-        if self._only_tensors is not None:
-            values = [arrays[which] for which in self._only_tensors]
-        else:
-            values, waiting = [], iter(keys)
-            for kind, which in self._traced.inputs:
-                if kind == "tensor":
-                    values.append(arrays[which])
-                else:
-                    values.append(leaves[which] if kind == "array" else next(waiting)._started())
+        values, waiting = [], iter(keys)
+        for kind, which in self._traced.inputs:
+            if kind == "tensor":
+                values.append(arrays[which])
+            else:
+                values.append(leaves[which] if kind == "array" else next(waiting)._started())
         arrays.clear()  # what nobody else holds may be used up
         return values
 
@@ -132,10 +133,12 @@ class Entry:
         if node is not None:
             node.take(values)
         operands = [values[number] for number in program.inputs]
+        if program.with_one:
+            operands.append(one())
         values.clear()
         out = self._run_writing(tensors, operands) if self._writes else self.jitted(*operands)
-        if node is not None:
-            node.keep(out)
+        for i, rise in self._traced.effects.versions:
+            tensors[i]._bump(rise)
         return out
 
     def _run_writing(self, tensors: list, operands: list) -> Any:
@@ -195,7 +198,8 @@ class Entry:
         """The program as a `jax.stages.Lowered`."""
         keys = [(which or state.generator or default_generator)._here() for which in self._generators]
         values = self._values(list(arrays), leaves, keys)
-        return self.jitted.lower(*[values[number] for number in self._traced.program.inputs])
+        program = self._traced.program
+        return self.jitted.lower(*[values[number] for number in program.inputs], *([one()] if program.with_one else []))
 
 
 def _simple(recipes: list[Recipe]) -> list[tuple] | None:

@@ -25,39 +25,44 @@ class Target(NamedTuple):
 class CompiledFunctionBackward(Node):
     """The history of one call's results."""
 
+    _backward: Any = None
+    _residuals: list | None = None
+    _failures: dict[int, Exception] = {}
+    _targets: tuple[Target, ...] = ()
+    _inputs: tuple[Tensor, ...] = ()
+    _versions: tuple[int, ...] = ()
+    _freed = False
+
     def __init__(self, traced: "Traced", tensors: list) -> None:
-        self.avals = tuple(traced.metas)
-        self.next_edges = tuple(
-            (None, 0) if made else gradient_edge(tensors[number]) for (made, number), _ in traced.targets
-        )
+        self.avals = traced.metas
         self.sequence_nr = state.next_sequence_nr()
-        self._backward, self._targets, self._failures = traced.program.backward, traced.targets, traced.failures
-        self._residuals: list | None = []
-        self._inputs: list[Tensor] = []
-        self._versions: list[int] = []
-        if self._backward is not None:
+        self._failures = traced.failures
+        if traced.targets:
+            self._backward, self._targets = traced.program.backward, traced.targets
+            self.next_edges = tuple(
+                (None, 0) if made else gradient_edge(tensors[number]) for (made, number), _ in traced.targets
+            )
             owners = [traced.inputs[number] for number in self._backward.inputs]
-            self._inputs = [tensors[which] for kind, which in owners if kind == "tensor"]
+            self._inputs = tuple(tensors[which] for kind, which in owners if kind == "tensor")
 
     def take(self, values: list) -> None:
         """Keep the inputs that backward needs."""
-        if self._backward is not None:
-            self._residuals = [values[number] for number in self._backward.inputs]
+        self._residuals = [values[number] for number in self._backward.inputs]
 
-    def keep(self, out: Any) -> None:
-        """Keep what the program gave for backward."""
-        if self._backward is not None and self._backward.residuals:
+    def keep(self, out: Any, made: list[Tensor]) -> None:
+        """Keep what the program gave for backward: the call has done all that it does.
+
+        From now on no input that backward needs may be changed in place.
+        """
+        if self._backward.residuals:
             assert self._residuals is not None
             self._residuals += out[-self._backward.residuals :]
-
-    def finish(self, made: list[Tensor]) -> None:
-        """The call has done all that it does: no input that backward needs may be changed in place from now on."""
-        self._versions = [t._version for t in self._inputs]
+        self._versions = tuple([t._version for t in self._inputs])
         edges = zip(self._targets, self.next_edges)
         self.next_edges = tuple(gradient_edge(made[t.reference[1]]) if t.reference[0] else edge for t, edge in edges)
 
     def apply(self, grads: list, needs: int) -> Any:
-        if self._residuals is None:
+        if self._freed:
             raise freed_error(self.name())
         for i, failure in self._failures.items():
             if grads[i] is not None:
@@ -72,6 +77,7 @@ class CompiledFunctionBackward(Node):
         given = sum(1 << i for i, grad in enumerate(grads) if grad is not None)
         if not given or self._backward is None:
             return [None] * len(self._targets)
+        assert self._residuals is not None
         results = self._backward.run(self._residuals, grads)
         return [
             result if target.sources & given and (needs == -1 or needs >> i & 1) else None
@@ -79,5 +85,4 @@ class CompiledFunctionBackward(Node):
         ]
 
     def release(self) -> None:
-        self._residuals = None
-        self._inputs = []
+        self._freed, self._residuals, self._inputs, self._versions = True, None, (), ()

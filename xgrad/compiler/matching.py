@@ -8,7 +8,7 @@ they are, and which of them share a storage.  This runs in each call, so the usu
 from typing import Any
 
 from ..tensor import Tensor
-from .surroundings import Guard
+from .surroundings import AnyTensor, Guard
 
 # What a tensor may have without having to be looked at more closely.
 _USUAL = frozenset({
@@ -44,6 +44,8 @@ class Expected:
 
     def array(self, tensor: Tensor) -> Any:
         """The root that the tensor stands on; None if the tensor does not look as expected."""
+        if tensor.__class__ is not self.kind:
+            return None
         attributes = tensor.__dict__
         get = attributes.get
         storage = get("_storage")
@@ -62,7 +64,6 @@ class Expected:
         if (
             (aval is not self.aval and aval != self.aval)
             or (sharding is not self.sharding and sharding != self.sharding)
-            or tensor.__class__ is not self.kind
             or get("_requires_grad", False) is not self.requires_grad
             or (get("_grad_fn") is None) is not self.leaf
             or (self.grad is not None and (get("_grad") is None) is not self.grad)
@@ -134,13 +135,21 @@ class Match:
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
         self._storages = len({e.owner for e in expected})
+        # Whether all arguments are tensors that the function touches: then they are compared below.
+        touched = {e.source[1] for e in expected if e.source[0] == "found"}
+        self._only_tensors = touched.issuperset(range(len(arguments))) and not arrays and all(
+            guard.__class__ is AnyTensor for _, guard in arguments
+        )
 
     def find(self, leaves: list) -> tuple[list, list] | None:
         """The tensors and their roots, if a call is like the one that was traced."""
-        found: list[Any] = []
-        for place, guard in self.arguments:
-            if guard.check(leaves[place], found) is not None:
-                return None
+        if self._only_tensors:
+            found = list(leaves)
+        else:
+            found = []
+            for place, guard in self.arguments:
+                if guard.check(leaves[place], found) is not None:
+                    return None
         guard, function = self.function
         if guard.check(function, found) is not None:
             return None

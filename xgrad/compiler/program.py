@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from ..engine.fusion import apart
+from ..views.program import scalar_of
 from .trace import input_p
 
 GRADIENT = 1 << 30  # the numbers of gradients that arrive start here
@@ -40,24 +41,25 @@ class Backward(NamedTuple):
         if program is None:
             whole = jaxpr_as_fun(self.closed)
 
-            def backward(residuals: list, grads: list) -> list:
+            def backward(residuals: list, grads: list, one: Any) -> list:
                 arrived = iter(grads)
                 taken = []
                 for is_given, aval in zip(given, self.avals, strict=True):
                     grad = next(arrived) if is_given else None
                     if aval is not None:
                         taken.append(jnp.zeros(aval.shape, aval.dtype) if grad is None else grad)
-                return whole(*residuals, *taken)
+                return whole(*residuals, *taken, one)
 
             program = self.programs[given] = jax.jit(backward)
-        return program(residuals, [grad for grad in grads if grad is not None])
+        return program(residuals, [grad for grad in grads if grad is not None], one())
 
 
 class Program(NamedTuple):
     """The forward program."""
 
     closed: ClosedJaxpr
-    inputs: list[int]  # the numbers of the roots that it takes
+    inputs: list[int]  # the numbers of the roots that it takes,
+    with_one: bool  # and, behind them, whether it takes `one()`
     backward: Backward | None
 
     def jitted(self, donated: tuple[int, ...], options: dict | None) -> Any:
@@ -81,25 +83,39 @@ def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Progra
             gradients[eqn.params["number"]] = eqn.outvars[0]
         else:
             inputs[eqn.outvars[0]] = eqn.params["number"]
-    forward, backward = halves
     outvars, pulled = list(jaxpr.outvars[:count]), list(jaxpr.outvars[count:])
     known = dict(zip(jaxpr.constvars, consts, strict=True))
-    backward = _live(backward, pulled)
-    before = {variable for eqn in forward for variable in eqn.outvars}
+    backward = _live(halves[1], pulled)
+    before = {variable for eqn in halves[0] for variable in eqn.outvars}
     needed = _used(backward, pulled)
-    residuals = [variable for variable in needed if variable in before] if pulled else []
+    residuals = [variable for variable in needed if variable in before]
+    outvars += residuals
+    forward = _live(halves[0], outvars)
+    one = _one_like()
+    forward, backward = _read_first((forward, backward), one)
     second = None
     if pulled:
         grads = [None if number is None else gradients[number] for number in arriving]
         direct = [variable for variable in needed if variable in inputs]
-        closed = _closed(jaxpr, known, [*direct, *residuals, *(g for g in grads if g)], backward, pulled)
+        invars = [*direct, *residuals, *(g for g in grads if g), one]
         avals = [None if g is None else g.aval for g in grads]
+        closed = _closed(jaxpr, known, invars, backward, pulled)
         second = Backward(closed, [inputs[v] for v in direct], len(residuals), avals, {})
-    outvars += residuals
-    forward = _live(forward, outvars)
-    forward, backward = _read_first(forward, forward + backward), _read_first(backward, forward + backward)
-    taken = [variable for variable in _used(forward, outvars) if variable in inputs]
-    return Program(_closed(jaxpr, known, taken, forward, outvars), [inputs[v] for v in taken], second)
+    used = _used(forward, outvars)
+    taken = [variable for variable in used if variable in inputs]
+    with_one = one in used
+    closed = _closed(jaxpr, known, [*taken, one] if with_one else taken, forward, outvars)
+    return Program(closed, [inputs[v] for v in taken], with_one, second)
+
+
+def one() -> Any:
+    """A 1 of which XLA knows nothing, being an operand."""
+    return scalar_of(1)
+
+
+def _one_like() -> Any:
+    """A variable for it."""
+    return jax.make_jaxpr(lambda value: value)(one()).jaxpr.invars[0]
 
 
 def _live(eqns: list, outvars: list) -> list:
@@ -116,26 +132,60 @@ def _live(eqns: list, outvars: list) -> list:
 _READ, _WRITES = "trace_replay", ("trace_write", "view_update")  # names of the programs of views (views/program.py)
 
 
-def _read_first(eqns: list, everywhere: list) -> list:
-    """Equations of which those that read a part of what is written elsewhere are computed as they stand.
+def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
+    """Equations of which those that read a part of what is written too are computed where they stand.
 
-    XLA would fuse such a read into its users, which may come after the write, and copy the whole for it.
+    XLA would fuse such a read into all its users, of which some come after the write, and copy the whole for them: k
+    writes into N elements would cost O(k N).  It does not repeat what it takes to be expensive, a division for one, so
+    each element is divided by whether its bits, or a 1 of which XLA knows nothing, are set.  (A branch does it as well, for any dtype, and takes 3 us:
+    engine/fusion.py.)
     """
-    written = {eqn.invars[0] for eqn in everywhere if eqn.params.get("name") in _WRITES if _is_var(eqn.invars[0])}
-    return [
-        _apart(eqn) if eqn.params.get("name") == _READ and _is_var(eqn.invars[0]) and eqn.invars[0] in written else eqn
-        for eqn in eqns
-    ]
+    if jax.default_backend() != "cpu":
+        return halves
+    written = {
+        eqn.invars[0] for half in halves for eqn in half
+        if eqn.params.get("name") in _WRITES and _is_var(eqn.invars[0])
+    }  # fmt: skip
+
+    def changed(eqns: list) -> list:
+        found = []
+        for eqn in eqns:
+            reads = eqn.params.get("name") == _READ and _is_var(eqn.invars[0]) and eqn.invars[0] in written
+            found += _apart(eqn, one) if reads else [eqn]
+        return found
+
+    return changed(halves[0]), changed(halves[1])
 
 
 def _is_var(atom: Any) -> bool:
     return not isinstance(atom, Literal)
 
 
-def _apart(eqn: Any) -> Any:
+def _apart(eqn: Any, one: Any) -> list:
+    """The equations in the place of a read, for XLA's CPU compiler."""
     inner = jaxpr_as_fun(eqn.params["jaxpr"])
-    avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in eqn.invars]
-    return eqn.replace(params={**eqn.params, "jaxpr": jax.make_jaxpr(lambda *a: [apart(lambda *b: inner(*b)[0], *a)])(*avals)})
+
+    def read(one: Any, *operands: Any) -> Any:
+        dtype = eqn.outvars[0].aval.dtype
+        if dtype.kind not in "fiu":
+            return apart(lambda *a: inner(*a)[0], *operands)
+        part = inner(*operands)[0]
+        bits = jax.lax.bitcast_convert_type(part, jnp.dtype(f"uint{8 * dtype.itemsize}"))
+        return jax.lax.div(part, ((bits | one.astype(bits.dtype)) != 0).astype(dtype))
+
+    invars = [one, *eqn.invars]
+    avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in invars]
+    return _inlined(jax.make_jaxpr(read)(*avals).jaxpr, invars, eqn.outvars)
+
+
+def _inlined(jaxpr: Any, invars: list, outvars: list) -> list:
+    """The equations of a jaxpr without constants, on other variables."""
+    names = dict(zip(jaxpr.invars, invars)) | dict(zip(jaxpr.outvars, outvars))
+
+    def renamed(atoms: list) -> list:
+        return [names.get(atom, atom) if _is_var(atom) else atom for atom in atoms]
+
+    return [eqn.replace(invars=renamed(eqn.invars), outvars=renamed(eqn.outvars)) for eqn in jaxpr.eqns]
 
 
 def _used(eqns: list, outvars: list) -> list:

@@ -87,8 +87,8 @@ class _Tracing:
             self.effects,
             self.puts,
             self.result,
-            self.metas,
-            self.targets,
+            tuple(self.metas),
+            tuple(self.targets),
             self.failures,
         )
         return Entry(found, donate, options)

@@ -14,9 +14,8 @@ import threading
 from contextlib import nullcontext
 from typing import Any
 
-import jax
-
 from ..config import state
+from ..programs import jit_named
 from ..tensor import Tensor, from_array
 from . import anomaly
 from . import node as _node
@@ -29,7 +28,7 @@ from .validate import validate_output
 
 HOP = 24  # reentrant levels on one thread
 
-_copy = jax.jit(lambda a: a.copy())
+_copy = jit_named(lambda a: a.copy(), "copy")
 
 
 class GraphRoot(InternalNode):

@@ -8,16 +8,15 @@ A buffer is a plain list, one place for each of the node's inputs.
 
 from math import prod
 
-import jax
-
+from ..programs import jit_named
 from ..tensor import Tensor, from_array
 from ..views.storage import sole
 from . import sparse_gradient
 
 DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
 
-add_arrays = jax.jit(lambda a, b: a + b)
-_add_into = jax.jit(lambda a, b: a + b, donate_argnums=(0,))
+add_arrays = jit_named(lambda a, b: a + b, "add")
+_add_into = jit_named(lambda a, b: a + b, "add", donate=True)
 
 
 def accumulate(buffer: list, index: int, grad: list) -> None:

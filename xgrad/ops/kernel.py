@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..engine.validate import fit
 from ..errors import ShapeMismatchError
+from ..programs import jit_named
 from ..tensor import Tensor
 from .dependence import dependence
 from .node_names import name_of
@@ -58,7 +59,7 @@ class Kernel:
         self.operator = operator
         self.statics = dict(zip(operator.static_names, statics, strict=True))
         self.function = partial(operator.function, **self.statics) if statics else operator.function
-        self.program: Callable = jax.jit(self.function) if operator.jit else self.function
+        self.program: Callable = jit_named(self.function, ("run", self)) if operator.jit else self.function
         self.run: Callable = self._first  # then `program` itself
         self.ran = False
         self.differentiable = operator.differentiable
@@ -67,6 +68,11 @@ class Kernel:
         self._writes: dict[Any, Callable] = {}
         self._jvps: dict[tuple, Any] = {}
         self.batched: dict[tuple[bool, ...], Any] = {}  # its operators over a batch, for each choice of arguments
+
+    @property
+    def name_in_cache(self) -> tuple | None:
+        """What is told to other processes: a declaration stands for one function, what is made at run time may not."""
+        return (self.operator.name, [*self.statics.items()]) if self.operator.declared else None
 
     def _first(self, *arrays: Any) -> Any:
         out = self.program(*arrays)
@@ -104,8 +110,7 @@ class Kernel:
         """The jitted in-place form, over arrays; with `donate` the result takes the first argument's memory."""
         program = self._writes.get(donate)
         if program is None:
-            program = jax.jit(self.written, donate_argnums=(0,) if donate else ())
-            self._writes[donate] = program
+            program = self._writes[donate] = jit_named(self.written, ("write", self), donate=donate)
         return program
 
     def jvp(self, tangents: tuple[bool, ...]) -> Any:
@@ -234,8 +239,9 @@ class Plan:
         """The jitted backward for (needs, defined gradients, shapes, target metadata, donate)."""
         program = self.programs.get(key)
         if program is None:
-            donate = (0,) if key[-1] else ()
-            program = self.programs[key] = jax.jit(self.backward(*key[:-1]), donate_argnums=donate)
+            *made_for, donate = key
+            name = ("backward", self.kernel, self.needs, len(self.used), made_for)
+            program = self.programs[key] = jit_named(self.backward(*made_for), name, donate=donate)
         return program
 
     def operator(self, key: tuple) -> Any:

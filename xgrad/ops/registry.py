@@ -64,6 +64,8 @@ is_operand: Any = None
 class Operator:
     """One declared operator."""
 
+    # Whether it is in the table, in which a name stands for one function.
+    declared = False
     # Of a backward: whether it is that of an operator which is linear in each of its arguments, as products are.
     multilinear = False
     # Called in backward with (the gradients of the results, what was saved), to refuse those that make no sense.
@@ -274,6 +276,7 @@ def operator(
         op = Operator(
             known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise
         )
+        op.declared = known not in OPERATORS and fn.__module__.startswith("xgrad.")
         OPERATORS[known] = op
         op.check = check
         op.constant = frozenset(i for i, moves in enumerate(output_differentiability) if not moves)

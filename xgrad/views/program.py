@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..programs import jit_named
 from .geometry import Shape
 from .view_ops import ViewStep
 
@@ -59,12 +60,16 @@ class Program:
             self.seen.append((shape, dtype))
             shape, dtype = step.result(shape, dtype)
         self.shape, self.dtype = shape, dtype
-        self.view = jax.jit(self.trace_replay)
-        self.write = jax.jit(self.trace_write)
+        self.view = jit_named(self.trace_replay, ("replay", self))
+        self.write = jit_named(self.trace_write, ("write_back", self))
         # The root's own program does not read the array that it replaces: there is nothing to donate.
-        self.write_donated = jax.jit(self.trace_write, donate_argnums=(0,)) if steps else self.write
-        self.adjoint = jax.jit(self.trace_adjoint)
+        self.write_donated = jit_named(self.trace_write, ("write_back", self), donate=True) if steps else self.write
+        self.adjoint = jit_named(self.trace_adjoint, ("adjoint", self))
         self.updates: dict[tuple[Any, bool], Any] = {}
+
+    @property
+    def name_in_cache(self) -> tuple:
+        return self.root_shape, self.root_dtype, self.steps, self.counts
 
     def _split(self, starts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         split, first = [], 0
@@ -100,8 +105,7 @@ class Program:
             def view_update(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
                 return self.trace_write(root, function(self.trace_replay(root, *starts), *operands), *starts)
 
-            program = jax.jit(view_update, donate_argnums=(0,) if donate else ())
-            self.updates[key, donate] = program
+            program = self.updates[key, donate] = jit_named(view_update, ("update", self, key), donate=donate)
         return program
 
 

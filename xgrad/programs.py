@@ -1,0 +1,19 @@
+"""Programs that have a name: `jax.jit`, of which the compile cache keeps executables for the next process (kept.py)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+# Gives what is called in place of (the jitted function, its name); None while the compile cache is off.
+keep: Callable[[Any, Any], Callable] | None = None
+
+
+def jit_named(function: Callable, name: Any, *, donate: bool = False, keep_unused: bool = False) -> Callable:
+    """`jax.jit(function)`; with `donate` the result takes the first argument's memory.
+
+    `name`: what no other function of xgrad has, in any process; see `kept.told`.  While the compile cache is off it is
+    not looked at, and no call is slower.
+    """
+    jitted = jax.jit(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
+    return jitted if keep is None else keep(jitted, (name, donate))
