@@ -80,6 +80,10 @@ class Outputs:
         self._keep: list[Tensor] = []  # so that ids stay taken
         self._roots: dict[int, int] = {}
         self._counters: dict[int, int] = {}
+        for reached in trace.reached:  # some got their version counter in the trace, and it is theirs in each call
+            counter = reached.now.get("_version_counter")
+            if counter is not None:
+                trace.owners.setdefault(id(counter), reached)
 
     def array(self, array: Any) -> int:
         """The number of an array that leaves."""
@@ -229,10 +233,10 @@ def _value(attributes: dict) -> int:
 def _data_of(attributes: dict[str, Any]) -> Tensor:
     """A bare tensor of the value that `.data =` gave."""
     tensor = Tensor()
+    tensor._version_counter = VersionCounter()  # at first: a tensor that is touched with its array is one from outside
     for name in ("_array", "_storage", "_chain"):
         if attributes.get(name) is not None:
             _read(tensor, "__dict__")[name] = attributes[name]
-    tensor._version_counter = VersionCounter()
     return tensor
 
 

@@ -210,12 +210,15 @@ class OfMapping(Container):
 
 
 class OfObject(Container):
-    """An object's attributes: those in its __dict__ with a name that code uses, or all; and its class."""
+    """An object's attributes: those in its __dict__ with a name that code uses, or all; and its class.
 
-    __slots__ = ("kind", "names")
+    `used`: the names that code uses; an attribute that is missing may be the class's, or asked for by hasattr.
+    """
 
-    def __init__(self, value: Any, path: Path, names: frozenset[str] | None) -> None:
-        self.names = names
+    __slots__ = ("kind", "missing", "names")
+
+    def __init__(self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str] = frozenset()) -> None:
+        self.names, self.missing = names, used.difference(value.__dict__)
         self.kind: Guard | None = None  # of its class, if that is no library's
         super().__init__(value, path)
 
@@ -232,21 +235,35 @@ class OfObject(Container):
         kind = self.value.__class__
         if value.__class__ is not kind:
             return f" was a {kind.__name__} and is {shown(value)}"
+        if not self.missing.isdisjoint(value.__dict__):
+            return f" has got {', '.join(sorted(self.missing.intersection(value.__dict__)))}"
         return None if self.kind is None else self.kind.check(kind, [])
 
 
 class OfFixed(Container):
     """What has to be the same object, and of which the values that are named are looked at: a class, a module."""
 
-    __slots__ = ("names",)
+    __slots__ = ("inherited", "names")
 
     def __init__(self, value: Any, path: Path, names: frozenset[str]) -> None:
         self.names = names
+        self.inherited = [n for n in names if isinstance(value, type) and n not in vars(value) and hasattr(value, n)]
         super().__init__(value, path)
+
+    def differs(self, value: Any) -> str | None:
+        if value is not self.value:
+            return f" is another {_kind(self.value)} now"
+        for name in self.inherited:
+            if name in value.__dict__:
+                return f" has got {name}"
+        return None
 
     def read(self, value: Any) -> dict:
         known = vars(value)
-        return {name: known[name] for name in self.names if name in known}
+        found = {name: known[name] for name in self.names if name in known}
+        if isinstance(value, type):
+            found["__bases__"] = value.__bases__
+        return found
 
     def put(self, value: Any, key: Any, item: Any) -> None:
         if item is MISSING:
@@ -388,8 +405,8 @@ class Surroundings:
         if isinstance(value, jax.Array) or not hasattr(value, "__dict__"):
             return None
         if hasattr(value, "_parameters"):  # a module: library code reads its attributes
-            return OfObject(value, path, None)
-        return None if is_library_class(type(value)) else OfObject(value, path, self._names)
+            return OfObject(value, path, None, self._names | {"forward"})
+        return None if is_library_class(type(value)) else OfObject(value, path, self._names, self._names)
 
     def restore(self) -> None:
         """Put back what was in the containers."""
@@ -405,6 +422,21 @@ def containers_of(guard: Guard) -> Iterator[Container]:
             yield from containers_of(child)
         if isinstance(guard, OfObject) and guard.kind is not None:
             yield from containers_of(guard.kind)
+
+
+def containers_among(value: Any) -> Iterator[Container]:
+    """The containers among arguments: of these only what is in them, their leaves, has guards."""
+    items = jax.tree_util.tree_leaves(value, is_leaf=lambda node: node is not value)
+    if len(items) == 1 and items[0] is value:
+        return
+    if isinstance(value, list):
+        yield OfSequence(value, ())
+    elif isinstance(value, dict):
+        yield OfMapping(value, ())
+    elif hasattr(value, "__dict__"):
+        yield OfObject(value, (), None)
+    for item in items:
+        yield from containers_among(item)
 
 
 def locate(guard: Any, value: Any, path: Path) -> tuple[Container, Any]:

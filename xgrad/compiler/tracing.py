@@ -21,7 +21,7 @@ from .entry import Entry, Traced
 from .history import Target
 from .matching import Expected, Match, _aval
 from .program import GRADIENT, split
-from .surroundings import LIBRARIES, MISSING, Surroundings, containers_of, shown
+from .surroundings import LIBRARIES, MISSING, Container, Surroundings, containers_among, containers_of, shown
 from .trace import Inline, Outside, Reached, Trace, _read, input_p, watching
 
 _VALUE_NEEDED = (
@@ -62,7 +62,9 @@ class _Tracing:
         self.trace = Trace()
         self.around = Surroundings()
         self.bare = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (jax.Array, np.ndarray))]
+        self.arrays = {i: jnp.asarray(leaves[i]) for i in self.bare}  # here, for in the trace it would give a tracer
         self.places = [i for i in range(len(leaves)) if i not in self.bare]
+        self.given: list[Container] = []  # containers among the arguments
         *self.guards, self.function_guard = self.around.guards([*(leaves[i] for i in self.places), function])
 
     def entry(self, args: tuple, kwargs: dict, donate: bool, options: dict | None) -> Entry:
@@ -71,6 +73,8 @@ class _Tracing:
             jaxpr = jax.make_jaxpr(self._body)()
         finally:
             self.around.restore()
+            for container in self.given:
+                container.restore()
         if any(isinstance(const, Tracer) for const in jaxpr.consts):
             raise Inline
         program = split(jaxpr, self.count, self.arriving)
@@ -95,6 +99,8 @@ class _Tracing:
         """What is traced: the function, what leaves, and the backward of what leaves with a history."""
         with watching(self.trace):
             args, kwargs = self._arguments()
+            known = {id(container.value) for container in self.around.containers}
+            self.given = [c for c in containers_among((args, kwargs)) if id(c.value) not in known]
             value = self.function(*args, **kwargs)
             outputs = self.outputs = Outputs(self.trace)
             self.result = outputs.plan(value)
@@ -109,7 +115,7 @@ class _Tracing:
             return self.args, self.kwargs
         leaves = list(self.leaves)
         for place in self.bare:
-            leaves[place] = self.trace.root(place, jnp.asarray(leaves[place])).tracer
+            leaves[place] = self.trace.root(place, self.arrays[place]).tracer
         return jax.tree_util.tree_unflatten(self.tree, leaves)
 
     def _changes(self, outputs: Outputs) -> list[tuple]:
@@ -117,6 +123,9 @@ class _Tracing:
 
         Raises `NotImplementedError` for anything but tensors, in the place of what was there or under new keys.
         """
+        for container in self.given:
+            for key, was, now in container.changes():
+                raise NotImplementedError(_GIVEN.format(container.told(key), shown(was), shown(now)))
         found = []
         for root, guard in [*zip(self.places, self.guards), (None, self.function_guard)]:
             for container in containers_of(guard):
@@ -249,6 +258,10 @@ def _ends(node: Node | None) -> list[Node]:
 _CHANGED = (
     "xgrad.compile: the function changes {} in Python (it was {}, and is {}), which a compiled program cannot repeat. "
     "Keep numbers that change in tensors (xgrad.tensor(0), and add_ to it), and return what is to be collected."
+)
+_GIVEN = (
+    "xgrad.compile: the function changes {} of an argument in Python (it was {}, and is {}), which a compiled program "
+    "does not repeat. Change the tensors in it in place, or return what is new."
 )
 _VALUE = (
     "xgrad.compile: the function reads the value of a tensor, which is not known while it is traced{where}. "
