@@ -66,7 +66,7 @@ class CompiledFunctionBackward(Node):
             raise freed_error(self.name())
         for i, failure in self._failures.items():
             if grads[i] is not None:
-                raise failure
+                raise failure.with_traceback(None)
         if any(isinstance(grad, Tensor) for grad in grads):
             raise RuntimeError(
                 "xgrad.compile does not support double backward: what a compiled function returns can be "

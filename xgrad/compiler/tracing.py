@@ -155,7 +155,7 @@ class _Tracing:
                 try:
                     self._gradients(tensors, [i], nodes)
                 except Exception as error:
-                    self.failures[i] = _value_error(error) if isinstance(error, _VALUE_NEEDED) else error
+                    self.failures[i] = _alone(_value_error(error) if isinstance(error, _VALUE_NEEDED) else error)
             good = [i for i in good if i not in self.failures]
             self.arriving = [None] * len(tensors)
             results = self._gradients(tensors, good, nodes) if good else [None] * len(nodes)
@@ -269,6 +269,12 @@ _VALUE = (
     "float(), and read values outside, from what the function returns."
 )
 _OURS = str(Path(__file__).parent.parent)
+
+
+def _alone(error: Exception) -> Exception:
+    """An error without the frames that it came through, which would keep the whole trace alive."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def _value_error(error: BaseException) -> TracedValueError:
