@@ -170,12 +170,13 @@ class Generator:
                 # Inside somebody's jax.jit.  The state must stay concrete: a tracer would outlive the trace.
                 with jax.ensure_compile_time_eval():
                     after, drawn = _split(key)
-                warnings.warn(
-                    "Random numbers that are drawn under a JAX trace become constants of the compiled program: each "
-                    "run of it uses the same ones. Pass a key into the program, and draw under "
-                    "`with xgrad.random.use_key(key):`.",
-                    stacklevel=4,
-                )
+                if state.trace is None:  # in xgrad.compile it was seeded inside, and is so in each call
+                    warnings.warn(
+                        "Random numbers that are drawn under a JAX trace become constants of the compiled program: "
+                        "each run of it uses the same ones. Pass a key into the program, and draw under "
+                        "`with xgrad.random.use_key(key):`.",
+                        stacklevel=4,
+                    )
             here._key = after
         return drawn
 

@@ -1,4 +1,4 @@
-"""What a later call is compared with: when something is different, the result is right, and the reason says what it was."""
+"""What a later call is compared with: when it differs, the result is right, and the reason says what it was."""
 
 import functools
 

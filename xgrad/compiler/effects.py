@@ -14,7 +14,7 @@ import jax
 from ..tensor import Tensor
 from ..views.meta import ViewMeta
 from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
-from .trace import Reached, Trace, _read
+from .trace import HOOKS, Reached, Trace, _read
 
 # Of a tensor from outside, what may differ after a call: what `Effects` repeats, and what the trace itself changes.
 _REPEATED = {"_array", "_storage", "_chain", "_grad", "_requires_grad", "_grad_fn", "_output_nr"}
@@ -199,7 +199,11 @@ class Outputs:
     def _check(self, reached: Reached) -> None:
         now, before = reached.now, reached.before
         for name in now.keys() | before.keys():
-            if name in _REPEATED or name in _OWN or now.get(name) is before.get(name):
+            if name in HOOKS:
+                same = (now.get(name) or {}) == reached.hooks.get(name, {})
+            else:
+                same = now.get(name) is before.get(name)
+            if name in _REPEATED or name in _OWN or same:
                 continue
             if name in _NAMES:
                 shape = list(reached.root.aval.shape)

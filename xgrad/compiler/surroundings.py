@@ -342,6 +342,24 @@ class OfMethod(Container):
         return None if value.__class__ is kind else f" was a {kind.__name__} and is {shown(value)}"
 
 
+class OfWrapper(Container):
+    """What stands for functions: a property, a static method, a function that a library's decorator gave."""
+
+    __slots__ = ()
+
+    def read(self, value: Any) -> dict:
+        return {name: getattr(value, name) for name in _WRAPPED if hasattr(value, name)}
+
+    def takes(self, key: Any) -> bool:
+        return False
+
+
+_WRAPPED = ("__wrapped__", "fget", "fset")
+# What of a class is called without being named, and what of it is of no account.
+_CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
+_PLAIN = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__", "__slots__"}
+
+
 # ---------------------------------------------------------------- looking around
 
 
@@ -393,7 +411,7 @@ class Surroundings:
             return OfMapping(value, path)
         if isinstance(value, types.FunctionType):
             if is_library(value.__globals__) or _of_library(value.__module__):
-                return None
+                return OfWrapper(value, path) if hasattr(value, "__wrapped__") else None
             self._names |= names_in(value.__code__)
             return OfFunction(value, path)
         if isinstance(value, (types.MethodType, functools.partial)):
@@ -401,7 +419,10 @@ class Surroundings:
         if isinstance(value, types.ModuleType):
             return None if is_library(vars(value)) else OfFixed(value, path, self._names)
         if isinstance(value, type):
-            return None if is_library_class(value) else OfFixed(value, path, self._names | {"__call__"})
+            implicit = {name for name in vars(value) if name in _CALLED or name[:2] == name[-2:] == "__"} - _PLAIN
+            return None if is_library_class(value) else OfFixed(value, path, self._names | implicit)
+        if isinstance(value, (property, classmethod)) or (callable(value) and hasattr(value, "__wrapped__")):
+            return OfWrapper(value, path)
         if isinstance(value, jax.Array) or not hasattr(value, "__dict__"):
             return None
         if hasattr(value, "_parameters"):  # a module: library code reads its attributes
@@ -454,6 +475,8 @@ def names_in(code: types.CodeType) -> frozenset[str]:
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             found |= names_in(const)
+        elif isinstance(const, str) and const.isidentifier():  # getattr(self, "scale")
+            found.add(const)
     return frozenset(found)
 
 

@@ -29,6 +29,7 @@ from ..views.storage import Storage, Tracer
 input_p = Primitive("xgrad_input")
 input_p.def_abstract_eval(lambda *, aval, number: aval)
 
+HOOKS = ("_hooks", "_post_accumulate_hooks")
 _read: Any = object.__getattribute__
 _lock = threading.RLock()  # held while a function is traced: the class below is patched
 
@@ -65,10 +66,11 @@ class Root:
 class Reached:
     """One tensor from outside, as it was when the function first touched it."""
 
-    __slots__ = ("before", "grad_read", "grad_written", "number", "outside", "root", "storage", "tensor")
+    __slots__ = ("before", "grad_read", "grad_written", "hooks", "number", "outside", "root", "storage", "tensor")
 
     def __init__(self, number: int, tensor: Tensor, before: dict[str, Any], storage: Storage, root: Root) -> None:
         self.number, self.tensor, self.before, self.storage, self.root = number, tensor, before, storage, root
+        self.hooks = {name: dict(before[name]) for name in HOOKS if before.get(name)}  # registering changes them in place
         self.outside: Outside | None = None  # stands for its history
         self.grad_read = False  # before it was written
         self.grad_written = False
@@ -168,6 +170,9 @@ class Trace:
             now = reached.now
             now.clear()
             now.update(reached.before)
+            for name, hooks in reached.hooks.items():
+                now[name].clear()
+                now[name].update(hooks)
         for storage, root, owned, generation in self.storages.values():
             storage._array, storage.owned, storage.generation = root.array, owned, generation
         for counter, before in self.counters.values():

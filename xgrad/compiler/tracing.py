@@ -56,6 +56,10 @@ def traced(
         raise _value_error(error) from error
 
 
+class _FailedError(Exception):
+    """The function has raised its cause."""
+
+
 class _Tracing:
     def __init__(self, function: Callable, leaves: list, tree: Any, modes: tuple) -> None:
         self.function, self.leaves, self.tree, self.modes = function, leaves, tree, modes
@@ -71,6 +75,10 @@ class _Tracing:
         self.args, self.kwargs = args, kwargs
         try:
             jaxpr = jax.make_jaxpr(self._body)()
+        except _FailedError as failed:
+            error = failed.__cause__
+            assert error is not None
+            raise error from error.__cause__  # as it is: JAX would add notes to one that passes through it
         finally:
             self.around.restore()
             for container in self.given:
@@ -101,7 +109,10 @@ class _Tracing:
             args, kwargs = self._arguments()
             known = {id(container.value) for container in self.around.containers}
             self.given = [c for c in containers_among((args, kwargs)) if id(c.value) not in known]
-            value = self.function(*args, **kwargs)
+            try:
+                value = self.function(*args, **kwargs)
+            except Exception as error:
+                raise _FailedError from error
             outputs = self.outputs = Outputs(self.trace)
             self.result = outputs.plan(value)
             self.puts = self._changes(outputs)

@@ -196,6 +196,8 @@ def _plain(x: Tensor) -> Tensor:
 def explain(error: Exception, op: Operator, arrays: list) -> Exception:
     """An error out of a kernel in the type and words that PyTorch's users know."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if isinstance(error, jax.errors.ConcretizationTypeError):
+        return error  # the kernel reads a value that is traced
     if isinstance(error, TypeError) and ("incompatible shapes" in text or "shape" in text):
         shapes = ", ".join(str(list(a.shape)) for a in arrays if hasattr(a, "shape"))
         return RuntimeError(f"{op.name}(): the shapes {shapes} do not fit together: {text}")

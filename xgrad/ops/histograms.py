@@ -16,6 +16,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .. import dtypes, return_types
+from ..errors import TracedValueError
 from ..tensor import Tensor
 from .call import call, write_out
 from .factories import spaced
@@ -274,7 +275,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             "bincount, whose result's shape depends on values. Use scatter_add into xgrad.zeros(size)."
         )
     if isinstance(array := input._read(), Tracer):
-        raise RuntimeError(
+        raise TracedValueError(
             "bincount makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) does "
             "not know. Use xgrad.zeros(size).scatter_add(0, input, ones) with a fixed size."
         )

@@ -12,6 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..config import settings
 from ..dtypes import as_dtype
+from ..errors import TracedValueError
 from ..tensor import Tensor, from_array
 from ..views.named.arguments import sizes_of
 from ..views.storage import Tracer
@@ -143,7 +144,9 @@ def to_sparse(input: Tensor, sparse_dim: int | None = None, *, layout: Any = Non
         raise RuntimeError("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
     array = input._read()
     if isinstance(array, Tracer):
-        raise RuntimeError("to_sparse() needs the values: how many entries there are would be a shape (jax.jit traces)")
+        raise TracedValueError(
+            "to_sparse() needs the values: how many entries there are would be a shape (jax.jit traces)"
+        )
     host = (np.asarray(array) != 0).any(axis=tuple(range(n, input.ndim)))
     index = np.stack(np.nonzero(host)) if n else np.zeros((0, int(host)), int)
     places = from_array(jnp.asarray(index.astype(dtypes.default_integer())))

@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .. import dtypes
+from ..errors import TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import sizes_of
 from .call import call, write_out
@@ -138,7 +139,7 @@ def _is_true(array: Any) -> Any:
 
 
 def truth(x: Tensor, what: str) -> np.ndarray:
-    """Where `x` is not zero, on the host: one byte an element is read.  Raises `RuntimeError` under a trace."""
+    """Where `x` is not zero, on the host: one byte an element is read.  Raises `TracedValueError` under a trace."""
     if x._level is not None:
         raise RuntimeError(
             f"vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {what}, "
@@ -146,7 +147,7 @@ def truth(x: Tensor, what: str) -> np.ndarray:
         )
     array = x._read()
     if isinstance(array, Tracer):
-        raise RuntimeError(
+        raise TracedValueError(
             f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
             "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size."
         )
