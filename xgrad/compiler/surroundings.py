@@ -97,7 +97,8 @@ class Container(Guard):
     fixed = True  # whether it has to be the same object in each call
 
     def __init__(self, value: Any, path: Path) -> None:
-        self.value, self.path, self.type = value, path, value.__class__
+        self.value: Any = value
+        self.path, self.type = path, value.__class__
         self.children: list[tuple[Any, Guard]] = []
         self.before = dict(self.read(value))
 
@@ -231,7 +232,9 @@ class OfObject(Container):
 
     fixed = False
 
-    def __init__(self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str] = frozenset()
+    ) -> None:
         self.names, self.missing = names, used.difference(value.__dict__)
         self.kind: Guard | None = None  # of its class, if that is no library's
         super().__init__(value, path)
@@ -375,7 +378,16 @@ class OfWrapper(Container):
 _WRAPPED = ("__wrapped__", "fget", "fset")
 # What of a class is called without being named, and what of it is of no account.
 _CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
-_PLAIN = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__", "__slots__"}
+_PLAIN = {
+    "__dict__",
+    "__weakref__",
+    "__doc__",
+    "__module__",
+    "__annotations__",
+    "__qualname__",
+    "__init__",
+    "__slots__",
+}
 
 
 # ---------------------------------------------------------------- looking around
