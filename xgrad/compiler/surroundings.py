@@ -16,7 +16,7 @@ import functools
 import sys
 import sysconfig
 import types
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -240,6 +240,74 @@ class OfObject(Container):
         return None if self.kind is None else self.kind.check(kind, [])
 
 
+class OfSlots(Container):
+    """An object's attributes, where its class has __slots__ for them."""
+
+    __slots__ = ()
+
+    def read(self, value: Any) -> dict:
+        names = [name for kind in type(value).__mro__ for name in _slots(kind)]
+        return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+    def put(self, value: Any, key: Any, item: Any) -> None:
+        if item is MISSING:
+            delattr(value, key)
+        else:
+            object.__setattr__(value, key, item)  # of a frozen dataclass too
+
+    def differs(self, value: Any) -> str | None:
+        kind = self.value.__class__
+        return None if value.__class__ is kind else f" was a {kind.__name__} and is {shown(value)}"
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    names = kind.__dict__.get("__slots__", ())
+    found = (names,) if isinstance(names, str) else tuple(names)
+    return tuple(f"_{kind.__name__.lstrip('_')}{n}" if n[:2] == "__" != n[-2:] else n for n in found)
+
+
+class OfDeque(OfSequence):
+    """A deque."""
+
+    __slots__ = ()
+
+    def restore(self) -> None:
+        if len(self.value) != len(self.before) or any(True for _ in self.changes()):
+            self.value.clear()
+            self.value.extend(self.before.values())
+
+
+class OfSet(Container):
+    """A set: as a whole."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, value: set, path: Path) -> None:
+        self.items = frozenset(value)
+        super().__init__(value, path)
+
+    def read(self, value: Any) -> dict:
+        return {}
+
+    def differs(self, value: Any) -> str | None:
+        return None if value.__class__ is self.value.__class__ and value == self.items else " is another set now"
+
+    def told(self, key: Any) -> str:
+        return "a set"
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        if self.value != self.items:
+            yield None, self.items, self.value
+
+    def takes(self, key: Any) -> bool:
+        return False
+
+    def restore(self) -> None:
+        if self.value != self.items:
+            self.value.clear()
+            self.value.update(self.items)
+
+
 class OfFixed(Container):
     """What has to be the same object, and of which the values that are named are looked at: a class, a module."""
 
@@ -409,6 +477,10 @@ class Surroundings:
             return OfSequence(value, path)
         if isinstance(value, (dict, OrderedDict)):
             return OfMapping(value, path)
+        if isinstance(value, deque):
+            return OfDeque(value, path)
+        if isinstance(value, set):
+            return OfSet(value, path)
         if isinstance(value, types.FunctionType):
             if is_library(value.__globals__) or _of_library(value.__module__):
                 return OfWrapper(value, path) if hasattr(value, "__wrapped__") else None
@@ -423,8 +495,11 @@ class Surroundings:
             return None if is_library_class(value) else OfFixed(value, path, self._names | implicit)
         if isinstance(value, (property, classmethod)) or (callable(value) and hasattr(value, "__wrapped__")):
             return OfWrapper(value, path)
-        if isinstance(value, jax.Array) or not hasattr(value, "__dict__"):
+        if isinstance(value, jax.Array):
             return None
+        if not hasattr(value, "__dict__"):
+            slotted = any("__slots__" in vars(kind) for kind in type(value).__mro__)
+            return OfSlots(value, path) if slotted and not is_library_class(type(value)) else None
         if hasattr(value, "_parameters"):  # a module: library code reads its attributes
             return OfObject(value, path, None, self._names | {"forward"})
         return None if is_library_class(type(value)) else OfObject(value, path, self._names, self._names)
