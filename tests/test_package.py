@@ -14,9 +14,9 @@ ROOT = pathlib.Path(xgrad.__file__).parent
 LAYERS = (
     ("errors", "config", "return_types"), ("dtypes", "devices", "size"), ("programs", "kept", "compile_cache"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
-    ("ops",), ("autograd",), ("func",),
+    ("ops",), ("autograd",), ("func",), ("compiler",),
     ("attach", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
-    ("interop", "utils", "viz", "cli", "compile"),
+    ("interop", "utils", "viz", "cli"),
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def test_pictures_and_linked_files_exist():
 
 
 def test_tour_runs_as_it_stands_and_is_right():
-    tour, compiled = (body for language, body in blocks() if language == "python")
+    tour, compiled, whole = (body for language, body in blocks() if language == "python")
     names = {}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -52,6 +52,11 @@ def test_tour_runs_as_it_stands_and_is_right():
     metrics = xgrad.autograd.compiled_backward.metrics()
     assert (metrics["backwards"], metrics["hits"], len(metrics["misses"])) == (2, 1, 1)
     assert names["w"].grad.tolist() != [0.0, 20.0, 804.0]
+    with contextlib.redirect_stdout(printed):
+        exec(compile(whole, "README.md", "exec"), names)
+    first, _, last = names["losses"]
+    assert last < first
+    assert names["step"].metrics().traces == 1
 
 
 @pytest.mark.parametrize("overlapping", [lambda: xgrad.arange(5.0).unfold(0, 3, 1), lambda: xgrad.ones(3).expand(2, 3)])

@@ -178,7 +178,7 @@ class Tensor(TensorMethods):
                     array = self._array
                     if self._version_counter is None:
                         self._version_counter = VersionCounter()
-                    self._chain = ViewChain.root(array.shape, array.dtype)
+                    self._chain = ViewChain.of(array)
                     storage = self._storage = Storage(array, self._owned, self._version_counter)
                     del array
                     self._array = None
@@ -225,10 +225,11 @@ class Tensor(TensorMethods):
 
     def _alias(self) -> "Tensor":
         """A tensor with the same storage, chain and version counter, and no autograd metadata."""
-        self._share()
         alias = Tensor()
-        alias._storage, alias._chain, alias._version_counter = self._storage, self._chain, self._version_counter
-        alias._cache, alias._cache_generation = self._cache, self._cache_generation
+        alias._storage = self._share()
+        alias._chain, alias._version_counter = self._chain, self._version_counter
+        if self._cache is not None:
+            alias._cache, alias._cache_generation = self._cache, self._cache_generation
         if self._inference:
             alias._inference, alias._version_counter = True, Detached()
         return alias

@@ -1,11 +1,13 @@
 """python -m xgrad: exit codes, error messages, and that each command does what it says."""
 
+import os
+import re
 import subprocess
 import sys
 
 import pytest
 
-from xgrad.cli import doctor, main
+from xgrad.cli import demo, doctor, main
 
 
 def refused(capsys, *argv):
@@ -95,7 +97,45 @@ def test_demo_runs_an_epoch_and_leaves_a_picture(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "after 1 epoch along the geometry path" in done.stdout
     assert "0 in float64" in done.stdout
+    assert re.search(r"^training, 1 epoch along the geometry path +eager$", done.stdout, re.MULTILINE)
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_trains_the_same_when_it_is_compiled(tmp_path):
+    pytest.importorskip("optax")
+    pytest.importorskip("sklearn")
+    command = [sys.executable, "-m", "xgrad", "demo", "--epochs", "2", "--compiled", "--out", str(tmp_path)]
+    environment = {**os.environ, "XGRAD_LOG": "compile"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("xgrad.compile: step_of.<locals>.step traced") == 1  # one program for all steps
+    rows = {line[:42].strip(): line[42:].split() for line in done.stdout.splitlines()}
+    assert rows["training, 2 epochs along the replay path"] == ["eager", "compiled"]
+    eager, compiled = rows["test accuracy"]
+    assert eager == compiled
+    eager, compiled = map(float, rows["cross entropy, mean of the last epoch"])
+    assert compiled == pytest.approx(eager, rel=1e-4)
+    assert float(re.search(r"eager and compiled: (\S+) of it", done.stdout)[1]) < 1e-4
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def training(*losses):
+    return demo.Training(list(losses), per_epoch=2, accuracy=0.5, first=1.0, each=0.001, all=1.5)
+
+
+def test_demo_tells_how_far_the_losses_are_apart():
+    trainings = {"eager": training(4.0, 2.0, 1.0, 0.5), "compiled": training(4.0, 2.1, 1.0, 0.75)}
+    assert demo.drift(trainings) == pytest.approx(0.5)
+    assert demo.drift(trainings, 2) == pytest.approx(0.05)
+
+
+def test_demo_shows_trainings_side_by_side():
+    lines = list(
+        demo.table({"eager": training(4.0, 2.0, 1.0, 0.5), "compiled": training(4.0, 2.0, 1.0, 0.0)}, "2 epochs")
+    )
+    assert lines[0].split() == ["training,", "2", "epochs", "eager", "compiled"]
+    assert lines[4].split()[-2:] == ["0.75000", "0.50000"]
+    assert len(set(map(len, lines))) == 1
 
 
 # ---------------------------------------------------------------- compare

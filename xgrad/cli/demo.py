@@ -1,20 +1,25 @@
 """Train a recurrent classifier of handwritten digits whose states are written in place, through views, into one buffer.
 
 The rows of each 8x8 image are the sequence.  Then the same gradients are computed along both tracking paths, replay and
-geometry, and compared.  Ends with the test accuracy, the largest difference, a table and a picture.
+geometry, and compared.  Ends with the test accuracy, the largest difference, tables and a picture.  With --compiled the
+same training runs once more, each step as one XLA program.
 """
 
 import argparse
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 import xgrad
 
+from ..views.report import seconds
 from .arguments import at_least, needs, place
 
 HIDDEN, BATCH, STEPS, CLASSES = 128, 128, 8, 10
 EPOCHS, ACCURACY = 30, 0.95  # a training of so many epochs must be so good
+DRIFT = 1e-3  # how far the first epoch's losses may be apart, relatively, eager and compiled
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["replay", "geometry"],
         default="replay",
         help="the path that training takes (default: replay)",
+    )
+    parser.add_argument(
+        "--compiled", action="store_true", help="train once more, with each step as one program (xgrad.compile)"
     )
     parser.add_argument("--seed", type=at_least(0), default=0, help="of parameters and order (default: 0)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture (default: out)")
@@ -70,7 +78,7 @@ def new_parameters(device: Any) -> list[Any]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, compare, draw; 1 if the two paths disagree, or if a full training misses its accuracy."""
+    """Train, compare, draw; 1 if paths or trainings disagree, or if a full training misses its accuracy."""
     started = time.perf_counter()
     out: Path = arguments.out
     try:
@@ -82,25 +90,34 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"xgrad {xgrad.__version__} on {device}: a recurrent classifier, states written in place through views")
 
     data = load(device, arguments.seed)
-    xgrad.manual_seed(arguments.seed)
-    parameters = new_parameters(device)
-    losses = train(data, parameters, arguments)
-    accuracy = accuracy_of(data, parameters)
+    trainings, parameters = {}, []
+    for name in ("eager", "compiled") if arguments.compiled else ("eager",):
+        xgrad.manual_seed(arguments.seed)  # the same parameters, the same order
+        parameters = new_parameters(device)
+        trainings[name] = train(data, parameters, arguments, compiled=name == "compiled")
 
     comparison, exact = compare_paths(data, parameters)
     epochs = f"{arguments.epochs} epoch{'s' if arguments.epochs > 1 else ''} along the {arguments.path} path"
     print()
     print(comparison)
     print()
+    print(*table(trainings, epochs), sep="\n")
+    print()
+    accuracy = min(training.accuracy for training in trainings.values())
     print(f"test accuracy: {accuracy:.1%}, {len(data['test_labels'])} images, after {epochs}")
+    if arguments.compiled:
+        print(f"largest difference of a step's loss, eager and compiled: {drift(trainings):.1e} of it")
     print(f"largest difference of the two paths, outputs and gradients: {comparison.max_difference:.3g} in float32")
     if exact is not None:
         print(f"                                                            {exact.max_difference:.3g} in float64")
-    picture = draw(losses, accuracy, comparison, arguments)
+    picture = draw(trainings, comparison, arguments)
     print(f"picture: {picture}")
     print(f"all in all: {time.perf_counter() - started:.0f} s")
     if not comparison.within_rounding or (exact is not None and not exact.within_rounding):
         print("FAILED: the two paths disagree")
+        return 1
+    if arguments.compiled and not drift(trainings, trainings["eager"].per_epoch) <= DRIFT:
+        print(f"FAILED: eager and compiled, losses of the first epoch differ by more than {DRIFT:g}")
         return 1
     if arguments.epochs >= EPOCHS and accuracy < ACCURACY:
         print(f"FAILED: after {arguments.epochs} epochs the test accuracy should be at least {ACCURACY:.0%}")
@@ -120,39 +137,103 @@ def load(device: Any, seed: int) -> dict[str, Any]:
     return {"train": x, "test": x_test, "train_labels": y, "test_labels": y_test}
 
 
-def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Namespace) -> list[float]:
-    """Adam over shuffled batches; returns the loss of each step."""
+class Training(NamedTuple):
+    """What a training gave, and how many seconds it took: the first step, each after it (the median epoch's), all."""
+
+    losses: list[float]  # of each step
+    per_epoch: int  # steps
+    accuracy: float  # on the test images
+    first: float
+    each: float
+    all: float
+
+    @property
+    def means(self) -> list[float]:
+        """The mean loss of each epoch."""
+        n = self.per_epoch
+        return [sum(self.losses[i : i + n]) / n for i in range(0, len(self.losses), n)]
+
+
+def step_of(data: dict[str, Any], parameters: list[Any], optimizer: Any) -> Callable:
+    """A training step, which takes the places of a batch and the optimizer's state: the loss, and the new state."""
     import jax
+    import jax.numpy as jnp
+
+    x, labels = data["train"], data["train_labels"]
+    update = jax.jit(optimizer.update)
+
+    def step(batch: Any, state: Any) -> tuple[Any, Any]:
+        # States that are saved for backward lie in a buffer that later steps write: PyTorch's version check would
+        # refuse.  Here nothing is cloned for it: a saved array is immutable.
+        with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
+            loss = loss_of(x[batch], labels[batch], *parameters)
+            gradients = xgrad.autograd.grad(loss, parameters)
+        changes, state = update([jnp.asarray(g) for g in gradients], state)
+        with xgrad.no_grad():
+            for parameter, change in zip(parameters, changes):
+                parameter.add_(change)
+        return loss.detach(), state
+
+    return step
+
+
+def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Namespace, compiled: bool) -> Training:
+    """Adam over shuffled batches; `compiled`: forward, backward, Adam and the in-place updates are one program."""
     import jax.numpy as jnp
     import optax
     from tqdm import tqdm
 
-    x, labels = data["train"], data["train_labels"]
+    x = data["train"]
     per_epoch = len(x) // BATCH  # the rest waits for the next epoch: one shape, one compilation
-    schedule = optax.cosine_decay_schedule(5e-3, arguments.epochs * per_epoch)
-    optimizer = optax.adam(schedule)
+    steps = arguments.epochs * per_epoch
+    optimizer = optax.adam(optax.cosine_decay_schedule(5e-3, steps))
     state = optimizer.init([jnp.asarray(p.detach()) for p in parameters])
-    update = jax.jit(optimizer.update)
+    step = step_of(data, parameters, optimizer)
+    name = "eager"
+    if compiled:
+        step, name = xgrad.compile(step), "compiled"
 
-    losses = []
-    with xgrad.views.tracking(arguments.path), tqdm(total=arguments.epochs * per_epoch, unit="step", ncols=90) as bar:
+    losses, first, spent = [], 0.0, []
+    started = time.perf_counter()
+    with xgrad.views.tracking(arguments.path), tqdm(total=steps, unit="step", ncols=90, desc=name) as bar:
         for epoch in range(arguments.epochs):
+            before = time.perf_counter()
             order = xgrad.randperm(len(x)).to(x.device)
             for k in range(per_epoch):
-                batch = order[k * BATCH : (k + 1) * BATCH]
-                # States that are saved for backward lie in a buffer that later steps write: PyTorch's version check
-                # would refuse.  Here nothing is cloned for it: a saved array is immutable.
-                with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
-                    loss = loss_of(x[batch], labels[batch], *parameters)
-                    gradients = xgrad.autograd.grad(loss, parameters)
-                changes, state = update([jnp.asarray(g) for g in gradients], state)
-                with xgrad.no_grad():
-                    for parameter, change in zip(parameters, changes):
-                        parameter.add_(change)
-                losses.append(loss.detach())
+                # A copy: as views, each at a place of its own in `order`, the batches would be programs of their own.
+                batch = order[k * BATCH : (k + 1) * BATCH].clone()
+                loss, state = step(batch, state)
+                losses.append(loss)
                 bar.update()
+                if len(losses) == 1:
+                    loss.item()  # devices run ahead
+                    before = time.perf_counter()
+                    first = before - started
             bar.set_postfix(epoch=epoch + 1, loss=f"{losses[-1].item():.4f}")
-    return [loss.item() for loss in losses]
+            spent.append((time.perf_counter() - before) / (per_epoch if epoch else per_epoch - 1))
+    total = time.perf_counter() - started
+    accuracy = accuracy_of(data, parameters)
+    return Training([loss.item() for loss in losses], per_epoch, accuracy, first, median(spent), total)
+
+
+def table(trainings: dict[str, Training], epochs: str) -> Iterator[str]:
+    """The trainings side by side, a line at a time."""
+
+    def line(label: str, cell: Callable[[str, Training], str]) -> str:
+        return f"{label:42}" + "".join(f"{cell(*item):>13}" for item in trainings.items())
+
+    yield line(f"training, {epochs}", lambda name, _: name)
+    yield line("  first step, with what is compiled in it", lambda _, t: seconds(t.first))
+    yield line("  each step after it", lambda _, t: seconds(t.each))
+    yield line("  all steps", lambda _, t: seconds(t.all))
+    yield line("  cross entropy, mean of the last epoch", lambda _, t: f"{t.means[-1]:.5f}")
+    yield line("  test accuracy", lambda _, t: f"{t.accuracy:.1%}")
+
+
+def drift(trainings: dict[str, Training], steps: int | None = None) -> float:
+    """How far the losses of the first steps (default: of all) are apart, eager and compiled; relative."""
+    eager, compiled = (trainings[name].losses[:steps] for name in ("eager", "compiled"))
+    return max(abs(e - c) / e for e, c in zip(eager, compiled, strict=True))
 
 
 @xgrad.no_grad()
@@ -195,7 +276,7 @@ def _x64() -> Any:
     return experimental.enable_x64()  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def draw(losses: list[float], accuracy: float, comparison: Any, arguments: argparse.Namespace) -> Path:
+def draw(trainings: dict[str, Training], comparison: Any, arguments: argparse.Namespace) -> Path:
     """One PNG: the loss over the steps, and the comparison as bars."""
     import matplotlib as mpl
 
@@ -203,18 +284,19 @@ def draw(losses: list[float], accuracy: float, comparison: Any, arguments: argpa
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.6), layout="constrained", width_ratios=(1, 1.1))
-    left.plot(range(1, len(losses) + 1), losses, color="#8b949e", linewidth=0.8, label="each step")
-    per_epoch = max(len(losses) // arguments.epochs, 1)
-    means = [sum(losses[i : i + per_epoch]) / per_epoch for i in range(0, len(losses), per_epoch)]
-    middles = [per_epoch * (i + 0.5) for i in range(len(means))]
-    left.plot(
-        middles, means, color="#1f6feb", linewidth=2, marker="o" if len(means) == 1 else None, label="mean of an epoch"
-    )
+    eager, compiled = trainings["eager"], trainings.get("compiled")
+    left.plot(range(1, len(eager.losses) + 1), eager.losses, color="#8b949e", linewidth=0.8, label="each step")
+    middles = [eager.per_epoch * (i + 0.5) for i in range(arguments.epochs)]
+    marker = "o" if len(middles) == 1 else None
+    left.plot(middles, eager.means, color="#1f6feb", linewidth=2, marker=marker, label="mean of an epoch")
+    if compiled is not None:
+        style = dict(color="#e8590c", linewidth=2, linestyle=(0, (2, 2)), marker=marker and "x")
+        left.plot(middles, compiled.means, **style, label="the same, compiled")
     left.set_yscale("log")
     left.set_xlabel("step")
     left.set_ylabel("cross entropy")
     left.set_title(
-        f"digits, rows as a sequence: test accuracy {accuracy:.1%}\ntrained on the {arguments.path} path",
+        f"digits, rows as a sequence: test accuracy {eager.accuracy:.1%}\ntrained on the {arguments.path} path",
         fontsize=10.5,
         loc="left",
     )

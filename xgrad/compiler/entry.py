@@ -194,12 +194,30 @@ class Entry:
             container, value = locate(guard, root, path)
             container.put(value, key, built(plan, tensors, made, out))
 
-    def lower(self, arrays: list, leaves: list) -> Any:
-        """The program as a `jax.stages.Lowered`."""
+    def _operands(self, arrays: list, leaves: list) -> list:
+        """What the program would be run on."""
         keys = [(which or state.generator or default_generator)._here() for which in self._generators]
         values = self._values(list(arrays), leaves, keys)
         program = self._traced.program
-        return self.jitted.lower(*[values[number] for number in program.inputs], *([one()] if program.with_one else []))
+        return [*[values[number] for number in program.inputs], *([one()] if program.with_one else [])]
+
+    def lower(self, arrays: list, leaves: list) -> Any:
+        """The program as a `jax.stages.Lowered`."""
+        return self.jitted.lower(*self._operands(arrays, leaves))
+
+    def tried(self, arrays: list, leaves: list) -> Any:
+        """What the program gives, without doing anything with it."""
+        return self._traced.program.jitted((), None)(*self._operands(arrays, leaves))
+
+    def shapes(self) -> list[tuple | None]:
+        """The shapes of what is returned, leaf by leaf as in a pytree; None of what a call does not make."""
+        outvars = self._traced.program.closed.jaxpr.outvars
+        shapes = [tuple(outvars[r.root].aval.shape) if r.chain is None else r.chain.shape for r in self._traced.recipes]
+        made = [Tensor() for _ in shapes]
+        given = [Tensor() for _ in self.match.expected]
+        result = built(self._traced.result, given, made, [None] * len(outvars))
+        places = {id(tensor): shape for tensor, shape in zip(made, shapes)}
+        return [places.get(id(leaf)) for leaf in jax.tree_util.tree_leaves(result)]
 
 
 def _simple(recipes: list[Recipe]) -> list[tuple] | None:

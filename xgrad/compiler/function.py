@@ -4,7 +4,7 @@ import functools
 import time
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ from jax.core import Tracer
 
 from ..config import INFERENCE_LEVEL, settings, state
 from ..engine import segment
+from .buckets import Buckets
 from .entry import Entry
 from .tracing import traced
 
@@ -31,10 +32,19 @@ class Metrics(NamedTuple):
 class CompiledFunction:
     """A function that runs as one XLA program for each kind of arguments.  Made by `xgrad.compile`."""
 
-    def __init__(self, function: Callable, donate: bool, options: dict | None) -> None:
+    def __init__(
+        self,
+        function: Callable,
+        donate: bool,
+        options: dict | None,
+        dynamic: dict[str, int] | None = None,
+        buckets: Sequence[int] | None = None,
+        check: bool = True,
+    ) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function = function
-        self._donate, self._options = donate, options
+        self._given = donate, options, dynamic, buckets, check
+        self._buckets = Buckets(self, dynamic, buckets, check) if dynamic else None
         self._entries: list[Entry] = []
         self.reset()
 
@@ -50,7 +60,7 @@ class CompiledFunction:
         key = f"compiled {id(self)}"
         bound = instance.__dict__.get(key)
         if bound is None or bound._function.__self__ is not instance:  # that of the object of which this is a copy
-            bound = CompiledFunction(self._function.__get__(instance, owner), self._donate, self._options)
+            bound = CompiledFunction(self._function.__get__(instance, owner), *self._given)
             instance.__dict__[key] = bound
         return bound
 
@@ -62,14 +72,22 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _inlined():
             return self._function(*args, **kwargs)
-        found = self._find(args, kwargs)
+        return self.run(args, kwargs) if self._buckets is None else self._buckets.call(args, kwargs)
+
+    def run(self, args: tuple, kwargs: dict) -> Any:
+        """Call it, with arguments as the program is to have them."""
+        found = self.find(args, kwargs)
         if found is None:
             return self._function(*args, **kwargs)
         self._calls += 1
         entry, tensors, arrays, leaves = found
         return entry.run(tensors, arrays, leaves)
 
-    def _find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
+    def alone(self) -> "CompiledFunction":
+        """Another one of the same function, without what this one has traced."""
+        return CompiledFunction(self._function, *self._given[:2])
+
+    def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
         """The entry for a call, traced if there is none; None if the function is to be run as it is."""
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         modes = _modes()
@@ -82,7 +100,7 @@ class CompiledFunction:
             return None
         reason = self._reason(leaves, tree, modes)
         start = time.perf_counter()
-        entry = traced(self._function, args, kwargs, leaves, tree, modes, self._donate, self._options)
+        entry = traced(self._function, args, kwargs, leaves, tree, modes, *self._given[:2])
         if entry is None:
             return None
         self._seconds += time.perf_counter() - start
@@ -94,11 +112,12 @@ class CompiledFunction:
         found = entry.match.find(leaves)
         if found is None:
             raise RuntimeError(
-                f"xgrad.compile: what {self._name()} depends on changes while it is traced: {entry.match.why(leaves)}"
+                f"xgrad.compile: what {self.name()} depends on changes while it is traced: {entry.match.why(leaves)}"
             )
         return entry, *found, leaves
 
-    def _name(self) -> str:
+    def name(self) -> str:
+        """The function's."""
         return getattr(self._function, "__qualname__", repr(self._function))
 
     def _reason(self, leaves: list, tree: Any, modes: tuple) -> str | None:
@@ -115,7 +134,7 @@ class CompiledFunction:
         return match.why(leaves)
 
     def _tell(self, reason: str | None) -> None:
-        name = self._name()
+        name = self.name()
         _log.info("xgrad.compile: %s traced (%d): %s", name, self._traces, reason or "the first call")
         if self._traces == _TRACES:
             warnings.warn(
@@ -140,7 +159,7 @@ class CompiledFunction:
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The program for these arguments as a `jax.stages.Lowered`.  Nothing is run."""
-        found = None if _inlined() else self._find(args, kwargs)
+        found = None if _inlined() else self.find(args, kwargs)
         if found is None:
             raise RuntimeError("xgrad.compile: lower() inside of another trace")
         entry, _, arrays, leaves = found
@@ -200,11 +219,13 @@ def _modes() -> tuple:
     )
 
 
-
 def compile(
     function: Callable | None = None,
     *,
     donate: bool = True,
+    dynamic: dict[str, int] | None = None,
+    buckets: Sequence[int] | None = None,
+    check: bool = True,
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
@@ -217,11 +238,16 @@ def compile(
     storages, `.grad`s, containers and generators; buffers that it replaces are used up where nobody else holds them
     (`donate`).  What the function does besides, printing say, happens in the trace alone.
 
-    A call is traced anew when what the trace relied on is different: structure, shapes, dtypes and shardings, requires_grad,
-    whether a `.grad` is there if the function looks, hooks, modes, numbers and strings among arguments, closures and
-    globals.  `metrics().reasons` say what it was, and XGRAD_LOG=compile tells at once.
+    A call is traced anew when what the trace relied on is different: structure, shapes, dtypes and shardings,
+    requires_grad, whether a `.grad` is there if the function looks, hooks, modes, numbers and strings among arguments,
+    closures and globals.  `metrics().reasons` say what it was, and XGRAD_LOG=compile tells at once.
 
     What is returned with requires_grad can be differentiated outside, once (no double backward).
+
+    `dynamic` names parameters of which a dimension varies, {"x": 0, "y": 0}: tensors there are padded with zeros to the
+    next of `buckets` (default: powers of two), and results are cut to the true size, which the function gets as a
+    0-dim tensor if it has a parameter `valid`.  The first padded call of each kind is compared with the program of the
+    exact shape, and a result that depends on the padding is a `ValueError`; `check=False` leaves that out.
 
     `options` are XLA's compiler options, for `jax.jit`.  `disable=True` returns the function as it is.
     Without `function`, a decorator.  Inside of another trace or transform (`jax.jit`, `vmap`, `func.grad`, another
@@ -231,8 +257,9 @@ def compile(
     `memory_analysis()`.
 
     Raises in the first call: `TracedValueError` where the function reads a value (`item()`, `if t:`), naming the line;
-    `NotImplementedError` for what a program cannot repeat (a Python number that it counts up, hooks that it registers on
-    tensors from outside, sparse tensors).  A trace that fails changes nothing.  (PyTorch: torch.compile.)
+    `NotImplementedError` for what a program cannot repeat (a Python number that it counts up, hooks that it registers
+    on tensors from outside, sparse tensors).  A trace that fails changes nothing.  While one thread traces, no other
+    may use the same tensors.  (PyTorch: torch.compile.)
 
     >>> import xgrad
     >>> w = xgrad.ones(2, requires_grad=True)
@@ -252,7 +279,13 @@ def compile(
     1
     """
     if function is None:
-        return functools.partial(compile, donate=donate, options=options, disable=disable)
+        given = dict(donate=donate, dynamic=dynamic, buckets=buckets, check=check, options=options, disable=disable)
+        return functools.partial(compile, **given)
     if not callable(function):
         raise TypeError(f"xgrad.compile takes a function, but got a {type(function).__name__}")
-    return function if disable else CompiledFunction(function, donate, options)
+    if dynamic is not None and not isinstance(dynamic, dict):
+        raise TypeError(
+            "xgrad.compile: dynamic= takes the parameters and dimensions that vary, such as {'x': 0}, but got "
+            f"{dynamic!r}"
+        )
+    return function if disable else CompiledFunction(function, donate, options, dynamic, buckets, check)

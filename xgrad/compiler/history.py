@@ -27,7 +27,7 @@ class CompiledFunctionBackward(Node):
 
     _backward: Any = None
     _residuals: list | None = None
-    _failures: dict[int, Exception] = {}
+    _failures: dict[int, Exception]
     _targets: tuple[Target, ...] = ()
     _inputs: tuple[Tensor, ...] = ()
     _versions: tuple[int, ...] = ()
@@ -66,11 +66,12 @@ class CompiledFunctionBackward(Node):
             raise freed_error(self.name())
         for i, failure in self._failures.items():
             if grads[i] is not None:
-                raise failure
+                raise failure.with_traceback(None)
         if any(isinstance(grad, Tensor) for grad in grads):
             raise RuntimeError(
-                "xgrad.compile does not support double backward: what a compiled function returns can be differentiated "
-                "once. Compute the gradient inside of the function, with create_graph=True, or don't compile it."
+                "xgrad.compile does not support double backward: what a compiled function returns can be "
+                "differentiated once. Compute the gradient inside of the function, with create_graph=True, or leave it "
+                "uncompiled."
             )
         for tensor, version in zip(self._inputs, self._versions, strict=True):
             check_version(tensor, version)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..tensor import Tensor
 from .surroundings import AnyTensor, Guard
+from .unchanged import Unchanged
 
 # What a tensor may have without having to be looked at more closely.
 _USUAL = frozenset({
@@ -134,11 +135,14 @@ class Match:
         self.doubles = doubles  # places at which the same tensor is found
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
+        self._unchanged = Unchanged(function[0])
         self._storages = len({e.owner for e in expected})
         # Whether all arguments are tensors that the function touches: then they are compared below.
         touched = {e.source[1] for e in expected if e.source[0] == "found"}
-        self._only_tensors = touched.issuperset(range(len(arguments))) and not arrays and all(
-            guard.__class__ is AnyTensor for _, guard in arguments
+        self._only_tensors = (
+            touched.issuperset(range(len(arguments)))
+            and not arrays
+            and all(guard.__class__ is AnyTensor for _, guard in arguments)
         )
 
     def find(self, leaves: list) -> tuple[list, list] | None:
@@ -150,9 +154,10 @@ class Match:
             for place, guard in self.arguments:
                 if guard.check(leaves[place], found) is not None:
                     return None
-        guard, function = self.function
-        if guard.check(function, found) is not None:
-            return None
+        if not self._unchanged.find(found):
+            guard, function = self.function
+            if guard.check(function, found) is not None:
+                return None
         for place, aval in self.arrays:
             if _aval(leaves[place]) != aval:
                 return None
@@ -166,7 +171,7 @@ class Match:
             kind, which = expected.source
             tensor = found[which] if kind == "found" else _fetch(kind, which, tensors)
             array = None if tensor is None else expected.array(tensor)
-            if array is None:
+            if tensor is None or array is None:
                 return None
             tensors.append(tensor)
             arrays.append(array)

@@ -136,9 +136,9 @@ def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
     """Equations of which those that read a part of what is written too are computed where they stand.
 
     XLA would fuse such a read into all its users, of which some come after the write, and copy the whole for them: k
-    writes into N elements would cost O(k N).  It does not repeat what it takes to be expensive, a division for one, so
-    each element is divided by whether its bits, or a 1 of which XLA knows nothing, are set.  (A branch does it as well, for any dtype, and takes 3 us:
-    engine/fusion.py.)
+    writes into N elements would cost O(k N).  It does not repeat what it takes to be expensive, a division for one.
+    So each element is divided by whether its bits, or a 1 of which XLA knows nothing, are set.  (A branch does it too,
+    for any dtype, and takes 3 us: engine/fusion.py.)
     """
     if jax.default_backend() != "cpu":
         return halves

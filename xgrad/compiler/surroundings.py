@@ -18,7 +18,7 @@ import sysconfig
 import types
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -237,7 +237,11 @@ class OfObject(Container):
             return f" was a {kind.__name__} and is {shown(value)}"
         if not self.missing.isdisjoint(value.__dict__):
             return f" has got {', '.join(sorted(self.missing.intersection(value.__dict__)))}"
-        return None if self.kind is None else self.kind.check(kind, [])
+        return None
+
+    def check(self, value: Any, found: list) -> str | None:
+        reason = super().check(value, found)
+        return reason if reason is not None or self.kind is None else self.kind.check(value.__class__, found)
 
 
 class OfSlots(Container):

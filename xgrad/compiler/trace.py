@@ -34,8 +34,8 @@ _read: Any = object.__getattribute__
 _lock = threading.RLock()  # held while a function is traced: the class below is patched
 
 
-class Inline(Exception):
-    """The function cannot be compiled here, but can be run as it is: it uses values of another trace."""
+class Inline(BaseException):
+    """The function uses values of another trace, and is to run as it is.  No `except` of the user's takes it."""
 
 
 class Outside(Node):
@@ -210,8 +210,8 @@ def watching(trace: Trace) -> Iterator[None]:
     By way of the class, so that outside of such a block nobody is asked, however short the question.
     """
     with _lock:
-        Tensor.__getattribute__ = _get  # pyright: ignore[reportAttributeAccessIssue]
-        Tensor.__setattr__ = _set  # pyright: ignore[reportAttributeAccessIssue]
+        Tensor.__getattribute__ = _get
+        Tensor.__setattr__ = _set
         state.trace = trace
         try:
             yield

@@ -166,7 +166,7 @@ class _Tracing:
                 try:
                     self._gradients(tensors, [i], nodes)
                 except Exception as error:
-                    self.failures[i] = _value_error(error) if isinstance(error, _VALUE_NEEDED) else error
+                    self.failures[i] = _alone(_value_error(error) if isinstance(error, _VALUE_NEEDED) else error)
             good = [i for i in good if i not in self.failures]
             self.arriving = [None] * len(tensors)
             results = self._gradients(tensors, good, nodes) if good else [None] * len(nodes)
@@ -199,7 +199,7 @@ class _Tracing:
         found = []
         for node, mask in sources.items():
             if node.is_accumulator:
-                variable = node.variable  # pyright: ignore[reportAttributeAccessIssue]
+                variable = node.variable
                 reference = outputs.known(variable)
                 if reference is not None:
                     _read(variable, "__dict__")["_hooks"] = None  # they run when the gradient arrives there
@@ -280,10 +280,16 @@ _GIVEN = (
 )
 _VALUE = (
     "xgrad.compile: the function reads the value of a tensor, which is not known while it is traced{where}. "
-    "Use xgrad.where(condition, a, b) in the place of `if`, keep numbers as tensors in the place of item() and float(), "
-    "and read values outside, from what the function returns."
+    "Use xgrad.where(condition, a, b) in the place of `if`, keep numbers as tensors in the place of item() and "
+    "float(), and read values outside, from what the function returns."
 )
 _OURS = str(Path(__file__).parent.parent)
+
+
+def _alone(error: Exception) -> Exception:
+    """An error without the frames that it came through, which would keep the whole trace alive."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def _value_error(error: BaseException) -> TracedValueError:

@@ -26,6 +26,7 @@ from .program import Program, program_of, scalar_of
 from .value_ops import Conj, Neg
 from .view_ops import AsStrided, Permute, Reshape, ViewStep
 
+_AVALS = 1 << 12
 _INTERNED = 1 << 16  # chains that may be alive before those that nobody holds are forgotten
 
 _MISSING = object()
@@ -37,6 +38,7 @@ _UNSET: Any = object()
 _lock = threading.RLock()
 _chains: "weakref.WeakValueDictionary[tuple, ViewChain]" = weakref.WeakValueDictionary()
 _roots: "dict[tuple[Shape, np.dtype], ViewChain]" = {}
+_of_avals: "dict[int, tuple[Any, ViewChain]]" = {}  # by the id of the aval, which is held
 _limit = _INTERNED
 
 
@@ -52,6 +54,7 @@ def _intern(parent: "ViewChain | None", shape: Shape, dtype: np.dtype, steps: tu
                 for other in list(_chains.values()):
                     other.children.clear()
                 _roots.clear()
+                _of_avals.clear()
                 _limit = max(_INTERNED, 2 * len(_chains))
             chain = _chains[key] = ViewChain(parent, shape, dtype, steps)
         return chain
@@ -111,6 +114,19 @@ class ViewChain:
         return self
 
     # ------------------------------------------------------------ growing
+
+    @staticmethod
+    def of(array: Any) -> "ViewChain":
+        """The chain of no steps over an array."""
+        aval = array.aval  # one object for all results of a program: quicker to look up than shape and dtype
+        known = _of_avals.get(id(aval))
+        if known is not None and known[0] is aval:
+            return known[1]
+        if len(_of_avals) > _AVALS:
+            _of_avals.clear()
+        chain = ViewChain.root(array.shape, array.dtype)
+        _of_avals[id(aval)] = aval, chain
+        return chain
 
     @staticmethod
     def root(shape: Shape, dtype: np.dtype) -> "ViewChain":

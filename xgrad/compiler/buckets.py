@@ -1,0 +1,127 @@
+"""Dimensions that vary: arguments are padded to one of a few sizes, so that each size is not another program.
+
+    x (37, 8) ──pad──► (64, 8) ──the program of 64──► (64, 3) ──cut──► (37, 3)
+
+What a function makes of the padding is its own affair: it is told how much is valid, and has to mask the rest.  So the
+first padded call of each size is compared with the program of the exact shape, on the same values, before anything is
+changed; a result that depends on the padding is an error.
+"""
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ..ops import registry
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .function import CompiledFunction
+
+VALID = "valid"  # the parameter by which a function is told the size before padding
+
+_DEPENDS = (
+    "xgrad.compile: with dynamic=, {what} of {name} depends on the padding: at size {size}, padded to {bucket}, it is "
+    "off by {error:.2g}. Mask what is padded: take a parameter `valid`, a tensor with the true size, as in "
+    "(loss * (xgrad.arange(x.shape[0]) < valid)).sum() / valid. (Random numbers of another shape differ too; "
+    "check=False takes your word for it.)"
+)
+
+
+class Buckets:
+    """A compiled function whose arguments vary in size."""
+
+    def __init__(self, compiled: "CompiledFunction", dynamic: dict[str, int], sizes: Sequence[int] | None, check: bool):
+        self._compiled = compiled
+        self._signature = inspect.signature(compiled._function)
+        unknown = [name for name in dynamic if name not in self._signature.parameters]
+        if unknown:
+            raise TypeError(f"xgrad.compile: dynamic= names no parameter of the function: {', '.join(unknown)}")
+        self._dynamic, self._sizes, self._check = dynamic, sorted(sizes or ()), check
+        self._takes_valid = VALID in self._signature.parameters
+        self._cuts: dict[tuple, list] = {}  # by what tells the padded calls apart
+
+    def call(self, args: tuple, kwargs: dict) -> Any:
+        """Pad, run, cut."""
+        bound = self._signature.bind_partial(*args, **kwargs)
+        size = self._size(bound.arguments)
+        bucket = self._bucket(size)
+        if self._takes_valid and VALID not in bound.arguments:
+            bound.arguments[VALID] = registry.FUNCTIONS[""]["tensor"](size)
+        if bucket == size:
+            return self._compiled.run(bound.args, bound.kwargs)
+        exact = bound.args, bound.kwargs
+        for name, dim in self._dynamic.items():
+            bound.arguments[name] = jax.tree_util.tree_map(
+                lambda leaf, dim=dim: _padded(leaf, dim, bucket - size), bound.arguments[name]
+            )
+        cuts = self._cut(bound, exact, size, bucket)
+        leaves, tree = jax.tree_util.tree_flatten(self._compiled.run(bound.args, bound.kwargs))
+        return tree.unflatten([_cut_to(leaf, dims, size) for leaf, dims in zip(leaves, cuts, strict=True)])
+
+    def _size(self, arguments: dict[str, Any]) -> int:
+        """The size that all dimensions which vary have.  Raises `ValueError` if they differ."""
+        sizes = {}
+        for name, dim in self._dynamic.items():
+            for leaf in jax.tree_util.tree_leaves(arguments.get(name)):
+                if isinstance(leaf, Tensor):
+                    sizes[name] = leaf.shape[dim]
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"xgrad.compile: the dimensions that dynamic= names must have one size, but got {sizes}")
+        return next(iter(sizes.values()))
+
+    def _bucket(self, size: int) -> int:
+        for bucket in self._sizes:
+            if bucket >= size:
+                return bucket
+        if self._sizes:
+            raise ValueError(f"xgrad.compile: a size of {size} is over the largest of buckets={self._sizes}")
+        return 1 << max(size - 1, 0).bit_length()
+
+    def _cut(self, bound: Any, exact: tuple, size: int, bucket: int) -> list:
+        """For each result the dimensions to cut; in the first padded call of a kind the results are compared."""
+        padded = self._compiled.find(bound.args, bound.kwargs)
+        assert padded is not None  # `Buckets` is asked outside of other traces alone
+        key = (id(padded[0]), bucket)
+        cuts = self._cuts.get(key)
+        if cuts is None:
+            other = self._compiled.alone()
+            true = other.find(*exact)
+            assert true is not None
+            cuts = []
+            for a, b in zip(padded[0].shapes(), true[0].shapes(), strict=True):
+                pairs = () if a is None or b is None else enumerate(zip(a, b, strict=True))
+                cuts.append([dim for dim, (m, n) in pairs if m != n])
+            if self._check:
+                self._compare(padded, true, size, bucket)
+            self._cuts[key] = cuts
+        return cuts
+
+    def _compare(self, padded: tuple, true: tuple, size: int, bucket: int) -> None:
+        """Raise `ValueError` if the program of the padded size gives something else than that of the true size."""
+        for i, (a, b) in enumerate(zip(padded[0].tried(*padded[2:]), true[0].tried(*true[2:]), strict=True)):
+            a, b = np.asarray(a), np.asarray(b)
+            a = a[tuple(slice(n) for n in b.shape)]
+            if b.dtype.kind not in "fciub":
+                a, b = a.astype(np.float32), b.astype(np.float32)
+            if not np.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True):
+                error = float(np.max(np.abs(a.astype(np.complex128) - b.astype(np.complex128))))
+                name = self._compiled.name()
+                raise ValueError(_DEPENDS.format(what=f"result {i}", name=name, size=size, bucket=bucket, error=error))
+
+
+def _padded(leaf: Any, dim: int, more: int) -> Any:
+    if not isinstance(leaf, Tensor):
+        return leaf
+    shape = list(leaf.shape)
+    shape[dim] = more
+    zeros = registry.FUNCTIONS[""]["zeros"](shape, dtype=leaf.dtype, device=leaf.device)
+    return registry.FUNCTIONS[""]["cat"]([leaf, zeros], dim)
+
+
+def _cut_to(leaf: Any, dims: list[int], size: int) -> Any:
+    for dim in dims:
+        leaf = leaf.narrow(dim, 0, size)
+    return leaf
