@@ -387,6 +387,21 @@ def test_objects_with_slots():
     assert compiled.metrics().traces == 2
 
 
+def test_a_slot_that_is_filled_where_it_was_empty():
+    class Meter:
+        __slots__ = ("total",)
+
+        def update(self, x):
+            self.total = self.total + x if hasattr(self, "total") else x * 1
+            return self.total * 1
+
+    x, eager, mine = values(), Meter(), Meter()
+    update = xgrad.compile(mine.update)
+    for _ in range(3):
+        np.testing.assert_allclose(update(x).numpy(), eager.update(x).numpy())
+    assert update.metrics().traces == 2
+
+
 def test_a_deque():
     def program():
         queue = collections.deque([values(seed=1), values(seed=2)], maxlen=2)

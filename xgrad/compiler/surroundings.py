@@ -147,6 +147,10 @@ class Container(Guard):
         for key, was, _ in list(self.changes()):
             self.put(self.value, key, was)
 
+    def forget(self) -> None:
+        """Keep nothing alive that was in it; only how much."""
+        self.before = dict.fromkeys(self.before)
+
 
 class OfSequence(Container):
     """A list or a tuple."""
@@ -217,7 +221,7 @@ class OfObject(Container):
 
     __slots__ = ("kind", "missing", "names")
 
-    def __init__(self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str] = frozenset()) -> None:
+    def __init__(self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str]) -> None:
         self.names, self.missing = names, used.difference(value.__dict__)
         self.kind: Guard | None = None  # of its class, if that is no library's
         super().__init__(value, path)
@@ -251,7 +255,7 @@ class OfSlots(Container):
 
     def read(self, value: Any) -> dict:
         names = [name for kind in type(value).__mro__ for name in _slots(kind)]
-        return {name: getattr(value, name) for name in names if hasattr(value, name)}
+        return {name: getattr(value, name, MISSING) for name in names}
 
     def put(self, value: Any, key: Any, item: Any) -> None:
         if item is MISSING:
@@ -429,7 +433,7 @@ class OfWrapper(Container):
 _WRAPPED = ("__wrapped__", "fget", "fset")
 # What of a class is called without being named, and what of it is of no account.
 _CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
-_PLAIN = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__", "__slots__"}
+_PLAIN = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__"}
 
 
 # ---------------------------------------------------------------- looking around
@@ -534,7 +538,7 @@ def containers_among(value: Any) -> Iterator[Container]:
     elif isinstance(value, dict):
         yield OfMapping(value, ())
     elif hasattr(value, "__dict__"):
-        yield OfObject(value, (), None)
+        yield OfObject(value, (), None, frozenset())
     for item in items:
         yield from containers_among(item)
 

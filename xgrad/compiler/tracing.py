@@ -99,6 +99,8 @@ class _Tracing:
             tuple(self.targets),
             self.failures,
         )
+        for container in self.around.containers:
+            container.forget()
         return Entry(found, donate, options)
 
     # ------------------------------------------------------------ the run
