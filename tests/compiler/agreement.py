@@ -4,6 +4,8 @@ A *program* is a function without arguments that makes fresh tensors and returns
 are the tensors, containers and numbers whose state is compared after each call, besides what the call returns.
 """
 
+import collections
+
 import numpy as np
 
 import xgrad
@@ -30,7 +32,7 @@ def look(value, seen):
         }
     if isinstance(value, dict):
         return {str(key): look(item, seen) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, collections.deque)):
         return [type(value).__name__, *(look(item, seen) for item in value)]
     if hasattr(value, "__array__"):
         return np.array(value)

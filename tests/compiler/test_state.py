@@ -362,24 +362,71 @@ def test_what_a_program_cannot_repeat_is_refused_and_undone(name):
     assert step.metrics() == (0, 0, (), 0.0)
 
 
-def test_what_comes_in_other_containers_is_not_lost():
-    """Sets, deques and objects with slots cannot be looked into: a tensor in them is what it was when traced."""
+class Slots:
+    __slots__ = ("__own", "n", "t")
 
-    class Slots:
-        __slots__ = ("t",)
+    def __init__(self):
+        self.t, self.n, self.__own = values(), 2, 3
 
-    o = Slots()
-    o.t = values()
-    queue = collections.deque([values(seed=1)], maxlen=2)
+    def run(self, x):
+        self.t = self.t * x
+        return self.t + self.n + self.__own
 
-    def step(x):
-        o.t.add_(x)
-        queue[0].mul_(2)
-        return o.t + queue[0]
 
-    compiled, x = xgrad.compile(step), values(seed=2)
-    t, q = o.t.clone(), queue[0].clone()
+def test_objects_with_slots():
+    def program():
+        o = Slots()
+        return o.run, [values(seed=1)], None
+
+    agree(program)
+    o, x = Slots(), values(seed=1)
+    compiled = xgrad.compile(lambda: o.t * x + o.n)
+    for n, t in ((2, o.t), (5, o.t), (5, values(seed=2))):
+        o.n, o.t = n, t
+        np.testing.assert_allclose(compiled().numpy(), (t * x + n).numpy())
+    assert compiled.metrics().traces == 2
+
+
+def test_a_slot_that_is_filled_where_it_was_empty():
+    class Meter:
+        __slots__ = ("total",)
+
+        def update(self, x):
+            self.total = self.total + x if hasattr(self, "total") else x * 1
+            return self.total * 1
+
+    x, eager, mine = values(), Meter(), Meter()
+    update = xgrad.compile(mine.update)
     for _ in range(3):
-        t, q = t + x, q * 2
-        np.testing.assert_allclose(compiled(x).numpy(), (t + q).numpy())
-    np.testing.assert_allclose(o.t.numpy(), t.numpy())
+        np.testing.assert_allclose(update(x).numpy(), eager.update(x).numpy())
+    assert update.metrics().traces == 2
+
+
+def test_a_deque():
+    def program():
+        queue = collections.deque([values(seed=1), values(seed=2)], maxlen=2)
+
+        def step(x):
+            queue.append(queue[0] * x)
+            return queue[1] + queue[0]
+
+        return step, [values()], queue
+
+    agree(program)
+
+
+def test_a_set():
+    names, x = {"a", "b"}, values()
+    compiled = xgrad.compile(lambda: x * len(names))
+    compiled()
+    names.add("c")
+    np.testing.assert_allclose(compiled().numpy(), (x * 3).numpy())
+
+    @xgrad.compile
+    def adds():
+        names.add("d")
+        return x
+
+    with pytest.raises(NotImplementedError, match="changes a set in Python"):
+        adds()
+    assert names == {"a", "b", "c"}

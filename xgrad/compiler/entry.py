@@ -66,8 +66,10 @@ class Entry:
         self._usual = [traced.inputs[number][1] for number in program.inputs] if usual else None
         self._affects = traced.puts or any(effects._replace(writes=[], keys=[], versions=[]))
         # Where what is returned is a list or tuple of all that is made, in order: which of them.
-        all_made = traced.result[1] == [("made", i) for i in range(len(traced.recipes))]
-        self._bare = {"list": list, "tuple": tuple}.get(traced.result[0]) if all_made else None
+        kind, what = traced.result
+        self._bare = {"list": list, "tuple": tuple}.get(kind)
+        if self._bare is not None and what != [("made", i) for i in range(len(traced.recipes))]:
+            self._bare = None
 
     # ------------------------------------------------------------ running
 

@@ -2,6 +2,7 @@
 
 import functools
 import time
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -51,15 +52,22 @@ class CompiledFunction:
         return f"<xgrad.compile of {self._function!r}>"
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method it is compiled for each object once."""
+        """As a method it is compiled for each object once; of a class, or with __slots__, the object is an argument."""
         if instance is None:
             return self
-        bound = instance.__dict__.get(("compiled", self)) if hasattr(instance, "__dict__") else None
-        if bound is None:
+        if isinstance(instance, type) or not hasattr(instance, "__dict__"):
+            return types.MethodType(self, instance)
+        key = f"compiled {id(self)}"
+        bound = instance.__dict__.get(key)
+        if bound is None or bound._function.__self__ is not instance:  # that of the object of which this is a copy
             bound = CompiledFunction(self._function.__get__(instance, owner), *self._given)
-            if hasattr(instance, "__dict__"):
-                instance.__dict__["compiled", self] = bound
+            instance.__dict__[key] = bound
         return bound
+
+    def __reduce__(self) -> Any:
+        """Pickled and copied by name, as functions and methods are; the programs stay here."""
+        function = self._function
+        return (getattr, (function.__self__, function.__name__)) if hasattr(function, "__self__") else self.__qualname__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _inlined():

@@ -8,7 +8,7 @@ they are, and which of them share a storage.  This runs in each call, so the usu
 from typing import Any
 
 from ..tensor import Tensor
-from .surroundings import AnyTensor, Guard, containers_of
+from .surroundings import AnyTensor, Guard
 from .unchanged import Unchanged
 
 # What a tensor may have without having to be looked at more closely.
@@ -29,7 +29,7 @@ class Expected:
     """What one tensor has to look like."""
 
     __slots__ = (
-        "aval", "chain", "grad", "kind", "leaf", "owner", "rare", "requires_grad", "sharding", "source",
+        "aval", "chain", "grad", "kind", "leaf", "owner", "parameter", "rare", "requires_grad", "sharding", "source",
     )  # fmt: skip
 
     def __init__(self, tensor: Tensor, source: tuple, owner: int, grad_read: bool) -> None:
@@ -40,6 +40,7 @@ class Expected:
         self.chain = _chain(tensor)
         self.requires_grad = tensor._requires_grad
         self.leaf = tensor._grad_fn is None
+        self.parameter = tensor._is_param
         self.grad = (tensor._grad is None) if grad_read else None  # None: the function doesn't look
         self.rare = _rare(tensor)
 
@@ -67,6 +68,7 @@ class Expected:
             or (sharding is not self.sharding and sharding != self.sharding)
             or get("_requires_grad", False) is not self.requires_grad
             or (get("_grad_fn") is None) is not self.leaf
+            or get("_is_param", False) is not self.parameter
             or (self.grad is not None and (get("_grad") is None) is not self.grad)
         ):
             return None
@@ -85,6 +87,7 @@ class Expected:
             ("type", self.kind.__name__, type(tensor).__name__),
             ("view of its storage", self.chain, _chain(tensor)),
             ("requires_grad", self.requires_grad, tensor._requires_grad),
+            ("being a Parameter", self.parameter, tensor._is_param),
             ("being a leaf", self.leaf, tensor._grad_fn is None),
             ("grad being None", self.grad, tensor._grad is None if self.grad is not None else None),
         ):
@@ -136,9 +139,6 @@ class Match:
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
         self._unchanged = Unchanged(function[0])
-        for guard in [*(guard for _, guard in arguments), function[0]]:
-            for container in containers_of(guard):
-                container.forget()
         self._storages = len({e.owner for e in expected})
         # Whether all arguments are tensors that the function touches: then they are compared below.
         touched = {e.source[1] for e in expected if e.source[0] == "found"}

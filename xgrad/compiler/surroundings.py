@@ -16,7 +16,7 @@ import functools
 import sys
 import sysconfig
 import types
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -232,9 +232,7 @@ class OfObject(Container):
 
     fixed = False
 
-    def __init__(
-        self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str]) -> None:
         self.names, self.missing = names, used.difference(value.__dict__)
         self.kind: Guard | None = None  # of its class, if that is no library's
         super().__init__(value, path)
@@ -258,6 +256,74 @@ class OfObject(Container):
     def check(self, value: Any, found: list) -> str | None:
         reason = super().check(value, found)
         return reason if reason is not None or self.kind is None else self.kind.check(value.__class__, found)
+
+
+class OfSlots(Container):
+    """An object's attributes, where its class has __slots__ for them."""
+
+    __slots__ = ()
+
+    def read(self, value: Any) -> dict:
+        names = [name for kind in type(value).__mro__ for name in _slots(kind)]
+        return {name: getattr(value, name, MISSING) for name in names}
+
+    def put(self, value: Any, key: Any, item: Any) -> None:
+        if item is MISSING:
+            delattr(value, key)
+        else:
+            object.__setattr__(value, key, item)  # of a frozen dataclass too
+
+    def differs(self, value: Any) -> str | None:
+        kind = self.value.__class__
+        return None if value.__class__ is kind else f" was a {kind.__name__} and is {shown(value)}"
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    names = kind.__dict__.get("__slots__", ())
+    found = (names,) if isinstance(names, str) else tuple(names)
+    return tuple(f"_{kind.__name__.lstrip('_')}{n}" if n[:2] == "__" != n[-2:] else n for n in found)
+
+
+class OfDeque(OfSequence):
+    """A deque."""
+
+    __slots__ = ()
+
+    def restore(self) -> None:
+        if len(self.value) != len(self.before) or any(True for _ in self.changes()):
+            self.value.clear()
+            self.value.extend(self.before.values())
+
+
+class OfSet(Container):
+    """A set: as a whole."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, value: set, path: Path) -> None:
+        self.items = frozenset(value)
+        super().__init__(value, path)
+
+    def read(self, value: Any) -> dict:
+        return {}
+
+    def differs(self, value: Any) -> str | None:
+        return None if value.__class__ is self.value.__class__ and value == self.items else " is another set now"
+
+    def told(self, key: Any) -> str:
+        return "a set"
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        if self.value != self.items:
+            yield None, self.items, self.value
+
+    def takes(self, key: Any) -> bool:
+        return False
+
+    def restore(self) -> None:
+        if self.value != self.items:
+            self.value.clear()
+            self.value.update(self.items)
 
 
 class OfFixed(Container):
@@ -378,16 +444,7 @@ class OfWrapper(Container):
 _WRAPPED = ("__wrapped__", "fget", "fset")
 # What of a class is called without being named, and what of it is of no account.
 _CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
-_PLAIN = {
-    "__dict__",
-    "__weakref__",
-    "__doc__",
-    "__module__",
-    "__annotations__",
-    "__qualname__",
-    "__init__",
-    "__slots__",
-}
+_PLAIN = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__"}
 
 
 # ---------------------------------------------------------------- looking around
@@ -439,6 +496,10 @@ class Surroundings:
             return OfSequence(value, path)
         if isinstance(value, (dict, OrderedDict)):
             return OfMapping(value, path)
+        if isinstance(value, deque):
+            return OfDeque(value, path)
+        if isinstance(value, set):
+            return OfSet(value, path)
         if isinstance(value, types.FunctionType):
             if is_library(value.__globals__) or _of_library(value.__module__):
                 return OfWrapper(value, path) if hasattr(value, "__wrapped__") else None
@@ -453,8 +514,11 @@ class Surroundings:
             return None if is_library_class(value) else OfFixed(value, path, self._names | implicit)
         if isinstance(value, (property, classmethod)) or (callable(value) and hasattr(value, "__wrapped__")):
             return OfWrapper(value, path)
-        if isinstance(value, jax.Array) or not hasattr(value, "__dict__"):
+        if isinstance(value, jax.Array):
             return None
+        if not hasattr(value, "__dict__"):
+            slotted = any("__slots__" in vars(kind) for kind in type(value).__mro__)
+            return OfSlots(value, path) if slotted and not is_library_class(type(value)) else None
         if hasattr(value, "_parameters"):  # a module: library code reads its attributes
             return OfObject(value, path, None, self._names | {"forward"})
         return None if is_library_class(type(value)) else OfObject(value, path, self._names, self._names)
@@ -485,7 +549,7 @@ def containers_among(value: Any) -> Iterator[Container]:
     elif isinstance(value, dict):
         yield OfMapping(value, ())
     elif hasattr(value, "__dict__"):
-        yield OfObject(value, (), None)
+        yield OfObject(value, (), None, frozenset())
     for item in items:
         yield from containers_among(item)
 

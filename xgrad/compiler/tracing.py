@@ -65,7 +65,7 @@ class _Tracing:
         self.function, self.leaves, self.tree, self.modes = function, leaves, tree, modes
         self.trace = Trace()
         self.around = Surroundings()
-        self.bare = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (jax.Array, np.ndarray))]
+        self.bare = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
         self.arrays = {i: jnp.asarray(leaves[i]) for i in self.bare}  # here, for in the trace it would give a tracer
         self.places = [i for i in range(len(leaves)) if i not in self.bare]
         self.given: list[Container] = []  # containers among the arguments
@@ -99,6 +99,8 @@ class _Tracing:
             tuple(self.targets),
             self.failures,
         )
+        for container in self.around.containers:
+            container.forget()
         return Entry(found, donate, options)
 
     # ------------------------------------------------------------ the run
@@ -248,6 +250,10 @@ class _Tracing:
             if root.owner.__class__ is int:
                 found[root.number] = ("array", root.owner)
         return found
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, jax.Array) or (isinstance(value, np.ndarray) and value.dtype.kind not in "OSUMm")
 
 
 def _ends(node: Node | None) -> list[Node]:

@@ -21,6 +21,7 @@ from .surroundings import (
     OfMethod,
     OfObject,
     OfSequence,
+    OfSet,
 )
 
 
@@ -34,7 +35,7 @@ class Unchanged:
         self._items: list[tuple[Any, int, Any]] = []
         self._lengths: list[tuple[Any, int]] = []
         self._absent: list[tuple[frozenset, Any]] = []  # (names, a mapping that has none of them)
-        self._arrays: list[tuple[EqualArray, Any]] = []
+        self._arrays: list[tuple[Guard, Any]] = []  # NumPy arrays and sets, by what is in them
         self._tensors: list[tuple[Any, Any]] = []  # (function, its arguments)
         self._look(guard)
 
@@ -75,6 +76,8 @@ class Unchanged:
         value: Any = guard.value
         if isinstance(guard, (OfSequence, OfMapping)):
             self._lengths.append((value, len(guard.before)))
+        if isinstance(guard, OfSet):
+            self._arrays.append((guard, value))
         if isinstance(guard, OfFixed) and guard.inherited:
             self._absent.append((frozenset(guard.inherited), vars(value)))
         if isinstance(guard, OfObject):
@@ -121,9 +124,8 @@ def _fetching(guard: Container, value: Any, key: Any) -> tuple[Any, tuple]:
     """A function and its arguments that give the tensor at a place."""
     if isinstance(guard, OfFunction):
         kind, name = key
-        return (
-            (value.__globals__.get, (name,)) if kind == "global " else (getattr, (guard.cells[name], "cell_contents"))
-        )
+        cell = (getattr, (guard.cells.get(name), "cell_contents"))
+        return (value.__globals__.get, (name,)) if kind == "global " else cell
     if isinstance(guard, (OfFixed, OfObject)):
         return vars(value).get, (key,)
     return (getitem, (value, key)) if isinstance(guard, (OfSequence, OfMapping)) else (getattr, (value, key))
