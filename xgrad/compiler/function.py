@@ -66,8 +66,8 @@ class CompiledFunction:
 
     def __reduce__(self) -> Any:
         """Pickled and copied by name, as functions and methods are; the programs stay here."""
-        function = self._function
-        return (getattr, (function.__self__, function.__name__)) if hasattr(function, "__self__") else self.__qualname__
+        function: Any = self._function
+        return (getattr, (function.__self__, function.__name__)) if hasattr(function, "__self__") else self.name()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _inlined():
