@@ -348,7 +348,7 @@ def _inside(program, cut, whole, known):
     """What `WholeRun` has compiled.  What hooks note are tensors here."""
     running = Run(xgrad)
     running.array = lambda x: x
-    running.env.update(known, noted=lambda x: x.detach().clone())
+    running.env.update(known, HANDLES=dict(known["HANDLES"]), noted=lambda x: x.detach().clone())
     for step in program.steps[cut:]:
         running.step(step)
     gradient = None

@@ -517,8 +517,9 @@ class Surroundings:
         if isinstance(value, jax.Array):
             return None
         if not hasattr(value, "__dict__"):
-            slotted = any("__slots__" in vars(kind) for kind in type(value).mro())
-            return OfSlots(value, path) if slotted and not is_library_class(type(value)) else None
+            cls: type = type(value)
+            slotted = any("__slots__" in vars(kind) for kind in cls.__mro__)
+            return OfSlots(value, path) if slotted and not is_library_class(cls) else None
         if hasattr(value, "_parameters"):  # a module: library code reads its attributes
             return OfObject(value, path, None, self._names | {"forward"})
         return None if is_library_class(type(value)) else OfObject(value, path, self._names, self._names)
