@@ -168,7 +168,9 @@ def test_a_result_that_is_needed_and_changed_in_place():
 
 def test_double_backward_is_refused():
     compiled, o = xgrad.compile(lambda o: o["x"] ** 3), world()
-    with pytest.raises(RuntimeError, match=r"does not support double backward.*create_graph=True, or leave it uncompiled"):
+    with pytest.raises(
+        RuntimeError, match=r"does not support double backward.*create_graph=True, or leave it uncompiled"
+    ):
         xgrad.autograd.grad(compiled(o).sum(), o["x"], create_graph=True)
     compiled(o).sum().backward()
 

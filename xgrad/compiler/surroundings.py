@@ -92,10 +92,13 @@ class AnyTensor(Guard):
 class Container(Guard):
     """Something with values in it, by their keys.  `children`: the guards of these values."""
 
-    __slots__ = ("before", "children", "path")
+    __slots__ = ("before", "children", "path", "type")
+
+    fixed = True  # whether it has to be the same object in each call
 
     def __init__(self, value: Any, path: Path) -> None:
-        self.value, self.path = value, path
+        self.value: Any = value
+        self.path, self.type = path, value.__class__
         self.children: list[tuple[Any, Guard]] = []
         self.before = dict(self.read(value))
 
@@ -126,6 +129,12 @@ class Container(Guard):
                 return f"{self.name(key)}{reason}"
         return None
 
+    def forget(self) -> None:
+        """Hold nothing of what was in it any more, nor itself if it may be another one next time."""
+        self.before = dict.fromkeys(self.before)
+        if not self.fixed:
+            self.value = None
+
     def takes(self, key: Any) -> bool:
         """Whether a value can be put in again in each call."""
         return "__class__" not in self.path
@@ -153,6 +162,8 @@ class OfSequence(Container):
 
     __slots__ = ()
 
+    fixed = False
+
     def read(self, value: Any) -> dict:
         return dict(enumerate(value))
 
@@ -163,8 +174,8 @@ class OfSequence(Container):
         return f"[{key}]"
 
     def differs(self, value: Any) -> str | None:
-        if value.__class__ is not self.value.__class__:
-            return f" was a {_kind(self.value)} and is {shown(value)}"
+        if value.__class__ is not self.type:
+            return f" was a {self.type.__name__} and is {shown(value)}"
         count = len(self.before)
         return None if len(value) == count else f" had {count} entries and has {len(value)}"
 
@@ -190,6 +201,8 @@ class OfMapping(Container):
 
     __slots__ = ()
 
+    fixed = False
+
     def read(self, value: Any) -> dict:
         return value
 
@@ -203,8 +216,8 @@ class OfMapping(Container):
         return f"[{key!r}]" if isinstance(key, (str, int)) else f"[a {_kind(key)}]"
 
     def differs(self, value: Any) -> str | None:
-        if value.__class__ is not self.value.__class__:
-            return f" was a {_kind(self.value)} and is {shown(value)}"
+        if value.__class__ is not self.type:
+            return f" was a {self.type.__name__} and is {shown(value)}"
         count = len(self.before)
         return None if len(value) == count else f" had {count} entries and has {len(value)}"
 
@@ -217,7 +230,11 @@ class OfObject(Container):
 
     __slots__ = ("kind", "missing", "names")
 
-    def __init__(self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str] = frozenset()) -> None:
+    fixed = False
+
+    def __init__(
+        self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str] = frozenset()
+    ) -> None:
         self.names, self.missing = names, used.difference(value.__dict__)
         self.kind: Guard | None = None  # of its class, if that is no library's
         super().__init__(value, path)
@@ -232,9 +249,8 @@ class OfObject(Container):
             value.__dict__[key] = item
 
     def differs(self, value: Any) -> str | None:
-        kind = self.value.__class__
-        if value.__class__ is not kind:
-            return f" was a {kind.__name__} and is {shown(value)}"
+        if value.__class__ is not self.type:
+            return f" was a {self.type.__name__} and is {shown(value)}"
         if not self.missing.isdisjoint(value.__dict__):
             return f" has got {', '.join(sorted(self.missing.intersection(value.__dict__)))}"
         return None
@@ -336,14 +352,15 @@ class OfMethod(Container):
 
     __slots__ = ()
 
+    fixed = False
+
     def read(self, value: Any) -> dict:
         if isinstance(value, functools.partial):
             return {"func": value.func, "args": value.args, "keywords": value.keywords}
         return {"__func__": value.__func__, "__self__": value.__self__, "__class__": type(value.__self__)}
 
     def differs(self, value: Any) -> str | None:
-        kind = self.value.__class__
-        return None if value.__class__ is kind else f" was a {kind.__name__} and is {shown(value)}"
+        return None if value.__class__ is self.type else f" was a {self.type.__name__} and is {shown(value)}"
 
 
 class OfWrapper(Container):
@@ -361,7 +378,16 @@ class OfWrapper(Container):
 _WRAPPED = ("__wrapped__", "fget", "fset")
 # What of a class is called without being named, and what of it is of no account.
 _CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
-_PLAIN = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__", "__slots__"}
+_PLAIN = {
+    "__dict__",
+    "__weakref__",
+    "__doc__",
+    "__module__",
+    "__annotations__",
+    "__qualname__",
+    "__init__",
+    "__slots__",
+}
 
 
 # ---------------------------------------------------------------- looking around

@@ -70,7 +70,9 @@ class Reached:
 
     def __init__(self, number: int, tensor: Tensor, before: dict[str, Any], storage: Storage, root: Root) -> None:
         self.number, self.tensor, self.before, self.storage, self.root = number, tensor, before, storage, root
-        self.hooks = {name: dict(before[name]) for name in HOOKS if before.get(name)}  # registering changes them in place
+        self.hooks = {
+            name: dict(before[name]) for name in HOOKS if before.get(name)
+        }  # registering changes them in place
         self.outside: Outside | None = None  # stands for its history
         self.grad_read = False  # before it was written
         self.grad_written = False

@@ -121,7 +121,9 @@ def _fetching(guard: Container, value: Any, key: Any) -> tuple[Any, tuple]:
     """A function and its arguments that give the tensor at a place."""
     if isinstance(guard, OfFunction):
         kind, name = key
-        return (value.__globals__.get, (name,)) if kind == "global " else (getattr, (guard.cells[name], "cell_contents"))
+        return (
+            (value.__globals__.get, (name,)) if kind == "global " else (getattr, (guard.cells[name], "cell_contents"))
+        )
     if isinstance(guard, (OfFixed, OfObject)):
         return vars(value).get, (key,)
     return (getitem, (value, key)) if isinstance(guard, (OfSequence, OfMapping)) else (getattr, (value, key))
