@@ -1,6 +1,8 @@
 """What a later call is compared with: when it differs, the result is right, and the reason says what it was."""
 
 import functools
+import gc
+import weakref
 
 import jax
 import numpy as np
@@ -403,3 +405,44 @@ def test_a_tensor_that_is_a_global_and_an_argument():
         before = x.clone() + (1 if y is x else 0)
         np.testing.assert_allclose(compiled(y).numpy(), 2 * before.numpy())
     assert compiled.metrics().traces == 2
+
+
+def test_tensors_of_a_class_are_fetched_anew():
+    class Config:
+        weight, bias = xgrad.ones(2), xgrad.zeros(2)
+
+        def __init__(self):
+            self.scale = xgrad.full((2,), 3.0)
+
+    config, last = Config(), xgrad.full((2,), 7.0)
+
+    def step(x):
+        return x * config.weight * config.scale + config.bias + last
+
+    compiled = xgrad.compile(step)
+    compiled(xgrad.ones(2))
+    Config.weight = xgrad.full((2,), 5.0)
+    config.scale = xgrad.full((2,), 2.0)
+    Config.bias = xgrad.ones(2)
+    assert compiled(xgrad.ones(2)).tolist() == step(xgrad.ones(2)).tolist() == [18.0, 18.0]
+    assert compiled.metrics().traces == 1
+
+
+def test_what_was_passed_or_replaced_is_not_held():
+    class Model:
+        def __init__(self):
+            self.weight = xgrad.ones(2)
+
+    model, state = Model(), {"momentum": xgrad.zeros(2)}
+
+    def step(model, x):
+        state["momentum"] = state["momentum"] * 0.9 + model.weight * x
+
+    compiled = xgrad.compile(step)
+    dead = [weakref.ref(model), weakref.ref(state["momentum"])]
+    for _ in range(2):
+        compiled(model, xgrad.ones(2))
+    assert compiled.metrics().traces == 1
+    del model
+    gc.collect()  # JAX's own traces have cycles
+    assert [reference() for reference in dead] == [None, None]

@@ -8,7 +8,7 @@ they are, and which of them share a storage.  This runs in each call, so the usu
 from typing import Any
 
 from ..tensor import Tensor
-from .surroundings import AnyTensor, Guard
+from .surroundings import AnyTensor, Guard, containers_of
 from .unchanged import Unchanged
 
 # What a tensor may have without having to be looked at more closely.
@@ -136,6 +136,9 @@ class Match:
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
         self._unchanged = Unchanged(function[0])
+        for guard in [*(guard for _, guard in arguments), function[0]]:
+            for container in containers_of(guard):
+                container.forget()
         self._storages = len({e.owner for e in expected})
         # Whether all arguments are tensors that the function touches: then they are compared below.
         touched = {e.source[1] for e in expected if e.source[0] == "found"}

@@ -92,10 +92,13 @@ class AnyTensor(Guard):
 class Container(Guard):
     """Something with values in it, by their keys.  `children`: the guards of these values."""
 
-    __slots__ = ("before", "children", "path")
+    __slots__ = ("before", "children", "path", "type")
+
+    fixed = True  # whether it has to be the same object in each call
 
     def __init__(self, value: Any, path: Path) -> None:
-        self.value, self.path = value, path
+        self.value: Any = value
+        self.path, self.type = path, value.__class__
         self.children: list[tuple[Any, Guard]] = []
         self.before = dict(self.read(value))
 
@@ -126,6 +129,12 @@ class Container(Guard):
                 return f"{self.name(key)}{reason}"
         return None
 
+    def forget(self) -> None:
+        """Hold nothing of what was in it any more, nor itself if it may be another one next time."""
+        self.before = dict.fromkeys(self.before)
+        if not self.fixed:
+            self.value = None
+
     def takes(self, key: Any) -> bool:
         """Whether a value can be put in again in each call."""
         return "__class__" not in self.path
@@ -147,15 +156,13 @@ class Container(Guard):
         for key, was, _ in list(self.changes()):
             self.put(self.value, key, was)
 
-    def forget(self) -> None:
-        """Keep nothing alive that was in it; only how much."""
-        self.before = dict.fromkeys(self.before)
-
 
 class OfSequence(Container):
     """A list or a tuple."""
 
     __slots__ = ()
+
+    fixed = False
 
     def read(self, value: Any) -> dict:
         return dict(enumerate(value))
@@ -167,8 +174,8 @@ class OfSequence(Container):
         return f"[{key}]"
 
     def differs(self, value: Any) -> str | None:
-        if value.__class__ is not self.value.__class__:
-            return f" was a {_kind(self.value)} and is {shown(value)}"
+        if value.__class__ is not self.type:
+            return f" was a {self.type.__name__} and is {shown(value)}"
         count = len(self.before)
         return None if len(value) == count else f" had {count} entries and has {len(value)}"
 
@@ -194,6 +201,8 @@ class OfMapping(Container):
 
     __slots__ = ()
 
+    fixed = False
+
     def read(self, value: Any) -> dict:
         return value
 
@@ -207,8 +216,8 @@ class OfMapping(Container):
         return f"[{key!r}]" if isinstance(key, (str, int)) else f"[a {_kind(key)}]"
 
     def differs(self, value: Any) -> str | None:
-        if value.__class__ is not self.value.__class__:
-            return f" was a {_kind(self.value)} and is {shown(value)}"
+        if value.__class__ is not self.type:
+            return f" was a {self.type.__name__} and is {shown(value)}"
         count = len(self.before)
         return None if len(value) == count else f" had {count} entries and has {len(value)}"
 
@@ -220,6 +229,8 @@ class OfObject(Container):
     """
 
     __slots__ = ("kind", "missing", "names")
+
+    fixed = False
 
     def __init__(self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str]) -> None:
         self.names, self.missing = names, used.difference(value.__dict__)
@@ -236,9 +247,8 @@ class OfObject(Container):
             value.__dict__[key] = item
 
     def differs(self, value: Any) -> str | None:
-        kind = self.value.__class__
-        if value.__class__ is not kind:
-            return f" was a {kind.__name__} and is {shown(value)}"
+        if value.__class__ is not self.type:
+            return f" was a {self.type.__name__} and is {shown(value)}"
         if not self.missing.isdisjoint(value.__dict__):
             return f" has got {', '.join(sorted(self.missing.intersection(value.__dict__)))}"
         return None
@@ -253,6 +263,8 @@ class OfSlots(Container):
 
     __slots__ = ()
 
+    fixed = False
+
     def read(self, value: Any) -> dict:
         names = [name for kind in type(value).__mro__ for name in _slots(kind)]
         return {name: getattr(value, name, MISSING) for name in names}
@@ -264,8 +276,7 @@ class OfSlots(Container):
             object.__setattr__(value, key, item)  # of a frozen dataclass too
 
     def differs(self, value: Any) -> str | None:
-        kind = self.value.__class__
-        return None if value.__class__ is kind else f" was a {kind.__name__} and is {shown(value)}"
+        return None if value.__class__ is self.type else f" was a {self.type.__name__} and is {shown(value)}"
 
 
 def _slots(kind: type) -> tuple[str, ...]:
@@ -290,6 +301,8 @@ class OfSet(Container):
 
     __slots__ = ("items",)
 
+    fixed = False
+
     def __init__(self, value: set, path: Path) -> None:
         self.items = frozenset(value)
         super().__init__(value, path)
@@ -298,7 +311,7 @@ class OfSet(Container):
         return {}
 
     def differs(self, value: Any) -> str | None:
-        return None if value.__class__ is self.value.__class__ and value == self.items else " is another set now"
+        return None if value.__class__ is self.type and value == self.items else " is another set now"
 
     def told(self, key: Any) -> str:
         return "a set"
@@ -408,14 +421,15 @@ class OfMethod(Container):
 
     __slots__ = ()
 
+    fixed = False
+
     def read(self, value: Any) -> dict:
         if isinstance(value, functools.partial):
             return {"func": value.func, "args": value.args, "keywords": value.keywords}
         return {"__func__": value.__func__, "__self__": value.__self__, "__class__": type(value.__self__)}
 
     def differs(self, value: Any) -> str | None:
-        kind = self.value.__class__
-        return None if value.__class__ is kind else f" was a {kind.__name__} and is {shown(value)}"
+        return None if value.__class__ is self.type else f" was a {self.type.__name__} and is {shown(value)}"
 
 
 class OfWrapper(Container):
