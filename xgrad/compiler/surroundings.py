@@ -263,6 +263,8 @@ class OfSlots(Container):
 
     __slots__ = ()
 
+    fixed = False
+
     def read(self, value: Any) -> dict:
         names = [name for kind in type(value).__mro__ for name in _slots(kind)]
         return {name: getattr(value, name, MISSING) for name in names}
@@ -274,8 +276,7 @@ class OfSlots(Container):
             object.__setattr__(value, key, item)  # of a frozen dataclass too
 
     def differs(self, value: Any) -> str | None:
-        kind = self.value.__class__
-        return None if value.__class__ is kind else f" was a {kind.__name__} and is {shown(value)}"
+        return None if value.__class__ is self.type else f" was a {self.type.__name__} and is {shown(value)}"
 
 
 def _slots(kind: type) -> tuple[str, ...]:
@@ -300,6 +301,8 @@ class OfSet(Container):
 
     __slots__ = ("items",)
 
+    fixed = False
+
     def __init__(self, value: set, path: Path) -> None:
         self.items = frozenset(value)
         super().__init__(value, path)
@@ -308,7 +311,7 @@ class OfSet(Container):
         return {}
 
     def differs(self, value: Any) -> str | None:
-        return None if value.__class__ is self.value.__class__ and value == self.items else " is another set now"
+        return None if value.__class__ is self.type and value == self.items else " is another set now"
 
     def told(self, key: Any) -> str:
         return "a set"

@@ -99,8 +99,6 @@ class _Tracing:
             tuple(self.targets),
             self.failures,
         )
-        for container in self.around.containers:
-            container.forget()
         return Entry(found, donate, options)
 
     # ------------------------------------------------------------ the run
