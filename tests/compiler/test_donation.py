@@ -228,7 +228,7 @@ def test_a_failing_program_leaves_everything(monkeypatch):
     step()
     (entry,) = step._entries
     with monkeypatch.context() as broken:
-        broken.setattr(entry, "jitted", lambda *operands: 1 / 0)
+        broken.setattr(entry, "_call", lambda operands: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             step()
     np.testing.assert_array_equal(t.numpy(), np.full(4, 2.0))

@@ -51,7 +51,7 @@ def test_lower_says_what_it_is_in_another_trace():
         return x * 2
 
     xgrad.func.vmap(inside)(values())
-    assert errors == ["xgrad.compile: lower() inside of another trace"]
+    assert errors == ["xgrad.compile: inside of another trace there is no program to look at"]
 
 
 def test_donated_inputs_are_seen_in_the_program():
@@ -179,3 +179,25 @@ def test_a_backward_through_written_views_copies_no_buffer_for_each(path):
 def test_without_donation_it_is_one_copy():
     x, w = big(), leaf(xgrad, 16).detach()
     assert copies(xgrad.compile(write_an_argument, donate=False).as_text(x, w)) <= 1
+
+
+def test_results_that_were_put_on_a_device_by_name_compile_nothing_anew():
+    compiled = []
+    weight = xgrad.zeros(3)
+    step = xgrad.compile(lambda: weight.add_(xgrad.ones(3, device=weight.device)))
+    step()
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *args, **more: compiled.append(event))
+    for _ in range(2):
+        step()
+    assert not [event for event in compiled if event.endswith("backend_compile_duration")]
+    assert weight.tolist() == [3.0] * 3
+
+
+def test_the_newest_programs_are_kept():
+    step = xgrad.compile(lambda x, n: x + n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in range(70):
+            step.lower(xgrad.ones(3), n)
+    assert len(step._entries) == 64
+    assert step.metrics().traces == 70

@@ -382,6 +382,16 @@ def test_a_hook_changes_the_segments_around_it_and_no_others():
     assert len(set(compiled_backward.programs()) - known) == 2  # before the hook, and after it
 
 
+def test_a_hook_that_was_removed_is_no_border():
+    x = leaf(xgrad, 3)
+    y = x * 2
+    for handle in (y.register_hook(lambda grad: None), y.grad_fn.register_prehook(lambda grads: None)):
+        handle.remove()
+    compiled_backward.reset()
+    y.sum().backward(compiled=True)
+    assert compiled_backward.metrics()["borders"] == {}
+
+
 def test_other_shapes_are_traced_once_each():
     w = leaf(xgrad, 3, seed=1)
     with compiled_backward():

@@ -14,7 +14,7 @@ import jax
 from ..tensor import Tensor
 from ..views.meta import ViewMeta
 from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
-from .trace import HOOKS, Reached, Trace, _read
+from .trace import HOOKS, Again, Reached, Trace, _read, is_plain
 
 # Of a tensor from outside, what may differ after a call: what `Effects` repeats, and what the trace itself changes.
 _REPEATED = {"_array", "_storage", "_chain", "_grad", "_requires_grad", "_grad_fn", "_output_nr"}
@@ -146,6 +146,8 @@ class Outputs:
             holds = view.attr_version == tensor._version
             base = (self.reference(view.base), view.chain, holds, view.creation_meta, view.name, view.tracking)
         owner, owned_counter = self.trace.owners.get(id(storage)), self.trace.owners.get(id(counter))
+        if owner is not None and owner.by_value:
+            raise Again
         root = -1
         if owner is None:
             key = id(tensor if storage is None else storage)
@@ -175,8 +177,13 @@ class Outputs:
         found = Effects([], [], [], [], [], [], [])
         written: set[int] = set()
         for i, reached in enumerate(self.trace.reached):  # which may grow meanwhile
-            self._check(reached)
             storage, now, before = reached.storage, reached.now, reached.before
+            written_to = storage._array is not reached.root.tracer or now.get("_storage") is not storage
+            if reached.by_value and (written_to or not is_plain(now)):
+                raise Again
+            if reached.by_value:
+                continue
+            self._check(reached)
             if storage._array is not reached.root.tracer and id(storage) not in written:
                 written.add(id(storage))
                 found.writes.append((i, self.array(storage._array), reached.root.number))
@@ -212,7 +219,7 @@ class Outputs:
                 raise NotImplementedError(_INPLACE_VIEW)
         node = now.get("_grad_fn")
         stays = node is reached.outside or now.get("_view") is not None
-        if node is not None and stays and node._hooks is not None:  # and what was registered would be lost
+        if node is not None and stays and node._hooks:  # and what was registered would be lost
             raise NotImplementedError(_CHANGED.format(what="the hooks", shape=list(reached.root.aval.shape)))
         if now.get("_storage") is reached.storage:
             chain = now["_chain"]

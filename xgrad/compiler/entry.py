@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..config import state
 from ..engine.node import InputMetadata
@@ -58,6 +59,7 @@ class Entry:
         ]
         donated = tuple(sorted(place for _, _, place in self._writes if place is not None))
         self.jitted = program.jitted(donated, options)
+        self._executable: Any = None  # compiled by the first call
         self._simple = _simple(traced.recipes)
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
         # The operands of a program that only reads tensors, and leaves nothing to differentiate.
@@ -78,7 +80,7 @@ class Entry:
         traced = self._traced
         node = CompiledFunctionBackward(traced, tensors) if traced.metas else None
         if self._usual:
-            out = self.jitted(*[arrays[which] for which in self._usual])
+            out = self._call([arrays[which] for which in self._usual])
         else:
             differentiable = node if traced.targets else None
             if self._generators:
@@ -138,7 +140,7 @@ class Entry:
         if program.with_one:
             operands.append(one())
         values.clear()
-        out = self._run_writing(tensors, operands) if self._writes else self.jitted(*operands)
+        out = self._run_writing(tensors, operands) if self._writes else self._call(operands)
         for i, rise in self._traced.effects.versions:
             tensors[i]._bump(rise)
         return out
@@ -164,7 +166,7 @@ class Entry:
                     if not (owned and sole(operands, place)):
                         taken[-1] = (holder, operands[place])
                         operands[place] = _copy(operands[place])
-                out = self.jitted(*operands)
+                out = self._call(operands)
             except BaseException:
                 for holder, array in taken:
                     holder._array = operands[array] if array.__class__ is int else array
@@ -203,9 +205,22 @@ class Entry:
         program = self._traced.program
         return [*[values[number] for number in program.inputs], *([one()] if program.with_one else [])]
 
+    def _call(self, operands: list) -> Any:
+        """Run the program.  `jax.jit` would compile it again for operands that were put on their device by name."""
+        executable = self._executable
+        if executable is None:
+            executable = self._executable = self.jitted.lower(*operands).compile()
+        return executable(*operands)
+
     def lower(self, arrays: list, leaves: list) -> Any:
         """The program as a `jax.stages.Lowered`."""
         return self.jitted.lower(*self._operands(arrays, leaves))
+
+    def compiled(self, arrays: list, leaves: list) -> Any:
+        """The program as a `jax.stages.Compiled`."""
+        if self._executable is None:
+            self._executable = self.lower(arrays, leaves).compile()
+        return self._executable
 
     def tried(self, arrays: list, leaves: list) -> Any:
         """What the program gives, without doing anything with it."""
@@ -246,7 +261,7 @@ def built(plan: tuple[str, Any], tensors: list, made: list, out: Any) -> Any:
     if kind == "given":
         return tensors[what]
     if kind == "constant":
-        return what
+        return what.copy() if isinstance(what, np.ndarray) else what  # which the caller may change
     if kind == "array":
         return out[what]
     if kind == "dict":

@@ -17,6 +17,7 @@ from .entry import Entry
 from .tracing import traced
 
 _TRACES = 8  # after so many, a warning
+_PROGRAMS = 64  # that are kept, the newest
 _log = segment.log
 
 
@@ -102,9 +103,11 @@ class CompiledFunction:
         start = time.perf_counter()
         entry = traced(self._function, args, kwargs, leaves, tree, modes, *self._given[:2])
         if entry is None:
+            _log.info("xgrad.compile: %s runs as it is: it uses values of another trace", self.name())
             return None
         self._seconds += time.perf_counter() - start
         self._entries.insert(0, entry)
+        del self._entries[_PROGRAMS:]
         self._traces += 1
         if reason is not None:
             self._reasons.append(reason)
@@ -159,14 +162,18 @@ class CompiledFunction:
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The program for these arguments as a `jax.stages.Lowered`.  Nothing is run."""
-        found = None if _inlined() else self.find(args, kwargs)
-        if found is None:
-            raise RuntimeError("xgrad.compile: lower() inside of another trace")
-        entry, _, arrays, leaves = found
+        entry, _, arrays, leaves = self._found(args, kwargs)
         return entry.lower(arrays, leaves)
 
     def _compiled(self, args: tuple, kwargs: dict) -> Any:
-        return self.lower(*args, **kwargs).compile()
+        entry, _, arrays, leaves = self._found(args, kwargs)
+        return entry.compiled(arrays, leaves)
+
+    def _found(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list]:
+        found = None if _inlined() else self.find(args, kwargs)
+        if found is None:
+            raise RuntimeError("xgrad.compile: inside of another trace there is no program to look at")
+        return found
 
     def as_text(self, *args: Any, **kwargs: Any) -> str:
         """XLA's optimized program for these arguments."""

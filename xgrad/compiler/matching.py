@@ -9,6 +9,7 @@ from typing import Any
 
 from ..tensor import Tensor
 from .surroundings import AnyTensor, Guard
+from .trace import is_plain
 from .unchanged import Unchanged
 
 # What a tensor may have without having to be looked at more closely.
@@ -29,15 +30,17 @@ class Expected:
     """What one tensor has to look like."""
 
     __slots__ = (
-        "aval", "chain", "grad", "kind", "leaf", "owner", "parameter", "rare", "requires_grad", "sharding", "source",
+        "aval", "by_value", "chain", "grad", "kind", "leaf", "owner", "parameter", "rare", "requires_grad", "sharding",
+        "source",
     )  # fmt: skip
 
-    def __init__(self, tensor: Tensor, source: tuple, owner: int, grad_read: bool) -> None:
-        array = tensor._held()
+    def __init__(self, tensor: Tensor, source: tuple, owner: int, grad_read: bool, by_value: bool) -> None:
+        array = tensor._read() if by_value else tensor._held()
+        self.by_value = by_value  # a view that is only read: any tensor with such a value will do
         self.source = source  # where it is fetched: ("found", i), or ("base", i) or ("grad", i) of tensor i
         self.owner = owner  # the first tensor on the same storage
         self.kind, self.aval, self.sharding = type(tensor), array.aval, array.sharding
-        self.chain = _chain(tensor)
+        self.chain = None if by_value else _chain(tensor)
         self.requires_grad = tensor._requires_grad
         self.leaf = tensor._grad_fn is None
         self.parameter = tensor._is_param
@@ -48,6 +51,8 @@ class Expected:
         """The root that the tensor stands on; None if the tensor does not look as expected."""
         if tensor.__class__ is not self.kind:
             return None
+        if self.by_value:
+            return self._value(tensor)
         attributes = tensor.__dict__
         get = attributes.get
         storage = get("_storage")
@@ -77,15 +82,22 @@ class Expected:
             return None
         return array
 
+    def _value(self, tensor: Tensor) -> Any:
+        """The value of a tensor that takes the place of a view which was only read; None if it is more than that."""
+        if not is_plain(tensor.__dict__) or tensor.requires_grad or not tensor.is_contiguous():
+            return None
+        array = tensor._read()
+        return array if array.aval == self.aval and array.sharding == self.sharding else None
+
     def why(self, tensor: Tensor) -> str:
         """What is different about a tensor."""
-        array = tensor._held()
+        array = tensor._read() if self.by_value else tensor._held()
         for name, was, now in (
             ("shape", self.aval.shape, array.shape),
             ("dtype", self.aval.dtype, array.dtype),
             ("sharding", self.sharding, array.sharding),
             ("type", self.kind.__name__, type(tensor).__name__),
-            ("view of its storage", self.chain, _chain(tensor)),
+            ("view of its storage", self.chain, None if self.by_value else _chain(tensor)),
             ("requires_grad", self.requires_grad, tensor._requires_grad),
             ("being a Parameter", self.parameter, tensor._is_param),
             ("being a leaf", self.leaf, tensor._grad_fn is None),
@@ -110,7 +122,7 @@ def _rare(tensor: Tensor) -> tuple | None:
             found.append((name, tuple(attributes[name].values())))
     accumulator = attributes.get("_accumulator")
     node = None if accumulator is None else accumulator()
-    if node is not None and node._hooks is not None:
+    if node is not None and node._hooks:
         found.append(("accumulator", tuple(node._hooks.pre.values()), tuple(node._hooks.post.values())))
     view: Any = attributes.get("_view")
     if view is not None:
@@ -139,7 +151,7 @@ class Match:
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
         self._unchanged = Unchanged(function[0])
-        self._storages = len({e.owner for e in expected})
+        self._storages = len({e.owner for e in expected if not e.by_value})
         # Whether all arguments are tensors that the function touches: then they are compared below.
         touched = {e.source[1] for e in expected if e.source[0] == "found"}
         self._only_tensors = (
@@ -169,7 +181,7 @@ class Match:
                 return None
         tensors: list[Any] = []
         arrays: list[Any] = []
-        holders = set()
+        holders, values = set(), set()
         for expected in self.expected:
             kind, which = expected.source
             tensor = found[which] if kind == "found" else _fetch(kind, which, tensors)
@@ -179,8 +191,10 @@ class Match:
             tensors.append(tensor)
             arrays.append(array)
             storage = tensor._storage
-            holders.add(id(tensor if storage is None else storage))
+            (values if expected.by_value else holders).add(id(tensor if storage is None else storage))
         if len(holders) != self._storages or (self._storages != len(tensors) and not self._alike(tensors)):
+            return None
+        if values and not values.isdisjoint(holders):
             return None
         return tensors, arrays
 
@@ -188,6 +202,8 @@ class Match:
         """Whether tensors share storages as they did."""
         owners: dict[int, int] = {}
         for expected, tensor in zip(self.expected, tensors):
+            if expected.by_value:
+                continue
             storage = tensor._storage
             if owners.setdefault(id(tensor if storage is None else storage), expected.owner) != expected.owner:
                 return False

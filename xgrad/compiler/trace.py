@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import jax
 from jax.extend.core import Primitive
 
 from ..config import state
@@ -36,6 +37,10 @@ _lock = threading.RLock()  # held while a function is traced: the class below is
 
 class Inline(BaseException):
     """The function uses values of another trace, and is to run as it is.  No `except` of the user's takes it."""
+
+
+class Again(BaseException):
+    """A view that was taken for its value alone is more than that: the function is to be traced again."""
 
 
 class Outside(Node):
@@ -66,11 +71,14 @@ class Root:
 class Reached:
     """One tensor from outside, as it was when the function first touched it."""
 
-    __slots__ = ("before", "grad_read", "grad_written", "hooks", "number", "outside", "root", "storage", "tensor")
+    __slots__ = (
+        "before", "by_value", "grad_read", "grad_written", "hooks", "number", "outside", "root", "storage", "tensor",
+    )  # fmt: skip
 
     def __init__(self, number: int, tensor: Tensor, before: dict[str, Any], storage: Storage, root: Root) -> None:
         self.number, self.tensor, self.before, self.storage, self.root = number, tensor, before, storage, root
         self.hooks = {name: dict(before[name]) for name in HOOKS if before.get(name)}  # they are registered in place
+        self.by_value = False  # a view of which the program gets the value, and not the root
         self.outside: Outside | None = None  # stands for its history
         self.grad_read = False  # before it was written
         self.grad_written = False
@@ -84,7 +92,9 @@ class Reached:
 class Trace:
     """What a function reaches while it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_value: bool) -> None:
+        self.by_value = by_value  # whether views that are only read may be taken so
+        self.values: dict[int, Storage] = {}  # what these are views of
         self.reached: list[Reached] = []  # in the order in which they were touched
         self.by_id: dict[int, Reached] = {}
         self.owners: dict[int, Reached] = {}  # by the id of their storage or of their version counter
@@ -115,16 +125,20 @@ class Trace:
             raise Inline
         before = dict(attributes)
         before.pop("_trace", None)
+        by_value = self.by_value and storage is not None and self._is_value(tensor, attributes, storage)
         if storage is None:
             root = self._alone(attributes)
+        elif by_value:
+            root = self._value(attributes, storage)
         else:
             root = self._shared(storage)
             attributes["_cache"], attributes["_cache_generation"] = None, -1
         attributes["_trace"] = self
-        counter, view = before.get("_version_counter"), before.get("_view")
+        counter, view = before.get("_version_counter"), attributes.get("_view")
         if counter is not None:
             self.counters.setdefault(id(counter), (counter, dict(counter.__dict__)))
         reached = Reached(len(self.reached), tensor, before, attributes["_storage"], root)
+        reached.by_value = by_value
         self.reached.append(reached)
         self.by_id[id(tensor)] = reached
         self.owners.setdefault(id(reached.storage), reached)
@@ -149,7 +163,30 @@ class Trace:
         attributes["_array"] = None
         return root
 
+    def _is_value(self, tensor: Tensor, attributes: dict[str, Any], storage: Storage) -> bool:
+        """Whether a tensor is a view like a minibatch: a block of something that nothing is asked of but its value.
+
+        Then the next one, at another start, runs the same program.
+        """
+        chain, view = attributes["_chain"], attributes.get("_view")
+        if chain.is_root or id(storage) in self.storages or type(tensor) is not Tensor:
+            return False
+        if view is not None and (_read(view.base, "__dict__").get("_requires_grad") or id(view.base) in self.by_id):
+            return False
+        return is_plain(attributes) and chain.expressible and chain.geometry.is_contiguous()
+
+    def _value(self, attributes: dict[str, Any], storage: Storage) -> Root:
+        """Of a view that is taken by its value: it gets a storage of its own for the time of the trace."""
+        with jax.ensure_compile_time_eval():
+            array = attributes["_chain"].replay(storage.array)
+        self.values[id(storage)] = storage
+        attributes.pop("_view", None)
+        attributes["_array"] = array
+        return self._alone(attributes)
+
     def _shared(self, storage: Storage) -> Root:
+        if id(storage) in self.values:
+            raise Again
         known = self.storages.get(id(storage))
         if known is None:
             root = self.root(storage, storage.array)
@@ -184,11 +221,25 @@ class Trace:
             generator._key, generator._seed = root.array, seed
 
 
+def is_plain(attributes: dict[str, Any]) -> bool:
+    """Whether a tensor, by its attributes, has nothing but a value: no history, no hooks, no modes."""
+    return not any(map(attributes.get, _MORE_THAN_VALUES))
+
+
+_MORE_THAN_VALUES = (
+    "_requires_grad", "_grad_fn", "_grad", "_hooks", "_post_accumulate_hooks", "_retains_grad", "_inference",
+    "_grad_dtype", "_tangents", "_moved", "_is_param",
+)  # fmt: skip
+_OF_VIEWS = {"storage_offset", "storage_id", "data_ptr", "untyped_storage", "_base", "_is_view", "data", "is_set_to"}
+
+
 def _get(tensor: Tensor, name: str) -> Any:
     trace = state.trace
     if trace is not None:
         if _read(tensor, "__dict__").get("_trace") is not trace and name != "__dict__":
             trace.reach(tensor)
+        if name in _OF_VIEWS and (reached := trace.by_id.get(id(tensor))) is not None and reached.by_value:
+            raise Again
         if name == "_grad" and (reached := trace.by_id.get(id(tensor))) is not None:
             reached.grad_read = reached.grad_read or not reached.grad_written
     return _read(tensor, name)

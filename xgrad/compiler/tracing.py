@@ -22,7 +22,7 @@ from .history import Target
 from .matching import Expected, Match, _aval
 from .program import GRADIENT, split
 from .surroundings import LIBRARIES, MISSING, Container, Surroundings, containers_among, containers_of, shown
-from .trace import Inline, Outside, Reached, Trace, _read, input_p, watching
+from .trace import Again, Inline, Outside, Reached, Trace, _read, input_p, watching
 
 _VALUE_NEEDED = (
     jax.errors.ConcretizationTypeError,
@@ -49,7 +49,10 @@ def traced(
     Raises `TracedValueError` where the function reads a value, `NotImplementedError` for what a program cannot repeat.
     """
     try:
-        return _Tracing(function, leaves, tree, modes).entry(args, kwargs, donate, options)
+        try:
+            return _Tracing(function, leaves, tree, modes, True).entry(args, kwargs, donate, options)
+        except Again:
+            return _Tracing(function, leaves, tree, modes, False).entry(args, kwargs, donate, options)
     except Inline:
         return None
     except _VALUE_NEEDED as error:
@@ -61,9 +64,9 @@ class _FailedError(Exception):
 
 
 class _Tracing:
-    def __init__(self, function: Callable, leaves: list, tree: Any, modes: tuple) -> None:
+    def __init__(self, function: Callable, leaves: list, tree: Any, modes: tuple, by_value: bool) -> None:
         self.function, self.leaves, self.tree, self.modes = function, leaves, tree, modes
-        self.trace = Trace()
+        self.trace = Trace(by_value)
         self.around = Surroundings()
         self.bare = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
         self.arrays = {i: jnp.asarray(leaves[i]) for i in self.bare}  # here, for in the trace it would give a tracer
@@ -99,6 +102,8 @@ class _Tracing:
             tuple(self.targets),
             self.failures,
         )
+        for container in self.around.containers:
+            container.forget()
         return Entry(found, donate, options)
 
     # ------------------------------------------------------------ the run
@@ -218,7 +223,8 @@ class _Tracing:
         owners: dict[int, int] = {}
         for reached in self.trace.reached:
             owner = owners.setdefault(id(reached.storage), reached.number)
-            expected.append(Expected(reached.tensor, self._source(reached, places), owner, reached.grad_read))
+            source = self._source(reached, places)
+            expected.append(Expected(reached.tensor, source, owner, reached.grad_read, reached.by_value))
         arrays = [(place, _aval(self.leaves[place])) for place in self.bare]
         arguments = list(zip(self.places, self.guards))
         return Match(self.tree, self.modes, arguments, (self.function_guard, self.function), doubles, expected, arrays)

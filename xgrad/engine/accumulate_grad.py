@@ -41,7 +41,7 @@ class AccumulateGrad(InternalNode):
     def is_watched(self) -> bool:
         """Whether a hook sees the gradient, or more happens to it than that it is added."""
         variable = self.variable
-        return bool(self._hooks is not None or variable._hooks or variable._post_accumulate_hooks or variable.is_sparse)
+        return bool(self._hooks or variable._hooks or variable._post_accumulate_hooks or variable.is_sparse)
 
     def apply(self, grads: list, needs: int) -> tuple:
         variable = self.variable

@@ -78,6 +78,10 @@ class NodeHooks:
         self.pre = Hooks()
         self.post = Hooks()
 
+    def __bool__(self) -> bool:
+        """Whether there are any: what was removed leaves its container."""
+        return bool(self.pre or self.post or self.retain or any(self.tensor.values()))
+
 
 def _named(hook: Any) -> str:
     return f"hook '{getattr(hook, '__name__', hook)}'"

@@ -75,7 +75,7 @@ class Node:
 
     def is_watched(self) -> bool:
         """Whether a hook sees what arrives here or leaves."""
-        return self._hooks is not None
+        return self._hooks is not None and bool(self._hooks)
 
     def disposable(self) -> list[bool]:
         """Of each operand, whether it may be donated where nobody else refers to it any more."""

@@ -61,7 +61,7 @@ class Schedule:
                 args: list[Any] = []
                 for node, taken in entries:
                     node = node or root
-                    if node._hooks is not None:
+                    if node._hooks:
                         return None
                     for number in taken:
                         args.append(grads[number])
