@@ -1,13 +1,16 @@
 """xgrad.compile: a whole step (forward, backward, in-place updates, optimizer, random numbers) as one XLA program.
 
 trace.py         one run on tracers, and whatever it touches
+guards.py        whether a value is still what it was
 surroundings.py  what else the function depends on: closures, globals, objects
+unchanged.py     the same, where nothing is another object, quickly
 matching.py      whether a later call is like the one that was traced
 program.py       the traced equations as a forward and a backward program
 effects.py       what leaves, and what happened to tensors from outside
 history.py       the node on results that require grad
 tracing.py       all of this in order
 entry.py         one program, and how it is run
+buckets.py       arguments whose sizes vary
 function.py      what `xgrad.compile` returns
 """
 

@@ -8,7 +8,7 @@ they are, and which of them share a storage.  This runs in each call, so the usu
 from typing import Any
 
 from ..tensor import Tensor
-from .surroundings import AnyTensor, Guard
+from .guards import AnyTensor, Guard
 from .trace import is_plain
 from .unchanged import Unchanged
 

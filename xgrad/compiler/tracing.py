@@ -18,10 +18,11 @@ from ..random import default_generator
 from ..tensor import from_array
 from .effects import RETAINED, Outputs, has_tensors
 from .entry import Entry, Traced
+from .guards import MISSING, Container, shown
 from .history import Target
 from .matching import Expected, Match, _aval
 from .program import GRADIENT, split
-from .surroundings import LIBRARIES, MISSING, Container, Surroundings, containers_among, containers_of, shown
+from .surroundings import LIBRARIES, Surroundings, containers_among, containers_of
 from .trace import Again, Inline, Outside, Reached, Trace, _read, input_p, watching
 
 _VALUE_NEEDED = (

@@ -9,7 +9,7 @@ from operator import getitem
 from typing import Any
 
 from ..tensor import Tensor
-from .surroundings import (
+from .guards import (
     MISSING,
     AnyTensor,
     Container,
