@@ -142,7 +142,7 @@ class CompiledFunction:
         if self._traces == _TRACES:
             warnings.warn(
                 f"xgrad.compile: {name} has been traced {_TRACES} times; each trace is compiled anew, which takes "
-                f"longer than running it once. The last reason: {reason}. Pass numbers that change as tensors, keep "
+                f"longer than running it once. The last reason: {str(reason).rstrip('.')}. Pass numbers that change as tensors, keep "
                 "shapes the same (or give dynamic=), and see metrics().reasons.",
                 stacklevel=5,
             )

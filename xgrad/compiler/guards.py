@@ -458,5 +458,5 @@ def _kind(value: Any) -> str:
 
 def shown(value: Any) -> str:
     if value is MISSING:
-        return "gone"
+        return "missing"
     return repr(value) if isinstance(value, SCALARS) else f"a {_kind(value)}"

@@ -93,7 +93,8 @@ class Expected:
         """What is different about a tensor."""
         array = tensor._read() if self.by_value else tensor._held()
         for name, was, now in (
-            ("shape", self.aval.shape, array.shape),
+            ("shape", self.chain.shape if self.chain else self.aval.shape, tuple(tensor.shape)),
+            ("shape of its storage", self.aval.shape, array.shape),
             ("dtype", self.aval.dtype, array.dtype),
             ("sharding", self.sharding, array.sharding),
             ("type", self.kind.__name__, type(tensor).__name__),
