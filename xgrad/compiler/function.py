@@ -140,10 +140,11 @@ class CompiledFunction:
         name = self.name()
         _log.info("xgrad.compile: %s traced (%d): %s", name, self._traces, reason or "the first call")
         if self._traces == _TRACES:
+            last = str(reason).rstrip(".")
             warnings.warn(
                 f"xgrad.compile: {name} has been traced {_TRACES} times; each trace is compiled anew, which takes "
-                f"longer than running it once. The last reason: {str(reason).rstrip('.')}. Pass numbers that change as tensors, keep "
-                "shapes the same (or give dynamic=), and see metrics().reasons.",
+                f"longer than running it once. The last reason: {last}. Pass numbers that change as tensors and arrays "
+                "as arguments, keep shapes the same (or give dynamic=), and see metrics().reasons.",
                 stacklevel=5,
             )
 
