@@ -190,3 +190,22 @@ def test_whether_a_tensor_is_a_parameter_is_guarded():
 def test_no_arguments_and_no_tensors():
     compiled = xgrad.compile(lambda n: n + 1)
     assert [compiled(1), compiled(1), compiled(2)] == [2, 2, 3]
+
+
+def test_arrays_that_the_function_brings_along_are_operands():
+    """XLA's CPU compiler, as of jaxlib 0.7.2, folds transposes of constants wrong."""
+    numbers = np.arange(8.0).reshape(2, 2, 2)
+
+    def step():
+        x = xgrad.from_numpy(numbers).permute((2, 1, 0)).detach().requires_grad_()
+        loss = (x * x * x).sum()
+        loss.backward(retain_graph=True)
+        first = x.grad * 1
+        loss.backward()
+        return x.detach(), first, x.grad
+
+    compiled = xgrad.compile(step)
+    for _ in range(2):
+        for mine, eager in zip(compiled(), step(), strict=True):
+            np.testing.assert_array_equal(mine.numpy(), eager.numpy())
+    assert "constant<[" not in compiled.lower().as_text()

@@ -64,7 +64,9 @@ class Entry:
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
         # The operands of a program that only reads tensors, and leaves nothing to differentiate.
         only_tensors = all(kind == "tensor" for kind, _ in traced.inputs)
-        usual = only_tensors and not (program.with_one or self._writes or traced.targets or effects.versions)
+        usual = only_tensors and not (
+            program.with_one or program.arrays or self._writes or traced.targets or effects.versions
+        )
         self._usual = [traced.inputs[number][1] for number in program.inputs] if usual else None
         self._affects = traced.puts or any(effects._replace(writes=[], keys=[], versions=[]))
         # Where what is returned is a list or tuple of all that is made, in order: which of them.
@@ -139,6 +141,7 @@ class Entry:
         operands = [values[number] for number in program.inputs]
         if program.with_one:
             operands.append(one())
+        operands += program.arrays
         values.clear()
         out = self._run_writing(tensors, operands) if self._writes else self._call(operands)
         for i, rise in self._traced.effects.versions:
@@ -203,7 +206,7 @@ class Entry:
         keys = [(which or state.generator or default_generator)._here() for which in self._generators]
         values = self._values(list(arrays), leaves, keys)
         program = self._traced.program
-        return [*[values[number] for number in program.inputs], *([one()] if program.with_one else [])]
+        return [*[values[n] for n in program.inputs], *([one()] if program.with_one else []), *program.arrays]
 
     def _call(self, operands: list) -> Any:
         """Run the program.  `jax.jit` would compile it again for operands that were put on their device by name."""

@@ -32,6 +32,7 @@ class Backward(NamedTuple):
     inputs: list[int]  # the residuals that are inputs, by their numbers
     residuals: int  # how many more the forward program returns, at the end
     avals: list[Any]  # of the gradients that arrive, None where they are not taken
+    arrays: list[Any]  # that the function brought along
     programs: dict[tuple, Callable]
 
     def run(self, residuals: list, grads: list) -> list:
@@ -41,17 +42,17 @@ class Backward(NamedTuple):
         if program is None:
             whole = jaxpr_as_fun(self.closed)
 
-            def backward(residuals: list, grads: list, one: Any) -> list:
+            def backward(residuals: list, grads: list, one: Any, arrays: list) -> list:
                 arrived = iter(grads)
                 taken = []
                 for is_given, aval in zip(given, self.avals, strict=True):
                     grad = next(arrived) if is_given else None
                     if aval is not None:
                         taken.append(jnp.zeros(aval.shape, aval.dtype) if grad is None else grad)
-                return whole(*residuals, *taken, one)
+                return whole(*residuals, *taken, one, *arrays)
 
             program = self.programs[given] = jax.jit(backward)
-        return program(residuals, [grad for grad in grads if grad is not None], one())
+        return program(residuals, [grad for grad in grads if grad is not None], one(), self.arrays)
 
 
 class Program(NamedTuple):
@@ -59,7 +60,8 @@ class Program(NamedTuple):
 
     closed: ClosedJaxpr
     inputs: list[int]  # the numbers of the roots that it takes,
-    with_one: bool  # and, behind them, whether it takes `one()`
+    with_one: bool  # behind them, whether it takes `one()`,
+    arrays: list[Any]  # and then the arrays that the function brought along
     backward: Backward | None
 
     def jitted(self, donated: tuple[int, ...], options: dict | None) -> Any:
@@ -99,13 +101,13 @@ def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Progra
         direct = [variable for variable in needed if variable in inputs]
         invars = [*direct, *residuals, *(g for g in grads if g), one]
         avals = [None if g is None else g.aval for g in grads]
-        closed = _closed(jaxpr, known, invars, backward, pulled)
-        second = Backward(closed, [inputs[v] for v in direct], len(residuals), avals, {})
+        closed, arrays = _closed(jaxpr, known, invars, backward, pulled)
+        second = Backward(closed, [inputs[v] for v in direct], len(residuals), avals, arrays, {})
     used = _used(forward, outvars)
     taken = [variable for variable in used if variable in inputs]
     with_one = one in used
-    closed = _closed(jaxpr, known, [*taken, one] if with_one else taken, forward, outvars)
-    return Program(closed, [inputs[v] for v in taken], with_one, second)
+    closed, arrays = _closed(jaxpr, known, [*taken, one] if with_one else taken, forward, outvars)
+    return Program(closed, [inputs[v] for v in taken], with_one, arrays, second)
 
 
 def one() -> Any:
@@ -201,7 +203,14 @@ def _used(eqns: list, outvars: list) -> list:
     return list(found)
 
 
-def _closed(jaxpr: Any, known: dict, invars: list, eqns: list, outvars: list) -> ClosedJaxpr:
+def _closed(jaxpr: Any, known: dict, invars: list, eqns: list, outvars: list) -> tuple[ClosedJaxpr, list]:
+    """A part of a jaxpr, and the arrays that it takes behind its other operands.
+
+    Arrays that the function brought along are operands: XLA would fold them, which takes long for large ones, and its
+    CPU compiler gets transposes of them wrong (jaxlib 0.7.2).  Scalars, such as the starts of views, are constants.
+    """
     constvars = [variable for variable in _used(eqns, outvars) if variable in known]
-    part = jaxpr.replace(constvars=constvars, invars=invars, eqns=eqns, outvars=outvars)
-    return ClosedJaxpr(part, [known[variable] for variable in constvars])
+    scalars = [variable for variable in constvars if not variable.aval.shape]
+    arrays = [variable for variable in constvars if variable.aval.shape]
+    part = jaxpr.replace(constvars=scalars, invars=[*invars, *arrays], eqns=eqns, outvars=outvars)
+    return ClosedJaxpr(part, [known[variable] for variable in scalars]), [known[variable] for variable in arrays]
