@@ -69,6 +69,8 @@ if _TYPE_CHECKING:
     from .compiler import compile as compile
     from .func import vmap as vmap
     from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+    from .interop.jax import from_jax as from_jax
+    from .interop.jax import to_jax as to_jax
     from .ops.aten import grid_sampler as grid_sampler
     from .ops.aten import grid_sampler_2d as grid_sampler_2d
     from .ops.aten import grid_sampler_3d as grid_sampler_3d
@@ -89,6 +91,8 @@ channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 _LATER = {
     "compare": "views.compare",
     "compile": "compiler",
+    "from_jax": "interop.jax",
+    "to_jax": "interop.jax",
     **dict.fromkeys(("compile_cache_info", "disable_compile_cache", "enable_compile_cache"), "compile_cache"),
     "vmap": "func",
     **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm"), "ops.aten"),

@@ -11,10 +11,9 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
-from ..ops import registry
+from ..ops import pytrees, registry
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -54,18 +53,18 @@ class Buckets:
             return self._compiled.run(bound.args, bound.kwargs)
         exact = bound.args, bound.kwargs
         for name, dim in self._dynamic.items():
-            bound.arguments[name] = jax.tree_util.tree_map(
+            bound.arguments[name] = pytrees.mapped(
                 lambda leaf, dim=dim: _padded(leaf, dim, bucket - size), bound.arguments[name]
             )
         cuts = self._cut(bound, exact, size, bucket)
-        leaves, tree = jax.tree_util.tree_flatten(self._compiled.run(bound.args, bound.kwargs))
+        leaves, tree = pytrees.flatten(self._compiled.run(bound.args, bound.kwargs))
         return tree.unflatten([_cut_to(leaf, dims, size) for leaf, dims in zip(leaves, cuts, strict=True)])
 
     def _size(self, arguments: dict[str, Any]) -> int:
         """The size that all dimensions which vary have.  Raises `ValueError` if they differ."""
         sizes = {}
         for name, dim in self._dynamic.items():
-            for leaf in jax.tree_util.tree_leaves(arguments.get(name)):
+            for leaf in pytrees.leaves(arguments.get(name)):
                 if isinstance(leaf, Tensor):
                     sizes[name] = leaf.shape[dim]
         if len(set(sizes.values())) != 1:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..config import state
 from ..engine.node import InputMetadata
+from ..ops import pytrees
 from ..random import default_generator
 from ..tensor import Tensor
 from ..views.storage import sole, writing
@@ -237,7 +238,7 @@ class Entry:
         given = [Tensor() for _ in self.match.expected]
         result = built(self._traced.result, given, made, [None] * len(outvars))
         places = {id(tensor): shape for tensor, shape in zip(made, shapes)}
-        return [places.get(id(leaf)) for leaf in jax.tree_util.tree_leaves(result)]
+        return [places.get(id(leaf)) for leaf in pytrees.leaves(result)]
 
 
 def _simple(recipes: list[Recipe]) -> list[tuple] | None:

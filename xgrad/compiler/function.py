@@ -12,6 +12,7 @@ from jax.core import Tracer
 
 from ..config import INFERENCE_LEVEL, settings, state
 from ..engine import segment
+from ..ops import pytrees
 from .buckets import Buckets
 from .entry import Entry
 from .tracing import traced
@@ -90,7 +91,7 @@ class CompiledFunction:
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
         """The entry for a call, traced if there is none; None if the function is to be run as it is."""
-        leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
+        leaves, tree = pytrees.flatten((args, kwargs))
         modes = _modes()
         for entry in self._entries:
             if entry.match.tree == tree and entry.match.modes == modes:

@@ -138,6 +138,8 @@ def containers_of(guard: Guard) -> Iterator[Container]:
 
 def containers_among(value: Any) -> Iterator[Container]:
     """The containers among arguments: of these only what is in them, their leaves, has guards."""
+    if isinstance(value, Tensor):
+        return
     items = jax.tree_util.tree_leaves(value, is_leaf=lambda node: node is not value)
     if len(items) == 1 and items[0] is value:
         return

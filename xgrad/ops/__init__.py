@@ -49,6 +49,7 @@ from . import pointwise as pointwise
 from . import polynomials as polynomials
 from . import pooling as pooling
 from . import powers as powers
+from . import pytrees as pytrees
 from . import questions as questions
 from . import recurrent as recurrent
 from . import reduction as reduction

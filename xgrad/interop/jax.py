@@ -1,0 +1,308 @@
+"""`from_jax`: JAX functions as operators of the tape; `to_jax`: functions over tensors as pure JAX functions.
+
+    from_jax(f)(*trees of tensors)            to_jax(g)(*trees of arrays)
+        │ leaves that are arrays                  │ arrays, or tracers of any transformation
+        ▼                                         ▼
+    an Operator over the leaves,              Tensors over them; g runs, writes through views,
+    made once for each structure              and nothing of it is seen outside
+        ▼                                         ▼
+    tree of tensors, one node                 tree of arrays
+
+Invariant of `from_jax`: each structure (how the arguments are nested, and the values of what is static) has one
+operator, which the tape knows as any other: hooks, saved tensors, double backward, forward mode, vmap, compiled
+backward.  Within a structure JAX compiles once for each set of shapes and dtypes.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..config import state
+from ..ops import pytrees
+from ..ops.call import call, is_operand
+from ..ops.registry import Operator
+from ..ops.values import jax_array
+from ..tensor import Tensor, from_foreign
+from .residuals import Kept
+
+__all__ = ["JaxFunction", "from_jax", "to_jax"]
+
+_MOST = 1024  # structures of one function, and shapes of one that keeps residuals; the oldest goes first
+
+
+def from_jax(
+    function: Callable | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    policy: Callable | None = None,
+) -> Any:
+    """A JAX function as an operator of the tape: it takes and returns tensors where `function` has arrays.
+
+    Arguments and results may be nested in tuples, lists, dictionaries and other pytrees.  Leaves that are tensors,
+    arrays or numbers are traced, as `jax.jit` traces them; any other leaf is static, as are the arguments that
+    `static_argnums` and `static_argnames` name, and must be hashable: each of its values has a program of its own.
+    Tensors arrive as arrays; every result is a tensor, and all of them share one node.  Gradients are `jax.vjp`'s
+    (those of a `jax.custom_vjp` inside), in PyTorch's convention for complex numbers, to any order; tangents are
+    `jax.jvp`'s.
+
+    `policy` says what is kept for backward, as in `jax.checkpoint`.  None: the arguments, from which backward computes
+    what it needs again, in one program.  `jax.checkpoint_policies.everything_saveable`: whatever JAX itself would keep,
+    so that nothing is computed twice; this is for whole models.  Others: what they name.
+
+    Without `function`, a decorator.  Raises `TypeError` at the call for what is neither an array nor hashable, and
+    whatever the function raises.
+
+    >>> import jax.numpy as jnp, xgrad
+    >>> @xgrad.from_jax
+    ... def scaled(tree, by):
+    ...     return {"sum": (tree["a"] * by).sum(), "softmax": jnp.exp(tree["a"]) / jnp.exp(tree["a"]).sum()}
+    >>> a = xgrad.tensor([0.0, 1.0], requires_grad=True)
+    >>> out = scaled({"a": a}, 3.0)
+    >>> (out["sum"] + out["softmax"][0]).backward()
+    >>> a.grad
+    tensor([3.1966, 2.8034])
+    """
+    options = {"static_argnums": static_argnums, "static_argnames": static_argnames, "policy": policy}
+    if function is None:
+        return functools.partial(from_jax, **options)
+    return JaxFunction(function, **options)
+
+
+def to_jax(function: Callable) -> Callable:
+    """A function over tensors as a pure function over arrays, for `jax.grad`, `jit`, `vmap`, `jvp`, `lax.scan`, ...
+
+    The arrays among the arguments, which may be nested in pytrees, arrive as tensors, and tensors that are returned
+    leave as arrays; anything else stays.  Inside, everything is as always: in-place writes through views, hooks,
+    `backward()`.  The arguments themselves are never written: the function has tensors of its own.  Random numbers take
+    a key as an argument: `with xgrad.random.use_key(key)`.
+
+    What the function does to tensors from outside is no part of the pure function: under a trace a write to one leaves
+    a tracer in it, which is JAX's `UnexpectedTracerError` where it is next used.  Raises `TypeError` if `function` is
+    no function, and `RuntimeError` for an argument that requires grad, whose history would end here.
+
+    >>> import jax, jax.numpy as jnp, xgrad
+    >>> @xgrad.to_jax
+    ... def loss(x):
+    ...     y = x.clone()
+    ...     y[1:].mul_(y[:-1])
+    ...     return (y * y).sum()
+    >>> jax.jit(jax.grad(loss))(jnp.array([1.0, 2.0, 3.0])).tolist()
+    [10.0, 40.0, 24.0]
+    """
+    if not callable(function):
+        raise TypeError(f"to_jax: expected a function, but got {type(function).__name__}")
+
+    @functools.wraps(function)
+    def pure(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = pytrees.mapped(_entering, (args, kwargs))
+        return pytrees.mapped(_leaving, function(*args, **kwargs))
+
+    return pure
+
+
+def _entering(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        leaf = jax_array(leaf)
+    return from_foreign(leaf) if isinstance(leaf, (jax.Array, np.ndarray)) else leaf
+
+
+def _leaving(leaf: Any) -> Any:
+    return leaf._export() if isinstance(leaf, Tensor) else leaf
+
+
+class JaxFunction:
+    """What `from_jax` returns: `function`, called with tensors."""
+
+    def __init__(
+        self,
+        function: Callable,
+        static_argnums: int | Sequence[int] = (),
+        static_argnames: str | Iterable[str] = (),
+        policy: Callable | None = None,
+    ) -> None:
+        if not callable(function):
+            raise TypeError(f"from_jax: expected a function, but got {type(function).__name__}")
+        functools.update_wrapper(self, function)
+        self.__name__: str = getattr(function, "__name__", type(function).__name__)
+        self._function, self._policy = function, policy
+        self._static = _StaticArguments(function, static_argnums, static_argnames)
+        self._structures: dict[Any, _Structure] = {}
+        self._plain: dict[int, _Structure] = {}  # by their number, where the arguments are tensors and nothing else
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            structure = self._plain.get(len(args))
+            if structure is not None:
+                for a in args:
+                    if a.__class__ is not Tensor:
+                        break
+                else:
+                    return structure.run(args)
+        return self._call(args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<from_jax({self.__name__})>"
+
+    def _call(self, args: tuple, kwargs: dict) -> Any:
+        dynamic, static = self._static.parted(args, kwargs)
+        nodes, tree = pytrees.flatten(dynamic)
+        places = tuple([i for i, node in enumerate(nodes) if is_operand(node)])
+        others = tuple([(i, node.__class__, node) for i, node in enumerate(nodes) if not is_operand(node)])
+        key = tree, others, static
+        try:
+            structure = self._structures.get(key)
+        except TypeError:
+            raise TypeError(
+                f"from_jax: {self.__name__}() has a program for each value of a static argument, which must be "
+                f"hashable, as what is no array is: got {[*(n for *_, n in others), *(v for *_, v in static)]!r}"
+            ) from None
+        if structure is None:
+            structure = _Structure(self, tree, places, others, static)
+            _put(self._structures, key, structure)
+            if not kwargs and not static and all(a.__class__ is Tensor for a in args):
+                self._plain[len(args)] = structure
+        return structure.run(tuple([_operand(nodes[i]) for i in places]))
+
+
+def _put(table: dict, key: Any, value: Any) -> None:
+    if len(table) >= _MOST:
+        table.pop(next(iter(table)), None)
+    table[key] = value
+
+
+def _operand(leaf: Any) -> Any:
+    # A scalar of NumPy's has a dtype of its own, unlike a Python number.
+    return from_foreign(np.asarray(leaf)) if isinstance(leaf, np.generic) else leaf
+
+
+class _Structure:
+    """A JAX function for one structure of its arguments, as an operator over those leaves that are arrays."""
+
+    def __init__(self, of: JaxFunction, tree: Any, places: tuple, others: tuple, static: tuple) -> None:
+        self.function, self.name, self.policy = of._function, of.__name__, of._policy
+        self.tree, self.places, self.others = tree, places, others
+        self.static, self.joined = static, of._static.joined
+        # What the results are nested in: by the leaves' shapes and dtypes, and the one of all where it is the same.
+        self.nestings: dict[tuple, Any] = {}
+        self.nesting: Any = None
+        node = "".join(part[:1].upper() + part[1:] for part in self.name.split("_") if part.isidentifier())
+        self.operator = Operator(self.name, _over(self), node=f"{node or 'JaxFunction'}Backward0")
+        self.keeping: dict[tuple, Kept] = {}
+
+    def results(self, leaves: tuple) -> tuple:
+        """The leaves of what the function returns."""
+        nodes: list[Any] = [None] * self.tree.num_leaves
+        for i, leaf in zip(self.places, leaves, strict=True):
+            nodes[i] = leaf
+        for i, _, other in self.others:
+            nodes[i] = other
+        args, kwargs = self.joined(*self.tree.unflatten(nodes), self.static)
+        out, nesting = pytrees.flatten(self.function(*args, **kwargs))
+        for x in out:
+            if not is_operand(x):
+                raise TypeError(
+                    f"from_jax: {self.name}() must return arrays, nested in pytrees if you like, but it returned a "
+                    f"{type(x).__name__}"
+                )
+        self.nestings[kinds(leaves)] = nesting
+        self.nesting = nesting if all(n == nesting for n in self.nestings.values()) else None
+        return tuple(x._read() if isinstance(x, Tensor) else jnp.asarray(x) for x in out)
+
+    def run(self, leaves: tuple) -> Any:
+        """What the function returns for these leaves, recorded."""
+        kept = None if self.policy is None else self._kept(leaves)
+        results = call(self.operator, leaves, ()) if kept is None else kept.run(leaves)
+        nesting = self.nestings[kinds(leaves)] if self.nesting is None else self.nesting
+        if nesting.num_nodes == 1 and nesting.num_leaves:  # the result itself
+            return results
+        return nesting.unflatten(results if results.__class__ is tuple else (results,))
+
+    def _kept(self, leaves: tuple) -> Kept | None:
+        """The operator that keeps residuals; None where nothing is recorded.
+
+        Tangents and batches are left to the other one, which computes the function again in backward.
+        """
+        if not state.grad_enabled or state.forward_level >= 0:
+            return None
+        needs = 0
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor):
+                if leaf._level is not None:
+                    return None
+                needs |= leaf.requires_grad << i
+        if not needs:
+            return None
+        key = needs, kinds(leaves)
+        kept = self.keeping.get(key)
+        if kept is None:
+            kept = Kept(self.operator, self.results, len(leaves), needs, self.policy)
+            _put(self.keeping, key, kept)
+        return kept
+
+
+def _over(structure: _Structure) -> Callable:
+    def run(*leaves: Any) -> Any:
+        results = structure.results(leaves)
+        return results[0] if len(results) == 1 else results
+
+    return run
+
+
+def kinds(leaves: tuple) -> tuple:
+    """The shapes and dtypes of leaves; of a number its type."""
+    return tuple([(tuple(x.shape), x.dtype) if hasattr(x, "dtype") else x.__class__ for x in leaves])
+
+
+class _StaticArguments:
+    """Takes the static arguments out of a call's, and puts them back; positions and names stand for each other."""
+
+    def __init__(self, function: Callable, nums: int | Sequence[int], names: str | Iterable[str]) -> None:
+        self.nums = {nums} if isinstance(nums, int) else {*nums}
+        self.names = {names} if isinstance(names, str) else {*names}
+        if not self.nums and not self.names:
+            return
+        parameters = [*inspect.signature(function).parameters.values()]
+        known = [p.name for p in parameters]
+        takes_more = {p.kind for p in parameters} & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+        if not takes_more:
+            for number in self.nums:
+                if not -len(known) <= number < len(known):
+                    raise ValueError(f"from_jax: static_argnums has {number}, but there are {len(known)} parameters")
+            for name in self.names - {*known}:
+                raise ValueError(f"from_jax: static_argnames has {name!r}, but the parameters are {known}")
+        self.nums = {n % len(known) if n < 0 else n for n in self.nums}
+        positional = [p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        by_number = {positional[n] for n in self.nums if n < len(positional)}
+        self.nums |= {positional.index(name) for name in self.names if name in positional}
+        self.names |= by_number
+
+    def parted(self, args: tuple, kwargs: dict) -> tuple[tuple[tuple, dict], tuple]:
+        """((arguments, keyword arguments) without the static ones, (place, type, value) of each of these).
+
+        The type is there because 1 == 1.0 == True.
+        """
+        if not self.nums and not self.names:
+            return (args, kwargs), ()
+        static = [(i, a.__class__, a) for i, a in enumerate(args) if i in self.nums]
+        static += [(name, a.__class__, a) for name, a in sorted(kwargs.items()) if name in self.names]
+        args = tuple(a for i, a in enumerate(args) if i not in self.nums)
+        return (args, {name: a for name, a in kwargs.items() if name not in self.names}), tuple(static)
+
+    def joined(self, args: tuple, kwargs: dict, static: tuple) -> tuple[tuple, dict]:
+        """All arguments again."""
+        full = [*args]
+        for place, _, value in static:
+            if isinstance(place, int):
+                full.insert(place, value)
+            else:
+                kwargs = {**kwargs, place: value}
+        return tuple(full), kwargs
