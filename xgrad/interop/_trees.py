@@ -1,0 +1,48 @@
+"""Trees of the user's: dictionaries, lists and tuples, rebuilt as what they were, with a name for each leaf.
+
+Invariant: order, types of containers and what hangs on them (`_metadata` of a `state_dict`) stay.  `jax.tree` would
+sort the dictionaries and call None an empty tree.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def _is_node(tree: Any) -> bool:
+    """Whether there are leaves below: a shape is itself one."""
+    return isinstance(tree, (dict, list)) or (isinstance(tree, tuple) and type(tree).__name__ != "Size")
+
+
+def mapped(function: Callable[[str, Any], Any], tree: Any, name: str = "") -> Any:
+    """`tree` with `function(name, leaf)` in the place of each leaf; names are keys and indices joined by dots."""
+    if not _is_node(tree):
+        return function(name, tree)
+    if isinstance(tree, dict):
+        new = copy.copy(tree)
+        for key, value in tree.items():
+            new[key] = mapped(function, value, _below(name, key))
+        return new
+    items = [mapped(function, value, _below(name, i)) for i, value in enumerate(tree)]
+    if isinstance(tree, list):
+        return items
+    kind: Any = type(tree)
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+def leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """(name, leaf), in the order of `mapped`."""
+    if not _is_node(tree):
+        yield name, tree
+        return
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        yield from leaves(value, _below(name, key))
+
+
+def _below(name: str, key: Any) -> str:
+    return f"{name}.{key}" if name else str(key)
+
+
+def called(name: str, what: str = "") -> str:
+    """How an error names a leaf: nothing of a tree that is one itself."""
+    return f"{what}'{name}': " if name else ""

@@ -1,0 +1,282 @@
+"""Tensors of torch as tensors of xgrad and back, through DLPack, whole `state_dict`s and batches at once.
+
+Invariants: xgrad never writes to memory that torch has (a storage of somebody else's is copied by its first write, and
+never donated), nothing is narrowed unless every value survives it, and no graph ends unseen: what has a `grad_fn` is
+an error.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import dtypes
+from ..devices import placement_of, same_placement
+from ..errors import DtypeDisabledError, TracedValueError
+from ..nn.parameter import Parameter
+from ..tensor import Tensor, from_foreign
+from ..views.storage import Tracer
+from ._trees import called, leaves, mapped
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError("xgrad.interop.torch needs PyTorch: pip install torch") from error
+
+_ALIGNED = 64  # bytes: where XLA lets an array of the CPU begin; JAX copies what begins elsewhere, with a warning
+
+
+def from_torch(tree: Any, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Tensors of torch, or those in nested dicts, lists and tuples, as tensors of xgrad; anything else stays.
+
+    device: where they go (a device or a Sharding); by default they stay where they are.
+    copy: False shares the memory or raises `ValueError`, True never shares, None shares where that is possible and
+    nobody is expected to write: a leaf that requires grad and the values of a `state_dict` (of a module or an
+    optimizer), which training changes in place, are copied.
+
+    What sharing means: xgrad takes the memory for constant, as JAX does.  It never writes to it: the first in-place
+    operation on the tensor copies.  But if *torch* writes to it later, the tensor changes with it, and so does what
+    was saved of it for backward, without an error.  Memory can be shared if it is contiguous, starts at a multiple of
+    64 bytes, and is on a device that both know.
+
+    A leaf's `requires_grad` is kept, a `Parameter` stays one; `.grad` and hooks are left behind.  Tensors over the
+    same elements (tied weights) share a storage afterwards too.
+
+    Raises `RuntimeError` for a tensor with a `grad_fn`, `DtypeDisabledError` for float64 and complex128 while JAX's
+    64-bit mode is off, `OverflowError` for 64-bit integers that don't fit into 32 bits then (those that do become
+    int32, as in `xgrad.tensor`), `TypeError` for what XLA has no arrays for (sparse, quantized, complex32).
+
+    >>> import torch, xgrad
+    >>> from xgrad.interop.torch import from_torch
+    >>> from_torch({"x": torch.ones(2), "name": "a batch"})
+    {'x': tensor([1., 1.]), 'name': 'a batch'}
+    >>> from_torch(torch.ones(2, requires_grad=True))
+    tensor([1., 1.], requires_grad=True)
+    """
+    _check_tree("from_torch", tree, torch.Tensor)
+    where = None if device is None else placement_of(device)
+    known: dict[Any, Tensor] = {}
+    changing = {id(leaf) for state in _states(tree) for _, leaf in leaves(state)}
+
+    def convert(name: str, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        own = copy is True or (copy is None and (leaf.requires_grad or id(leaf) in changing))
+        return _from_torch(leaf, name, where, own, copy is False, known)
+
+    return mapped(convert, tree)
+
+
+def to_torch(tree: Any, *, copy: bool | None = None) -> Any:
+    """Tensors of xgrad, or those in nested dicts, lists and tuples, as tensors of torch; anything else stays.
+
+    copy: False shares the memory or raises `ValueError`, True never shares, None shares where that is possible, but
+    for a leaf that requires grad, which torch is expected to change in place.
+
+    What sharing means: torch has no read-only tensors, so an in-place operation of *torch* on the result changes the
+    tensor here, what was saved of it for backward, and JAX arrays that were made from it, without an error.  Ask for a
+    copy if there may be one.  In-place operations of *xgrad* never show there: the next one copies.
+
+    A leaf's `requires_grad` is kept, a `Parameter` stays one; `.grad` and hooks are left behind.  Tensors on several
+    devices are gathered, those on devices that torch does not have copied to the CPU.
+
+    Raises `RuntimeError` for a tensor with a `grad_fn`, `TracedValueError` for one without a value, `TypeError` for a
+    sparse one.
+
+    >>> import torch, xgrad
+    >>> from xgrad.interop.torch import to_torch
+    >>> to_torch([xgrad.arange(3.0), 5])
+    [tensor([0., 1., 2.]), 5]
+    """
+    _check_tree("to_torch", tree, Tensor)
+    known: dict[Any, Any] = {}
+
+    def convert(name: str, leaf: Any) -> Any:
+        return _to_torch(leaf, name, copy, known) if isinstance(leaf, Tensor) else leaf
+
+    return mapped(convert, tree)
+
+
+def _check_tree(function: str, tree: Any, kind: type) -> None:
+    if not isinstance(tree, (kind, dict, list, tuple)):
+        hint = ": convert its state_dict()" if hasattr(tree, "state_dict") else ""
+        raise TypeError(
+            f"{function}() takes {kind.__module__.partition('.')[0]}.Tensor, or dicts, lists and tuples of them, but "
+            f"got {type(tree).__module__}.{type(tree).__qualname__}{hint}"
+        )
+
+
+def _states(tree: Any) -> Iterator[dict]:
+    """The `state_dict`s of modules and optimizers in a tree."""
+    if isinstance(tree, dict) and (hasattr(tree, "_metadata") or set(tree) == {"state", "param_groups"}):
+        yield tree
+    elif isinstance(tree, (dict, list, tuple)):
+        for below in tree.values() if isinstance(tree, dict) else tree:
+            yield from _states(below)
+
+
+# -- from torch -------------------------------------------------------------------------------------------------------
+
+
+def _from_torch(source: Any, name: str, where: Any, own: bool, must_share: bool, known: dict) -> Tensor:
+    """One tensor.  `own`: in memory of its own; `known`: what this call has made, by object and by elements."""
+    if id(source) in known:
+        return known[id(source)]
+    dtype = _dtype_of(source, name)
+    if source.grad_fn is not None:
+        raise RuntimeError(
+            f"{called(name)}can't convert a torch tensor that requires grad and has a grad_fn "
+            f"({type(source.grad_fn).__name__}): its graph would end here. Use tensor.detach()."
+        )
+    elements = (source.device, source.data_ptr(), dtype, source.shape, source.stride(), source.is_conj(), own)
+    tensor = known.get(elements) if source.numel() else None
+    if tensor is None:
+        tensor = known[elements] = from_foreign(_array_of(source, dtype, name, where, own, must_share))
+    else:
+        tensor = tensor.detach()
+    if isinstance(source, torch.nn.Parameter):
+        tensor = Parameter(tensor, source.requires_grad)
+    elif source.requires_grad:
+        tensor.requires_grad_()
+    known[id(source)] = tensor
+    return tensor
+
+
+def _dtype_of(source: Any, name: str) -> np.dtype:
+    """The dtype, of a tensor that an array can be made of."""
+    unfit = (
+        "a nested one: convert its unbind()" if source.is_nested
+        else f"one of layout {source.layout}: convert its to_dense()" if source.layout != torch.strided
+        else "a quantized one: convert its dequantize()" if source.is_quantized
+        else "one on the meta device, which has no values" if source.is_meta
+        else None
+    )  # fmt: skip
+    if unfit is not None:
+        raise TypeError(f"{called(name)}xgrad makes dense tensors of torch's dense ones, but this is {unfit}")
+    found = getattr(dtypes, str(source.dtype).partition(".")[2], None)
+    if found is None:
+        raise TypeError(f"{called(name)}XLA has no arrays of {source.dtype}: cast the tensor first")
+    if found in dtypes.INEXACT:
+        try:
+            dtypes.as_dtype(found)
+        except DtypeDisabledError as error:
+            raise DtypeDisabledError(f"{called(name)}{error}") from None
+    return found
+
+
+def _array_of(source: Any, dtype: np.dtype, name: str, where: Any, own: bool, must_share: bool) -> jax.Array:
+    tensor = source.detach().resolve_conj().resolve_neg().contiguous()
+    known = _known_to_jax(tensor.device.type)
+    narrows = dtype in dtypes.WIDE and not dtypes.x64_enabled()
+    if not known:
+        tensor = tensor.cpu()
+    if tensor.device.type == "cpu" and tensor.data_ptr() % _ALIGNED:
+        tensor = tensor.clone()
+    shares = tensor.data_ptr() == source.data_ptr()
+    if must_share and (narrows or not shares):
+        why = (
+            f"{dtype.name} becomes {dtypes.WIDE[dtype]} while JAX's 64-bit mode is off" if narrows
+            else f"JAX does not know its device, {source.device}" if not known
+            else "it is not contiguous" if not source.is_contiguous() or source.is_conj() or source.is_neg()
+            else f"its first element is at no multiple of {_ALIGNED} bytes"
+        )  # fmt: skip
+        raise ValueError(f"{called(name)}can't share the memory of this tensor, for {why}: leave copy out")
+    if own and shares:
+        tensor = tensor.clone()
+    if narrows:
+        tensor = _narrowed(tensor, dtype, name)
+        dtype = np.dtype(dtypes.WIDE[dtype])
+    if tensor.device.type == "cpu" and not _known_to_jax("cpu"):
+        tensor = _host_view(tensor, dtype)
+    else:
+        array = jax.dlpack.from_dlpack(tensor)
+        if where is None or same_placement(where, array.sharding):
+            return array
+        if must_share:
+            raise ValueError(f"{called(name)}can't share memory with another device, {where}: leave copy out")
+        tensor = array
+    return jax.device_put(tensor, where)
+
+
+def _narrowed(tensor: Any, dtype: np.dtype, name: str) -> Any:
+    """Integers of 64 bits as integers of 32, which have the same values."""
+    small = tensor.to(getattr(torch, dtypes.WIDE[dtype]))
+    if not torch.equal(small.to(tensor.dtype), tensor):
+        raise OverflowError(
+            f"{called(name)}an integer of this {dtype.name} tensor does not fit into {dtypes.WIDE[dtype]}, and JAX's "
+            "64-bit mode is off: enable it with jax.config.update('jax_enable_x64', True)"
+        )
+    return small
+
+
+def _known_to_jax(kind: str) -> bool:
+    """Whether JAX has devices of what torch calls cpu, cuda, ..."""
+    try:
+        return bool(jax.devices({"cuda": "gpu", "hip": "gpu"}.get(kind, kind)))
+    except RuntimeError:
+        return False
+
+
+def _host_view(tensor: Any, dtype: np.dtype) -> np.ndarray:
+    """The same memory as a NumPy array, of a dtype that torch's own `numpy()` may not know."""
+    return tensor.reshape(-1).view(torch.uint8).numpy().view(dtype).reshape(tuple(tensor.shape))
+
+
+# -- to torch ---------------------------------------------------------------------------------------------------------
+
+
+def _to_torch(source: Tensor, name: str, copy: bool | None, known: dict) -> Any:
+    """One tensor; `known`: what this call has made, by object and by elements."""
+    if id(source) in known:
+        return known[id(source)]
+    if source.is_sparse or source._level is not None:
+        what = "a sparse one: convert its to_dense()" if source.is_sparse else "one inside of vmap"
+        raise TypeError(f"{called(name)}torch gets dense tensors of xgrad's dense ones, but this is {what}")
+    if source.requires_grad and not source.is_leaf:
+        raise RuntimeError(
+            f"{called(name)}can't convert a Tensor that requires grad and has a grad_fn ({source.grad_fn}): its graph "
+            "would end here. Use tensor.detach()."
+        )
+    own = copy is True or (copy is None and source.requires_grad)
+    elements = id(source) if source._storage is None else (id(source._storage), source._chain, own)
+    tensor = known.get(elements)
+    if tensor is None:
+        array = source._read() if own else source._export()
+        if isinstance(array, Tracer):
+            raise TracedValueError(
+                f"{called(name)}a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad) has no value for "
+                "torch. Return it, and convert it outside."
+            )
+        tensor, shares = _exported(array, name)
+        if copy is False and not shares:
+            raise ValueError(
+                f"{called(name)}can't share memory with torch, which has no tensor on {array.sharding}: leave copy out"
+            )
+        tensor = known[elements] = tensor.clone() if own and shares else tensor
+    else:
+        tensor = tensor.detach()
+    if isinstance(source, Parameter):
+        tensor = torch.nn.Parameter(tensor, source.requires_grad)
+    elif source.requires_grad:
+        tensor.requires_grad_()
+    known[id(source)] = tensor
+    return tensor
+
+
+def _exported(array: jax.Array, name: str) -> tuple[Any, bool]:
+    """An array as a tensor of torch, and whether they share memory."""
+    if len(array.sharding.device_set) == 1:
+        platform = next(iter(array.sharding.device_set)).platform
+        if platform == "cpu" or (platform == "gpu" and torch.cuda.is_available()):
+            return torch.from_dlpack(array), True
+    if not array.is_fully_addressable:
+        raise RuntimeError(
+            f"{called(name)}this process sees a part of the tensor only ({array.sharding}): gather it first, with "
+            "jax.experimental.multihost_utils.process_allgather"
+        )
+    host = np.array(array)
+    dtype = getattr(torch, host.dtype.name)
+    if not host.size:
+        return torch.empty(host.shape, dtype=dtype), False
+    return torch.frombuffer(host.reshape(-1).view(np.uint8), dtype=dtype).reshape(host.shape), False
