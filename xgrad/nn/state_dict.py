@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..autograd.grad_mode import no_grad
+from ..size import Size
 from ..tensor import Tensor
 from .parameter import Parameter
 
@@ -55,7 +56,7 @@ def load_state_dict(
     """Copy tensors into parameters and buffers of the same names; with `assign`, put them in their place.
 
     Raises `RuntimeError` for shapes that differ and, if `strict`, for names that are missing or unexpected, all of
-    which it lists; what fits has then been copied.
+    which it lists; then nothing has been loaded (PyTorch loads what fits first).
 
     >>> import xgrad
     >>> one, other = xgrad.nn.Linear(2, 3), xgrad.nn.Linear(2, 3)
@@ -64,40 +65,51 @@ def load_state_dict(
     """
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-    missing: list[str] = []
+    own = list(_state(self, ""))
+    known = {name for name, *_ in own}
+    missing = [name for name, *_ in own if name not in state_dict]
+    unexpected = [name for name in state_dict if name not in known]
     problems: list[str] = []
-    known = set()
-    for name, value, holder, inner in list(_state(self, "")):
-        known.add(name)
-        if name not in state_dict:
-            missing.append(name)
-            continue
-        given = state_dict[name]
+    for name, value, _, _ in own:
+        given = state_dict.get(name, value)
         if not isinstance(given, Tensor):
             problems.append(
                 f'While copying the parameter named "{name}", expected xgrad.Tensor or Tensor-like object from '
                 f"checkpoint but received {type(given)}"
             )
         elif given.shape != value.shape:
-            problems.append(
-                f"size mismatch for {name}: copying a param with shape {given.shape} from checkpoint, the shape in "
-                f"current model is {value.shape}."
-            )
-        elif assign:
-            is_parameter = isinstance(value, Parameter)
-            holder[inner] = Parameter(given, value.requires_grad) if is_parameter else given
+            problems.append(size_mismatch(name, given.shape, value.shape))
+    refuse(type(self).__name__, missing if strict else [], unexpected if strict else [], problems)
+    for name, value, holder, inner in own:
+        if name not in state_dict:
+            continue
+        given = state_dict[name]
+        if assign:
+            holder[inner] = Parameter(given, value.requires_grad) if isinstance(value, Parameter) else given
         else:
             with no_grad():
                 value.copy_(given)
-    unexpected = [name for name in state_dict if name not in known]
-    if strict and unexpected:
-        problems.insert(0, f"Unexpected key(s) in state_dict: {_listed(unexpected)}. ")
-    if strict and missing:
-        problems.insert(0, f"Missing key(s) in state_dict: {_listed(missing)}. ")
-    if problems:
-        listed = "\n\t".join(problems)
-        raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
     return IncompatibleKeys(missing, unexpected)
+
+
+def size_mismatch(name: str, given: tuple, present: tuple) -> str:
+    """What an error says of a tensor whose shape differs from the one that it is to be loaded into."""
+    return (
+        f"size mismatch for {name}: copying a param with shape {Size(given)} from checkpoint, the shape in current "
+        f"model is {Size(present)}."
+    )
+
+
+def refuse(kind: str, missing: list[str], unexpected: list[str], problems: list[str]) -> None:
+    """Raise a `RuntimeError` that lists all that is wrong with a state for a `kind` of object, if anything is."""
+    found = list(problems)
+    if unexpected:
+        found.insert(0, f"Unexpected key(s) in state_dict: {_listed(unexpected)}. ")
+    if missing:
+        found.insert(0, f"Missing key(s) in state_dict: {_listed(missing)}. ")
+    if found:
+        listed = "\n\t".join(found)
+        raise RuntimeError(f"Error(s) in loading state_dict for {kind}:\n\t{listed}")
 
 
 def _listed(names: list[str]) -> str:

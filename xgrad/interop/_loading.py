@@ -1,0 +1,37 @@
+"""New values for tensors that exist, all or none: what loading a file into a model comes down to.
+
+Invariant: what could make one of the writes fail is found before the first.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..autograd.grad_mode import no_grad
+from ..config import state
+from ..errors import InferenceTensorError, OverlapError
+from ..tensor import Tensor, from_foreign
+from ..views.storage import Tracer
+
+
+def check_writable(name: str, tensor: Tensor) -> None:
+    """Raise the error that a write to the tensor would raise, with its name."""
+    if tensor._inference and not state.inference:
+        raise InferenceTensorError(
+            f"'{name}' was made in inference mode: load into it within inference_mode(), or into a clone()"
+        )
+    geometry = tensor._geometry()
+    if geometry is not None and geometry.overlaps():
+        raise OverlapError(f"'{name}' shows one element in several places, and can't be loaded into: clone() it")
+
+
+def write_all(pairs: Iterable[tuple[Tensor, Any]]) -> None:
+    """Write each array, of the same shape, dtype and sharding, into its tensor: storages stay, versions rise."""
+    with no_grad():
+        for tensor, array in pairs:
+            tensor.copy_(from_foreign(array))
+
+
+def place_of(tensor: Tensor) -> Any:
+    """The sharding in which a new value is to come."""
+    array = tensor._held()
+    return None if isinstance(array, Tracer) else tensor._read().sharding

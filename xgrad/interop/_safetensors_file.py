@@ -1,0 +1,151 @@
+"""The layout of a safetensors file: 8 bytes that tell the length of the header, the header (JSON), the data.
+
+Invariant: what `contents` returns has been checked against the bytes that are there: each tensor lies where it says,
+they follow each other without gaps, none overlaps another, and nothing is left over.  Only numbers and names are taken
+from the file, and a name is never more than a key of a dictionary.
+
+The safetensors library reads headers too; here errors name file and key, names that come twice are refused, and the
+dtypes of float8 are read (its NumPy side knows none).  Format: https://github.com/huggingface/safetensors#format
+"""
+
+import json
+import math
+import mmap
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+
+_LONGEST_HEADER = 100_000_000  # the library's own bound
+_MOST_DIMENSIONS = 32  # NumPy's, up to its version 1; XLA's are no more useful
+
+DTYPES: dict[str, np.dtype] = {
+    "F64": dtypes.float64, "F32": dtypes.float32, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
+    "F8_E4M3": dtypes.float8_e4m3fn, "F8_E5M2": dtypes.float8_e5m2, "F8_E4M3FNUZ": dtypes.float8_e4m3fnuz,
+    "F8_E5M2FNUZ": dtypes.float8_e5m2fnuz, "C64": dtypes.complex64, "BOOL": dtypes.bool, "I64": dtypes.int64,
+    "I32": dtypes.int32, "I16": dtypes.int16, "I8": dtypes.int8, "U64": dtypes.uint64, "U32": dtypes.uint32,
+    "U16": dtypes.uint16, "U8": dtypes.uint8,
+}  # fmt: skip
+
+
+class FileError(ValueError):
+    """A safetensors file that is cut off, damaged, or not one at all."""
+
+
+class Entry(NamedTuple):
+    """A tensor of a file, which has not been read yet."""
+
+    file: str
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    data: memoryview
+
+    def array(self) -> np.ndarray:
+        """Its values, in the memory of the file."""
+        array = np.frombuffer(self.data, np.uint8).view(self.dtype).reshape(self.shape)
+        if self.dtype == dtypes.bool and array.size and array.view(np.uint8).max() > 1:
+            raise FileError(f"{self.file}: '{self.name}' has a byte that is neither False nor True")
+        return array
+
+
+def opened(path: Any) -> memoryview:
+    """The bytes of a file, none of which is read before it is asked for; it is closed when nobody has them any more."""
+    with open(os.fspath(path), "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:  # which can't be mapped
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def contents(data: memoryview, file: str) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The tensors of a file, and its metadata.  Raises `FileError`, which names the file and the key."""
+    if len(data) < 8:
+        raise FileError(f"{file} is no safetensors file: it has {len(data)} bytes, fewer than the 8 of a header length")
+    length = int.from_bytes(data[:8], "little")
+    if length > min(len(data) - 8, _LONGEST_HEADER):
+        raise FileError(
+            f"{file}: its header is said to be {length} bytes long, but {len(data) - 8} bytes follow (and "
+            f"{_LONGEST_HEADER} are allowed): the file is cut off, or no safetensors file"
+        )
+    header = _parsed(bytes(data[8 : 8 + length]), file)
+    metadata = header.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise FileError(f"{file}: __metadata__ of the header must be a dictionary of strings")
+    body = data[8 + length :]
+    entries, places = {}, []
+    for name, entry in header.items():
+        dtype, shape, begin, end = _checked(name, entry, file)
+        places.append((begin, end, name))
+        entries[name] = Entry(file, name, dtype, shape, body[begin:end])
+    _check_places(sorted(places), len(body), file)
+    return entries, metadata
+
+
+def _parsed(header: bytes, file: str) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise FileError(f"{file}: '{twice}' comes twice in the header")
+        for name in found:
+            name.encode()  # half a surrogate pair is no text
+        return found
+
+    try:
+        found = json.loads(header.decode(), object_pairs_hook=unique)
+    except UnicodeError as error:
+        raise FileError(f"{file}: the header is not UTF-8: {error}") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise FileError(f"{file}: the header is not JSON: {error}") from None
+    if not isinstance(found, dict) or not header.startswith(b"{"):
+        raise FileError(f"{file}: the header must be a JSON object, but it is of type {type(found).__name__}")
+    return found
+
+
+def _checked(name: str, entry: Any, file: str) -> tuple[np.dtype, tuple[int, ...], int, int]:
+    """Dtype, shape, and the first and last byte, which agree with each other."""
+    if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= set(entry):
+        raise FileError(f"{file}: '{name}' lacks dtype, shape or data_offsets in the header: {entry!r:.200}")
+    shape, offsets = entry["shape"], entry["data_offsets"]
+    if not _naturals(shape) or not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise FileError(
+            f"{file}: '{name}' has shape {shape!r:.200} and data_offsets {offsets!r:.200}: expected integers that are "
+            "not negative, and two ascending ones"
+        )
+    dtype = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+    if dtype is None:
+        raise FileError(
+            f"{file}: '{name}' has dtype {entry['dtype']!r:.50}, which XLA has no arrays of; known are "
+            + ", ".join(DTYPES)
+        )
+    if len(shape) > _MOST_DIMENSIONS or any(n >= 1 << 63 for n in shape):
+        raise FileError(f"{file}: '{name}' has a shape that no array has: {shape!r:.200}")
+    size = math.prod(shape) * dtype.itemsize
+    if size != offsets[1] - offsets[0]:
+        raise FileError(
+            f"{file}: '{name}' of dtype {dtype.name} and shape {tuple(shape)} needs {size} bytes, but its "
+            f"data_offsets {offsets} span {offsets[1] - offsets[0]}"
+        )
+    return dtype, tuple(shape), offsets[0], offsets[1]
+
+
+def _naturals(value: Any) -> bool:
+    return isinstance(value, list) and all(type(n) is int and n >= 0 for n in value)
+
+
+def _check_places(places: list[tuple[int, int, str]], size: int, file: str) -> None:
+    """Tensors follow each other without gaps and fill the data."""
+    last = 0
+    for begin, end, name in places:
+        if begin != last:
+            what = "overlaps the tensor before it" if begin < last else f"leaves {begin - last} bytes before it unused"
+            raise FileError(f"{file}: '{name}' {what}: its data begin at {begin} instead of {last}")
+        last = end
+    if last > size:
+        late = next(name for _, end, name in places if end > size)
+        raise FileError(f"{file}: '{late}' ends behind the last byte: {last} bytes are needed and {size} are there")
+    if last < size:
+        raise FileError(f"{file}: {size - last} bytes follow the last tensor")
