@@ -30,8 +30,9 @@ from ..ops.values import jax_array
 from ..tensor import Tensor, from_foreign
 from .residuals import Kept
 
-__all__ = ["JaxFunction", "from_jax", "to_jax"]
+__all__ = ["from_jax", "to_jax"]
 
+_BARE = jax.tree_util.tree_structure(0)
 _MOST = 1024  # structures of one function, and shapes of one that keeps residuals; the oldest goes first
 
 
@@ -71,7 +72,25 @@ def from_jax(
     options = {"static_argnums": static_argnums, "static_argnames": static_argnames, "policy": policy}
     if function is None:
         return functools.partial(from_jax, **options)
-    return JaxFunction(function, **options)
+    if not callable(function):
+        raise TypeError(f"from_jax: expected a function, but got {type(function).__name__}")
+    name = getattr(function, "__name__", type(function).__name__)
+    structures = _Structures(function, name, _StaticArguments(function, static_argnums, static_argnames), policy)
+    plain = structures.plain
+
+    @functools.wraps(function)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs and (structure := plain.get(len(args))) is not None:
+            for a in args:
+                if a.__class__ is not Tensor:
+                    break
+            else:
+                results = call(structure.operator, args, ())
+                return results if structure.bare else structure.nested(args, results)
+        structure, leaves = structures.of(args, kwargs)
+        return structure.run(leaves)
+
+    return recorded
 
 
 def to_jax(function: Callable) -> Callable:
@@ -116,61 +135,34 @@ def _leaving(leaf: Any) -> Any:
     return leaf._export() if isinstance(leaf, Tensor) else leaf
 
 
-class JaxFunction:
-    """What `from_jax` returns: `function`, called with tensors."""
+class _Structures:
+    """A JAX function, and its structures so far."""
 
-    def __init__(
-        self,
-        function: Callable,
-        static_argnums: int | Sequence[int] = (),
-        static_argnames: str | Iterable[str] = (),
-        policy: Callable | None = None,
-    ) -> None:
-        if not callable(function):
-            raise TypeError(f"from_jax: expected a function, but got {type(function).__name__}")
-        functools.update_wrapper(self, function)
-        self.__name__: str = getattr(function, "__name__", type(function).__name__)
-        self._function, self._policy = function, policy
-        self._static = _StaticArguments(function, static_argnums, static_argnames)
-        self._structures: dict[Any, _Structure] = {}
-        self._plain: dict[int, _Structure] = {}  # by their number, where the arguments are tensors and nothing else
+    def __init__(self, function: Callable, name: str, static: "_StaticArguments", policy: Callable | None) -> None:
+        self.function, self.name, self.static, self.policy = function, name, static, policy
+        self.found: dict[Any, _Structure] = {}
+        self.plain: dict[int, _Structure] = {}  # by their number, where the arguments are tensors and nothing else
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            structure = self._plain.get(len(args))
-            if structure is not None:
-                for a in args:
-                    if a.__class__ is not Tensor:
-                        break
-                else:
-                    return structure.run(args)
-        return self._call(args, kwargs)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
-
-    def __repr__(self) -> str:
-        return f"<from_jax({self.__name__})>"
-
-    def _call(self, args: tuple, kwargs: dict) -> Any:
-        dynamic, static = self._static.parted(args, kwargs)
+    def of(self, args: tuple, kwargs: dict) -> tuple["_Structure", tuple]:
+        """The structure of a call's arguments, and the leaves that are arrays."""
+        dynamic, static = self.static.parted(args, kwargs)
         nodes, tree = pytrees.flatten(dynamic)
         places = tuple([i for i, node in enumerate(nodes) if is_operand(node)])
         others = tuple([(i, node.__class__, node) for i, node in enumerate(nodes) if not is_operand(node)])
         key = tree, others, static
         try:
-            structure = self._structures.get(key)
+            structure = self.found.get(key)
         except TypeError:
             raise TypeError(
-                f"from_jax: {self.__name__}() has a program for each value of a static argument, which must be "
-                f"hashable, as what is no array is: got {[*(n for *_, n in others), *(v for *_, v in static)]!r}"
+                f"from_jax: {self.name}() has a program for each value of a static argument, which must be hashable, "
+                f"as what is no array is: got {[*(n for *_, n in others), *(v for *_, v in static)]!r}"
             ) from None
         if structure is None:
             structure = _Structure(self, tree, places, others, static)
-            _put(self._structures, key, structure)
-            if not kwargs and not static and all(a.__class__ is Tensor for a in args):
-                self._plain[len(args)] = structure
-        return structure.run(tuple([_operand(nodes[i]) for i in places]))
+            _put(self.found, key, structure)
+            if self.policy is None and not kwargs and not static and all(a.__class__ is Tensor for a in args):
+                self.plain[len(args)] = structure
+        return structure, tuple([_operand(nodes[i]) for i in places])
 
 
 def _put(table: dict, key: Any, value: Any) -> None:
@@ -187,13 +179,14 @@ def _operand(leaf: Any) -> Any:
 class _Structure:
     """A JAX function for one structure of its arguments, as an operator over those leaves that are arrays."""
 
-    def __init__(self, of: JaxFunction, tree: Any, places: tuple, others: tuple, static: tuple) -> None:
-        self.function, self.name, self.policy = of._function, of.__name__, of._policy
+    def __init__(self, of: _Structures, tree: Any, places: tuple, others: tuple, static: tuple) -> None:
+        self.function, self.name, self.policy = of.function, of.name, of.policy
         self.tree, self.places, self.others = tree, places, others
-        self.static, self.joined = static, of._static.joined
+        self.static, self.joined = static, of.static.joined
         # What the results are nested in: by the leaves' shapes and dtypes, and the one of all where it is the same.
         self.nestings: dict[tuple, Any] = {}
         self.nesting: Any = None
+        self.bare = False  # whether that is in nothing
         node = "".join(part[:1].upper() + part[1:] for part in self.name.split("_") if part.isidentifier())
         self.operator = Operator(self.name, _over(self), node=f"{node or 'JaxFunction'}Backward0")
         self.keeping: dict[tuple, Kept] = {}
@@ -215,14 +208,18 @@ class _Structure:
                 )
         self.nestings[kinds(leaves)] = nesting
         self.nesting = nesting if all(n == nesting for n in self.nestings.values()) else None
+        self.bare = self.nesting is not None and self.nesting == _BARE
         return tuple(x._read() if isinstance(x, Tensor) else jnp.asarray(x) for x in out)
 
     def run(self, leaves: tuple) -> Any:
         """What the function returns for these leaves, recorded."""
         kept = None if self.policy is None else self._kept(leaves)
-        results = call(self.operator, leaves, ()) if kept is None else kept.run(leaves)
+        return self.nested(leaves, call(self.operator, leaves, ()) if kept is None else kept.run(leaves))
+
+    def nested(self, leaves: tuple, results: Any) -> Any:
+        """What the operator gave, as the function returns it."""
         nesting = self.nestings[kinds(leaves)] if self.nesting is None else self.nesting
-        if nesting.num_nodes == 1 and nesting.num_leaves:  # the result itself
+        if nesting == _BARE:
             return results
         return nesting.unflatten(results if results.__class__ is tuple else (results,))
 

@@ -1,11 +1,14 @@
 """Tensors in JAX's pytrees: a node with one leaf, its array.
 
 So `jax.tree.map`, `jax.device_put`, `jax.block_until_ready`, `jax.jit` and the other transformations take tensors
-wherever they take arrays.  What comes back has no history, as if it had been `detach()`ed, and `requires_grad` is not
-remembered either: trees of parameters and of their gradients must have one structure.
+wherever they take arrays.  What comes back has no history, as if it had been `detach()`ed.
 
-Invariant: a node is made of arrays only.  Where something else takes a leaf's place (a shape, a sharding, a NumPy array
-of `jax.device_get`), it stands there itself.  xgrad's own code takes tensors as leaves: `flatten`, `leaves`, `mapped`.
+Invariants: a gradient is never lost unseen.  What requires grad under grad mode is a node of another kind: one tree may
+be mapped or moved, but it does not fit together with a tree of gradients, and a transformation, `jnp.sin` included, is
+an error, until `no_grad()` or `detach()` says that it is meant.  A node is made of arrays only: what else takes a
+leaf's place (a shape, a sharding, a NumPy array of `jax.device_get`) stands there itself.
+
+xgrad's own code takes tensors as leaves: `flatten`, `leaves`, `mapped`.
 """
 
 from collections.abc import Callable
@@ -13,18 +16,40 @@ from typing import Any
 
 import jax
 
+from ..config import state
 from ..tensor import Tensor, from_foreign
+from ..views.storage import Tracer
 
 __all__ = ["flatten", "leaves", "mapped"]
 
+NO_ARRAY = (
+    "Can't convert a Tensor that requires grad to a jax.Array: its history would end there. Use tensor.detach(), work "
+    "under xgrad.no_grad(), put the tensor on the left of the operator, or bring the JAX function onto the tape with "
+    "xgrad.from_jax."
+)
 
-def _array(tensor: Tensor) -> tuple[tuple[Any], None]:
-    return (tensor._export(),), None
+
+class _Recorded:
+    """What tells a node that requires grad from others; seen in JAX's errors about trees that don't fit."""
+
+    def __repr__(self) -> str:
+        return "a Tensor that requires grad: use it under xgrad.no_grad(), or detach() it"
 
 
-def _tensor(_: None, children: tuple[Any]) -> Any:
+_RECORDED = _Recorded()
+
+
+def _array(tensor: Tensor) -> tuple[tuple[Any], _Recorded | None]:
+    return (tensor._export(),), _RECORDED if state.grad_enabled and tensor.requires_grad else None
+
+
+def _tensor(recorded: _Recorded | None, children: tuple[Any]) -> Any:
     (leaf,) = children
-    return from_foreign(leaf) if isinstance(leaf, jax.Array) else leaf
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    if recorded is not None and isinstance(leaf, Tracer):
+        raise RuntimeError(NO_ARRAY)
+    return from_foreign(leaf)
 
 
 jax.tree_util.register_pytree_node(Tensor, _array, _tensor)

@@ -17,6 +17,7 @@ from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
 from ..views.storage import Tracer
 from .formatting import format_tensor
+from .pytrees import NO_ARRAY
 
 
 def jax_array(self: Tensor) -> Any:
@@ -25,10 +26,7 @@ def jax_array(self: Tensor) -> Any:
     Raises `RuntimeError` for a tensor that requires grad, whose graph would end here without a word.
     """
     if state.grad_enabled and self.requires_grad:
-        raise RuntimeError(
-            "Can't convert a Tensor that requires grad to a jax.Array. Use tensor.detach(), or put the tensor on the "
-            "left of the operator."
-        )
+        raise RuntimeError(NO_ARRAY)
     return self._export()
 
 
