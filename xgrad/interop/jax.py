@@ -198,7 +198,8 @@ class _Structure:
             nodes[i] = leaf
         for i, _, other in self.others:
             nodes[i] = other
-        args, kwargs = self.joined(*self.tree.unflatten(nodes), self.static)
+        given, named = self.tree.unflatten(nodes)
+        args, kwargs = self.joined(given, named, self.static)
         out, nesting = pytrees.flatten(self.function(*args, **kwargs))
         for x in out:
             if not is_operand(x):
