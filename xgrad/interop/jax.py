@@ -28,7 +28,7 @@ from ..ops.call import call, is_operand
 from ..ops.registry import Operator
 from ..ops.values import jax_array
 from ..tensor import Tensor, from_foreign
-from .residuals import Kept
+from ._residuals import Kept
 
 __all__ = ["from_jax", "to_jax"]
 
