@@ -1,0 +1,86 @@
+"""The pages of the site: their code runs, prints what they say, and the differences are told once."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import xgrad
+
+ROOT = Path(__file__).parents[1]
+# A block of code, and what it prints if that follows.
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
+GENERATED = {"operators.md"}  # made by a script; has no code
+
+pytestmark = pytest.mark.skipif(not (ROOT / "mkdocs.yml").exists(), reason="installed without its repository")
+
+
+def pages():
+    return sorted(p for p in (ROOT / "docs").rglob("*.md") if p.name not in GENERATED)
+
+
+def run_blocks(path, names):
+    """Run the Python of a page, in order, in one namespace."""
+    for language, code, said in BLOCK.findall(path.read_text(encoding="utf-8")):
+        if language != "python":
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, str(path), "exec"), names)
+        assert printed.getvalue() == said, f"{path.name}:\n{code}"
+    return names
+
+
+@pytest.mark.parametrize("path", [p for p in pages() if "```python" in p.read_text()], ids=lambda p: p.stem)
+def test_code_of_the_page_runs_and_prints_what_it_says(path, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run_blocks(path, {"__name__": path.stem})
+
+
+@pytest.fixture
+def own_tables(monkeypatch):
+    """What is declared in the test is gone after it."""
+    from xgrad.ops import registry
+    from xgrad.views import named, normal_form
+
+    tables = [registry.METHODS, registry.OPERATORS, *registry.FUNCTIONS.values(), named._VIEWS, normal_form._RULES]
+    before = [dict(table) for table in tables]
+    scopes = list(registry.SCOPES)
+    yield
+    registry.SCOPES[:] = scopes
+    for table, was in zip(tables, before):
+        table.clear()
+        table.update(was)
+
+
+def test_what_contributing_adds_works_as_it_says(own_tables):
+    names = run_blocks(ROOT / "CONTRIBUTING.md", {"__name__": "scratch"})
+    x = xgrad.arange(12.0).reshape(3, 4).requires_grad_()
+    for dim in (0, 1, -1):
+        v = names["flipped"](x.clone(), dim)
+        assert v.tolist() == x.flip(dim).tolist()
+        weight = xgrad.arange(12.0).reshape(3, 4)
+        assert xgrad.autograd.grad((v * weight).sum(), x)[0].tolist() == weight.flip(dim).tolist()
+    mapped = xgrad.vmap(lambda row: names["flipped"](row, 0))(x)
+    assert mapped.tolist() == x.flip(1).tolist()
+
+
+def rows(path):
+    """The rows of the tables of four columns."""
+    text = path.read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if re.fullmatch(r"\|(?:[^|`]|`[^`]*`)*(?:\|(?:[^|`]|`[^`]*`)*){3}\|", line)]
+
+
+def test_differences_of_the_readme_are_rows_of_the_page():
+    """The README has those that matter most; the page has them all."""
+    page, readme = rows(ROOT / "docs" / "differences.md"), rows(ROOT / "README.md")
+    assert len(page) > 40
+    assert len(readme) > 5
+    assert not [row for row in readme if row not in page and "---" not in row]
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w/.]+\.(?:md|ipynb)", (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]))
+    assert {str(p.relative_to(ROOT / "docs")) for p in pages()} <= listed
