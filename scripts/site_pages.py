@@ -1,6 +1,6 @@
 """What the site shows that is no page of this folder: the notebooks, CONTRIBUTING.md, the operators' signatures.
 
-A hook of mkdocs (see mkdocs.yml), called as it is imported there: by its path.  Invariant: nothing is written into the checkout, and nothing is executed.
+A hook of mkdocs (see mkdocs.yml).  Invariant: nothing is written into the checkout, and nothing is executed.
 """
 
 import inspect

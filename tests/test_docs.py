@@ -67,10 +67,13 @@ def test_what_contributing_adds_works_as_it_says(own_tables):
     assert mapped.tolist() == x.flip(1).tolist()
 
 
+CELL = r"(?:[^|`]|`[^`]*`)*"
+ROW = re.compile(rf"^\|(?:{CELL}\|){{4}}$", re.MULTILINE)
+
+
 def rows(path):
     """The rows of the tables of four columns."""
-    text = path.read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if re.fullmatch(r"\|(?:[^|`]|`[^`]*`)*(?:\|(?:[^|`]|`[^`]*`)*){3}\|", line)]
+    return ROW.findall(path.read_text(encoding="utf-8"))
 
 
 def test_differences_of_the_readme_are_rows_of_the_page():
