@@ -19,7 +19,7 @@ from ..engine.node import InputMetadata
 from ..ops import pytrees
 from ..random import default_generator
 from ..tensor import Tensor
-from ..views.storage import sole, writing
+from ..views.storage import VersionCounter, sole, writing
 from .effects import Effects, Making, Recipe
 from .history import CompiledFunctionBackward, Target
 from .matching import Match
@@ -63,12 +63,9 @@ class Entry:
         self._executable: Any = None  # compiled by the first call
         self._simple = _simple(traced.recipes)
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
-        # The operands of a program that only reads tensors, and leaves nothing to differentiate.
-        only_tensors = all(kind == "tensor" for kind, _ in traced.inputs)
-        usual = only_tensors and not (
-            program.with_one or program.arrays or self._writes or traced.targets or effects.versions
-        )
-        self._usual = [traced.inputs[number][1] for number in program.inputs] if usual else None
+        # Which tensors the operands are, where they are nothing else, and nothing is left to differentiate.
+        only_tensors = all(kind == "tensor" for kind, _ in traced.inputs) and not traced.targets
+        self._order = [traced.inputs[number][1] for number in program.inputs] if only_tensors else None
         self._affects = traced.puts or any(effects._replace(writes=[], keys=[], versions=[]))
         # Where what is returned is a list or tuple of all that is made, in order: which of them.
         kind, what = traced.result
@@ -82,8 +79,10 @@ class Entry:
         """Run the program, and do what the function does."""
         traced = self._traced
         node = CompiledFunctionBackward(traced, tensors) if traced.metas else None
-        if self._usual:
-            out = self._call([arrays[which] for which in self._usual])
+        if self._order is not None:
+            operands = [arrays[which] for which in self._order]
+            arrays.clear()  # what nobody else holds may be used up
+            out = self._run_on(tensors, operands)
         else:
             differentiable = node if traced.targets else None
             if self._generators:
@@ -136,17 +135,27 @@ class Entry:
         return values
 
     def _run(self, tensors: list, values: list, node: Any) -> Any:
-        program = self._traced.program
         if node is not None:
             node.take(values)
-        operands = [values[number] for number in program.inputs]
+        operands = [values[number] for number in self._traced.program.inputs]
+        values.clear()
+        return self._run_on(tensors, operands)
+
+    def _run_on(self, tensors: list, operands: list) -> Any:
+        program = self._traced.program
         if program.with_one:
             operands.append(one())
         operands += program.arrays
-        values.clear()
         out = self._run_writing(tensors, operands) if self._writes else self._call(operands)
-        for i, rise in self._traced.effects.versions:
-            tensors[i]._bump(rise)
+        versions = self._traced.effects.versions
+        if versions:
+            with writing:
+                for i, rise in versions:
+                    counter = tensors[i]._version_counter
+                    if counter.__class__ is VersionCounter:
+                        counter.value += rise
+                    else:
+                        tensors[i]._bump(rise)
         return out
 
     def _run_writing(self, tensors: list, operands: list) -> Any:

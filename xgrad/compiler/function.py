@@ -13,6 +13,7 @@ from jax.core import Tracer
 from ..config import INFERENCE_LEVEL, settings, state
 from ..engine import segment
 from ..ops import pytrees
+from ..tensor import Tensor
 from .buckets import Buckets
 from .entry import Entry
 from .tracing import traced
@@ -91,11 +92,12 @@ class CompiledFunction:
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
         """The entry for a call, traced if there is none; None if the function is to be run as it is."""
-        leaves, tree = pytrees.flatten((args, kwargs))
+        leaves, tree = _flat(args, kwargs)
         modes = _modes()
         for entry in self._entries:
-            if entry.match.tree == tree and entry.match.modes == modes:
-                found = entry.match.find(leaves)
+            match = entry.match
+            if (match.tree is tree or match.tree == tree) and match.modes == modes:
+                found = match.find(leaves)
                 if found is not None:
                     return entry, *found, leaves
         if any(isinstance(leaf, Tracer) for leaf in leaves):
@@ -208,6 +210,24 @@ _MODES = (
     "anomaly mode", "the layout policy", "compiled_backward", "mutation of saved tensors", "use_key",
     "the default dtype", "x64",
 )  # fmt: skip
+
+
+_trees: dict[int, Any] = {}  # of so many tensors, and nothing else
+
+
+def _flat(args: tuple, kwargs: dict) -> tuple[list, Any]:
+    """The leaves of a call's arguments, and the tree that they are in."""
+    if not kwargs:
+        for a in args:
+            if a.__class__ is not Tensor:
+                break
+        else:
+            leaves = [*args]
+            tree = _trees.get(len(leaves))
+            if tree is None:
+                tree = _trees[len(leaves)] = pytrees.flatten((args, kwargs))[1]
+            return leaves, tree
+    return pytrees.flatten((args, kwargs))
 
 
 def _modes() -> tuple:

@@ -153,6 +153,9 @@ class Match:
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
         self._unchanged = Unchanged(function[0])
         self._storages = len({e.owner for e in expected if not e.by_value})
+        # Where all tensors are found in places of their own, and have storages of their own: which they are.
+        apart = self._storages == len(expected) and all(e.source[0] == "found" for e in expected)
+        self._order = [e.source[1] for e in expected] if apart else None
         # Whether all arguments are tensors that the function touches: then they are compared below.
         touched = {e.source[1] for e in expected if e.source[0] == "found"}
         self._only_tensors = (
@@ -180,8 +183,17 @@ class Match:
         for i, j in self.doubles:
             if found[i] is not found[j]:
                 return None
-        tensors: list[Any] = []
         arrays: list[Any] = []
+        if self._order is not None:
+            tensors = [found[which] for which in self._order]
+            for expected, tensor in zip(self.expected, tensors):
+                array = expected.array(tensor)
+                if array is None:
+                    return None
+                arrays.append(array)
+            # A Storage is always true.
+            return (tensors, arrays) if len({id(t._storage or t) for t in tensors}) == len(tensors) else None
+        tensors: list[Any] = []
         holders, values = set(), set()
         for expected in self.expected:
             kind, which = expected.source
