@@ -7,16 +7,23 @@ import os as _os
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from .config import uncollected as _uncollected
+try:
+    from .config import uncollected as _uncollected
 
-if "XGRAD_COMPILE_CACHE" in _os.environ:  # before there are programs
-    from .compile_cache import enable_as_asked as _enable_as_asked
+    if "XGRAD_COMPILE_CACHE" in _os.environ:  # before there are programs
+        from .compile_cache import enable_as_asked as _enable_as_asked
 
-    _enable_as_asked()
+        _enable_as_asked()
 
-# What is imported stays: a full collection among it, 40 ms over JAX's objects, would find nothing.
-with _uncollected():
-    from . import attach as attach
+    # What is imported stays: a full collection among it, 40 ms over JAX's objects, would find nothing.
+    with _uncollected():
+        from . import attach as attach
+except Exception as _error:  # JAX is not there, is too old, or does not fit its jaxlib or numpy
+    from .cli.requirements import clashes as _clashes
+
+    for _clash in _clashes():
+        _error.add_note(f"{_clash.what}: {_clash.command}")
+    raise
 from . import autograd as autograd
 from . import dtypes as dtypes
 from . import linalg as linalg

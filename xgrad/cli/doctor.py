@@ -1,21 +1,34 @@
-"""Say what is installed, which devices JAX sees, whether float64 is enabled, whether writes are in place, and whether a
-first gradient is right.  Exits with 1 if something that xgrad needs is wrong.
+"""Say what is installed and what clashes, which devices JAX sees and their memory, whether writes are in place, and
+whether a first gradient is right; for each problem, the command that mends it.  Exits with 1 if xgrad cannot work so.
 """
 
 import argparse
+import importlib
+import os
 import platform
 import sys
+import warnings
 from collections.abc import Iterator
-from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
-_NEEDED = ("jax", "jaxlib", "numpy")
+from .accelerators import accelerators
+from .requirements import LIBRARIES, NEEDED, PLUGINS, clashes, version_of
+
 _EXTRAS = {
     "demo": ("matplotlib", "optax", "rich", "scikit-learn", "tqdm"),
     "viz": ("graphviz", "matplotlib"),
     "notebooks": ("ipykernel", "jupytext", "nbconvert"),
 }
-_OLDEST_JAX = (0, 7, 2)
+_ASKED = {"gpu": {"gpu", "cuda", "rocm"}, "tpu": {"tpu"}}  # what JAX_PLATFORMS calls them
+_CLASH = "clash"  # worth mending; xgrad works
+
+
+class Finding(NamedTuple):
+    """Right (True), wrong (False), a clash, or only told (None); and the command that mends it."""
+
+    state: bool | str | None
+    line: str
+    command: str | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,48 +37,97 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line for each finding; 1 if one is wrong."""
-    wrong = 0
-    for check in (installed, devices, donation, gradients):
+    count, told = {False: 0, _CLASH: 0}, set()
+    for check in (installed, fitting, libraries, devices, hidden, caches, donation, gradients):
         try:
-            for good, line in check():
-                wrong += good is False
-                print(f"{'ok   ' if good else 'WRONG' if good is False else '     '}  {line}")
+            for found in check():
+                _print(Finding(*found), count)
         except Exception as error:  # whatever it is, it is a finding
-            wrong += 1
-            print(f"WRONG  {check.__name__}: {type(error).__name__}: {error}")
-    print("all is well" if not wrong else f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong")
+            text = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            if text not in told:  # a backend that cannot start fails each check
+                told.add(text)
+                _print(Finding(False, f"{check.__name__}: {text}", _after(error)), count)
+    wrong, clashing = count[False], count[_CLASH]
+    if wrong:
+        print(f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong")
+    elif clashing:
+        print(f"xgrad works; {clashing} thing{'s' if clashing > 1 else ''} around it should be mended")
+    else:
+        print("all is well")
     return int(wrong > 0)
 
 
-Finding = tuple[bool | None, str]  # right, wrong, or only told
+def _print(found: Finding, count: dict) -> None:
+    if found.state in count:
+        count[found.state] += 1
+    mark = {True: "ok", False: "WRONG", _CLASH: "clash", None: ""}[found.state]
+    print(f"{mark:<5}  {found.line}")
+    if found.command:
+        print(f"{'':<5}  mend: {found.command}")
 
 
-def version_of(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def _after(error: Exception) -> str | None:
+    """What to try after an error of JAX's."""
+    chosen = os.environ.get("JAX_PLATFORMS")
+    if isinstance(error, RuntimeError) and "initialize backend" in str(error) and chosen:
+        return f"unset JAX_PLATFORMS   (it is {chosen}, and JAX looks for nothing else)"
+    return None
 
 
 def installed() -> Iterator[Finding]:
     import xgrad
 
-    yield (
+    yield Finding(
         True,
         f"xgrad {xgrad.__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}",
     )
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        yield None, "a free-threaded Python: writes copy, for reference counts cannot be trusted"
-    for package in _NEEDED:
-        version = version_of(package)
-        yield version is not None, f"{package} {version or 'is not installed'}"
-    jax = tuple(int(part) for part in (version_of("jax") or "0").split(".")[:3] if part.isdigit())
-    if jax < _OLDEST_JAX:
-        yield False, f"jax is older than {'.'.join(map(str, _OLDEST_JAX))}: pip install --upgrade jax"
+        yield Finding(None, "a free-threaded Python: writes copy, for reference counts cannot be trusted")
+    for package in (*NEEDED, *PLUGINS):
+        if (version := version_of(package)) is not None:
+            yield Finding(True, f"{package} {version}")
     for extra, packages in _EXTRAS.items():
         missing = [p for p in packages if version_of(p) is None]
         told = f'lacks {", ".join(missing)}: pip install "xgrad[{extra}]"' if missing else "is complete"
-        yield None, f"optional: [{extra}] {told}"
+        yield Finding(None, f"optional: [{extra}] {told}")
+
+
+def fitting() -> Iterator[Finding]:
+    """Versions that do not fit together."""
+    # On a machine without a TPU libtpu is only lying about.
+    ours = [p for p in PLUGINS if p != "libtpu" or any(a.platform == "tpu" for a in accelerators())]
+    found = list(clashes(ours))
+    for clash in found:
+        yield Finding(False if clash.fatal else _CLASH, clash.what, clash.command)
+    if not found:
+        yield Finding(True, "the versions of these, and of the libraries below, fit together")
+
+
+def libraries() -> Iterator[Finding]:
+    """What xgrad.interop joins: whether it is there, and can be imported."""
+    absent = []
+    for package, (extra, module) in LIBRARIES.items():
+        version = version_of(package)
+        if version is None:
+            absent.append(extra)
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what a library deprecates is its own affair
+                importlib.import_module(module)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            yield Finding(
+                _CLASH,
+                f"{package} {version} cannot be imported: {reason}",
+                f'pip install --upgrade {package} "jax=={version_of("jax")}"',
+            )
+        else:
+            yield Finding(None, f"optional: {package} {version}")
+    if absent:
+        yield Finding(None, f'optional: no {", ".join(absent)}: pip install "xgrad[{",".join(absent)}]"')
+    if (version := version_of("torch")) is not None:
+        yield Finding(None, f"optional: torch {version}, for xgrad.interop.torch")
 
 
 def devices() -> Iterator[Finding]:
@@ -75,16 +137,86 @@ def devices() -> Iterator[Finding]:
 
     seen = jax.devices()
     for device in seen:
-        yield True, f"{xgrad.device(device)}: {device.device_kind}"
-    yield None, f"the default device is {xgrad.device('xla')}; {len(seen)} in all"
+        yield Finding(True, f"{xgrad.device(device)}: {device.device_kind}{_memory(device)}")
+    asked = os.environ.get("JAX_PLATFORMS")
+    yield Finding(
+        None,
+        f"the platform is {jax.default_backend()}, the default device {xgrad.device('xla')}; {len(seen)} in all"
+        + (f", JAX_PLATFORMS={asked}" if asked else ""),
+    )
+    if jax.default_backend() == "cpu" and (total := _host_memory("MemTotal")):
+        free = _host_memory("MemAvailable")
+        yield Finding(None, f"memory of the host: {_size(total)}" + (f", {_size(free)} available" if free else ""))
     x64 = jax.numpy.asarray(0.0, dtype=float).dtype == "float64"
     how = "enabled" if x64 else 'off: jax.config.update("jax_enable_x64", True) allows float64 and int64'
-    yield None, f"x64 is {how}"
+    yield Finding(None, f"x64 is {how}")
+
+
+def _memory(device: Any) -> str:
+    """What the device tells of its memory; a CPU tells nothing."""
+    try:
+        told = device.memory_stats() or {}
+    except (NotImplementedError, RuntimeError):  # as some plugins say that they don't know
+        return ""
+    limit, used = told.get("bytes_limit"), told.get("bytes_in_use")
+    if not limit:
+        return ""
+    return f", {_size(limit)} for JAX" + ("" if used is None else f", {_size(used)} in use")
+
+
+def _host_memory(entry: str) -> int | None:
+    try:
+        with open("/proc/meminfo") as lines:
+            kilobytes = next(int(line.split()[1]) for line in lines if line.startswith(f"{entry}:"))
+    except (OSError, StopIteration):
+        return None
+    return 1024 * kilobytes
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+
+
+def hidden() -> Iterator[Finding]:
+    """Accelerators that are in the machine, and that JAX does not see."""
+    import jax
+
+    seen = {"gpu" if d.platform in ("cuda", "rocm") else d.platform for d in jax.devices()}
+    asked = os.environ.get("JAX_PLATFORMS")
+    for name, kind, where, command in accelerators():
+        if kind in seen:
+            continue
+        there = f"{name} is in this machine ({where}), and JAX does not see it"
+        plugin = next((p for p in PLUGINS if version_of(p) and ("tpu" in p) == (kind == "tpu")), None)
+        if asked and not {*asked.split(",")} & _ASKED[kind]:
+            yield Finding(None, f"{there}: JAX_PLATFORMS={asked} asks for others alone")
+        elif plugin is None:
+            yield Finding(_CLASH, f"{there}: JAX's plugin for it is not installed", command)
+        elif kind == "gpu" and os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+            yield Finding(_CLASH, f"{there}: CUDA_VISIBLE_DEVICES hides it", "unset CUDA_VISIBLE_DEVICES")
+        else:
+            platform_name = "cuda" if "cuda" in plugin else "rocm" if "rocm" in plugin else "tpu"
+            yield Finding(
+                _CLASH,
+                f"{there}, though {plugin} {version_of(plugin)} is installed; this says why:",
+                f'JAX_PLATFORMS={platform_name} python -c "import jax; jax.devices()"',
+            )
+
+
+def caches() -> Iterator[Finding]:
+    import jax
+
+    import xgrad
+
     info = xgrad.compile_cache_info()
     if info is None:
-        yield None, "compile cache: off; XGRAD_COMPILE_CACHE=1 keeps compiled programs for the next process"
+        yield Finding(None, "compile cache: off; XGRAD_COMPILE_CACHE=1 keeps compiled programs for the next process")
     else:
-        yield None, f"compile cache: {info.folder}, {info.programs} programs, {info.bytes / 1e6:.1f} MB"
+        yield Finding(None, f"compile cache: {info.folder}, {info.programs} programs, {info.bytes / 1e6:.1f} MB")
+        if not os.access(info.folder, os.W_OK):
+            yield Finding(_CLASH, f"{info.folder} cannot be written", f"chmod u+w {info.folder}")
+    if folder := jax.config.jax_compilation_cache_dir:
+        yield Finding(None, f"JAX's own compilation cache: {folder}")
 
 
 def donation() -> Iterator[Finding]:
@@ -100,15 +232,15 @@ def donation() -> Iterator[Finding]:
     x[1].add_(1)
     after = _address(x)
     if before is None:
-        yield None, "donation: this backend does not tell buffer addresses"
+        yield Finding(None, "donation: this backend does not tell buffer addresses")
     elif before == after:
-        yield True, "donation works: a write through a view is made in place"
+        yield Finding(True, "donation works: a write through a view is made in place")
     else:
-        yield None, "donation does not work here: writes copy (slower, and still right)"
+        yield Finding(None, "donation does not work here: writes copy (slower, and still right)")
     mine = jnp.ones(4)
     xgrad.as_tensor(mine)[0].mul_(5)
     safe = not mine.is_deleted() and bool(np.array_equal(mine, np.ones(4)))
-    yield (
+    yield Finding(
         safe,
         "a user's array "
         + ("is left alone by a write to its tensor" if safe else "was CHANGED by a write to its tensor"),
@@ -143,4 +275,6 @@ def gradients() -> Iterator[Finding]:
         with xgrad.views.tracking(path):
             found = xgrad.autograd.grad(in_place(x, w), (x, w))
         good = all(f is not None and np.array_equal(f.numpy(), e) for f, e in zip(found, expected))
-        yield good, f"the gradient of a write through a view is {'right' if good else 'WRONG'} on the {path} path"
+        yield Finding(
+            good, f"the gradient of a write through a view is {'right' if good else 'WRONG'} on the {path} path"
+        )
