@@ -15,7 +15,7 @@ from .unchanged import Unchanged
 # What a tensor may have without having to be looked at more closely.
 _USUAL = frozenset({
     "_array", "_owned", "_storage", "_chain", "_cache", "_cache_generation", "_version_counter", "_requires_grad",
-    "_grad_fn", "_output_nr", "_grad", "_is_param",
+    "_grad_fn", "_output_nr", "_grad", "_is_param", "_accumulator",
 })  # fmt: skip
 _UNUSUAL = ("_retains_grad", "_inference", "_grad_dtype", "_tangents", "_moved", "_level")
 
@@ -78,8 +78,8 @@ class Expected:
         ):
             return None
         self.sharding = sharding  # the next one is likely to be the same object, which is quicker to see
-        if (self.rare is not None or not _USUAL.issuperset(attributes)) and _rare(tensor) != self.rare:
-            return None
+        if self.rare is not None or not _USUAL.issuperset(attributes) or _watched(get("_accumulator")):
+            return array if _rare(tensor) == self.rare else None
         return array
 
     def _value(self, tensor: Tensor) -> Any:
@@ -114,6 +114,12 @@ def _chain(tensor: Tensor) -> Any:
     return None if chain is None or chain.is_root else chain
 
 
+def _watched(accumulator: Any) -> Any:
+    """The accumulator of a leaf, of which the leaf has a weak reference, if it has hooks."""
+    node = None if accumulator is None else accumulator()
+    return node if node is not None and node._hooks else None
+
+
 def _rare(tensor: Tensor) -> tuple | None:
     """What tensors rarely have, in a form that can be compared; None of one that has nothing of it."""
     attributes = tensor.__dict__
@@ -121,9 +127,8 @@ def _rare(tensor: Tensor) -> tuple | None:
     for name in ("_hooks", "_post_accumulate_hooks"):
         if attributes.get(name):
             found.append((name, tuple(attributes[name].values())))
-    accumulator = attributes.get("_accumulator")
-    node = None if accumulator is None else accumulator()
-    if node is not None and node._hooks:
+    node = _watched(attributes.get("_accumulator"))
+    if node is not None:
         found.append(("accumulator", tuple(node._hooks.pre.values()), tuple(node._hooks.post.values())))
     view: Any = attributes.get("_view")
     if view is not None:
