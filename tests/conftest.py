@@ -1,11 +1,11 @@
-"""What all tests share: 64-bit mode, two fake CPU devices, and the two paths of view tracking."""
+"""What all tests share: 64-bit mode, eight fake CPU devices, and the two paths of view tracking."""
 
 import os
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2".strip()
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
 
 import pytest
 

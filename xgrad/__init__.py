@@ -44,6 +44,7 @@ from .autograd.grad_mode import no_grad as no_grad
 from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from .devices import device as device
 from .devices import devices as devices
+from .devices import mesh as mesh
 from .dtypes import *  # noqa: F403
 from .dtypes import get_default_dtype as get_default_dtype
 from .dtypes import promote_types as promote_types

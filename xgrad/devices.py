@@ -1,14 +1,21 @@
 """Where a tensor is: PyTorch's device strings over `jax.Device` and `jax.sharding.Sharding`.
 
 `"cpu"`, `"gpu:0"` or `"cuda:0"`, `"tpu:3"`, `"xla"` (the default device), a `jax.Device`, or a multi-device
-`jax.sharding.Sharding` are accepted wherever a device is.  Movement is `jax.device_put`.
-Invariant: an unknown or absent device is an error at the call, before anything moves.
+`jax.sharding.Sharding` are accepted wherever a device is; within `with xgrad.mesh(...)` a `PartitionSpec` too.
+Movement is `jax.device_put`.
+
+Invariants: an unknown or absent device, an axis that the mesh lacks, and a dimension that does not divide evenly are
+errors at the call, before anything moves.  Meshes are `Auto`: which devices compute what is left to XLA.
 """
 
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import jax
-from jax.sharding import Sharding, SingleDeviceSharding
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+from .config import state
+from .errors import PlacementError
 
 _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default
 
@@ -16,51 +23,96 @@ _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": Non
 class device:
     """A place for tensors: `type` ("cpu", "cuda", "tpu") and `index`, as in PyTorch, and the `jax` placement behind it.
 
+    That of a sharded tensor is all of its devices: `index` is that of the first, two are equal if they are the same
+    devices, and what is put there is sharded as the tensor is if its shape allows it, and else copied to each.
+
     >>> import xgrad
     >>> xgrad.device("cpu").type
     'cpu'
     """
 
-    __slots__ = ("index", "placement", "type")
+    __slots__ = ("index", "placement", "traced", "type")
 
     def __init__(self, spec: Any, index: int | None = None) -> None:
         if index is not None:
             spec = f"{spec}:{index}"
-        self.placement = placement_of(spec)
-        first = next(iter(self.placement.device_set)) if isinstance(self.placement, Sharding) else self.placement
+        placement = placement_of(spec)
+        self.traced = False  # whether it is that of a traced tensor, which is wherever its program runs
+        if isinstance(placement, Devices):
+            placement = placement.sharding or jax.devices()[0]
+        self.placement = placement
+        first = min(devices_of(self.placement), key=_id_of)
         self.type = "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform
         self.index = jax.devices(first.platform).index(first)
 
     def __repr__(self) -> str:
+        if self._several:
+            placement = self.placement
+            shown: Any = placement.spec if isinstance(placement, NamedSharding) else placement
+            mesh = f", mesh={dict(placement.mesh.shape)}" if isinstance(placement, NamedSharding) else ""
+            return f"device(type='{self.type}', sharding={shown}{mesh})"
         return f"device(type='{self.type}')" if self._only else f"device(type='{self.type}', index={self.index})"
 
     def __str__(self) -> str:
+        if self._several:
+            numbers = sorted(d.id for d in devices_of(self.placement))
+            run = numbers[-1] - numbers[0] == len(numbers) - 1
+            return f"{self.type}:{f'{numbers[0]}-{numbers[-1]}' if run else ','.join(map(str, numbers))}"
         return self.type if self._only else f"{self.type}:{self.index}"
 
     @property
     def _only(self) -> bool:
         return self.type == "cpu" and self.index == 0
 
+    @property
+    def _several(self) -> bool:
+        return len(devices_of(self.placement)) > 1
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):  # PyTorch: of another type
             return False
-        return isinstance(other, device) and same_placement(self.placement, other.placement)
+        return isinstance(other, device) and devices_of(self.placement) == devices_of(other.placement)
 
     def __hash__(self) -> int:
         return hash(frozenset(devices_of(self.placement)))
 
 
-def placement_of(spec: Any) -> Any:
-    """The `jax.Device` or `Sharding` that a device specification means.
+class Devices(NamedTuple):
+    """All devices of a sharding, asked for as `x.device`: laid out as it says where the shape allows it.
 
-    Raises `RuntimeError` for a string that names no device and for a device that JAX does not see.
+    Without a sharding: those on which the program runs that is being traced.
+    """
+
+    sharding: Sharding | None
+
+
+def of_trace() -> device:
+    """The device of a traced tensor."""
+    here = device("xla")
+    here.traced = True
+    return here
+
+
+def placement_of(spec: Any) -> Any:
+    """The `jax.Device`, `Sharding` or (of a `device` that is several) `Devices` that a device specification means.
+
+    Raises `RuntimeError` for a string that names no device and for a device that JAX does not see, `PlacementError` for
+    a `PartitionSpec` outside of `with xgrad.mesh(...)` or with an axis that the mesh lacks.
     """
     if isinstance(spec, device):
-        return spec.placement
-    if isinstance(spec, (jax.Device, Sharding)):
-        return spec.device_set.copy().pop() if isinstance(spec, SingleDeviceSharding) else spec
+        if spec.traced:
+            return Devices(None)
+        return Devices(spec.placement) if spec._several else spec.placement
+    if isinstance(spec, jax.Device):
+        return spec
+    if isinstance(spec, PartitionSpec):
+        return _over_mesh(spec)
+    if isinstance(spec, Sharding):
+        return _usual(spec)
     if not isinstance(spec, str):
-        raise TypeError(f"expected a device such as 'cpu', 'gpu:0', a jax.Device or a Sharding, but got {spec!r}")
+        raise TypeError(
+            f"expected a device such as 'cpu', 'gpu:0', a jax.Device, a Sharding or a PartitionSpec, but got {spec!r}"
+        )
     name, _, number = spec.partition(":")
     if name not in _PLATFORM or not (number.isdigit() or not number):
         raise RuntimeError(f"Invalid device string: '{spec}'; expected cpu, gpu:N, cuda:N, tpu:N or xla:N")
@@ -74,15 +126,42 @@ def placement_of(spec: Any) -> Any:
     return present[int(number or 0)]
 
 
-def same_placement(a: Any, b: Any) -> bool:
-    """Whether two placements (devices or shardings) put an array on the same device or devices."""
+def _usual(sharding: Sharding) -> Any:
+    """A sharding in the form in which it is compared: one device as that device, a mesh with `Auto` axes."""
+    if isinstance(sharding, SingleDeviceSharding):
+        (where,) = sharding.device_set
+        return where if sharding.memory_kind in (None, where.default_memory().kind) else sharding
+    if isinstance(sharding, NamedSharding) and any(kind != AxisType.Auto for kind in _kinds(sharding.mesh)):
+        if not isinstance(sharding.mesh, Mesh):
+            raise PlacementError(f"{sharding} is over an abstract mesh, which has no devices")
+        return NamedSharding(automatic(sharding.mesh), sharding.spec, memory_kind=sharding.memory_kind)
+    return sharding
+
+
+def same_placement(a: Any, b: Any, ndim: int | None = None) -> bool:
+    """Whether two placements (devices or shardings) put an array on the same device or devices, in the same way.
+
+    With `ndim`, of an array of so many dimensions: P("i") and P("i", None) are the same then.
+    """
+    a, b = (_usual(p) if isinstance(p, Sharding) else p for p in (a, b))
     if a is b or a == b:
         return True
-    return devices_of(a) == devices_of(b) and len(devices_of(a)) == 1
+    if not (isinstance(a, Sharding) and isinstance(b, Sharding)):
+        return devices_of(a) == devices_of(b) and len(devices_of(a)) == 1 and _memory(a) == _memory(b)
+    return ndim is not None and a.device_set == b.device_set and a.is_equivalent_to(b, ndim)
+
+
+def _memory(placement: Any) -> str:
+    (where,) = devices_of(placement)
+    return getattr(placement, "memory_kind", None) or where.default_memory().kind
 
 
 def devices_of(placement: Any) -> set:
     return set(placement.device_set) if isinstance(placement, Sharding) else {placement}
+
+
+def _id_of(d: Any) -> int:
+    return d.id
 
 
 def devices(platform: str | None = None) -> list[device]:
@@ -101,3 +180,148 @@ def supports_as_strided(array: Any) -> bool:
     XLA has no strides on any of its devices, so none declares the capability today.
     """
     return False
+
+
+# -- meshes -----------------------------------------------------------------------------------------------------------
+
+
+class mesh:
+    """Within the block a `jax.sharding.PartitionSpec` is a device: it names axes of this mesh.
+
+    Made of a `jax.sharding.Mesh`, of a dictionary of axis names and sizes, or of sizes and names: `mesh((4, 2),
+    ("data", "model"))`.  The first devices that JAX sees are taken, or those given.  The block gives the `jax` mesh.
+    It is per thread, and the innermost one counts.
+
+    Raises `PlacementError` if there are too few devices, or if an axis is named twice.
+
+    >>> import jax, xgrad
+    >>> from jax.sharding import PartitionSpec as P
+    >>> with xgrad.mesh({"data": 1}):
+    ...     x = xgrad.ones(4, 2, device=P("data"))
+    >>> x.sharding.mesh.axis_names
+    ('data',)
+    """
+
+    __slots__ = ("_outer", "mesh")
+
+    def __init__(self, shape: Any, axis_names: Any = None, devices: Any = None) -> None:
+        if isinstance(shape, mesh):
+            shape = shape.mesh
+        self.mesh = automatic(shape) if isinstance(shape, Mesh) else _made(shape, axis_names, devices)
+        self._outer: list[Any] = []
+
+    def __enter__(self) -> Mesh:
+        self._outer.append(state.mesh)
+        state.mesh = self.mesh
+        return self.mesh
+
+    def __exit__(self, *error: Any) -> None:
+        state.mesh = self._outer.pop()
+
+    def __repr__(self) -> str:
+        return f"xgrad.mesh({dict(self.mesh.shape)})"
+
+
+def _made(shape: Any, names: Any, given: Any) -> Mesh:
+    if isinstance(shape, dict):
+        shape, names = tuple(shape.values()), tuple(shape)
+    elif names is None:
+        raise TypeError('mesh() takes a jax Mesh, {"data": 4}, or sizes and axis names: (4, 2), ("data", "model")')
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    names = (names,) if isinstance(names, str) else tuple(names)
+    if len(shape) != len(names):
+        raise PlacementError(f"a mesh of {len(shape)} dimensions, {shape}, needs as many axis names, but got {names}")
+    if len({*names}) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise PlacementError(f"mesh axis '{twice}' is named twice: {names}")
+    if any(n < 1 for n in shape):
+        raise PlacementError(f"a mesh axis has at least one device, but got {dict(zip(names, shape))}")
+    present = [placement_of(d) for d in given] if given is not None else jax.devices()
+    if prod(shape) > len(present):
+        raise PlacementError(
+            f"the mesh {dict(zip(names, shape))} needs {prod(shape)} devices, but there are {len(present)}. (On a CPU, "
+            f"XLA_FLAGS=--xla_force_host_platform_device_count={prod(shape)} makes more, if set before JAX starts.)"
+        )
+    return jax.make_mesh(shape, names, devices=present[: prod(shape)], axis_types=(AxisType.Auto,) * len(names))
+
+
+def _kinds(of: Any) -> tuple:
+    return tuple(of.axis_types)
+
+
+def automatic(of: Mesh) -> Mesh:
+    """The mesh with `Auto` axes: with JAX's `Explicit` ones an operator would have to be told its result's sharding."""
+    return of if all(kind == AxisType.Auto for kind in _kinds(of)) else Mesh(of.devices, of.axis_names)
+
+
+def left_to_xla(array: Any) -> Any:
+    """An array over a mesh with `Explicit` axes as one over the same mesh with `Auto` ones; any other as it is."""
+    where = getattr(array, "sharding", None)
+    if where.__class__ is NamedSharding and (usual := _usual(where)) is not where:
+        return jax.device_put(array, usual)
+    return array
+
+
+def _over_mesh(spec: PartitionSpec) -> NamedSharding:
+    here = state.mesh
+    if here is None:
+        raise PlacementError(
+            f"{spec} names axes of a mesh, and there is none here: use it within `with xgrad.mesh(...)`, for example "
+            '`with xgrad.mesh({"data": 8}):`, or give a NamedSharding.'
+        )
+    seen: set[Any] = set()
+    for name in (name for entry in spec for name in _names(entry, spec)):
+        if name not in here.shape:
+            raise PlacementError(f"{spec} names the axis '{name}', which the mesh {dict(here.shape)} lacks")
+        if name in seen:
+            raise PlacementError(f"{spec} names the mesh axis '{name}' twice: it can split one dimension only")
+        seen.add(name)
+    return NamedSharding(here, spec)
+
+
+def _names(entry: Any, spec: Any) -> tuple:
+    """The mesh axes over which one dimension is split."""
+    if entry is PartitionSpec.UNCONSTRAINED:
+        raise PlacementError(f"{spec} leaves a dimension unconstrained, which says nothing of where to put an array")
+    return () if entry is None else entry if isinstance(entry, tuple) else (entry,)
+
+
+def settled(placement: Any, shape: tuple[int, ...]) -> Any:
+    """A placement of an array of this shape: a `jax.Device` or a `Sharding`; None for wherever it is.
+
+    Raises `PlacementError`, naming dimension and axis, for a shape that does not divide evenly.
+    """
+    if isinstance(placement, Devices):
+        sharding = placement.sharding
+        if sharding is None or _misfit(sharding, shape) is None:
+            return sharding
+        return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else sharding
+    if isinstance(placement, Sharding):
+        error = _misfit(placement, shape)
+        if error is not None:
+            raise PlacementError(error)
+    return placement
+
+
+def _misfit(sharding: Sharding, shape: tuple[int, ...]) -> str | None:
+    """Why an array of this shape cannot be put so."""
+    if not isinstance(sharding, NamedSharding):
+        try:
+            sharding.shard_shape(tuple(shape))
+        except ValueError as error:
+            return str(error)
+        return None
+    spec, sizes = sharding.spec, sharding.mesh.shape
+    if len(spec) > len(shape):
+        return f"{spec} speaks of {len(spec)} dimensions, but the tensor has {len(shape)}: its shape is {list(shape)}"
+    for d, (n, entry) in enumerate(zip(shape, spec)):
+        names = _names(entry, spec)
+        parts = prod(sizes[name] for name in names)
+        if n % parts:
+            axes = " and ".join(f"'{name}' of size {sizes[name]}" for name in names)
+            return (
+                f"dimension {d} of size {n} is not divisible by mesh {'axis' if len(names) == 1 else 'axes'} {axes}"
+                f"{'' if len(names) == 1 else f' ({parts} parts)'}: shape {list(shape)}, {spec}. Pad it, or leave the "
+                "dimension whole (None)."
+            )
+    return None

@@ -51,6 +51,10 @@ class OverlapError(builtins.RuntimeError):
     """A write to a tensor of which several elements share one memory location."""
 
 
+class PlacementError(builtins.RuntimeError):
+    """A tensor cannot be put where it is asked to be: no such mesh or axis, or a dimension that does not divide."""
+
+
 class ShapeMismatchError(builtins.RuntimeError):
     """Shapes that do not fit together."""
 

@@ -9,6 +9,14 @@ import jax
 keep: Callable[[Any, Any], Callable] | None = None
 
 
+def jit_placed(function: Callable, where: Any, *, donate: bool) -> Callable:
+    """`jax.jit(function)` whose result is sharded as `where` says; with `donate` it takes the first argument's memory.
+
+    It has no name: the compile cache keeps programs of one device.
+    """
+    return jax.jit(function, donate_argnums=(0,) if donate else (), out_shardings=where, keep_unused=True)
+
+
 def jit_named(function: Callable, name: Any, *, donate: bool = False, keep_unused: bool = False) -> Callable:
     """`jax.jit(function)`; with `donate` the result takes the first argument's memory.
 

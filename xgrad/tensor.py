@@ -19,7 +19,7 @@ import numpy as np
 
 from . import dtypes
 from .config import forward_levels, state
-from .devices import device
+from .devices import device, left_to_xla, of_trace
 from .errors import InferenceTensorError, InplaceViewError
 from .size import Size, unchecked
 from .views.chain import ViewChain
@@ -33,7 +33,7 @@ from .views.meta import (
     view_error,
 )
 from .views.named.arguments import own_dim
-from .views.storage import UNTRACKED, Detached, Storage, Tracer, VersionCounter, rewritten, writing
+from .views.storage import UNTRACKED, Detached, Storage, Tracer, VersionCounter, placed_like, rewritten, writing
 
 if TYPE_CHECKING:
     from .engine.node import Node
@@ -190,12 +190,12 @@ class Tensor(TensorMethods):
         """Replace the value by an array of the same shape and dtype, made by one of our kernels, for all aliases."""
         storage, chain = self._storage, self._chain
         if storage is None:
-            self._array = new
+            self._array = placed_like(new, self._read())
             self._owned = True
         elif chain.is_root:
-            storage.replace(new)
+            storage.replace(placed_like(new, storage.array))
         else:
-            storage.rewrite(lambda donate: lambda root: chain.write_back(root, new, donate))
+            storage.rewrite(lambda donate, where=None: lambda root: chain.write_back(root, new, donate, where))
         self._bump()
 
     def _rewrite(self, program_of: Any, *operands: Any) -> None:
@@ -260,7 +260,7 @@ class Tensor(TensorMethods):
     @property
     def device(self) -> device:
         array = self._held()
-        return device(array.sharding if not isinstance(array, Tracer) else "xla")
+        return of_trace() if isinstance(array, Tracer) else device(array.sharding)
 
     def _placed(self) -> Any:
         """The sharding of the value, None of a tracer: what decides whether two tensors are on the same device."""
@@ -538,6 +538,7 @@ def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
         array = jax.numpy.asarray(dtypes.narrowed(array))
     elif getattr(array, "weak_type", False):
         array = jax.numpy.asarray(array, dtype=array.dtype)
+    array = left_to_xla(array)
     t = Tensor()
     t._array, t._owned = array, False
     if state.inference:

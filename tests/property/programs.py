@@ -45,12 +45,16 @@ Where the two libraries differ on purpose, the generator knows, and says it here
 import collections
 import contextlib
 import itertools
+import random
 import re
 import warnings
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
+import jax
 import numpy as np
 import torch
+from jax.sharding import NamedSharding, PartitionSpec
 
 import xgrad
 
@@ -180,7 +184,8 @@ class Run:
 
     def __init__(self, T, forward=False):
         self.T = T
-        self.env = {"T": T, "data": lambda shape, seed: data(T, shape, seed), "noted": noted}
+        self.places = None if T is torch else Places.here
+        self.env = {"T": T, "data": self.data, "noted": noted}
         exec(_WORLD, self.env)
         self.trace = Trace()
         self.array = array
@@ -188,6 +193,11 @@ class Run:
         if forward:
             self.ends.enter_context(T.autograd.forward_ad.dual_level())
         self.forward = forward
+
+    def data(self, shape, seed):
+        """Data that both libraries get; sharded, if the program runs so."""
+        made = data(self.T, shape, seed)
+        return made if self.places is None else made.to(self.places.of(shape, seed))
 
     def step(self, step):
         error = None
@@ -209,6 +219,8 @@ class Run:
                 if step.refused:  # what xgrad did until it refused, torch did not even begin
                     del self.env["LOG"][before:]
         self.trace.errors.append(error)
+        if self.places is not None:
+            self.places.check(self.tensors(), str(step))
         return error
 
     def tensors(self):
@@ -229,6 +241,9 @@ class Run:
         seen["retains"] = {name: x._base is not None for name, x in tensors.items()}
         seen["gradient"] = self._attempt(lambda: self._gradients(program))
         seen["grad"] = {name: self._attempt(lambda x=x: x.grad) for name, x in tensors.items()}
+        if self.places is not None:
+            self.places.check(self.tensors(), "backward")
+            self.places.check_gradients(self.tensors())
         seen["leaf"] = {name: self._attempt(lambda x=x: x.is_leaf) for name, x in tensors.items()}
         if self.forward:
             seen["tangent"] = {name: self._attempt(lambda x=x: self._tangent(x)) for name, x in tensors.items()}
@@ -278,6 +293,59 @@ class Run:
         found[-1] = [self.array(g) for g in found[-1]]
         loss.backward()
         return found
+
+
+class Places:
+    """Random shardings for what programs are made of; and what is promised of shardings, checked.
+
+    Within `with Places(salt):` programs run sharded on xgrad, over eight devices.
+    """
+
+    here = None
+    mesh = None
+    checked: ClassVar = collections.Counter()
+
+    def __init__(self, salt):
+        self.salt = salt
+        self.first = {}  # by id of a tensor: the tensor, and the sharding with which it was first seen
+        Places.mesh = Places.mesh or xgrad.mesh({"a": 2, "b": 2, "c": 2}).mesh
+
+    def __enter__(self):
+        Places.here = self
+
+    def __exit__(self, *error):
+        Places.here = None
+
+    def of(self, shape, seed):
+        """The sharding of the data of this shape and seed: each axis splits one dimension, or none."""
+        draw = random.Random(f"{self.salt} {shape} {seed}")
+        parts = [[] for _ in shape]
+        for axis in "abc":
+            d = draw.randrange(len(shape) + 1)
+            if d < len(shape) and shape[d] % (2 ** (len(parts[d]) + 1)) == 0:
+                parts[d].append(axis)
+        return NamedSharding(self.mesh, PartitionSpec(*(tuple(p) if p else None for p in parts)))
+
+    def check(self, tensors, where):
+        """No write has changed the sharding of a storage."""
+        for name, x in tensors.items():
+            held = x._held()
+            if isinstance(held, jax.core.Tracer) or not held.committed:
+                continue
+            first = self.first.setdefault(id(x), (x, held.sharding))[1]
+            assert held.sharding.is_equivalent_to(first, held.ndim), (
+                f"sharding of {name} after {where}: {held.sharding}, it was {first}"
+            )
+            self.checked["storages"] += 1
+
+    def check_gradients(self, tensors):
+        """The gradient of a leaf is sharded as the leaf is."""
+        for name, x in tensors.items():
+            if x._grad_fn is not None or x._view is not None or x._grad is None or not x._held().committed:
+                continue
+            have, want = x._grad._read().sharding, x._read().sharding
+            assert have.is_equivalent_to(want, x.ndim), f"sharding of {name}.grad: {have}, of {name}: {want}"
+            self.checked["gradients"] += 1
 
 
 _lines = {}

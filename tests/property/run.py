@@ -4,6 +4,7 @@ Prints how many ran and, for those that fail, the shortest failing program's sou
 """
 
 import argparse
+import contextlib
 import os
 import random
 import resource
@@ -15,7 +16,8 @@ from collections import Counter
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Most of the time goes into compiling small programs: have XLA optimize less.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+os.environ.setdefault("XLA_FLAGS", f"{QUICK} --xla_force_host_platform_device_count=8")
 
 
 def arguments():
@@ -28,6 +30,7 @@ def arguments():
     parser.add_argument("--flavour", help="one of drawing.FLAVOURS (default: all)")
     parser.add_argument("--compiled", action="store_true", help="run backward as compiled programs")
     parser.add_argument("--whole", action="store_true", help="run a part of each program by xgrad.compile")
+    parser.add_argument("--sharded", action="store_true", help="shard the data at random over eight devices")
     return parser.parse_args()
 
 
@@ -37,7 +40,7 @@ def main():
         return in_processes(options)
     import jax
 
-    from . import drawing, programs
+    from . import drawing, programs, world
 
     start, failures, told = time.monotonic(), 0, time.monotonic()
     counts = Counter()
@@ -55,13 +58,19 @@ def main():
         counts["with gradients" if isinstance(gradient, list) else "whose gradient is an error"] += 1
         counts["with second gradients"] += isinstance(gradient, list) and len(gradient) > 1
         counts["without torch's gradients"] += not theirs.gradients_count
-        try:
-            programs.compare(program, theirs, ways)
-        except Exception as error:
-            failures += 1
-            print(f"\nseed {seed}: {str(error)[:600]}")
-            small = programs.shrink(program, ways) if isinstance(error, AssertionError) else program
-            print(small.source("torch"), programs.fails(small, ways), sep="\n# ", flush=True)
+        with programs.Places(seed % 16) if options.sharded else contextlib.nullcontext():
+            try:
+                programs.compare(program, theirs, ways)
+            except Exception as error:
+                failures += 1
+                print(f"\nseed {seed}: {str(error)[:600]}")
+                small = programs.shrink(program, ways) if isinstance(error, AssertionError) else program
+                print(
+                    small.source("torch").partition(world.SOURCE)[2],
+                    programs.fails(small, ways),
+                    sep="\n# ",
+                    flush=True,
+                )
             if failures >= options.failures:
                 break
         if ran % 50 == 0 and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > most:
@@ -71,6 +80,8 @@ def main():
             told = time.monotonic()
             print(f"{ran} programs, {failures} failed, {told - start:.0f} s", flush=True)
     print(f"{ran} programs ran in both paths, {failures} failed, {time.monotonic() - start:.0f} s: {dict(counts)}")
+    if options.sharded:
+        print(f"checked: {dict(programs.Places.checked)}")
     if options.whole:
         print(f"compared: {dict(programs.COUNTS)}")
     return 1 if failures else 0
@@ -87,6 +98,7 @@ def in_processes(options):
         command += ["--flavour", options.flavour] if options.flavour else []
         command += ["--compiled"] if options.compiled else []
         command += ["--whole"] if options.whole else []
+        command += ["--sharded"] if options.sharded else []
         running.append(subprocess.Popen(command))
     return max(process.wait() for process in running)
 

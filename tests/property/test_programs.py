@@ -6,6 +6,7 @@
 
 import random
 
+import jax
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ FIXED = tuple(name for name in drawing.FLAVOURS if name not in drawing.PLAIN)
 SEEDS = range(1000, 1050)
 COMPILED = 38  # programs of each flavour whose backward is compiled
 WHOLE = 40  # programs of each flavour of which xgrad.compile runs a part
+SHARDED = 16  # programs over eight devices
 
 
 class HypothesisDraw(drawing.Draw):
@@ -91,6 +93,25 @@ def test_program_that_is_compiled_agrees_with_torch(flavour):
             error.add_note(f"\nseed {seed}\n{program.source('torch')}")
             raise
     assert programs.COUNTS["whole"] > WHOLE / 2
+
+
+@pytest.mark.skipif(len(jax.devices()) < 8, reason="needs eight devices")
+@pytest.mark.parametrize(("ways", "first"), [("EAGER", 5000), ("COMPILED", 5100)])
+def test_sharded_program_agrees_with_torch(ways, first):
+    """Whatever the data is sharded like, and no write changes the sharding of a storage."""
+    checked = programs.Places.checked
+    checked.clear()
+    for seed in range(first, first + SHARDED):
+        draw = drawing.Draw(random.Random(seed))
+        program, theirs = drawing.generate(draw, draw.one(list(drawing.FLAVOURS.values())), 3 + draw.below(8))
+        try:
+            with programs.Places(seed % 4):
+                programs.compare(program, theirs, [getattr(programs, ways)[seed % 2]])
+        except AssertionError as error:
+            error.add_note(f"\nseed {seed}\n{program.source('torch')}")
+            raise
+    assert checked["storages"] > 10 * SHARDED
+    assert checked["gradients"] > SHARDED / 4
 
 
 def test_generator_reaches_what_it_is_for():

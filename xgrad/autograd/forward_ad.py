@@ -17,6 +17,7 @@ from ..dtypes import INEXACT
 from ..engine.function_tangents import check_shape
 from ..ops.viewing import view, view_along
 from ..tensor import Tangents, Tensor, from_array
+from ..views.storage import place_of
 from .grad_mode import _Mode, enable_grad
 
 # Each level that is entered gets a number of its own inside: tangents of a level that has ended match no other.  To
@@ -178,7 +179,8 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     if mine is None or mine.is_root or mine.overlaps or not mine.expressible:
         return tangent.clone()
     with enable_grad():
-        copy = view_along(from_array(jnp.zeros(mine.root_shape, tangent.dtype)), mine, "AsStridedBackward0")
+        root = jnp.zeros(mine.root_shape, tangent.dtype, device=place_of(tensor._held()))
+        copy = view_along(from_array(root), mine, "AsStridedBackward0")
     return copy.copy_(tangent)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from ..config import state
 from ..tensor import Tensor
@@ -25,13 +27,14 @@ from .node import MAX_SEQUENCE_NR, InternalNode
 from .sparse_gradient import accumulate as accumulate_sparse
 from .validate import expandable, fit
 
+_warned: dict[int, weakref.ref] = {}  # by id: the variables whose gradients were moved
+
 
 class AccumulateGrad(InternalNode):
     """Accumulates into `variable.grad`; runs as soon as the gradient is complete."""
 
     is_accumulator = True
     sequence_nr = MAX_SEQUENCE_NR
-    _warned = False
 
     variable: Tensor
 
@@ -67,7 +70,7 @@ class AccumulateGrad(InternalNode):
         old = variable._grad
         want = None if new._level is not None or variable._level is not None else self._moves(variable, new._read())
         if want is not None:
-            new = tensor_move(new, want)
+            new = tensor_move(new, want, committed=_committed(variable))
         elif not state.grad_layout and old is not None:
             new = tensor_move(new, old._placed())
         if old is None:
@@ -79,12 +82,13 @@ class AccumulateGrad(InternalNode):
 
     def _accumulate(self, variable: Tensor, new: list) -> None:
         """Grad mode is off: the first gradient is stolen, a later one goes into the same Tensor object."""
-        self._place(variable, new)
+        # What was put elsewhere may be another array over the same buffer, which is not ours to donate.
+        moved = new[0] if self._place(variable, new) else None
         grad = variable._grad
         if variable._grad_dtype is None and grad is not None:  # any dtype may arrive, and the first one stays
             new[0] = fit(new[0], new[0].shape, grad.dtype)
         if grad is None:
-            variable._grad = stolen(new, 0)
+            variable._grad = stolen(new, 0)  # which sees that `moved` is held too
         elif grad._storage is None and grad._owned and grad.shape == new[0].shape:
             grad._bump()  # first: it refuses an inference tensor
             buffer = [grad._array]
@@ -92,8 +96,9 @@ class AccumulateGrad(InternalNode):
             try:
                 accumulate(buffer, 0, new)
             except ValueError:  # other devices: without the layout policy the gradient was left there
-                new[0] = jax.device_put(new[0], buffer[0].sharding)
+                moved = new[0] = jax.device_put(new[0], buffer[0].sharding)
                 accumulate(buffer, 0, new)
+                del moved
             finally:
                 grad._array = buffer[0]
         elif grad.is_sparse:
@@ -107,7 +112,8 @@ class AccumulateGrad(InternalNode):
                 f"has, {list(grad.shape)}: the leaf was given data of another shape. Set its grad to None first."
             )
 
-    def _place(self, variable: Tensor, new: list) -> None:
+    def _place(self, variable: Tensor, new: list) -> bool:
+        """Put the gradient where its variable lies; whether it was elsewhere."""
         here, there = new[0], variable._read()
         if here.shape != there.shape:  # unsqueeze_ under no_grad came after the recording
             if not expandable(here.shape, there.shape):
@@ -118,7 +124,8 @@ class AccumulateGrad(InternalNode):
             here = new[0] = jnp.broadcast_to(here, there.shape)
         want = self._moves(variable, here)
         if want is not None:
-            new[0] = jax.device_put(here, want)
+            new[0] = put(here, want, _committed(variable))
+        return want is not None
 
     def _moves(self, variable: Tensor, here: Any) -> Any:
         """The sharding to which a gradient has to be moved, None if it lies where its variable does."""
@@ -132,14 +139,31 @@ class AccumulateGrad(InternalNode):
             return None
         # Without a word: a constant, which no device was asked for, and what each device has a copy of.
         travels = here.committed and not (have.is_fully_replicated and have.device_set == want.device_set)
-        if travels and not self._warned:
-            self._warned = True
+        if travels and ((known := _warned.get(id(variable))) is None or known() is not variable):
+            key = id(variable)
+            _warned[key] = weakref.ref(variable, lambda _: _warned.pop(key, None))
             warnings.warn(
                 f"a gradient arrived with sharding {have}, its variable has {want}; it is moved there. Shard the "
                 "computation like the variable to save the move.",
                 stacklevel=2,
             )
         return want
+
+
+def _committed(variable: Tensor) -> bool:
+    return variable._read().committed
+
+
+def put(array: Any, where: Any, committed: bool) -> Any:
+    """The array at a place.  Of a variable that no device was asked for, the gradient is asked for none either.
+
+    Else an optimizer's step would tie the variable to its device, and the next forward pass would find it misplaced.
+    """
+    if not committed:
+        return jax.device_put(np.asarray(array))
+    if isinstance(where, jax.Device):  # JAX would leave an array in the memory in which it is on that device
+        where = SingleDeviceSharding(where)
+    return jax.device_put(array, where)
 
 
 def make_accumulator(tensor: Tensor) -> AccumulateGrad:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
-from ..devices import device as device_of
+from ..devices import placement_of, settled
 from ..tensor import Tensor
 
 
@@ -30,7 +30,8 @@ def apply(self: Any, fn: Callable[[Tensor], Tensor]) -> Any:
 def to(self: Any, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Move and cast all parameters and buffers, in place: `to(device)`, `to(dtype)`, both, or as a tensor is.
 
-    Only floating-point and complex ones are cast.  Raises `TypeError` for another dtype.
+    Only floating-point and complex ones are cast.  Raises `TypeError` for another dtype, `PlacementError` for a
+    sharding that does not fit one of them.
     """
     for value in args:
         if isinstance(value, Tensor):
@@ -48,10 +49,13 @@ def to(self: Any, *args: Any, device: Any = None, dtype: Any = None, non_blockin
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype.name}"
             )
-    where = None if device is None else device_of(device)
+    if device is not None:
+        where = placement_of(device)
+        for tensor in (*self.parameters(), *self.buffers()):
+            settled(where, tensor.shape)  # all are looked at before one is moved
 
     def moved(tensor: Tensor) -> Tensor:
-        return tensor.to(device=where, dtype=dtype if tensor.dtype in dtypes.INEXACT else None)
+        return tensor.to(device=device, dtype=dtype if tensor.dtype in dtypes.INEXACT else None)
 
     return self._apply(moved)
 

@@ -19,7 +19,7 @@ from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable, snapshot
 from ..tensor import Tensor, from_array, from_foreign, mark
 from ..views.meta import PrimalMeta, chain_now, check_inplace, relation_of
-from ..views.storage import VersionCounter
+from ..views.storage import VersionCounter, place_of
 from . import batching, nodes, registry
 from .batching import batch_like, check_batched, level_of, requiring, run_batched, wrap, write_batched
 from .kernel import Kernel, Plan
@@ -396,11 +396,13 @@ def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
         elif state.trace is not None:
             # Parts of a larger program, which is told apart what is read and what is written (compiler/program.py).
             read = chain.replay(self._held())
-            self._rewrite(lambda donate: chain.write_back, kernel.written(read, *arrays))
+            self._rewrite(lambda donate, where=None: chain.write_back, kernel.written(read, *arrays))
         else:
             # One program reads the view, computes and writes back; it returns the root and nothing else, for XLA
             # would copy the whole buffer if it did.
-            self._rewrite(lambda donate: chain.update(kernel.written, kernel, donate), chain.starts, *arrays)
+            self._rewrite(
+                lambda donate, where=None: chain.update(kernel.written, kernel, donate, where), chain.starts, *arrays
+            )
     except Exception as error:
         op.forget(tuple(kernel.statics.values()))
         raise explain(error, op, [self, *arrays]) from error.__cause__
@@ -443,7 +445,8 @@ def tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
         return
     whole = meta.base._tangent_at(level)
     if whole is None:
-        whole = batch_like(from_array(jax.numpy.zeros(meta.base.shape, meta.base.dtype)), new)
+        zeros = jax.numpy.zeros(meta.base.shape, meta.base.dtype, device=place_of(meta.base._read()))
+        whole = batch_like(from_array(zeros), new)
         meta.base._set_tangent(level, whole)
     tangent = view_along(whole, chain_now(meta), meta.name)
     tangent.copy_(new)
@@ -491,10 +494,16 @@ def write_out(name: str, result: Tensor, out: Tensor) -> Tensor:
                 f"match the required output shape {list(result.shape)}. Pass an `out` of the right shape.",
                 stacklevel=3,
             )
-        out._array = jax.numpy.zeros(result.shape, out.dtype)
+        out._array = jax.numpy.zeros(result.shape, out.dtype, device=_place_for(out, result))
         out._storage, out._owned = None, True
         out._chain = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class: it goes with _storage
     return out.copy_(result)
+
+
+def _place_for(out: Tensor, result: Tensor) -> Any:
+    """Where an `out` of another shape is put: on its device; on a mesh, as the result is sharded."""
+    place = place_of(out._held())
+    return place if place is None or len(place.device_set) == 1 else place_of(result._read())
 
 
 nodes.call = batching.call = call

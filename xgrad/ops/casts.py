@@ -10,12 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Sharding
+from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
 from .. import dtypes
 from ..config import forward_levels, state
-from ..devices import device, placement_of, same_placement
+from ..devices import Devices, device, placement_of, same_placement, settled
 from ..dtypes import as_dtype
+from ..engine.accumulate_grad import put
 from ..engine.node import Node, gradient_edge
 from ..tensor import Tensor, from_foreign
 from ..views.meta import check_inplace
@@ -24,7 +25,7 @@ from .call import call_inplace
 from .numbers import fill_value
 from .promotion import cast
 from .recorded_views import record_linear
-from .registry import METHODS, composite, operator
+from .registry import METHODS, composite, linear, operator
 from .viewing import view
 
 # -- dtype ------------------------------------------------------------------------------------------------------------
@@ -66,21 +67,48 @@ class ToCopyBackward0(Node):
         return (move(grad, self.source) if isinstance(grad, Tensor) else jax.device_put(grad, self.source),)
 
 
-def move(self: Tensor, placement: Any, copy: bool = False) -> Tensor:
-    """The tensor on another device, recorded; the tensor itself if it is there."""
+def move(self: Tensor, placement: Any, copy: bool = False, committed: bool = True) -> Tensor:
+    """The tensor on another device, recorded; the tensor itself if it is there.  `committed`: see `put`.
+
+    Raises `PlacementError` if a sharding does not fit its shape.
+    """
     source = self._placed()
-    if source is None or same_placement(source, placement):
+    if source is None:
+        return _constrained(self, placement)
+    anywhere = isinstance(placement, Devices)
+    if anywhere and (placement.sharding is None or source.device_set == placement.sharding.device_set):
+        return self.clone() if copy else self
+    placement = settled(placement, self.shape)
+    if len(source.device_set) > 1:
+        source = self._read().sharding  # of a view, not its root's
+    if same_placement(source, placement, self.ndim):
         return self.clone() if copy else self
     # Not ours to donate: device_put may give another array over the same buffer.
-    moved = from_foreign(jax.device_put(self._read(), placement))
+    moved = from_foreign(put(self._read(), placement, committed))
     return record_linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: move(t, placement))
+
+
+@operator("_constrain", function=False, method=False, out=False, node="ToCopyBackward0")
+def _constrain(self, *, placement):
+    """The same, sharded in a certain way: what a move is in a trace."""
+    return jax.lax.with_sharding_constraint(self, placement)
+
+
+_constrain.derivative(self=linear)
+
+
+def _constrained(self: Tensor, placement: Any) -> Tensor:
+    """A traced tensor on several devices as `placement` says; on which device one is, is the program's."""
+    if not isinstance(placement, Sharding) or isinstance(placement, SingleDeviceSharding):
+        return self
+    return _constrain.function(self, settled(placement, self.shape))
 
 
 # -- to ---------------------------------------------------------------------------------------------------------------
 
 
 def _is_place(spec: Any) -> bool:
-    return isinstance(spec, (str, int, device, jax.Device, Sharding)) and not isinstance(spec, bool)
+    return isinstance(spec, (str, int, device, jax.Device, Sharding, PartitionSpec)) and not isinstance(spec, bool)
 
 
 @composite(function=False)
@@ -96,10 +124,12 @@ def to(
     """The tensor with another dtype, on another device, or both; itself if there is nothing to change.
 
     `to(dtype)`, `to(device)`, `to(device, dtype)` or `to(other)`, each followed by `non_blocking` and `copy` (True:
-    always a copy).  A device is a string, a `jax.Device` or a `jax.sharding.Sharding`.  Floating-point numbers beyond
-    the range of an integer dtype give its nearest number, and NaN 0; PyTorch leaves them undefined.
+    always a copy).  A device is a string, a `jax.Device`, a `jax.sharding.Sharding` or, within `xgrad.mesh(...)`, a
+    `PartitionSpec`.  Floating-point numbers beyond the range of an integer dtype give its nearest number, and NaN 0;
+    PyTorch leaves them undefined.
 
-    Raises `DtypeDisabledError` for a 64-bit dtype without JAX's 64-bit mode, `RuntimeError` for an absent device.
+    Raises `DtypeDisabledError` for a 64-bit dtype without JAX's 64-bit mode, `RuntimeError` for an absent device,
+    `PlacementError` (one too) for a sharding that does not fit the shape.
 
     >>> import xgrad
     >>> xgrad.tensor([1.5, 2.5]).to(xgrad.int32)
@@ -108,7 +138,7 @@ def to(
     rest = list(args)
     if rest and isinstance(rest[0], Tensor):
         other = rest.pop(0)
-        dtype, device = other.dtype, other._placed()
+        dtype, device = other.dtype, other.device if other._placed() is not None else None
     elif rest and (rest[0] is None or _is_place(rest[0])):
         device = rest.pop(0)
         if rest and not isinstance(rest[0], bool):

@@ -15,7 +15,7 @@ from jax.core import Tracer
 from jax.sharding import Sharding, SingleDeviceSharding
 
 from .. import dtypes
-from ..devices import placement_of, same_placement
+from ..devices import Devices, placement_of, same_placement, settled
 from ..tensor import Tensor, from_foreign
 from .call import call
 from .numbers import all_fit, fill_value, number
@@ -31,9 +31,10 @@ def _converted(self, *, dtype):
     return cast(self, dtype)
 
 
-def place(x: Any, placement: Sharding | None) -> Any:
-    """In a kernel: `x`, computed where `placement` says."""
-    return x if placement is None else jax.lax.with_sharding_constraint(x, placement)
+def place(x: Any, placement: Sharding | Devices | None) -> Any:
+    """In a kernel: `x`, computed where `placement` says.  Raises `PlacementError` for a shape that does not fit."""
+    where = settled(placement, x.shape)
+    return x if where is None else jax.lax.with_sharding_constraint(x, where)
 
 
 @operator(function=False, method=False, out=False, differentiable=False)
@@ -42,12 +43,12 @@ def filled(self, *, size, dtype, placement):
     return place(jnp.full(size, cast(self, dtype), dtype), placement)
 
 
-def placement(device: Any) -> Sharding | None:
+def placement(device: Any) -> Sharding | Devices | None:
     """A device specification as a sharding, which is a static argument of kernels; None for the default device."""
     if device is None:
         return None
     where = placement_of(device)
-    return where if isinstance(where, Sharding) else SingleDeviceSharding(where)
+    return where if isinstance(where, (Sharding, Devices)) else SingleDeviceSharding(where)
 
 
 def finish(out: Tensor, requires_grad: bool) -> Tensor:
@@ -152,10 +153,11 @@ def _scalar(value: Any, dtype: np.dtype) -> Any:
 
 def constant_array(array: np.ndarray, device: Any) -> Any:
     """Host data as an array, which stays concrete under a trace: an index or a mask may be read from it."""
-    out = jax.device_put(array, placement(device))
+    where = settled(placement(device), array.shape)
+    out = jax.device_put(array, where)
     if isinstance(out, Tracer):
         with jax.ensure_compile_time_eval():
-            out = jax.device_put(array, placement(device))
+            out = jax.device_put(array, where)
     return out
 
 
@@ -167,8 +169,10 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
     elif not isinstance(data, (jax.Array, np.ndarray, np.generic)) and hasattr(data, "__jax_array__"):
         data = data.__jax_array__()
     if isinstance(data, jax.Array):
-        wanted, where = dtype or data.dtype, placement(device)
-        moves = where is not None and not isinstance(data, Tracer) and not same_placement(where, data.sharding)
+        wanted, where = dtype or data.dtype, settled(placement(device), data.shape)
+        moves = (
+            where is not None and not isinstance(data, Tracer) and not same_placement(where, data.sharding, data.ndim)
+        )
         if moves:
             data = jax.device_put(data, where)
         if copy or wanted != data.dtype:

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 
 from .. import dtypes
 from ..config import settings
+from ..devices import Devices
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic
 from .batching import batch_like
@@ -136,7 +137,7 @@ ones = _constants("ones", 1, "of ones")
 empty = _constants("empty", 0, "whose values are not to be relied upon (zeros: XLA leaves no memory uninitialised)")
 
 
-def _full(value: Any, size: tuple, dtype: Any, where: Sharding | None) -> Tensor:
+def _full(value: Any, size: tuple, dtype: Any, where: Sharding | Devices | None) -> Tensor:
     if dtype is None:
         dtype = value.dtype if isinstance(value, (Tensor, np.generic)) else number_dtype(value)
     dtype = dtypes.as_dtype(dtype)

@@ -143,7 +143,9 @@ def _suffixes(self: Tensor) -> list[str]:
     suffixes = []
     empty = 0 in self.shape
     device = self.device
-    if device.type != "cpu" or device.index:
+    if device._several:
+        suffixes.append(f"device='{device}'")
+    elif device.type != "cpu" or device.index:
         suffixes.append(f"device='{device.type}:{device.index}'")
     if empty and self.ndim != 1 and not self.is_sparse:
         suffixes.append(f"size={tuple(self.shape)}")

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..engine.validate import fit
 from ..errors import ShapeMismatchError
-from ..programs import jit_named
+from ..programs import jit_named, jit_placed
 from ..tensor import Tensor
 from .dependence import dependence
 from .node_names import name_of
@@ -106,11 +106,20 @@ class Kernel:
             raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]} ({name}_)")
         return result.astype(self_array.dtype)
 
-    def write(self, donate: bool) -> Callable:
-        """The jitted in-place form, over arrays; with `donate` the result takes the first argument's memory."""
-        program = self._writes.get(donate)
+    def write(self, donate: bool, where: Any = None) -> Callable:
+        """The jitted in-place form, over arrays; with `donate` the result takes the first argument's memory.
+
+        `where`: the sharding that the result is to have, for XLA may choose another.
+        """
+        key = donate if where is None else (donate, where)
+        program = self._writes.get(key)
         if program is None:
-            program = self._writes[donate] = jit_named(self.written, ("write", self), donate=donate)
+            if where is None:
+                # It runs where the array is, also if it does not read it (zero_).
+                program = jit_named(self.written, ("write", self), donate=donate, keep_unused=True)
+            else:
+                program = jit_placed(self.written, where, donate=donate)
+            self._writes[key] = program
         return program
 
     def jvp(self, tangents: tuple[bool, ...]) -> Any:

@@ -374,14 +374,16 @@ class ViewChain:
             view = self._view
         return view(array, *self._starts)
 
-    def write_back(self, array: Any, new: Any, donate: bool = False) -> Any:
+    def write_back(self, array: Any, new: Any, donate: bool = False, where: Any = None) -> Any:
         """The root array with the viewed part replaced by `new`, broadcast and cast to the view's shape and dtype.
 
-        With `donate` the array's buffer is given up and written in place: the cost is that of the view.
-        Raises `OverlapError` if the view overlaps itself.
+        With `donate` the array's buffer is given up and written in place: the cost is that of the view.  `where`: the
+        sharding of the result, for XLA may choose another.  Raises `OverlapError` if the view overlaps itself.
         """
         write = self._write_donated if donate else self._write
-        if write is None:
+        if where is not None:
+            write = self.program.write_placed(donate, where)
+        elif write is None:
             self._prepare()
             write = self._write_donated if donate else self._write
         if self._overlaps is not False:
@@ -397,14 +399,15 @@ class ViewChain:
             return grad
         return self.program.adjoint(grad, *self._starts)
 
-    def update(self, function: Callable, key: Any, donate: bool = False) -> Callable:
+    def update(self, function: Callable, key: Any, donate: bool = False, where: Any = None) -> Callable:
         """The program `(root, starts, *operands)` that replaces the view by `function(view, *operands)`.
 
         It returns the root alone, since with anything else to return XLA would copy the donated buffer.  `starts` is
-        this chain's.  The program is cached by `key`, which must tell `function` apart from others.
+        this chain's.  The program is cached by `key`, which must tell `function` apart from others.  `where`: the
+        sharding that the root keeps.
         """
         self.check_writable()
-        return self.program.update(function, key, donate)
+        return self.program.update(function, key, donate, where)
 
     # Inside of another program: not compiled by themselves.  `starts` may be operands of that program.
 

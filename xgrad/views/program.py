@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..programs import jit_named
+from ..programs import jit_named, jit_placed
 from .geometry import Shape
 from .view_ops import ViewStep
 
@@ -47,7 +47,7 @@ class Program:
     """The compiled programs of all chains that differ in their starts only."""
 
     __slots__ = (
-        "adjoint", "counts", "dtype", "root_dtype", "root_shape", "seen", "shape", "steps", "updates", "view",
+        "adjoint", "counts", "dtype", "placed", "root_dtype", "root_shape", "seen", "shape", "steps", "updates", "view",
         "write", "write_donated",
     )  # fmt: skip
 
@@ -61,11 +61,12 @@ class Program:
             shape, dtype = step.result(shape, dtype)
         self.shape, self.dtype = shape, dtype
         self.view = jit_named(self.trace_replay, ("replay", self))
-        self.write = jit_named(self.trace_write, ("write_back", self))
-        # The root's own program does not read the array that it replaces: there is nothing to donate.
-        self.write_donated = jit_named(self.trace_write, ("write_back", self), donate=True) if steps else self.write
+        # A program that writes runs where the root is, also if it replaces all of it and does not read it.
+        self.write = jit_named(self.trace_write, ("write_back", self), keep_unused=True)
+        self.write_donated = jit_named(self.trace_write, ("write_back", self), donate=True, keep_unused=True)
         self.adjoint = jit_named(self.trace_adjoint, ("adjoint", self))
-        self.updates: dict[tuple[Any, bool], Any] = {}
+        self.updates: dict[tuple, Any] = {}
+        self.placed: dict[tuple, Any] = {}
 
     @property
     def name_in_cache(self) -> tuple:
@@ -98,14 +99,26 @@ class Program:
             grad = step.transpose(grad, shape, dtype, own)
         return grad
 
-    def update(self, function: Callable, key: Any, donate: bool) -> Any:
-        program = self.updates.get((key, donate))
+    def write_placed(self, donate: bool, where: Any) -> Callable:
+        """The program that writes, of which the result is sharded as `where` says: XLA may choose another way."""
+        program = self.placed.get((donate, where))
+        if program is None:
+            program = jit_placed(self.trace_write, where, donate=donate)
+            self.placed[donate, where] = program
+        return program
+
+    def update(self, function: Callable, key: Any, donate: bool, where: Any = None) -> Any:
+        program = self.updates.get((key, donate, where))
         if program is None:
 
             def view_update(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
                 return self.trace_write(root, function(self.trace_replay(root, *starts), *operands), *starts)
 
-            program = self.updates[key, donate] = jit_named(view_update, ("update", self, key), donate=donate)
+            if where is None:
+                program = jit_named(view_update, ("update", self, key), donate=donate, keep_unused=True)
+            else:
+                program = jit_placed(view_update, where, donate=donate)
+            self.updates[key, donate, where] = program
         return program
 
 

@@ -17,7 +17,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import jax
 from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
 
 from ..config import state
 from ..errors import InferenceTensorError
@@ -109,7 +111,7 @@ class Storage:
         self.generation += 1
 
     def rewrite(self, program_of: Callable, *operands: Any) -> None:
-        """Run `program_of(donate)(root, *operands)` and make its result the root.
+        """Run `program_of(donate)(root, *operands)` and make its result the root; see `rewritten`.
 
         The root is taken out of the storage first, so that from its reference count on nobody can get hold of it.
         """
@@ -142,5 +144,29 @@ def sole(values: list, index: int) -> bool:
 
 
 def rewritten(box: list, owned: bool, program_of: Callable, operands: tuple) -> Any:
-    """`program_of(donate)(box[0], *operands)`; donates an array that our kernels made and that `box` alone holds."""
-    return program_of(owned and sole(box, 0))(box[0], *operands)
+    """`program_of(donate)(box[0], *operands)`; donates an array that our kernels made and that `box` alone holds.
+
+    Of an array on a mesh: `program_of(donate, sharding)`, whose result is to have the sharding that the array has.
+    """
+    try:
+        where = box[0].sharding
+    except AttributeError:  # a tracer
+        where = None
+    if where is None or where.__class__ is SingleDeviceSharding:
+        return program_of(owned and sole(box, 0))(box[0], *operands)
+    return program_of(owned and sole(box, 0), where)(box[0], *operands)
+
+
+def place_of(array: Any) -> Any:
+    """Where an array was asked to be, for `jnp.zeros(..., device=)`: None of one that goes along with others."""
+    return None if isinstance(array, Tracer) or not array.committed else array.sharding
+
+
+def placed_like(new: Any, old: Any) -> Any:
+    """`new` where `old` is, if that is on a mesh: what a write puts in the place of `old`."""
+    if isinstance(old, Tracer) or isinstance(new, Tracer):
+        return new
+    where = old.sharding
+    if where.__class__ is SingleDeviceSharding or where.is_equivalent_to(new.sharding, new.ndim):
+        return new
+    return jax.device_put(new, where)
