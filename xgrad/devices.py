@@ -256,7 +256,7 @@ def automatic(of: Mesh) -> Mesh:
 
 def left_to_xla(array: Any) -> Any:
     """An array over a mesh with `Explicit` axes as one over the same mesh with `Auto` ones; any other as it is."""
-    where = getattr(array, "sharding", None)
+    where: Any = getattr(array, "sharding", None)
     if where.__class__ is NamedSharding and (usual := _usual(where)) is not where:
         return jax.device_put(array, usual)
     return array
