@@ -253,7 +253,7 @@ HOSTILE = {
     "a dtype of 4 bits": (file({"a": entry("F4", (2,), (0, 1))}, b"0"), "'a' has dtype 'F4'"),
     "a list as dtype": (file({"a": entry(["F32"])}, b"0" * 4), "'a' has dtype"),
     "metadata of numbers": (file({"__metadata__": {"a": 1}}), "__metadata__"),
-    "a third truth": (file({"a": entry("BOOL", (2,), (0, 2))}, b"\x01\x02"), "'a' has a byte that is neither False nor True"),
+    "a third truth": (file({"a": entry("BOOL", (2,), (0, 2))}, b"\x01\x02"), "a byte that is neither False nor True"),
 }  # fmt: skip
 
 

@@ -43,6 +43,6 @@ def _below(name: str, key: Any) -> str:
     return f"{name}.{key}" if name else str(key)
 
 
-def called(name: str, what: str = "") -> str:
+def called(name: str) -> str:
     """How an error names a leaf: nothing of a tree that is one itself."""
-    return f"{what}'{name}': " if name else ""
+    return f"'{name}': " if name else ""

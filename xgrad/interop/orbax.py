@@ -1,0 +1,409 @@
+"""Checkpoints by orbax: trees of tensors, optimizer state and random state, sharded ones too, and from mesh to mesh.
+
+Invariants: a checkpoint fits a tree or is refused, before anything is read; all of it is read before anything is
+changed.  What is written is orbax's own format, which it and Flax read, and theirs is read here.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Sharding
+
+from .. import dtypes
+from ..devices import placement_of
+from ..errors import DtypeDisabledError
+from ..random import Generator
+from ..tensor import Tensor, from_foreign
+from ._checkpoint_tree import Path, check_name, children, name_of, plain, saved_leaves, saved_mapped
+
+try:
+    import orbax.checkpoint as ocp
+    from etils import epath  # a requirement of orbax
+except ImportError as error:
+    raise ImportError('xgrad.interop.orbax needs orbax: pip install "xgrad[orbax]"') from error
+
+from ._checkpoint_fit import Wanted, answered, fitting, kind_of, renewed, seeded
+from ._loading import check_writable, write_all
+
+__all__ = ["CheckpointError", "Manager", "restore", "restore_into", "save"]
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that is damaged, incomplete, or none at all."""
+
+
+# -- one checkpoint ---------------------------------------------------------------------------------------------------
+
+
+def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
+    """Write a tree to a new folder, which takes its name when it is complete.  In several processes each calls it.
+
+    tree: dictionaries, lists, tuples and JAX's other pytrees of Tensors, arrays, numbers, strings, None and
+    Generators.  Only values are kept: restoring takes classes, `requires_grad` and places from a tree like this one.
+
+    Raises `FileExistsError` (with `overwrite`: only if it is no checkpoint), `TypeError` and `ValueError` for a leaf
+    that can't be saved, with its name.
+
+    >>> import os, tempfile, xgrad
+    >>> from xgrad.interop import orbax
+    >>> model, path = xgrad.nn.Linear(2, 3), os.path.join(tempfile.mkdtemp(), "checkpoint")
+    >>> state = {"model": model.state_dict(), "random": xgrad.default_generator, "epoch": 3}
+    >>> orbax.save(path, state)
+    >>> with xgrad.no_grad():
+    ...     _ = model.weight.zero_()
+    >>> state["epoch"] = 0
+    >>> orbax.restore_into(path, state)
+    >>> bool(model.weight.any()), state["epoch"]
+    (True, 3)
+    """
+    where = _place(path)
+    stored = plain(tree)
+    with _checkpointer() as checkpointer:
+        if epath.Path(where).exists() and not (overwrite and _is_checkpoint(where)):
+            how = "which is no checkpoint" if overwrite else "overwrite=True replaces a checkpoint"
+            raise FileExistsError(f"{where} exists: {how}")
+        checkpointer.save(where, args=ocp.args.PyTreeSave(stored), force=overwrite)
+
+
+def restore(path: Any, like: Any = None, *, device: Any = None, strict: bool = True) -> Any:
+    """The tree of a checkpoint.
+
+    like: a tree of the same structure, whose leaves tell shapes, dtypes, places (each process reads the parts of its
+    devices, whatever the mesh was when they were saved), `requires_grad` and classes; they are not changed.
+    `jax.ShapeDtypeStruct`s will do for arrays.  Without it: nested dictionaries and lists, arrays as Tensors on
+    `device` (a device or a Sharding; by default the default one).
+    strict: whether keys that only the one has are errors; if not, `like`'s own leaf stays.
+
+    Raises `FileNotFoundError`; `CheckpointError` for a damaged checkpoint; `RuntimeError`, which lists every key, for
+    names, shapes and dtypes that differ from `like`'s; `DtypeDisabledError` for float64 without JAX's 64-bit mode.
+
+    >>> import os, tempfile, xgrad
+    >>> from xgrad.interop import orbax
+    >>> path = os.path.join(tempfile.mkdtemp(), "checkpoint")
+    >>> orbax.save(path, {"x": xgrad.ones(2), "step": 5})
+    >>> orbax.restore(path)
+    {'step': 5, 'x': tensor([1., 1.])}
+    >>> orbax.restore(path, {"x": xgrad.zeros(2, requires_grad=True), "step": 0})
+    {'x': tensor([1., 1.], requires_grad=True), 'step': 5}
+    """
+    with _opened(path) as source:
+        return source.restored(like, device, strict)
+
+
+def restore_into(path: Any, tree: Any, *, strict: bool = True) -> None:
+    """Write a checkpoint into the tensors, arrays of NumPy and Generators of a tree, in place and where they are.
+
+    Storages, `requires_grad` and views stay, versions rise.  Numbers, strings, None and `jax.Array`s are replaced in
+    the dictionaries and lists that hold them.
+
+    Raises what `restore` raises, and `TypeError` for a leaf that would have to be replaced in something else; then
+    nothing has been changed.
+    """
+    with _opened(path) as source:
+        source.restore_into(tree, strict)
+
+
+def _checkpointer() -> Any:
+    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
+
+
+def _place(path: Any) -> str:
+    """An absolute path; a bucket's address as it is."""
+    path = os.fspath(path)
+    return path if "://" in path else os.path.abspath(path)
+
+
+class _Source:
+    """A checkpoint that can be read: `read` takes orbax's arguments and gives its tree."""
+
+    def __init__(self, name: str, metadata: Any, read: Callable[[Any], Any]) -> None:
+        self.name, self.metadata, self._read = name, metadata, read
+        self.saved: dict[Path, Any] = dict(saved_leaves(metadata))
+        for path in self.saved:
+            try:
+                check_name(name_of(path))
+            except ValueError as error:
+                raise CheckpointError(f"{name}: {error}") from None
+
+    def values(self, asked: dict[Path, Wanted]) -> dict[Path, Any]:
+        """The values at these paths."""
+
+        def item(path: Path) -> Any:
+            want = asked.get(path)
+            if self.saved[path] is None:
+                return None
+            if want is None:
+                return ocp.PLACEHOLDER
+            if want.sharding is None:
+                return "" if want.kind == "a string" else 0
+            return jax.ShapeDtypeStruct(want.shape, want.dtype, sharding=want.sharding)
+
+        def arguments(path: Path) -> Any:
+            want = asked.get(path)
+            if self.saved[path] is None:
+                return None
+            if want is None or want.kind != "an array":
+                return ocp.RestoreArgs()
+            if want.sharding is None:
+                return ocp.RestoreArgs(restore_type=np.ndarray)
+            return ocp.ArrayRestoreArgs(sharding=want.sharding, global_shape=want.shape, dtype=want.dtype)
+
+        if not any(want.kind != "nothing" for want in asked.values()):
+            return dict.fromkeys(asked)
+        request = ocp.args.PyTreeRestore(
+            saved_mapped(self.metadata, item), restore_args=saved_mapped(self.metadata, arguments)
+        )
+        with _reading(self.name):
+            tree = self._read(request)
+        return {path: value for path, value in saved_leaves(tree) if path in asked}
+
+    def restored(self, like: Any, device: Any, strict: bool) -> Any:
+        """What `restore` returns."""
+        if like is None:
+            return self._as_saved(None if device is None else placement_of(device))
+        if device is not None:
+            raise ValueError("give like, whose leaves tell the places, or device, but not both")
+        new = answered(like, self.values(fitting(like, self.saved, self.name, strict)))
+        return renewed(like, new)
+
+    def _as_saved(self, where: Any) -> Any:
+        sharding = where if isinstance(where, Sharding) else None
+        asked = {}
+        for path, metadata in self.saved.items():
+            kind = kind_of(metadata)
+            if kind != "an array":
+                asked[path] = Wanted(kind)
+                continue
+            dtype = np.dtype(metadata.dtype)
+            narrows = dtype in dtypes.WIDE and not dtypes.x64_enabled()
+            if narrows and dtype in dtypes.INEXACT:
+                _refuse_dtype(name_of(path), dtype, self.name)
+            asked[path] = Wanted(kind, tuple(metadata.shape), dtype, None if narrows else sharding)
+        values = self.values(asked)
+
+        def leaf(path: Path) -> Any:
+            value = values[path]
+            if isinstance(value, np.ndarray):
+                value = jax.device_put(_narrowed(value, name_of(path), self.name), where)
+            return from_foreign(value) if isinstance(value, jax.Array) else value
+
+        return saved_mapped(self.metadata, leaf)
+
+    def restore_into(self, tree: Any, strict: bool) -> None:
+        """What `restore_into` does."""
+        asked = fitting(tree, self.saved, self.name, strict)
+        writes = _Writes(answered(tree, self.values(asked)))
+        writes.plan(tree)
+        writes.run()
+
+
+class _Writes:
+    """What has to be done to a tree so that it has new leaves: found first, then done."""
+
+    def __init__(self, new: dict[Path, Any]) -> None:
+        self._new = new
+        self._tensors: list[tuple[Tensor, Any]] = []
+        self._others: list[Callable[[], Any]] = []
+        self._homeless: list[Path] = []  # leaves that are replaced, in nothing so far that could hold another
+
+    def plan(self, tree: Any) -> None:
+        """Find it.  Raises, with its name, for a leaf that can't get its new value."""
+        if self._planned(tree, ()) is not tree:
+            names = ", ".join(f"'{name_of(path)}'" for path in self._homeless)
+            raise TypeError(f"{names} can't be restored in place: put it in a dictionary or a list, or use restore()")
+
+    def run(self) -> None:
+        """Do it."""
+        write_all(self._tensors)
+        for write in self._others:
+            write()
+
+    def _planned(self, node: Any, path: Path) -> Any:
+        """The node that is to be where this one is: itself, if what changes can be changed in it."""
+        found = children(node)
+        if found is None:
+            return self._leaf(node, path)
+        below, build = found
+        items = [self._planned(value, (*path, key)) for key, value in below]
+        if all(new is value for new, (_, value) in zip(items, below)):
+            return node
+        if isinstance(node, (dict, list)):
+            self._homeless = [other for other in self._homeless if other[: len(path)] != path]
+            for key, new in zip(node if isinstance(node, dict) else range(len(items)), items):
+                if node[key] is not new:
+                    self._others.append(lambda node=node, key=key, new=new: node.__setitem__(key, new))
+            return node
+        return build(items)
+
+    def _leaf(self, leaf: Any, path: Path) -> Any:
+        if path not in self._new:
+            return leaf
+        value = self._new[path]
+        if value is leaf:
+            return leaf
+        if isinstance(leaf, Tensor):
+            check_writable(name_of(path), leaf)
+            self._tensors.append((leaf, value))
+        elif isinstance(leaf, Generator):
+            self._others.append(lambda: seeded(leaf, *value))
+        elif isinstance(leaf, np.ndarray):
+            if not leaf.flags.writeable:
+                raise ValueError(f"'{name_of(path)}' is a NumPy array that is read-only")
+            self._others.append(lambda: np.copyto(leaf, value))
+        elif isinstance(leaf, jax.Array) or type(leaf) is not type(value) or leaf != value:
+            self._homeless.append(path)
+            return value
+        return leaf
+
+
+# -- many checkpoints -------------------------------------------------------------------------------------------------
+
+
+class Manager:
+    """The checkpoints of a training run, by step, in a folder: orbax's `CheckpointManager` for trees of xgrad.
+
+    `options` are those of `orbax.checkpoint.CheckpointManagerOptions`: `max_to_keep`, `save_interval_steps`,
+    `best_fn`, ...  Saving goes on in the background unless `enable_async_checkpointing=False`: the tensors may be
+    changed meanwhile, and what is saved are their values at the call.  `manager` is orbax's own object.
+
+    >>> import tempfile, xgrad
+    >>> from xgrad.interop import orbax
+    >>> x = xgrad.zeros(2)
+    >>> with orbax.Manager(tempfile.mkdtemp(), max_to_keep=2) as checkpoints:
+    ...     for step in range(4):
+    ...         _ = checkpoints.save(step, {"x": x})
+    ...         _ = x.add_(1)
+    ...     checkpoints.wait_until_finished()
+    ...     print(checkpoints.all_steps(), checkpoints.restore(2))
+    [2, 3] {'x': tensor([2., 2.])}
+    """
+
+    def __init__(self, directory: Any, **options: Any) -> None:
+        self.manager = ocp.CheckpointManager(
+            _place(directory),
+            options=ocp.CheckpointManagerOptions(**options),
+            item_handlers=ocp.PyTreeCheckpointHandler(),
+        )
+
+    def save(self, step: int, tree: Any, *, metrics: Any = None, force: bool = False) -> bool:
+        """Save a tree, as `save` takes it, unless the options say that this step is not to be saved.
+
+        Returns whether it is: a step that is there, or is older than the last one, is not saved.
+        """
+        step = _checked_step(step)
+        return self.manager.save(step, args=ocp.args.PyTreeSave(plain(tree)), metrics=metrics, force=force)
+
+    def restore(self, step: int | None = None, like: Any = None, *, device: Any = None, strict: bool = True) -> Any:
+        """The tree of a step, by default of the last one, as `restore` gives it."""
+        return self._source(step).restored(like, device, strict)
+
+    def restore_into(self, tree: Any, step: int | None = None, *, strict: bool = True) -> None:
+        """Write a step, by default the last one, into a tree, as `restore_into` does."""
+        self._source(step).restore_into(tree, strict)
+
+    def _source(self, step: int | None) -> _Source:
+        self.manager.wait_until_finished()
+        steps = self.all_steps()
+        if step is None and not steps:
+            raise FileNotFoundError(f"there are no checkpoints in {self.manager.directory}")
+        step = max(steps) if step is None else _checked_step(step)
+        if step not in steps:
+            raise FileNotFoundError(
+                f"there is no checkpoint of step {step} in {self.manager.directory}, but of {steps}"
+            )
+        name = f"{self.manager.directory} (step {step})"
+        with _reading(name):
+            metadata = self.manager.item_metadata(step)
+            if metadata is None:
+                raise CheckpointError(f"{name} does not say what it holds: it is damaged, or no checkpoint of a tree")
+            metadata = metadata.tree
+        return _Source(name, metadata, lambda request: self.manager.restore(step, args=request))
+
+    def latest_step(self) -> int | None:
+        """The last step that was saved, None if there is none."""
+        return self.manager.latest_step()
+
+    def best_step(self) -> int | None:
+        """The step with the best metrics, by `best_fn` of the options."""
+        return self.manager.best_step()
+
+    def all_steps(self) -> list[int]:
+        """The steps that were saved and kept, in order."""
+        return sorted(self.manager.all_steps())
+
+    def wait_until_finished(self) -> None:
+        """Wait for what is being saved in the background, and raise what went wrong there."""
+        self.manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Wait, and give back what the manager holds."""
+        self.manager.close()
+
+    def __enter__(self) -> "Manager":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+
+def _checked_step(step: Any) -> int:
+    if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
+        raise TypeError(f"a step is an integer, but got {step!r}")
+    if step < 0:
+        raise ValueError(f"a step is not negative, but got {step}")
+    return int(step)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _refuse_dtype(name: str, dtype: np.dtype, what: str) -> None:
+    try:
+        dtypes.as_dtype(dtype)
+    except DtypeDisabledError as error:
+        raise DtypeDisabledError(f"{what}: '{name}': {error}") from None
+
+
+def _narrowed(array: np.ndarray, name: str, what: str) -> np.ndarray:
+    try:
+        return dtypes.narrowed(array)
+    except OverflowError as error:
+        raise OverflowError(f"{what}: '{name}': {error}") from None
+
+
+@contextmanager
+def _opened(path: Any) -> Iterator[_Source]:
+    where = _place(path)
+    if not epath.Path(where).is_dir():
+        raise FileNotFoundError(f"there is no checkpoint at {where}")
+    with _checkpointer() as checkpointer:
+        with _reading(where):
+            if not _is_checkpoint(where):
+                raise CheckpointError(f"{where} is no checkpoint of a tree, or was not completed")
+            metadata = checkpointer.metadata(where).item_metadata
+            if metadata is None:
+                raise CheckpointError(f"{where} does not say what it holds: it is damaged")
+            metadata = metadata.tree
+        yield _Source(where, metadata, lambda request: checkpointer.restore(where, args=request))
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """What orbax and its libraries raise for damaged files is of many kinds, Exception itself among them."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        told = str(error).split("[tensorstore_spec")[0].split("See full TensorStore details")[0].strip()
+        raise CheckpointError(
+            f"{what} can't be read, it is damaged or incomplete: {type(error).__name__}: {told:.500}"
+        ) from error
+
+
+def _is_checkpoint(where: str) -> bool:
+    return (epath.Path(where) / "_METADATA").exists()
