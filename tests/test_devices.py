@@ -268,3 +268,26 @@ def test_policy_switched_off_leaves_gradients_where_the_first_one_arrives(create
         y.backward(create_graph=create_graph)
     assert on(x.grad) == {DEVICES[1].id}
     np.testing.assert_allclose(x.grad.numpy(force=True), 4 * x.numpy(force=True))
+
+
+def test_a_device_that_declares_strides_has_its_views_tracked_by_geometry():
+    from xgrad.devices import STRIDED
+
+    def name_after_write(x):
+        y = x.clone()
+        row = y[0]
+        row.mul_(2)
+        return row.grad_fn.name()
+
+    x = xgrad.ones(2, 2, requires_grad=True)
+    assert name_after_write(x) == "SelectBackward0"
+    STRIDED.add("cpu")
+    try:
+        assert name_after_write(x) == "AsStridedBackward0"
+        traced = []
+        jax.jit(lambda a: traced.append(name_after_write(xgrad.as_tensor(a).requires_grad_())))(jax.numpy.ones((2, 2)))
+        assert traced == ["AsStridedBackward0"]
+        with xgrad.views.tracking("replay"):
+            assert name_after_write(x) == "SelectBackward0"
+    finally:
+        STRIDED.remove("cpu")

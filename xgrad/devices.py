@@ -12,12 +12,17 @@ from math import prod
 from typing import Any, NamedTuple
 
 import jax
+from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from .config import state
 from .errors import PlacementError
 
 _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default
+
+
+# JAX's names of the platforms whose devices have strides.  XLA gives them to none of its own.
+STRIDED: set[str] = set()
 
 
 class device:
@@ -177,9 +182,11 @@ def devices(platform: str | None = None) -> list[device]:
 def supports_as_strided(array: Any) -> bool:
     """Whether views on this array's device are tracked by geometry unless the user says otherwise.
 
-    XLA has no strides on any of its devices, so none declares the capability today.
+    A tracer's device is JAX's default one.
     """
-    return False
+    if isinstance(array, Tracer):
+        return jax.default_backend() in STRIDED
+    return any(d.platform in STRIDED for d in array.sharding.device_set)
 
 
 # -- meshes -----------------------------------------------------------------------------------------------------------

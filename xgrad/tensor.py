@@ -19,7 +19,7 @@ import numpy as np
 
 from . import dtypes
 from .config import forward_levels, state
-from .devices import device, left_to_xla, of_trace
+from .devices import STRIDED, device, left_to_xla, of_trace, supports_as_strided
 from .errors import InferenceTensorError, InplaceViewError
 from .size import Size, unchecked
 from .views.chain import ViewChain
@@ -570,7 +570,7 @@ def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, cr
         seen = chain if self._chain is parent.chain else parent.chain.concat(relative)
     if not state.grad_enabled:
         creation = creation_meta_now(creation)
-    tracking = state.tracking or "replay"
+    tracking = state.tracking or ("geometry" if STRIDED and supports_as_strided(self._held()) else "replay")
     kind = ViewMeta if parent is None else parent.__class__
     out._view = kind(base, seen, counter.value, propagate_creation_meta(parent, creation), name, tracking)
     return out

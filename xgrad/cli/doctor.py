@@ -215,7 +215,7 @@ def caches() -> Iterator[Finding]:
         yield Finding(None, f"compile cache: {info.folder}, {info.programs} programs, {info.bytes / 1e6:.1f} MB")
         if not os.access(info.folder, os.W_OK):
             yield Finding(_CLASH, f"{info.folder} cannot be written", f"chmod u+w {info.folder}")
-    if folder := jax.config.jax_compilation_cache_dir:
+    if folder := getattr(jax.config, "jax_compilation_cache_dir", None):
         yield Finding(None, f"JAX's own compilation cache: {folder}")
 
 
