@@ -86,6 +86,7 @@ if _TYPE_CHECKING:
     from .ops.aten import native_dropout as native_dropout
     from .ops.aten import native_group_norm as native_group_norm
     from .ops.aten import native_layer_norm as native_layer_norm
+    from .utils.dlpack import from_dlpack as from_dlpack
     from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
 
@@ -102,6 +103,7 @@ _LATER = {
     "from_jax": "interop.jax",
     "to_jax": "interop.jax",
     **dict.fromkeys(("compile_cache_info", "disable_compile_cache", "enable_compile_cache"), "compile_cache"),
+    "from_dlpack": "utils.dlpack",
     "vmap": "func",
     **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm"), "ops.aten"),
     **dict.fromkeys(("native_dropout", "native_group_norm", "native_layer_norm"), "ops.aten"),

@@ -53,6 +53,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
 def to_array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
     array = numpy(self)
     if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError(f"Unable to avoid copy while creating an array of {np.dtype(dtype)} from {array.dtype}")
         return array.astype(dtype)
     return array.copy() if copy else array
 

@@ -1,0 +1,135 @@
+"""Arrays of other libraries without a copy, by the DLPack protocol (PyTorch: torch/utils/dlpack.py).
+
+Invariant: JAX is given only what it takes as it is.  It would narrow 64-bit numbers while its 64-bit mode is off, keep
+a transposed layout (from 0.8 on), and share memory though a copy was asked for (0.10): so what the other library hands
+over is looked at first.  The protocol: https://dmlc.github.io/dlpack
+"""
+
+import ctypes
+from typing import Any
+
+import jax
+
+from .. import dtypes
+from ..devices import same_placement
+from ..ops.call import call
+from ..ops.data import _converted, placement
+from ..tensor import Tensor, from_foreign
+
+__all__ = ["from_dlpack", "to_dlpack"]
+
+_CODES = {0: "int", 1: "uint", 2: "float", 5: "complex"}
+
+
+class _DLTensor(ctypes.Structure):
+    """The struct DLTensor of dlpack.h."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+_BEFORE_VERSIONED = 32  # bytes of a DLManagedTensorVersioned before its DLTensor: version, two pointers, flags
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_name = ctypes.pythonapi.PyCapsule_GetName
+_name.restype, _name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+
+
+def _described(capsule: Any) -> _DLTensor:
+    name = _name(capsule)
+    if name not in (b"dltensor", b"dltensor_versioned"):
+        raise RuntimeError(
+            f"from_dlpack received an invalid capsule ({name!r}): DLTensor capsules can be consumed only once, and this "
+            "one has been, unless it never was one"
+        )
+    return _DLTensor.from_address(_pointer(capsule, name) + _BEFORE_VERSIONED * (name != b"dltensor"))
+
+
+class _NotContiguousError(Exception):
+    pass
+
+
+class _Looked:
+    """What another library hands over, and what was seen of it on the way."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.address = 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self._source if _is_capsule(self._source) else self._source.__dlpack__(**options)
+        seen = _described(capsule)
+        if seen.code in _CODES:
+            name = f"{_CODES[seen.code]}{seen.bits}"
+            if seen.bits >= 64 and name in dtypes.__all__:
+                dtypes.as_dtype(getattr(dtypes, name))
+        shape = [seen.shape[i] for i in range(seen.ndim)]
+        expected = 1
+        for i in reversed(range(seen.ndim)):
+            if seen.strides and shape[i] != 1 and seen.strides[i] != expected and 0 not in shape:
+                raise _NotContiguousError
+            expected *= shape[i]
+        self.address = (seen.data or 0) + seen.byte_offset
+        return capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if _is_capsule(self._source):
+            seen = _described(self._source)
+            return seen.device_type, seen.device_id
+        return self._source.__dlpack_device__()
+
+
+def _is_capsule(value: Any) -> bool:
+    return type(value).__name__ == "PyCapsule"
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of another library's array: of anything with `__dlpack__`, or a DLPack capsule.
+
+    copy: False shares the memory or raises `ValueError`, True never shares, None shares if the memory begins at a
+    multiple of 64 bytes.  device: where the tensor goes; by default it stays where it is.
+
+    xgrad takes shared memory for constant, as JAX does: it never writes to it (the first in-place operation on the
+    tensor copies), but if its owner does, the tensor changes, and what was saved of it for backward, without an error.
+
+    Raises `DtypeDisabledError` for 64-bit numbers while JAX's 64-bit mode is off, `ValueError` for memory that is not
+    contiguous, and what the other library raises, such as torch for a tensor that requires grad.
+
+    >>> import numpy as np, xgrad
+    >>> xgrad.from_dlpack(np.arange(3, dtype=np.int32))
+    tensor([0, 1, 2], dtype=xgrad.int32)
+    """
+    if not hasattr(ext_tensor, "__dlpack__") and not _is_capsule(ext_tensor):
+        raise TypeError(f"from_dlpack() needs an object with __dlpack__, but got {type(ext_tensor).__name__}")
+    looked = _Looked(ext_tensor)
+    try:
+        array = jax.dlpack.from_dlpack(looked)
+    except _NotContiguousError:
+        raise ValueError(
+            "from_dlpack() needs memory that is contiguous, in row-major order: make a contiguous copy first"
+        ) from None
+    where = placement(device)
+    moves = where is not None and not same_placement(where, array.sharding)
+    if copy is False and (moves or (array.size and array.unsafe_buffer_pointer() != looked.address)):
+        why = "it goes to another device" if moves else "it begins at no multiple of 64 bytes"
+        raise ValueError(f"from_dlpack() can't share this memory, for {why}: leave copy out")
+    tensor = from_foreign(jax.device_put(array, where) if moves else array)
+    return call(_converted.operator, (tensor,), (tensor.dtype,)) if copy else tensor
+
+
+def to_dlpack(tensor: Tensor) -> Any:
+    """A DLPack capsule over the tensor's memory, which one library can take, once.
+
+    Give the tensor itself to a `from_dlpack` that takes objects.  The tensor is copied by its next in-place operation;
+    who writes to the memory from the other side changes it, and what was saved of it for backward, without an error.
+    Raises `RuntimeError` for a tensor that requires grad.
+
+    >>> import xgrad
+    >>> xgrad.utils.dlpack.from_dlpack(xgrad.utils.dlpack.to_dlpack(xgrad.ones(2)))
+    tensor([1., 1.])
+    """
+    return tensor.__dlpack__()
