@@ -88,6 +88,9 @@ class Surroundings:
         return found
 
     def _container(self, value: Any, path: Path) -> Container | None:
+        guards = getattr(type(value), "_guards", None)
+        if guards is not None:  # it names what of it counts
+            return OfObject(value, path, guards, frozenset())
         if isinstance(value, (list, tuple)):
             return OfSequence(value, path)
         if isinstance(value, (dict, OrderedDict)):

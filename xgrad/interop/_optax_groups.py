@@ -1,0 +1,103 @@
+"""ParamGroup: a group of parameters as the dictionary that a PyTorch user knows, with optax's hyperparameters in it."""
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from ._optax_state import GroupState
+
+_FIXED = ("params", "param_names", "tx")
+_LR = ("lr", "learning_rate")
+
+
+class ParamGroup(MutableMapping, dict):  # pyright: ignore[reportGeneralTypeIssues] - typeshed has it in dict
+    """A dictionary with "params", "tx", hyperparameters that `optax.inject_hyperparams` keeps, and the user's own keys.
+
+    Hyperparameters are read from the state and written to it: `group["learning_rate"] *= 0.1` counts from the next step
+    on, in compiled functions too, without another trace.
+    """
+
+    _guards = frozenset({"_structure"})  # what a compiled function looks at
+
+    def __init__(self, entries: dict[str, Any], state: GroupState) -> None:
+        self._state = state
+        self._structure = object()  # another one when an entry changes that is no hyperparameter
+        dict.update(self, {key: value for key, value in entries.items() if key in _FIXED})
+        self.take({key: self.prepare(key, value) for key, value in entries.items() if key not in _FIXED})
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._state.hyperparameters:
+            return self._state.get(key)
+        try:
+            return dict.__getitem__(self, key)
+        except KeyError:
+            raise KeyError(self._missing(key)) from None
+
+    def prepare(self, key: str, value: Any, scheduled: bool = False) -> Any:
+        """What is to be stored for a value.  Raises `KeyError`, `TypeError`, `ValueError` for what cannot be set."""
+        if key in self._state.hyperparameters:
+            return self._state.prepared(key, value, scheduled)
+        if key in _FIXED:
+            raise KeyError(
+                f"{key!r} of a group cannot be changed: its state was made for it. Use add_param_group, or make a new "
+                "optimizer"
+            )
+        if key in _LR or any(name.endswith(f".{key}") for name in self._state.hyperparameters):
+            raise KeyError(self._missing(key))
+        return value
+
+    def take(self, prepared: dict[str, Any]) -> None:
+        """Store what `prepare` gave."""
+        for key, value in prepared.items():
+            if key in self._state.hyperparameters:
+                self._state.put(key, value)
+            else:
+                dict.__setitem__(self, key, value)
+                self._structure = object()
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.take({key: self.prepare(key, value)})
+
+    def __delitem__(self, key: str) -> None:
+        if key in _FIXED or key in self._state.hyperparameters:
+            raise KeyError(f"{key!r} of a group cannot be deleted")
+        dict.__delitem__(self, key)
+        self._structure = object()
+
+    def __iter__(self) -> Iterator[str]:
+        yield from dict.__iter__(self)
+        yield from self._state.hyperparameters
+
+    def __len__(self) -> int:
+        return dict.__len__(self) + len(self._state.hyperparameters)
+
+    def __contains__(self, key: object) -> bool:
+        return dict.__contains__(self, key) or key in self._state.hyperparameters
+
+    def __repr__(self) -> str:
+        return repr(self.copy())
+
+    def __reduce__(self) -> Any:
+        return _regrouped, (dict(zip(dict.keys(self), dict.values(self))), self._state)
+
+    def copy(self) -> dict[str, Any]:
+        """A plain dictionary of what is in it now."""
+        return {key: self[key] for key in self}
+
+    def _missing(self, key: str) -> str:
+        alike = [n for n in self._state.hyperparameters if n == key or n.endswith(f".{key}")]
+        if key in _LR:
+            alike = [n for n in self._state.hyperparameters if n.rpartition(".")[2] == "learning_rate"] or alike
+        if alike:
+            return f"{key}: this group has {', '.join(map(repr, alike))}"
+        if key in _LR:
+            return (
+                f"{key}: this group's transformation keeps no learning rate that could be read or set. Make it with "
+                "optax.inject_hyperparams, as in optax.inject_hyperparams(optax.adamw)(learning_rate=1e-3)"
+            )
+        return key
+
+
+def _regrouped(entries: dict[str, Any], state: GroupState) -> ParamGroup:
+    group = ParamGroup({}, state)
+    dict.update(group, entries)
+    return group

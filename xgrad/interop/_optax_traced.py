@@ -1,0 +1,78 @@
+"""A step inside of `xgrad.compile`: the same update, as part of the program that is being traced.
+
+The state's tensors are ones from outside, which the program replaces as it does parameters.  Whatever must be done once
+and not in each call (the state begins from the parameters' values at the first step, and settles in its dtypes) is done
+here on the values that the tensors have outside of the trace.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import optax
+
+from ..config import state
+from ..tensor import Tensor
+from ._optax_state import GroupState
+from ._optax_update import Part, direct_of, settled, updated
+
+
+def step(
+    states: list[GroupState],
+    parts: list[Part],
+    all_params: list[list[Tensor]],
+    params: list[Tensor],
+    grads: list[Any],
+    extra: dict[str, Any],
+    functions: dict[str, Callable],
+) -> None:
+    """Do the step; `all_params` are those of each state, `params` those that have a gradient."""
+    direct = direct_of(params)
+    arrays = [p._read() for p in params]
+    extra = {**extra, **functions}
+    outside = [[_outside(p) for p in own] if group.fresh else None for group, own in zip(states, all_params)]
+    with _paused():
+        for group, values in zip(states, outside):
+            if values is not None:
+                group.refresh(values)
+        like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (arrays, grads))
+        while True:
+            leaves = [jax.ShapeDtypeStruct(t._array.shape, t._array.dtype) for group in states for t in group.tensors]
+            avals = jax.eval_shape(lambda p, g, s: updated(parts, direct, p, g, s, extra)[2], *like, leaves)
+            if settled(states, parts, avals):
+                break
+    tensors = [tensor for group in states for tensor in group.tensors]
+    values, updates, leaves = updated(parts, direct, arrays, grads, [t._read() for t in tensors], extra)
+    values, updates = iter(values), iter(updates)
+    for param, is_direct in zip(params, direct, strict=True):
+        param._write(next(values) if is_direct else optax.apply_updates(param._read(), next(updates)))
+    for tensor, leaf in zip(tensors, leaves, strict=True):
+        tensor._write(leaf)
+
+
+@contextmanager
+def _paused() -> Iterator[None]:
+    """A block in which tensors are as they are outside of the trace, and programs are run."""
+    trace, state.trace = state.trace, None
+    try:
+        with jax.ensure_compile_time_eval():
+            yield
+    finally:
+        state.trace = trace
+
+
+def _outside(param: Tensor) -> Any:
+    """The value of a parameter outside of the trace."""
+    trace = state.trace
+    param._requires_grad  # noqa: B018 - reaches it
+    reached = trace.by_id.get(id(param))
+    if reached is None:  # made in the trace
+        return param._read()
+    storage = reached.before.get("_storage")
+    if storage is None:
+        return reached.root.array
+    known = trace.storages.get(id(storage))
+    root = storage._array if known is None else known[1].array
+    with jax.ensure_compile_time_eval():
+        return reached.before["_chain"].replay(root)

@@ -1,0 +1,242 @@
+"""The update of parameters as one program, and what stands around it.
+
+    parameters ─┐ taken out of their        ┌─► parameters ─► put back, versions rise
+    gradients  ─┤ holders: donated          ├─► state      ─► put back
+    state      ─┴─► tx.update of each group ┘
+
+Invariant: a parameter's buffer is donated only if it came out of one of our kernels and its holder alone has it; else
+it is copied first.  Parameters that are views, or share a storage with another one, are not donated: the program gives
+their updates, which are added one after the other, as PyTorch's in-place operators would do.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ..tensor import Tensor
+from ..views.storage import DONATION, writing
+from ._optax_program import Program
+from ._optax_state import GroupState, Layout, owned_copy
+
+# As `views.storage.ALONE`, asked for all that is in a list at once.
+_ALONE = max(map(sys.getrefcount, [object()]))
+_MOST = 64  # programs of one plan
+_added = jax.jit(optax.apply_updates)
+
+
+class Part(NamedTuple):
+    """One group's share of a step: those of its parameters that have a gradient.  Holds no values."""
+
+    layout: Layout
+    number: int  # of the group
+    present: tuple[bool, ...]
+    size: int  # how many are
+    tree: Any  # the structure of the state for these parameters,
+    places: list[int]  # and where its leaves are among all leaves
+
+    def spread(self, values: Sequence[Any]) -> Any:
+        """Values of the parameters that take part, in the structure that optax sees."""
+        given = iter(values)
+        return self.layout.nested([next(given) if here else optax.MaskedNode() for here in self.present])
+
+    def collected(self, tree: Any) -> list[Any]:
+        """The reverse of `spread`."""
+        return [value for value, here in zip(self.layout.flat(tree), self.present, strict=True) if here]
+
+    def update(self, params: list, grads: list, leaves: list, extra: dict[str, Any]) -> tuple[list, list]:
+        """The updates of the parameters, and all leaves of the state.  Raises `RuntimeError` for shapes that differ."""
+        shapes = [shape for shape, here in zip(self.layout.shapes, self.present, strict=True) if here]
+        for i, (param, grad, shape) in enumerate(zip(params, grads, shapes, strict=True)):
+            if param.shape != shape or grad.shape != shape:
+                raise RuntimeError(
+                    f"parameter {i} of group {self.number} has the shape {param.shape} and a gradient of {grad.shape}, "
+                    f"but the optimizer's state was made for {shape}: make a new optimizer for changed parameters"
+                )
+        gradients = self.spread(grads)
+        extra = dict(extra)
+        value_of = extra.pop("value_of", None)
+        if value_of is not None or "value_fn" in extra:
+            extra.setdefault("grad", gradients)
+        if value_of is not None:
+            extra.setdefault("value_fn", lambda tree: value_of(self, self.collected(tree)))
+        state = jax.tree.unflatten(self.tree, [leaves[i] for i in self.places])
+        updates, new = self.layout.tx.update(gradients, state, self.spread(params), **extra)
+        result = list(leaves)
+        for i, leaf in zip(self.places, self.tree.flatten_up_to(new), strict=True):
+            result[i] = jnp.asarray(leaf)
+        return self.collected(updates), result
+
+
+def updated(parts: list[Part], direct: list[bool], params: list, grads: list, leaves: list, extra: dict) -> tuple:
+    """The new values of those parameters that are `direct`, the updates of the others, the leaves of the states."""
+    values, others, states = [], [], []
+    start = place = 0
+    for part in parts:
+        stop, end = start + part.size, place + len(part.layout.paths)
+        own = params[start:stop]
+        updates, new = part.update(own, grads[start:stop], leaves[place:end], extra)
+        for param, update, mine in zip(own, updates, direct[start:stop], strict=True):
+            if mine:
+                values.append(optax.apply_updates(param, update))
+            else:
+                others.append(update)
+        states += new
+        start, place = stop, end
+    return values, others, states
+
+
+def direct_of(params: Sequence[Tensor]) -> list[bool]:
+    """Which parameters are whole storages that no other one of them has."""
+    owners = [id(p if p._storage is None else p._storage) for p in params]
+    shared = {owner for owner in owners if owners.count(owner) > 1} if len(set(owners)) < len(owners) else ()
+    return [owner not in shared and (p._storage is None or p._chain.is_root) for p, owner in zip(params, owners)]
+
+
+class Plan:
+    """A step of certain parameters: valid as long as nothing about them changes but values."""
+
+    def __init__(self, parts: list[Part], states: list[GroupState], params: list[Tensor]) -> None:
+        for param in params:
+            param._bump(0)  # there is a counter; raises for a tensor that may not be written
+        self.parts, self.states, self.params = parts, states, params
+        self.storages = [p._storage for p in params]
+        self.chains = [p._chain for p in params]
+        self.counters = [p._version_counter for p in params]
+        self.direct = direct_of(params)
+        self.tensors = [tensor for state in states for tensor in state.tensors]
+        self.others = [p for p, direct in zip(params, self.direct) if not direct]
+        own = [p for p, direct in zip(params, self.direct) if direct]
+        self.rising: list[Any] = [p._version_counter for p in own]
+        self.bare = [p for p in own if p._storage is None]
+        self.stored: list[Any] = [p._storage for p in own if p._storage is not None]
+        # From which an array is taken out, and into which the new one is put.
+        self.holders: list[Any] = [p if p._storage is None else p._storage for p in own]
+        self.shardings: list[Any] = []
+        self.programs: dict[Any, Program] = {}
+
+    def holds(self) -> bool:
+        """Whether the parameters are still where they were."""
+        params = self.params
+        return (
+            all(map(is_, [p._storage for p in params], self.storages))
+            and all(map(is_, [p._chain for p in params], self.chains))
+            and all(map(is_, [p._version_counter for p in params], self.counters))
+        )
+
+    def run(self, grads: list, extra: dict[str, Any], functions: dict[str, Callable]) -> None:
+        """Do the step."""
+        for state in self.states:
+            if state.lent:
+                state.take_back()
+        others = [p._read() for p in self.others]
+        call = self._program(others, grads, extra, functions)
+        tensors, holders = self.tensors, self.holders
+        with writing:
+            arrays = [h._array for h in holders]
+            for holder in holders:
+                holder._array = None
+            try:
+                taken = arrays if self._alone(arrays) else self._copied(arrays)
+                values, updates, leaves = call(taken, others, grads, [t._array for t in tensors], extra)
+            except BaseException:
+                for holder, array in zip(holders, arrays):
+                    holder._array = array
+                raise
+            for holder, array in zip(holders, values):
+                holder._array = array
+            for storage in self.stored:
+                storage.owned = True
+                storage.generation += 1
+            for param in self.bare:
+                param._owned = True
+            for counter in self.rising:
+                counter.value += 1
+            for tensor, array in zip(tensors, leaves):
+                tensor._array = array
+            for param, update in zip(self.others, updates):
+                param._write(_added(param._read(), update))
+
+    def _alone(self, arrays: list) -> bool:
+        """Whether all arrays, which this list alone should hold, may be donated."""
+        return (
+            DONATION
+            and False not in [s.owned for s in self.stored]
+            and False not in [p._owned for p in self.bare]
+            and max(map(sys.getrefcount, arrays), default=0) <= _ALONE
+        )
+
+    def _copied(self, arrays: list) -> list:
+        """The arrays, and copies of those that may not be donated."""
+        counts = list(map(sys.getrefcount, arrays))
+        owned = [h._owned if isinstance(h, Tensor) else h.owned for h in self.holders]
+        return [
+            array if DONATION and mine and count <= _ALONE else owned_copy(array)
+            for array, mine, count in zip(arrays, owned, counts)
+        ]
+
+    def _program(self, others: list, grads: list, extra: dict, functions: dict) -> Callable:
+        """What is to be called with the values."""
+        arrays = [h._array for h in self.holders]
+        shardings = _shardings(arrays)
+        if len(shardings) != len(self.shardings) or not all(map(is_, shardings, self.shardings)):
+            if shardings != self.shardings:
+                self.programs.clear()
+            self.shardings = shardings
+        key = (*extra, None, *functions)
+        program = self.programs.get(key)
+        if program is None or functions:
+            values = arrays, others, grads, [t._array for t in self.tensors], extra
+            if program is None:
+                if len(self.programs) >= _MOST:
+                    self.programs.clear()
+                program = self.programs[key] = self._made(values, functions)
+            if functions:
+                return program.with_functions(values, functions)
+        return program.jitted
+
+    def _made(self, values: tuple, functions: dict) -> Program:
+        while True:
+            arrays, others, grads, leaves, extra = values
+            program = Program(self._whole(), self._out_shardings(arrays, others, leaves))
+            if settled(self.states, self.parts, program.shapes(values, functions)):
+                return program
+            values = arrays, others, grads, [t._array for t in self.tensors], extra
+
+    def _whole(self) -> Callable:
+        """The function that is to be a program.  It holds no parameter, nor anything that holds one."""
+        parts, direct = self.parts, self.direct
+
+        def whole(own: list, others: list, grads: list, leaves: list, extra: dict) -> tuple:
+            mine, theirs = iter(own), iter(others)
+            params = [next(mine if is_direct else theirs) for is_direct in direct]
+            return updated(parts, direct, params, grads, leaves, extra)
+
+        return whole
+
+    def _out_shardings(self, arrays: list, others: list, leaves: list) -> Any:
+        """Where results go: where parameters and state are, if that is not one device."""
+        placed = [_shardings(values) for values in (arrays, others, leaves)]
+        several = any(len(place.device_set) > 1 for places in placed for place in places)
+        return tuple(placed) if several else None
+
+
+def settled(states: list[GroupState], parts: list[Part], avals: list) -> bool:
+    """Have each group's state take over the dtypes of a step's; whether all had them."""
+    place, same = 0, True
+    for state, part in zip(states, parts, strict=True):
+        end = place + len(state.tensors)
+        same &= state.settle(avals[place:end], part.number)
+        place = end
+    return same
+
+
+def _shardings(arrays: list) -> list[Any]:
+    try:
+        return [array.sharding for array in arrays]
+    except (AttributeError, jax.errors.ConcretizationTypeError):  # tracers
+        return []

@@ -1,0 +1,439 @@
+"""Optimizer: optax's transformations as an optimizer that a PyTorch user knows (PyTorch: torch/optim/optimizer.py).
+
+A step is one program over all parameters, gradients and the state, which replaces parameters and state in their own
+memory.  Invariants: whoever sees a parameter (views, aliases, saved tensors with their version checks) sees a step as
+the in-place operation that it is in PyTorch; a parameter whose gradient is None is left out, and its state with it.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+try:
+    import optax  # noqa: F401 - the files below need it
+except ImportError as error:
+    raise ImportError('xgrad.interop.optax needs optax: pip install "xgrad[optax]"') from error
+
+from ..autograd.grad_mode import enable_grad, no_grad
+from ..config import state
+from ..engine.hooks import Hooks, RemovableHandle, register
+from ..ops import pytrees
+from ..tensor import Tensor
+from . import _optax_state_dict, _optax_traced
+from ._optax_groups import ParamGroup
+from ._optax_state import GroupState, checked
+from ._optax_update import Part, Plan
+
+__all__ = ["Optimizer"]
+
+_MOST = 16  # patterns of parameters with and without a gradient
+
+
+class Optimizer:
+    """Steps of an optax transformation on tensors, in place, from their `.grad`.
+
+    params: an iterable of tensors, of (name, tensor) pairs such as `module.named_parameters()`, or of dictionaries,
+        each a group: {"params": ..., "tx": a transformation of its own, "learning_rate": 0.1, ...}.
+    tx: the transformation of the groups that have none: `optax.adamw(1e-3)`, or any other of optax's, also chained,
+        masked, partitioned, accumulated (`optax.MultiSteps`), with schedules.
+
+    optax sees the parameters of a group as a list, or, if they have names, as a dictionary by these: masks and labels
+    have that structure.  Each group has a state of its own, so that a global norm is that of a group.
+
+    Hyperparameters that `optax.inject_hyperparams` makes part of the state are entries of the group, under optax's
+    names: `optimizer.param_groups[0]["learning_rate"] = 0.01`.  Other ones are constants of the program.
+
+    A parameter without a gradient is skipped, and its state with it, but what a group counts goes on.  A sparse
+    gradient is made dense.  A step can be part of a function under `xgrad.compile`; sharded parameters keep their
+    sharding, and what the state has for them is sharded alike.
+
+    Raises `ValueError` for no parameters, a tensor that is no leaf, and one that is in several groups; `TypeError` for
+    what is no tensor or no transformation; warns of a tensor that is twice in a group.
+
+    >>> import optax, xgrad
+    >>> from xgrad.interop.optax import Optimizer
+    >>> w = xgrad.tensor([1.0, -2.0], requires_grad=True)
+    >>> tx = optax.chain(
+    ...     optax.clip_by_global_norm(1.0), optax.inject_hyperparams(optax.sgd)(learning_rate=0.5)
+    ... )
+    >>> optimizer = Optimizer([w], tx)
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     (w * w).sum().backward()
+    ...     optimizer.step()
+    >>> w
+    tensor([ 0.5528, -1.1056], requires_grad=True)
+    >>> optimizer.param_groups[0]["learning_rate"] *= 0.1
+    >>> optimizer.param_groups[0]["learning_rate"]
+    0.05
+
+    Gradients of four steps, averaged; an exponential moving average; steps that skip gradients that are not finite:
+
+    >>> tx = optax.MultiSteps(optax.adam(1e-3), every_k_schedule=4)
+    >>> tx = optax.chain(optax.adam(1e-3), optax.ema(0.99))
+    >>> tx = optax.apply_if_finite(optax.adam(optax.cosine_decay_schedule(1e-3, 100)), max_consecutive_errors=5)
+
+    One transformation for weights and another one for biases, by their names:
+
+    >>> layer = xgrad.nn.Linear(2, 3)
+    >>> tx = optax.partition(
+    ...     {"decayed": optax.adamw(1e-3), "plain": optax.adam(1e-3)}, {"weight": "decayed", "bias": "plain"}
+    ... )
+    >>> optimizer = Optimizer(layer.named_parameters(), tx)
+    """
+
+    # What a compiled function looks at: it is traced again for other groups and hooks.
+    _guards = frozenset({"_structure", "_step_pre_hooks", "_step_post_hooks"})
+
+    def __init__(self, params: Iterable[Any], tx: Any = None) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got a Tensor"
+            )
+        if tx is None and (not isinstance(params, (list, tuple)) or not all(isinstance(p, dict) for p in params)):
+            raise TypeError("Optimizer needs tx, a transformation of optax's such as optax.adamw(1e-3)")
+        self.defaults = {} if tx is None else {"tx": checked(tx)}
+        self.param_groups: list[ParamGroup] = []
+        self._states: list[GroupState] = []
+        self._params: list[Tensor] = []  # of all groups
+        self._structure = object()
+        self._plans: dict[tuple[bool, ...], list[tuple[Plan, list[int] | None]]] = {}
+        self._step_pre_hooks, self._step_post_hooks = Hooks(), Hooks()
+        self._state_dict_pre_hooks, self._state_dict_post_hooks = Hooks(), Hooks()
+        self._load_state_dict_pre_hooks, self._load_state_dict_post_hooks = Hooks(), Hooks()
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
+            self._add(group)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key not in ("params", "tx")]
+            lines.append(f"    params: {len(group['params'])} tensors")
+        return "\n".join([*lines, ")"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plans": {}}
+
+    # ------------------------------------------------------------ groups
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters: {"params": ...}, with a "tx" of its own and hyperparameters if you like."""
+        self._add(param_group)
+
+    def _add(self, param_group: dict[str, Any]) -> None:
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
+        group = dict(param_group)
+        if "params" not in group:
+            raise KeyError('a parameter group needs "params"')
+        params, names = _named(group["params"])
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is a {type(p).__name__}")
+            if p.is_sparse:
+                raise TypeError("optimizer can only optimize dense Tensors, but one of the params is sparse")
+            if not (p.is_leaf or p.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        tx = group.get("tx") or self.defaults.get("tx")
+        if tx is None:
+            raise ValueError("parameter group didn't specify a value of required optimization parameter tx")
+        if not params:
+            raise ValueError("optimizer got an empty parameter list: a group needs parameters")
+        if len(set(map(id, params))) < len(params):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters: each step changes them as often as "
+                "they are there",
+                stacklevel=3,
+            )
+        if any(("param_names" in other) is (names is None) for other in self.param_groups):
+            raise ValueError("all optimizer param groups should be with/without names")
+        if not set(map(id, self._params)).isdisjoint(map(id, params)):
+            raise ValueError("some parameters appear in more than one parameter group")
+        if len({_devices(p) for p in params}) > 1:
+            raise ValueError("a parameter group has parameters on different devices: make a group for each device")
+        group.update(params=params, tx=checked(tx))
+        if names is not None:
+            group["param_names"] = names
+        with no_grad():
+            added = GroupState(group["tx"], params, names)
+            self.param_groups.append(ParamGroup(group, added))
+        self._states.append(added)
+        self._params += params
+        self._plans.clear()
+        self._structure = object()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Set the gradients of all parameters to None, or, with `set_to_none=False`, to zero in place."""
+        if set_to_none:
+            for p in self._params:
+                p._grad = None
+            return
+        for p in self._params:
+            grad = p._grad
+            if grad is not None:
+                if grad.grad_fn is not None:
+                    grad.detach_()
+                else:
+                    grad.requires_grad_(False)
+                grad.zero_()
+
+    # ------------------------------------------------------------ a step
+
+    def step(self, closure: Callable[[], Any] | None = None, **extra: Any) -> Any:
+        """Change all parameters that have a gradient; return what `closure` gives, if there is one.
+
+        closure: evaluates the model again, calls `backward()` and returns the loss, which is then `value` for
+            transformations that need it; a line search (`optax.lbfgs`) may evaluate it several times more.
+        extra: what the transformation takes beside gradients: `value=loss` (polyak_sgd, reduce_on_plateau), tensors,
+            arrays, numbers, or functions of JAX arrays, such as `value_fn`, which gets the parameters of a group.
+
+        >>> import optax, xgrad
+        >>> from xgrad.interop.optax import Optimizer
+        >>> x = xgrad.tensor([3.0, -4.0], requires_grad=True)
+        >>> optimizer = Optimizer([x], optax.lbfgs())
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = ((x - 1) ** 2).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> optimizer.step(closure)
+        tensor(29., grad_fn=<SumBackward0>)
+        >>> _ = optimizer.step(closure)
+        >>> x
+        tensor([1.0000, 1.0000], requires_grad=True)
+        """
+        if not self._step_pre_hooks and not self._step_post_hooks:
+            return self._step(closure, **extra)
+        args: tuple = (self,) if closure is None else (self, closure)
+        for hook in [*self._step_pre_hooks.values()]:
+            result = hook(self, args, extra)
+            if result is not None:
+                if not isinstance(result, tuple) or len(result) != 2:
+                    raise RuntimeError(
+                        "a step pre-hook must return None or a tuple of (new_args, new_kwargs), but this one returned "
+                        f"{result!r}"
+                    )
+                args, extra = result
+        out = type(self)._step(*args, **extra)
+        for hook in [*self._step_post_hooks.values()]:
+            hook(self, args, extra)
+        return out
+
+    def _step(self, closure: Callable[[], Any] | None = None, **extra: Any) -> Any:
+        loss = None
+        functions = {}
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+            functions["value_of"] = self._value_of(closure)
+            if loss is not None:
+                extra.setdefault("value", loss)
+        if extra:
+            functions |= {name: _over_arrays(value) for name, value in extra.items() if callable(value)}
+            extra = {name: pytrees.mapped(_array, value) for name, value in extra.items() if name not in functions}
+        given: list[Any] = [p._grad for p in self._params]
+        present = tuple([grad is not None for grad in given])
+        if state.trace is not None:
+            self._step_traced(given, present, extra, functions)
+            return loss
+        plans = self._plans.get(present)
+        if plans is None or not all(plan.holds() for plan, _ in plans):
+            plans = self._planned(present)
+        for plan, places in plans:
+            grads = given if places is None else [given[i] for i in places]
+            plan.run([a if (a := g._array) is not None else _dense(g) for g in grads], extra, functions)
+        return loss
+
+    def _parts(self, present: tuple[bool, ...]) -> list[tuple[Part, list[int]]]:
+        """The groups that take part in a step, with the numbers of the parameters that do."""
+        found, start = [], 0
+        for i, group in enumerate(self._states):
+            stop = start + len(group.layout.shapes)
+            mine = present[start:stop]
+            if any(mine):
+                places = [start + k for k, here in enumerate(mine) if here]
+                found.append((Part(group.layout, i, mine, len(places), *group.layout.masked(mine)), places))
+            start = stop
+        return found
+
+    def _planned(self, present: tuple[bool, ...]) -> list[tuple[Plan, list[int] | None]]:
+        """How to do steps with these gradients: one plan for each set of devices."""
+        by_devices: dict[Any, list[tuple[Part, list[int]]]] = {}
+        for part, places in self._parts(present):
+            group = self._states[part.number]
+            if group.fresh:
+                group.refresh([p._read() for p in self.param_groups[part.number]["params"]])
+            by_devices.setdefault(_devices(self._params[places[0]]), []).append((part, places))
+        plans = []
+        for share in by_devices.values():
+            parts = [part for part, _ in share]
+            places = [i for _, own in share for i in own]
+            plan = Plan(parts, [self._states[part.number] for part in parts], [self._params[i] for i in places])
+            plans.append((plan, None if len(places) == len(present) else places))
+        if len(self._plans) >= _MOST:
+            self._plans.clear()
+        self._plans[present] = plans
+        return plans
+
+    def _step_traced(self, given: list, present: tuple[bool, ...], extra: dict, functions: dict) -> None:
+        share = self._parts(present)
+        if share:
+            places = [i for _, own in share for i in own]
+            parts = [part for part, _ in share]
+            _optax_traced.step(
+                [self._states[part.number] for part in parts],
+                parts,
+                [self.param_groups[part.number]["params"] for part in parts],
+                [self._params[i] for i in places],
+                [_dense(given[i]) for i in places],
+                extra,
+                functions,
+            )
+
+    def _value_of(self, closure: Callable[[], Any]) -> Callable:
+        """The loss that `closure` gives as a function of the parameters of a part."""
+
+        def value_of(part: Part, arrays: list) -> Any:
+            params = [p for p, here in zip(self.param_groups[part.number]["params"], part.present) if here]
+            before = [dict(p.__dict__) for p in self._params]
+            try:
+                for p, array in zip(params, arrays, strict=True):
+                    p._array, p._storage, p._chain, p._cache = array, None, None, None
+                with enable_grad():
+                    loss = closure()
+                return _array(loss) if isinstance(loss, Tensor) else loss
+            finally:
+                for p, attributes in zip(self._params, before):
+                    p.__dict__.clear()
+                    p.__dict__.update(attributes)
+
+        return value_of
+
+    # ------------------------------------------------------------ hooks
+
+    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step; it may return (args, kwargs) in their place."""
+        return register(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step."""
+        return register(self._step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` before `state_dict` is made."""
+        return _registered(self._state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` with what was made; it may return another one."""
+        return _registered(self._state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` with a shallow copy before it is loaded; it may return another one."""
+        return _registered(self._load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` after a state was loaded."""
+        return _registered(self._load_state_dict_post_hooks, hook, prepend)
+
+    # ------------------------------------------------------------ the state
+
+    @property
+    def state(self) -> list[Any]:
+        """The optax states, one for each group, with JAX arrays: for functions such as `optax.tree.get`.
+
+        The arrays are yours: the next step leaves them as they are.
+
+        >>> import optax, xgrad
+        >>> optimizer = xgrad.interop.optax.Optimizer([xgrad.ones(2, requires_grad=True)], optax.adam(0.1))
+        >>> optax.tree.get(optimizer.state[0], "count").item()
+        0
+        """
+        return [group.layout.tree.unflatten(group.lend()) for group in self._states]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain nested dictionaries of tensors and numbers.
+
+        "state": for each group, by its number, what the transformation keeps, under optax's names; "param_groups": the
+        numbers of the parameters, their names if they have any, hyperparameters, and the user's own entries.  The
+        tensors keep their values whatever the optimizer does afterwards.
+
+        >>> import optax, xgrad
+        >>> w = xgrad.ones(2, requires_grad=True)
+        >>> tx = optax.inject_hyperparams(optax.sgd)(learning_rate=0.1, momentum=0.9)
+        >>> xgrad.interop.optax.Optimizer([("w", w)], tx).state_dict()["param_groups"]
+        [{'params': [0], 'param_names': ['w'], 'learning_rate': 0.1, 'momentum': 0.9}]
+        """
+        for hook in [*self._state_dict_pre_hooks.values()]:
+            hook(self)
+        saved: Any = _optax_state_dict.saved(self.param_groups, self._states)
+        for hook in [*self._state_dict_post_hooks.values()]:
+            result = hook(self, saved)
+            saved = saved if result is None else result
+        return saved
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave, of an optimizer with the same groups.
+
+        Arrays of JAX's and NumPy's are taken in the place of tensors, each is copied to where the state is.  Raises
+        `ValueError` for other groups, and `RuntimeError` for keys that are missing or unexpected and for shapes and
+        dtypes that differ, all of which it names; nothing has been changed then.
+        """
+        state_dict = dict(state_dict)
+        for hook in [*self._load_state_dict_pre_hooks.values()]:
+            result = hook(self, state_dict)
+            state_dict = state_dict if result is None else result
+        _optax_state_dict.load(self.param_groups, self._states, state_dict)
+        for hook in [*self._load_state_dict_post_hooks.values()]:
+            hook(self)
+
+
+def _registered(hooks: Hooks, hook: Callable, prepend: bool) -> RemovableHandle:
+    handle = register(hooks, hook)
+    if prepend:
+        others = {key: value for key, value in hooks.items() if key != handle.id}
+        hooks.clear()
+        hooks.update({handle.id: hook, **others})
+    return handle
+
+
+def _named(params: Any) -> tuple[list[Any], list[str] | None]:
+    """The parameters of a group, and their names if it has (name, tensor) pairs."""
+    if isinstance(params, Tensor):
+        return [params], None
+    if isinstance(params, (set, frozenset)):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but a set has another order in each "
+            "run. Use a list instead."
+        )
+    found = list(params)
+    pairs = [p for p in found if isinstance(p, tuple)]
+    if not pairs:
+        return found, None
+    if len(pairs) < len(found):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two parameters of a group have the same name: {names}")
+    return [p for _, p in pairs], names
+
+
+def _devices(param: Tensor) -> frozenset:
+    placed = param._placed()
+    return frozenset() if placed is None else frozenset(placed.device_set)
+
+
+def _dense(grad: Tensor) -> Any:
+    return (grad.to_dense() if grad.is_sparse else grad)._read()
+
+
+def _array(leaf: Any) -> Any:
+    return _dense(leaf) if isinstance(leaf, Tensor) else leaf
+
+
+def _over_arrays(function: Callable) -> Callable:
+    """A function of the user's that may return tensors, as one that returns arrays."""
+    return lambda *args, **kwargs: pytrees.mapped(_array, function(*args, **kwargs))
