@@ -247,12 +247,7 @@ class Run:
         seen["leaf"] = {name: self._attempt(lambda x=x: x.is_leaf) for name, x in tensors.items()}
         if self.forward:
             seen["tangent"] = {name: self._attempt(lambda x=x: self._tangent(x)) for name, x in tensors.items()}
-        # In which order an operator packs what it saves is nobody's business.
-        seen["log"] = []
-        for what, entries in itertools.groupby(self.env["LOG"], lambda entry: entry[0]):
-            if what.endswith(" packs"):
-                entries = sorted(entries, key=lambda entry: (entry[1].shape, entry[1].round(6).ravel().tolist()))
-            seen["log"] += entries
+        seen["log"] = ordered(self.env["LOG"])
 
     def _tangent(self, x):
         """The tangent; zeros where there is none, for one library may know that it is zero and the other need not."""
@@ -358,6 +353,16 @@ def _compiled(line):
             _lines.clear()
         code = _lines[line] = compile(line, line, "exec")
     return code
+
+
+def ordered(log):
+    """What was noted.  In which order an operator packs what it saves is nobody's business."""
+    found = []
+    for what, entries in itertools.groupby(log, lambda entry: entry[0]):
+        if what.endswith(" packs"):
+            entries = sorted(entries, key=lambda entry: (entry[1].shape, entry[1].round(6).ravel().tolist()))
+        found += entries
+    return found
 
 
 def noted(x):
@@ -609,20 +614,20 @@ def fails(program, ways=EAGER):
     return None
 
 
-def shrink(program, ways=EAGER):
+def shrink(program, fails=fails):
     """The program with as few steps and inputs as still fail."""
     smaller = True
     while smaller:
         smaller = False
         for i in reversed(range(len(program.steps))):
             candidate = program.without({i})
-            if candidate is not None and fails(candidate, ways):
+            if candidate is not None and fails(candidate):
                 program, smaller = candidate, True
                 break
         for name in program.inputs:
             fewer = tuple(n for n in program.inputs if n != name)
             candidate = replace(program, inputs=fewer)
-            if fewer and fails(candidate, ways):
+            if fewer and fails(candidate):
                 program, smaller = candidate, True
                 break
     return program
