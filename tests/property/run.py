@@ -5,6 +5,7 @@ Prints how many ran and, for those that fail, the shortest failing program's sou
 
 import argparse
 import contextlib
+import functools
 import os
 import random
 import resource
@@ -31,6 +32,7 @@ def arguments():
     parser.add_argument("--compiled", action="store_true", help="run backward as compiled programs")
     parser.add_argument("--whole", action="store_true", help="run a part of each program by xgrad.compile")
     parser.add_argument("--sharded", action="store_true", help="shard the data at random over eight devices")
+    parser.add_argument("--to-jax", action="store_true", help="run each program through xgrad.to_jax, against the tape")
     return parser.parse_args()
 
 
@@ -40,7 +42,7 @@ def main():
         return in_processes(options)
     import jax
 
-    from . import drawing, programs, world
+    from . import drawing, programs, through_jax, world
 
     start, failures, told = time.monotonic(), 0, time.monotonic()
     counts = Counter()
@@ -58,19 +60,21 @@ def main():
         counts["with gradients" if isinstance(gradient, list) else "whose gradient is an error"] += 1
         counts["with second gradients"] += isinstance(gradient, list) and len(gradient) > 1
         counts["without torch's gradients"] += not theirs.gradients_count
+        way, path = through_jax.WAYS[seed % 7], ("replay", "geometry")[seed // 7 % 2]
         with programs.Places(seed % 16) if options.sharded else contextlib.nullcontext():
             try:
-                programs.compare(program, theirs, ways)
+                if options.to_jax:
+                    through_jax.compare(program, way, path)
+                else:
+                    programs.compare(program, theirs, ways)
             except Exception as error:
                 failures += 1
-                print(f"\nseed {seed}: {str(error)[:600]}")
-                small = programs.shrink(program, ways) if isinstance(error, AssertionError) else program
-                print(
-                    small.source("torch").partition(world.SOURCE)[2],
-                    programs.fails(small, ways),
-                    sep="\n# ",
-                    flush=True,
-                )
+                print(f"\nseed {seed}{f', {way} in the {path} path' * options.to_jax}: {str(error)[:600]}")
+                fails = functools.partial(programs.fails, ways=ways)
+                if options.to_jax:
+                    fails = functools.partial(through_jax.fails, way=way, path=path)
+                small = programs.shrink(program, fails) if isinstance(error, AssertionError) else program
+                print(small.source("torch").partition(world.SOURCE)[2], fails(small), sep="\n# ", flush=True)
             if failures >= options.failures:
                 break
         if ran % 50 == 0 and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > most:
@@ -79,11 +83,12 @@ def main():
         if time.monotonic() - told > 60:
             told = time.monotonic()
             print(f"{ran} programs, {failures} failed, {told - start:.0f} s", flush=True)
-    print(f"{ran} programs ran in both paths, {failures} failed, {time.monotonic() - start:.0f} s: {dict(counts)}")
+    where = "through to_jax" if options.to_jax else "in both paths"
+    print(f"{ran} programs ran {where}, {failures} failed, {time.monotonic() - start:.0f} s: {dict(counts)}")
     if options.sharded:
         print(f"checked: {dict(programs.Places.checked)}")
-    if options.whole:
-        print(f"compared: {dict(programs.COUNTS)}")
+    if options.whole or options.to_jax:
+        print(f"compared: {dict((through_jax if options.to_jax else programs).COUNTS)}")
     return 1 if failures else 0
 
 
@@ -99,6 +104,7 @@ def in_processes(options):
         command += ["--compiled"] if options.compiled else []
         command += ["--whole"] if options.whole else []
         command += ["--sharded"] if options.sharded else []
+        command += ["--to-jax"] if options.to_jax else []
         running.append(subprocess.Popen(command))
     return max(process.wait() for process in running)
 

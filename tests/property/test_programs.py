@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import xgrad
 
-from . import drawing, programs
+from ..oracle import PATHS
+from . import drawing, programs, through_jax
 
 # The same programs in each run, so that a failure speaks of the change at hand; the command draws others.
 EXAMPLES = 45  # for each plain flavour; each runs in both paths
@@ -23,6 +24,7 @@ SEEDS = range(1000, 1050)
 COMPILED = 38  # programs of each flavour whose backward is compiled
 WHOLE = 40  # programs of each flavour of which xgrad.compile runs a part
 SHARDED = 16  # programs over eight devices
+TO_JAX = 34  # programs of each flavour that run through to_jax
 
 
 class HypothesisDraw(drawing.Draw):
@@ -114,6 +116,22 @@ def test_sharded_program_agrees_with_torch(ways, first):
     assert checked["gradients"] > SHARDED / 4
 
 
+@pytest.mark.parametrize("flavour", drawing.FLAVOURS)
+def test_program_through_to_jax_agrees_with_the_tape(flavour):
+    """Each under one of JAX's transformations and in one of the paths."""
+    through_jax.COUNTS.clear()
+    for seed in range(4000, 4000 + TO_JAX):
+        draw = drawing.Draw(random.Random(seed))
+        program, _ = drawing.generate(draw, drawing.FLAVOURS[flavour], 3 + draw.below(6))
+        way, path = through_jax.WAYS[seed % 7], PATHS[seed // 7 % 2]
+        try:
+            through_jax.compare(program, way, path)
+        except Exception as error:
+            error.add_note(f"\nseed {seed}, {way} in the {path} path\n{program.source('torch')}")
+            raise
+    assert sum(through_jax.COUNTS[way] for way in through_jax.WAYS) > 0.8 * TO_JAX
+
+
 def test_generator_reaches_what_it_is_for():
     """Of a few hundred programs most have gradients, many steps write through views, some raise."""
     seen = {"gradient": 0, "error": 0, "refused": 0, "uncompared": 0, "called": 0, "tangent": 0}
@@ -167,6 +185,30 @@ def test_comparison_notices_a_wrong_gradient(monkeypatch, path_that_lies):
 
     monkeypatch.setattr(copy_slices.ChainBackward, "apply", wrong)
     assert path_that_lies in programs.fails(program)
+
+
+@pytest.mark.parametrize("way", through_jax.WAYS)
+def test_comparison_through_to_jax_notices_a_wrong_derivative(monkeypatch, way):
+    """Wrong under a trace alone, where the program's own backward is traced, and else wrong on the tape."""
+    from xgrad.engine import copy_slices
+    from xgrad.ops import call
+    from xgrad.views.storage import Tracer
+
+    right = copy_slices.ChainBackward.apply
+    step = programs.Step
+    steps = (step("t0 = data((4,), 0).requires_grad_()"), step("t1 = t0.clone()"), step("t2 = t1.narrow(0, 1, 2)"))
+    program = programs.Program((*steps, step("t3 = t2.tanh()")), "t3", ("t0",))
+    assert through_jax.fails(program, way) is None
+
+    def wrong(self, grads, needs):
+        array = getattr(grads[0], "_array", grads[0])
+        return right(self, [grads[0] * (2 if isinstance(array, Tracer) is traced else 1)], needs)
+
+    traced = way in ("jit", "vmap", "inside")
+    monkeypatch.setattr(copy_slices.ChainBackward, "apply", wrong)
+    if way == "jvp":
+        monkeypatch.setattr(call, "_forward", lambda *args: None)
+    assert f"{way}" in through_jax.fails(program, way)
 
 
 def test_comparison_notices_what_hooks_and_tangents_do(monkeypatch):
