@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> None:
-    if page.file.src_uri == "operators.md":  # wide, and made by a script of its own
+    if page.file.src_uri == "operators.md" or page.file.src_uri.endswith(".ipynb"):  # wide, and made elsewhere
         page.meta["hide"] = ["navigation"]
 
 
