@@ -1,6 +1,7 @@
-"""Docstrings as the site shows them: examples of the form `>>> ...` become blocks of code.
+"""Docstrings as the site shows them: examples (`>>> ...`) become blocks of code, lines `name: what it is` a list.
 
-Markdown would take `>>>` for quotations.  Source: griffe's extensions, of which this is one.
+Markdown would take the former for quotations, and run the latter together.  Source: griffe's extensions, of which this
+is one.
 """
 
 import re
@@ -11,19 +12,16 @@ import griffe
 _EXAMPLE = re.compile(r"(?:^|(?<=\n\n))(>>> .*?)(?=\n\n|\Z)", re.DOTALL)
 
 
-def with_blocks(text: str) -> str:
-    """The text with each example, up to its next empty line, between fences.
+_ARGUMENTS = re.compile(r"(?:^|(?<=\n\n))[a-z_]\w*: .*?(?=\n\n|\Z)", re.DOTALL)
 
-    >>> print(with_blocks("Adds.\\n\\n>>> 1 + 1\\n2\\n\\nEnd."))
-    Adds.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    <BLANKLINE>
-    End.
+
+def with_blocks(text: str) -> str:
+    """The text with each example, up to its next empty line, between fences, and with lists of arguments.
+
+    >>> with_blocks("x: a number\\ny: another")
+    '- `x`: a number\\n- `y`: another'
     """
+    text = _ARGUMENTS.sub(lambda found: re.sub(r"(?m)^([a-z_]\w*): ", r"- `\1`: ", found[0]), text)
     return _EXAMPLE.sub(r"```pycon\n\1\n```", text)
 
 

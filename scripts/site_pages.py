@@ -118,7 +118,7 @@ def signature(name: str, function: Any) -> str:
     """
     sig = inspect.signature(function)
     text = _short(f"{name}{sig}")
-    if len(text) <= 100:
+    if len(text) <= 84:
         return text
     end = "" if sig.return_annotation is sig.empty else f" -> {inspect.formatannotation(sig.return_annotation)}"
     kinds = [p.kind for p in sig.parameters.values()]
