@@ -1,0 +1,276 @@
+"""What a wrapped module of another library is: an `nn.Module` whose tensors are the leaves of a JAX function.
+
+    net(x) ──► forward:  [parameters, buffers], x ──from_jax──► results, new values of buffers
+                             ▲                                       │
+    _parameters, _buffers ───┘ ◄─────────────────────────────────────┘  (`Cell.put`)
+
+Invariants:
+
+* Each tensor is in the table of its part, as in any `nn.Module`, and nowhere else: what `load_state_dict(assign=True)`,
+  `to()` or `functional_call` put there is what the next call takes.
+* Parameters go in as they are.  Of a buffer the call gets the array alone, in a tensor of its own: `backward` must see
+  the value that the call saw (a batch statistic, the count of a stream of random numbers), for the buffer has been
+  written since.
+* A checkpoint runs the same call twice.  What the buffers were is noted as it is for random generators
+  (xgrad/random.py): the second run starts from there, and leaves the buffers alone.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..autograd.grad_mode import no_grad
+from ..config import state
+from ..nn.module import Module
+from ..nn.parameter import Parameter
+from ..tensor import Tensor, from_foreign
+from .jax import JaxFunction
+
+everything = jax.checkpoint_policies.everything_saveable
+
+_NOT_CALLED = (
+    "'{name}' is a part of the wrapped {kind}, which runs as one JAX function: {what}. Wrap that part by itself "
+    "(xgrad.interop wraps share their parameters where they share the module's), or hook the parameters."
+)
+
+
+class Cell:
+    """A place in a module's table of parameters or buffers, of which the rest of the module is computed.
+
+    `impl`: of a typed key of `jax.random`, which is held as the uint32 array of its data.
+    """
+
+    __slots__ = ("__weakref__", "impl", "key", "table")
+
+    def __init__(self, table: dict[str, Any], key: str, impl: Any = None) -> None:
+        self.table, self.key, self.impl = table, key, impl
+
+    def tensor(self) -> Tensor:
+        """What is there."""
+        return self.table[self.key]
+
+    def array(self) -> Any:
+        """The value, to be handed out: the next write to the tensor copies it."""
+        return self.value(self.table[self.key]._export())
+
+    def value(self, array: Any) -> Any:
+        """What the module has in the place of the tensor's array."""
+        return array if self.impl is None else jax.random.wrap_key_data(array, impl=self.impl)
+
+    def assign(self, value: Any) -> None:
+        """Let the tensor have a value that somebody else made."""
+        tensor = from_foreign(raw(value))
+        self.impl = implementation(value)
+        self.table[self.key].data = tensor
+
+    def taken(self) -> Tensor:
+        """The tensor that a call gets."""
+        tensor = self.table[self.key]
+        if tensor._requires_grad or tensor.__class__ is not Tensor or tensor._tangents or tensor._level is not None:
+            return tensor
+        if tensor._is_param:
+            return tensor
+        replay = state.random_replay
+        twin = None if replay is None else replay.get(self)
+        if twin is None:
+            array = tensor._read()
+            if state.random_log is not None:
+                state.random_log.setdefault(self, array)
+        else:
+            array = twin.array
+        alone = Tensor()
+        alone._array, alone._owned = array, False
+        return alone
+
+    def put(self, new: Tensor) -> None:
+        """Note what a call has made of a buffer."""
+        twin = None if state.random_replay is None else state.random_replay.get(self)
+        if twin is not None:
+            twin.array = new._read()
+            return
+        tensor = self.table[self.key]
+        if new.shape != tensor.shape or new.dtype != tensor.dtype:
+            tensor.data = new.detach()
+            return
+        if tensor.__class__ is Tensor and tensor._level is None and new._level is None and not tensor._requires_grad:
+            array = new._read()
+            if tensor._placed() == new._placed():
+                tensor._write(array)
+                return
+        with no_grad():
+            tensor.copy_(new.detach())
+
+    def _twin(self, array: Any) -> "_Replayed":
+        return _Replayed(array)
+
+
+class _Replayed:
+    """The value of a cell in the second run of a checkpoint."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+def implementation(value: Any) -> Any:
+    """Of an array of typed keys which generator they are for, else None."""
+    return jax.random.key_impl(value) if is_key(value) else None
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value is an array of typed keys of `jax.random`."""
+    return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def raw(value: Any) -> Any:
+    """The array that a tensor holds for a value of a module's."""
+    if is_key(value):
+        return jax.random.key_data(value)
+    return value if isinstance(value, (jax.Array, np.ndarray)) else np.asarray(value)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value of a module's can be a tensor."""
+    return isinstance(value, (jax.Array, np.ndarray, np.generic))
+
+
+# ---------------------------------------------------------------- the tree of parts
+
+
+class Part(Module):
+    """A module inside of a wrapped one: a name, parameters and buffers.  It is not called by itself."""
+
+    def __init__(self, kind: str = "Part") -> None:
+        super().__init__()
+        object.__setattr__(self, "_kind", kind)
+
+    def _get_name(self) -> str:
+        return self._kind
+
+    def extra_repr(self) -> str:
+        """Shapes of the parameters and buffers here."""
+        tables = [*self._parameters.items(), *self._buffers.items()]
+        return ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tables if tensor is not None)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """There is none."""
+        raise NotImplementedError(self._refusal("it has no call of its own"))
+
+    def _refusal(self, what: str) -> str:
+        return _NOT_CALLED.format(name=self._kind, kind="module", what=what)
+
+    def _no_hooks(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError(self._refusal("hooks of a part would never be called"))
+
+    register_forward_hook = register_forward_pre_hook = _no_hooks
+    register_full_backward_hook = register_full_backward_pre_hook = _no_hooks
+
+
+class Wrapped(Part):
+    """A module of another library, as an `nn.Module`; made by that library's `wrap`."""
+
+    register_forward_hook = Module.register_forward_hook
+    register_forward_pre_hook = Module.register_forward_pre_hook
+    register_full_backward_hook = Module.register_full_backward_hook
+    register_full_backward_pre_hook = Module.register_full_backward_pre_hook
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return Module.__call__(self, *args, **kwargs)
+
+
+def part_at(root: Module, path: Sequence[Any], kind_of: Callable[[Sequence[Any]], str] | None = None) -> Module:
+    """The part with a path, made with those above it if it is not there yet."""
+    part = root
+    for depth, key in enumerate(path):
+        inner = part._modules.get(str(key))
+        if inner is None:
+            inner = Part("Part" if kind_of is None else kind_of(path[: depth + 1]))
+            part._modules[str(key)] = inner  # not by attribute: a path may have a name that Module has too
+        part = inner
+    return part
+
+
+def add(part: Module, key: str, value: Any, trainable: bool) -> Cell:
+    """Give a part a tensor of a value of the module's: a parameter, or a buffer."""
+    tensor = from_foreign(raw(value))
+    if trainable:
+        part._parameters[key] = Parameter(tensor, requires_grad=np.dtype(tensor.dtype).kind in "fcV")
+        return Cell(part._parameters, key)
+    part._buffers[key] = tensor
+    return Cell(part._buffers, key, implementation(value))
+
+
+def checked(module: Module, what: Any) -> None:
+    """Raise `ValueError` for a wrapped module without parameters."""
+    if next(module.parameters(), None) is None:
+        raise ValueError(
+            f"wrap: {type(what).__name__} has no parameters, so there is nothing to train: call it as a function "
+            "(xgrad.from_jax), or wrap the module that it is a part of"
+        )
+
+
+# ---------------------------------------------------------------- calls
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """An argument that is part of the program: `from_jax` traces numbers, and a flag must be known."""
+
+    kind: type
+    value: Any
+
+
+class Key:
+    """A typed key of `jax.random` among the arguments, as the array of its data."""
+
+    __slots__ = ("data", "impl")
+
+    def __init__(self, data: Any, impl: Any) -> None:
+        self.data, self.impl = data, impl
+
+
+jax.tree_util.register_pytree_node(Key, lambda key: ((key.data,), key.impl), lambda impl, data: Key(*data, impl))
+
+
+def sent(args: tuple, kwargs: dict, static: Iterable[str] = ()) -> tuple[tuple, dict]:
+    """Arguments as `from_jax` takes them: flags, and what `static` names, as constants; keys as their data."""
+    names = frozenset(static)
+    return tuple([_sent(a, False) for a in args]), {name: _sent(a, name in names) for name, a in kwargs.items()}
+
+
+def _sent(value: Any, static: bool) -> Any:
+    if static or value.__class__ is bool:
+        return Constant(value.__class__, value)
+    if value.__class__ is Tensor:
+        return value
+    if value.__class__ in (dict, list, tuple) or is_key(value):
+        return jax.tree_util.tree_map(_key, value, is_leaf=lambda leaf: isinstance(leaf, Tensor))
+    return value
+
+
+def _key(leaf: Any) -> Any:
+    return Key(jax.random.key_data(leaf), implementation(leaf)) if is_key(leaf) else leaf
+
+
+def arrived(args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """What `sent` was given, of what arrives."""
+    args, kwargs = jax.tree_util.tree_map(
+        lambda node: jax.random.wrap_key_data(node.data, impl=node.impl) if isinstance(node, Key) else node,
+        (args, kwargs),
+        is_leaf=lambda node: isinstance(node, Key),
+    )
+    return tuple([_constant(a) for a in args]), {name: _constant(a) for name, a in kwargs.items()}
+
+
+def _constant(value: Any) -> Any:
+    return value.value if isinstance(value, Constant) else value
+
+
+def function_over(pure: Callable, name: str, policy: Callable | None) -> JaxFunction:
+    """`pure` as an operator of the tape, under the name of the module."""
+    pure.__name__ = name
+    return JaxFunction(pure, policy=policy)
