@@ -16,7 +16,7 @@ Invariants:
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -27,7 +27,7 @@ from ..config import state
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..tensor import Tensor, from_foreign
-from .jax import JaxFunction
+from .jax import from_jax
 
 everything = jax.checkpoint_policies.everything_saveable
 
@@ -123,7 +123,7 @@ def implementation(value: Any) -> Any:
 
 def is_key(value: Any) -> bool:
     """Whether a value is an array of typed keys of `jax.random`."""
-    return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def raw(value: Any) -> Any:
@@ -182,7 +182,7 @@ class Wrapped(Part):
         return Module.__call__(self, *args, **kwargs)
 
 
-def part_at(root: Module, path: Sequence[Any], kind_of: Callable[[Sequence[Any]], str] | None = None) -> Module:
+def part_at(root: Module, path: tuple, kind_of: Callable[[tuple], str] | None = None) -> Module:
     """The part with a path, made with those above it if it is not there yet."""
     part = root
     for depth, key in enumerate(path):
@@ -202,6 +202,13 @@ def add(part: Module, key: str, value: Any, trainable: bool) -> Cell:
         return Cell(part._parameters, key)
     part._buffers[key] = tensor
     return Cell(part._buffers, key, implementation(value))
+
+
+def described(value: Any) -> str:
+    """What an error calls something that is no module."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}: make one of it first"
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def checked(module: Module, what: Any) -> None:
@@ -270,7 +277,7 @@ def _constant(value: Any) -> Any:
     return value.value if isinstance(value, Constant) else value
 
 
-def function_over(pure: Callable, name: str, policy: Callable | None) -> JaxFunction:
+def function_over(pure: Callable, name: str, policy: Callable | None) -> Callable:
     """`pure` as an operator of the tape, under the name of the module."""
     pure.__name__ = name
-    return JaxFunction(pure, policy=policy)
+    return from_jax(pure, policy=policy)

@@ -1,4 +1,4 @@
-"""`wrap` for Flax: NNX modules here, Linen modules in `_linen.py`; both become an `xgrad.nn.Module` (`_wrapped.py`).
+"""`wrap` for Flax: an NNX module becomes an `xgrad.nn.Module` (see `_wrapped.py`).
 
 An NNX module has its arrays in Variables, which anybody may read and set at any time.  Once it is wrapped, a Variable
 refers to the tensor, and the tensor alone to the array:
@@ -16,9 +16,9 @@ Variable has its value: it is a property here, which looks for a `Cell`.
 """
 
 import threading
-import types
 from collections.abc import Callable, Iterable
 from operator import is_
+from types import MemberDescriptorType
 from typing import Any
 
 import jax
@@ -32,6 +32,7 @@ from ._wrapped import (
     add,
     arrived,
     checked,
+    described,
     everything,
     function_over,
     is_array,
@@ -41,7 +42,7 @@ from ._wrapped import (
 )
 
 try:
-    from flax import linen, nnx
+    from flax import nnx
     from flax.nnx import variablelib
 except ImportError as error:
     raise ImportError(f'xgrad.interop.flax needs flax: pip install "xgrad[flax]" ({error})') from error
@@ -49,27 +50,46 @@ except ImportError as error:
 __all__ = ["NNXModule", "wrap"]
 
 
-def wrap(module: Any, *args: Any, **options: Any) -> Any:
-    """A Flax module as an `xgrad.nn.Module`, trained by `loss.backward()`."""
+def wrap(module: Any, **options: Any) -> Any:
+    """A Flax NNX module as an `xgrad.nn.Module`, which `loss.backward()` trains.
+
+    Parameters (`nnx.Param`, or what the NNX filter `wrt=` picks) are leaf tensors, named by their paths, and share
+    their values with the module's Variables: each sees at once what the other is set to.  All other Variables (batch
+    statistics, keys and counts of random numbers) are buffers, which calls update.  `train()` and `eval()` are NNX's.
+    A call takes and gives tensors in the place of arrays, and runs the module as one JAX function, so there are no
+    hooks in between; flags (True and False) among the arguments are part of the program, as are the keyword arguments
+    that `static_argnames` names, and other numbers are traced.  `method`: what is called, a name or a function of
+    (module, *args); one module may be wrapped several times, with the same tensors.  `policy`: what is kept for
+    backward (see `xgrad.from_jax`), by default what JAX itself would keep.
+
+    Raises `TypeError` for what is no module of Flax, and for Variables that hold a mutable reference; `ValueError` for
+    a module without parameters; `RuntimeError` in a call that changes attributes that are no Variables.
+
+    >>> import xgrad
+    >>> from flax import nnx
+    >>> model = nnx.Linear(2, 3, rngs=nnx.Rngs(0))
+    >>> net = xgrad.interop.flax.wrap(model)
+    >>> net(xgrad.ones(1, 2)).sum().backward()
+    >>> net.bias.grad
+    tensor([1., 1., 1.])
+    >>> with xgrad.no_grad():
+    ...     _ = net.bias.sub_(net.bias.grad)
+    >>> model.bias[...].tolist()
+    [-1.0, -1.0, -1.0]
+    """
     if isinstance(module, nnx.Module):
-        return NNXModule(module, *args, **options)
-    if isinstance(module, linen.Module):
-        raise NotImplementedError
-    raise TypeError(
-        f"wrap: expected a module of Flax (nnx.Module or linen.Module), but got "
-        f"{'the class ' + module.__name__ if isinstance(module, type) else type(module).__name__}"
-    )
+        return NNXModule(module, **options)
+    raise TypeError(f"wrap: expected a module of Flax (nnx.Module), but got {described(module)}")
 
 
 # ---------------------------------------------------------------- the value of a Variable
 
-_SLOT = next(
-    (name for name in ("_raw_value", "raw_value") if isinstance(vars(nnx.Variable).get(name), types.MemberDescriptorType)),
-    None,
-)
-if _SLOT is None:
+_SLOTS = [
+    name for name in ("_raw_value", "raw_value") if isinstance(vars(nnx.Variable).get(name), MemberDescriptorType)
+]
+if not _SLOTS:
     raise ImportError("xgrad.interop.flax does not know where this version of flax keeps the value of a Variable")
-_slot: Any = vars(nnx.Variable)[_SLOT]
+_slot: Any = vars(nnx.Variable)[_SLOTS[0]]
 
 
 class _Structure(threading.local):
@@ -92,7 +112,7 @@ def _set(variable: Any, value: Any) -> None:
     try:
         cell = _slot.__get__(variable)
     except AttributeError:  # it is being made
-        cell = None
+        cell: Any = None
     if cell.__class__ is not Cell:
         _slot.__set__(variable, value)
     elif is_array(value):
@@ -104,7 +124,7 @@ def _set(variable: Any, value: Any) -> None:
         )
 
 
-setattr(nnx.Variable, _SLOT, property(_get, _set, doc="The value; of a wrapped module that of its tensor."))
+setattr(nnx.Variable, _SLOTS[0], property(_get, _set, doc="The value; of a wrapped module that of its tensor."))
 
 
 def _flattened(module: Any) -> tuple[Any, list[tuple[tuple, Any]]]:
@@ -259,11 +279,7 @@ class _Held:
 
     def kind_of(self, path: tuple) -> str:
         """The class of what is at a path in the module."""
-        node = self.module
-        for key in path:
-            inner = node.get(key) if isinstance(node, dict) else getattr(node, str(key), None)
-            node = node[key] if inner is None and isinstance(key, int) and hasattr(node, "__getitem__") else inner
-        return type(node).__name__
+        return type(self.at(path)).__name__
 
     def unchanged(self) -> bool:
         """Whether every attribute of every module is the same object as in the last call: 1 us a module."""
@@ -344,7 +360,8 @@ class _Held:
         """What is at a path in the module."""
         node = self.module
         for key in path:
-            node = node[key] if isinstance(key, int) or isinstance(node, dict) else getattr(node, key)
+            named = isinstance(key, str) and not isinstance(node, dict)
+            node = getattr(node, key) if named else node[key]
         return node
 
 
