@@ -172,7 +172,7 @@ def test_each_device_gets_its_part(tmp_path):
     ours.load_into(target, tmp_path / "x")
     assert target["x"].sharding == rows
     assert target["x"].tolist() == x.tolist()
-    with pytest.raises(ValueError, match=r"x: 'y': .*(divi|shard)"):
+    with pytest.raises(xgrad.errors.PlacementError, match=r"x: 'y': .*not divisible"):
         ours.load_file(tmp_path / "x", rows)
     with pytest.raises(KeyError, match="'z'"):
         ours.load_file(tmp_path / "x", {"z": rows})

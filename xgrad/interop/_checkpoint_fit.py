@@ -12,12 +12,15 @@ import numpy as np
 from orbax.checkpoint.metadata import ArrayMetadata, ScalarMetadata, StringMetadata
 
 from .. import dtypes
+from ..devices import settled
+from ..errors import PlacementError
 from ..nn.parameter import Parameter
 from ..nn.state_dict import refuse, size_mismatch
 from ..random import Generator
 from ..tensor import Tensor, from_foreign
+from ..views.storage import place_of
 from ._checkpoint_tree import Path, leaves, name_of, rebuilt
-from ._loading import place_of
+from ._loading import home_of
 
 _SEED = ((2,), dtypes.uint32)
 
@@ -48,7 +51,10 @@ def wanted(tree: Any) -> Iterator[tuple[Path, Wanted]]:
         elif not hasattr(leaf, "shape"):
             raise TypeError(f"'{name_of(path)}' is a {type(leaf).__qualname__}, which a checkpoint can't hold")
         else:
-            yield path, _wanted_array(leaf)
+            try:
+                yield path, _wanted_array(leaf)
+            except PlacementError as error:
+                raise PlacementError(f"'{name_of(path)}': {error}") from None
 
 
 def _wanted_array(leaf: Any) -> Wanted:
@@ -56,10 +62,16 @@ def _wanted_array(leaf: Any) -> Wanted:
         leaf = jax.random.key_data(leaf)
     if 0 in leaf.shape:
         return Wanted("nothing", tuple(leaf.shape))
-    sharding = place_of(leaf) if isinstance(leaf, Tensor) else getattr(leaf, "sharding", None)
+    sharding = _home(leaf)
     if sharding is not None and jax.process_count() > 1 and sharding.is_fully_addressable:
         sharding = None  # each process has its own: orbax reads what is theirs together
-    return Wanted("an array", tuple(leaf.shape), np.dtype(leaf.dtype), sharding)
+    return Wanted("an array", tuple(leaf.shape), np.dtype(leaf.dtype), settled(sharding, leaf.shape))
+
+
+def _home(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return home_of(leaf)
+    return place_of(leaf) if isinstance(leaf, jax.Array) else getattr(leaf, "sharding", None)
 
 
 def is_key(array: Any) -> bool:
@@ -124,7 +136,7 @@ def _answer(leaf: Any, value: Any) -> Any:
         if 0 in leaf.shape:
             return leaf
         if isinstance(value, np.ndarray):
-            value = jax.device_put(value, place_of(leaf) if isinstance(leaf, Tensor) else leaf.sharding)
+            value = jax.device_put(value, _home(leaf))
         if isinstance(leaf, jax.Array) and is_key(leaf):
             value = jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaf))
         return value

@@ -10,7 +10,7 @@ from ..autograd.grad_mode import no_grad
 from ..config import state
 from ..errors import InferenceTensorError, OverlapError
 from ..tensor import Tensor, from_foreign
-from ..views.storage import Tracer
+from ..views.storage import place_of
 
 
 def check_writable(name: str, tensor: Tensor) -> None:
@@ -31,7 +31,6 @@ def write_all(pairs: Iterable[tuple[Tensor, Any]]) -> None:
             tensor.copy_(from_foreign(array))
 
 
-def place_of(tensor: Tensor) -> Any:
-    """The sharding in which a new value is to come."""
-    array = tensor._held()
-    return None if isinstance(array, Tracer) else tensor._read().sharding
+def home_of(tensor: Tensor) -> Any:
+    """Where a new value is to be put; None where JAX may choose, as for what was made without a device."""
+    return place_of(tensor._read())

@@ -14,11 +14,10 @@ import numpy as np
 from jax.sharding import Sharding
 
 from .. import dtypes
-from ..devices import placement_of
-from ..errors import DtypeDisabledError
-from ..random import Generator
-from ..tensor import Tensor, from_foreign
-from ._checkpoint_tree import Path, check_name, children, name_of, plain, saved_leaves, saved_mapped
+from ..devices import placement_of, settled
+from ..errors import DtypeDisabledError, PlacementError
+from ..tensor import from_foreign
+from ._checkpoint_tree import Path, check_name, name_of, plain, saved_leaves, saved_mapped
 
 try:
     import orbax.checkpoint as ocp
@@ -26,8 +25,8 @@ try:
 except ImportError as error:
     raise ImportError('xgrad.interop.orbax needs orbax: pip install "xgrad[orbax]"') from error
 
-from ._checkpoint_fit import Wanted, answered, fitting, kind_of, renewed, seeded
-from ._loading import check_writable, write_all
+from ._checkpoint_fit import Wanted, answered, fitting, kind_of, renewed
+from ._checkpoint_writes import Writes
 
 __all__ = ["CheckpointError", "Manager", "restore", "restore_into", "save"]
 
@@ -171,7 +170,6 @@ class _Source:
         return renewed(like, new)
 
     def _as_saved(self, where: Any) -> Any:
-        sharding = where if isinstance(where, Sharding) else None
         asked = {}
         for path, metadata in self.saved.items():
             kind = kind_of(metadata)
@@ -182,13 +180,19 @@ class _Source:
             narrows = dtype in dtypes.WIDE and not dtypes.x64_enabled()
             if narrows and dtype in dtypes.INEXACT:
                 _refuse_dtype(name_of(path), dtype, self.name)
-            asked[path] = Wanted(kind, tuple(metadata.shape), dtype, None if narrows else sharding)
+            shape = tuple(metadata.shape)
+            try:
+                sharding = settled(where, shape)
+            except PlacementError as error:
+                raise PlacementError(f"{self.name}: '{name_of(path)}': {error}") from None
+            spread = isinstance(sharding, Sharding) and not narrows
+            asked[path] = Wanted(kind, shape, dtype, sharding if spread else None)
         values = self.values(asked)
 
         def leaf(path: Path) -> Any:
             value = values[path]
             if isinstance(value, np.ndarray):
-                value = jax.device_put(_narrowed(value, name_of(path), self.name), where)
+                value = jax.device_put(_narrowed(value, name_of(path), self.name), settled(where, value.shape))
             return from_foreign(value) if isinstance(value, jax.Array) else value
 
         return saved_mapped(self.metadata, leaf)
@@ -196,68 +200,9 @@ class _Source:
     def restore_into(self, tree: Any, strict: bool) -> None:
         """What `restore_into` does."""
         asked = fitting(tree, self.saved, self.name, strict)
-        writes = _Writes(answered(tree, self.values(asked)))
+        writes = Writes(answered(tree, self.values(asked)))
         writes.plan(tree)
         writes.run()
-
-
-class _Writes:
-    """What has to be done to a tree so that it has new leaves: found first, then done."""
-
-    def __init__(self, new: dict[Path, Any]) -> None:
-        self._new = new
-        self._tensors: list[tuple[Tensor, Any]] = []
-        self._others: list[Callable[[], Any]] = []
-        self._homeless: list[Path] = []  # leaves that are replaced, in nothing so far that could hold another
-
-    def plan(self, tree: Any) -> None:
-        """Find it.  Raises, with its name, for a leaf that can't get its new value."""
-        if self._planned(tree, ()) is not tree:
-            names = ", ".join(f"'{name_of(path)}'" for path in self._homeless)
-            raise TypeError(f"{names} can't be restored in place: put it in a dictionary or a list, or use restore()")
-
-    def run(self) -> None:
-        """Do it."""
-        write_all(self._tensors)
-        for write in self._others:
-            write()
-
-    def _planned(self, node: Any, path: Path) -> Any:
-        """The node that is to be where this one is: itself, if what changes can be changed in it."""
-        found = children(node)
-        if found is None:
-            return self._leaf(node, path)
-        below, build = found
-        items = [self._planned(value, (*path, key)) for key, value in below]
-        if all(new is value for new, (_, value) in zip(items, below)):
-            return node
-        if isinstance(node, (dict, list)):
-            self._homeless = [other for other in self._homeless if other[: len(path)] != path]
-            for key, new in zip(node if isinstance(node, dict) else range(len(items)), items):
-                if node[key] is not new:
-                    self._others.append(lambda node=node, key=key, new=new: node.__setitem__(key, new))
-            return node
-        return build(items)
-
-    def _leaf(self, leaf: Any, path: Path) -> Any:
-        if path not in self._new:
-            return leaf
-        value = self._new[path]
-        if value is leaf:
-            return leaf
-        if isinstance(leaf, Tensor):
-            check_writable(name_of(path), leaf)
-            self._tensors.append((leaf, value))
-        elif isinstance(leaf, Generator):
-            self._others.append(lambda: seeded(leaf, *value))
-        elif isinstance(leaf, np.ndarray):
-            if not leaf.flags.writeable:
-                raise ValueError(f"'{name_of(path)}' is a NumPy array that is read-only")
-            self._others.append(lambda: np.copyto(leaf, value))
-        elif isinstance(leaf, jax.Array) or type(leaf) is not type(value) or leaf != value:
-            self._homeless.append(path)
-            return value
-        return leaf
 
 
 # -- many checkpoints -------------------------------------------------------------------------------------------------

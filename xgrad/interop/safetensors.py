@@ -15,13 +15,13 @@ import numpy as np
 from jax.sharding import Sharding
 
 from .. import dtypes
-from ..devices import placement_of
-from ..errors import DtypeDisabledError, TracedValueError
+from ..devices import placement_of, settled
+from ..errors import DtypeDisabledError, PlacementError, TracedValueError
 from ..nn import Module
 from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
 from ..tensor import Tensor, from_foreign
 from ..views.storage import Tracer
-from ._loading import check_writable, place_of, write_all
+from ._loading import check_writable, home_of, write_all
 from ._safetensors_file import DTYPES, Entry, FileError, contents, opened
 
 try:
@@ -247,7 +247,7 @@ def load_into(target: Module | Mapping[str, Tensor], path: Any, strict: bool = T
             loaded.append((tensor, entry))
     kind = f"{type(target).__name__} from {os.fspath(path)}"
     refuse(kind, missing if strict else [], unexpected if strict else [], problems)
-    write_all([(tensor, _array(entry, place_of(tensor))) for tensor, entry in loaded])
+    write_all([(tensor, _array(entry, home_of(tensor))) for tensor, entry in loaded])
     return IncompatibleKeys(missing, unexpected)
 
 
@@ -282,14 +282,14 @@ def _array(entry: Entry, where: Any) -> jax.Array:
     """The values of a tensor, on a device, or on several with a part for each; in memory that is not the file's."""
     try:
         values = entry.array()
+        where = settled(where, entry.shape)
         if isinstance(where, Sharding):
             return jax.make_array_from_callback(entry.shape, where, lambda index: _own_memory(values[index]))
         return jax.device_put(_own_memory(values), where)
     except FileError:
         raise
-    except (DtypeDisabledError, OverflowError, ValueError) as error:
-        kind = next(kind for kind in (DtypeDisabledError, OverflowError, ValueError) if isinstance(error, kind))
-        raise kind(f"{entry.file}: '{entry.name}': {error}") from None
+    except (DtypeDisabledError, OverflowError, PlacementError) as error:
+        raise type(error)(f"{entry.file}: '{entry.name}': {error}") from None
 
 
 def _own_memory(values: np.ndarray) -> np.ndarray:

@@ -12,10 +12,11 @@ import jax
 import numpy as np
 
 from .. import dtypes
-from ..devices import placement_of, same_placement
+from ..devices import placement_of, same_placement, settled
 from ..errors import DtypeDisabledError, TracedValueError
 from ..nn.parameter import Parameter
 from ..tensor import Tensor, from_foreign
+from ..utils.dlpack import untied
 from ..views.storage import Tracer
 from ._trees import called, leaves, mapped
 
@@ -191,12 +192,15 @@ def _array_of(source: Any, dtype: np.dtype, name: str, where: Any, own: bool, mu
         tensor = _host_view(tensor, dtype)
     else:
         array = jax.dlpack.from_dlpack(tensor)
-        if where is None or same_placement(where, array.sharding):
+        where = settled(where, array.shape)
+        if where is None:
+            return untied(array)
+        if same_placement(where, array.sharding, array.ndim):
             return array
         if must_share:
             raise ValueError(f"{called(name)}can't share memory with another device, {where}: leave copy out")
         tensor = array
-    return jax.device_put(tensor, where)
+    return jax.device_put(tensor, settled(where, tensor.shape))
 
 
 def _narrowed(tensor: Any, dtype: np.dtype, name: str) -> Any:

@@ -9,9 +9,10 @@ import ctypes
 from typing import Any
 
 import jax
+import numpy as np
 
 from .. import dtypes
-from ..devices import same_placement
+from ..devices import same_placement, settled
 from ..ops.call import call
 from ..ops.data import _converted, placement
 from ..tensor import Tensor, from_foreign
@@ -43,8 +44,8 @@ def _described(capsule: Any) -> _DLTensor:
     name = _name(capsule)
     if name not in (b"dltensor", b"dltensor_versioned"):
         raise RuntimeError(
-            f"from_dlpack received an invalid capsule ({name!r}): DLTensor capsules can be consumed only once, and this "
-            "one has been, unless it never was one"
+            f"from_dlpack received an invalid capsule ({name!r}): DLTensor capsules can be consumed only once, and "
+            "this one has been, unless it never was one"
         )
     return _DLTensor.from_address(_pointer(capsule, name) + _BEFORE_VERSIONED * (name != b"dltensor"))
 
@@ -112,13 +113,25 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         raise ValueError(
             "from_dlpack() needs memory that is contiguous, in row-major order: make a contiguous copy first"
         ) from None
-    where = placement(device)
-    moves = where is not None and not same_placement(where, array.sharding)
+    where = settled(placement(device), array.shape)
+    moves = where is not None and not same_placement(where, array.sharding, array.ndim)
     if copy is False and (moves or (array.size and array.unsafe_buffer_pointer() != looked.address)):
         why = "it goes to another device" if moves else "it begins at no multiple of 64 bytes"
         raise ValueError(f"from_dlpack() can't share this memory, for {why}: leave copy out")
-    tensor = from_foreign(jax.device_put(array, where) if moves else array)
+    tensor = from_foreign(jax.device_put(array, where) if moves else array if device else untied(array))
     return call(_converted.operator, (tensor,), (tensor.dtype,)) if copy else tensor
+
+
+def untied(array: jax.Array) -> jax.Array:
+    """An array of the CPU over the same memory that JAX may use elsewhere, as what is made by `xgrad.tensor`.
+
+    What JAX imports is committed to its device, and could not be computed with together with tensors on a mesh.
+    """
+    (where,) = array.sharding.device_set
+    if where.platform != "cpu" or where != (jax.config.jax_default_device or jax.devices()[0]):  # pyright: ignore
+        return array
+    with jax.ensure_compile_time_eval():
+        return jax.device_put(np.asarray(array))
 
 
 def to_dlpack(tensor: Tensor) -> Any:
