@@ -19,6 +19,7 @@ from xgrad.cli.workloads import ROWS
 
 from .against_torch import ROWS as AGAINST_TORCH
 from .interop import ROWS as INTEROP
+from .sharded import ROWS as SHARDED
 
 
 def main() -> int:
@@ -27,7 +28,7 @@ def main() -> int:
     )
     bench.add_arguments(parser, rounds=25)
     parser.set_defaults(parser=parser)
-    rows = sorted(ROWS + AGAINST_TORCH + INTEROP, key=lambda row: row.group, reverse=True)
+    rows = sorted(ROWS + AGAINST_TORCH + INTEROP + SHARDED, key=lambda row: row.group, reverse=True)
     results = bench.report(rows, parser.parse_args())
     return 1 if any(result.failed or result.verdict == "FALLS SHORT" for result in results) else 0
 

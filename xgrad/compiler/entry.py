@@ -16,6 +16,7 @@ import numpy as np
 
 from ..config import state
 from ..engine.node import InputMetadata
+from ..errors import PlacementError
 from ..ops import pytrees
 from ..random import default_generator
 from ..tensor import Tensor
@@ -43,6 +44,7 @@ class Traced(NamedTuple):
     metas: tuple[InputMetadata, ...]  # of the results with a history
     targets: tuple[Target, ...]  # where their gradients go
     failures: dict[int, Exception]  # what a backward of one of them is to raise
+    places: tuple[tuple | None, list | None]  # how the program's operands and results are sharded
 
 
 class Entry:
@@ -59,8 +61,10 @@ class Entry:
             (i, array, used.get(root) if donate and root not in kept else None) for i, array, root in effects.writes
         ]
         donated = tuple(sorted(place for _, _, place in self._writes if place is not None))
-        self.jitted = program.jitted(donated, options)
+        self.jitted = program.jitted(donated, options, *traced.places)
+        self._keys_alone: Any = None
         self._executable: Any = None  # compiled by the first call
+        self._constants: list | None = None  # on a mesh, what the program takes behind its inputs
         self._simple = _simple(traced.recipes)
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
         # Which tensors the operands are, where they are nothing else, and nothing is left to differentiate.
@@ -72,6 +76,16 @@ class Entry:
         self._bare = {"list": list, "tuple": tuple}.get(kind)
         if self._bare is not None and what != [("made", i) for i in range(len(traced.recipes))]:
             self._bare = None
+
+    def check_unwritten(self, tensors: list, copies: list) -> None:
+        """Raise `PlacementError` if the function changes one of the tensors that are copies of what the caller gave."""
+        effects, known = self._traced.effects, {id(copy) for copy in copies}
+        changed = [i for i, *_ in (*effects.writes, *effects.grads, *effects.data, *effects.histories)]
+        if any(id(tensors[i]) in known for i in changed):
+            raise PlacementError(
+                "xgrad.compile: the function changes an argument (or its .grad) that has no place yet, and that "
+                "in_shardings puts on the mesh as a copy. Move it there before: x = x.to(...)."
+            )
 
     # ------------------------------------------------------------ running
 
@@ -118,10 +132,25 @@ class Entry:
                 generator = (which or state.generator or default_generator)._here()
                 locked.enter_context(generator._lock)
                 keys.append(generator)
-            out = self._run(tensors, self._values(arrays, leaves, keys), node)
-            for which, number in self._traced.effects.keys:
-                keys[which]._key = out[number]
+            values = self._values(arrays, leaves, keys)
+            before = {i: values[i] for i, (kind, _) in enumerate(self._traced.inputs) if kind == "key"}
+            out = self._run(tensors, values, node)
+            moved_on = self._traced.effects.keys
+            new = [out[number] for _, number in moved_on]
+            if any(k.committed for k in new) and not any(k.committed for k in before.values()):
+                new = self._uncommitted(before, new)
+            for (which, _), key in zip(moved_on, new):
+                keys[which]._key = key
         return out
+
+    def _uncommitted(self, before: dict[int, Any], new: list) -> list:
+        """Keys that no device was asked for: one of a mesh would take each later draw there."""
+        if self._keys_alone is None:
+            self._keys_alone = self._traced.program.alone([number for _, number in self._traced.effects.keys])
+        if self._keys_alone is None or not before.keys() >= {*self._keys_alone[1]}:
+            return [jax.device_put(np.asarray(key)) for key in new]  # seeded inside, from an array
+        program, inputs = self._keys_alone
+        return program(*[before[number] for number in inputs])
 
     def _values(self, arrays: list, leaves: list, keys: Any) -> list:
         """The inputs, by their numbers."""
@@ -223,7 +252,18 @@ class Entry:
         executable = self._executable
         if executable is None:
             executable = self._executable = self.jitted.lower(*operands).compile()
+            self._place_constants(executable)
+        if self._constants is not None:
+            operands[-len(self._constants) :] = self._constants
         return executable(*operands)
+
+    def _place_constants(self, executable: Any) -> None:
+        """On a mesh: put what is the same in each call where the program wants it, once."""
+        program = self._traced.program
+        constants = [*([one()] if program.with_one else []), *program.arrays]
+        places = executable.input_shardings[0][len(program.inputs) :]
+        if any(place is not None and len(place.device_set) > 1 for place in places):  # None: it takes it for unused
+            self._constants = [jax.device_put(c, place) for c, place in zip(constants, places, strict=True)]
 
     def lower(self, arrays: list, leaves: list) -> Any:
         """The program as a `jax.stages.Lowered`."""
@@ -237,7 +277,7 @@ class Entry:
 
     def tried(self, arrays: list, leaves: list) -> Any:
         """What the program gives, without doing anything with it."""
-        return self._traced.program.jitted((), None)(*self._operands(arrays, leaves))
+        return self._traced.program.jitted((), None, self._traced.places[0])(*self._operands(arrays, leaves))
 
     def shapes(self) -> list[tuple | None]:
         """The shapes of what is returned, leaf by leaf as in a pytree; None of what a call does not make."""

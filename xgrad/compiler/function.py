@@ -16,6 +16,7 @@ from ..ops import pytrees
 from ..tensor import Tensor
 from .buckets import Buckets
 from .entry import Entry
+from .places import Shardings, put_in
 from .tracing import traced
 
 _TRACES = 8  # after so many, a warning
@@ -43,10 +44,14 @@ class CompiledFunction:
         dynamic: dict[str, int] | None = None,
         buckets: Sequence[int] | None = None,
         check: bool = True,
+        in_shardings: Any = None,
+        out_shardings: Any = None,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function = function
-        self._given = donate, options, dynamic, buckets, check
+        self._given = donate, options, dynamic, buckets, check, in_shardings, out_shardings
+        self._in = None if in_shardings is None else Shardings("in_shardings", in_shardings)
+        self._out = None if out_shardings is None else Shardings("out_shardings", out_shardings)
         self._buckets = Buckets(self, dynamic, buckets, check) if dynamic else None
         self._entries: list[Entry] = []
         self.reset()
@@ -79,11 +84,16 @@ class CompiledFunction:
 
     def run(self, args: tuple, kwargs: dict) -> Any:
         """Call it, with arguments as the program is to have them."""
+        copies: list[Tensor] = []
+        if self._in is not None:
+            args, kwargs, copies = put_in(self._in, args, kwargs)
         found = self.find(args, kwargs)
         if found is None:
             return self._function(*args, **kwargs)
-        self._calls += 1
         entry, tensors, arrays, leaves = found
+        if copies:
+            entry.check_unwritten(tensors, copies)
+        self._calls += 1
         return entry.run(tensors, arrays, leaves)
 
     def alone(self) -> "CompiledFunction":
@@ -104,7 +114,7 @@ class CompiledFunction:
             return None
         reason = self._reason(leaves, tree, modes)
         start = time.perf_counter()
-        entry = traced(self._function, args, kwargs, leaves, tree, modes, *self._given[:2])
+        entry = traced(self._function, args, kwargs, leaves, tree, modes, *self._given[:2], self._out)
         if entry is None:
             _log.info("xgrad.compile: %s runs as it is: it uses values of another trace", self.name())
             return None
@@ -174,6 +184,8 @@ class CompiledFunction:
         return entry.compiled(arrays, leaves)
 
     def _found(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list]:
+        if self._in is not None:
+            args, kwargs, _ = put_in(self._in, args, kwargs)
         found = None if _inlined() else self.find(args, kwargs)
         if found is None:
             raise RuntimeError("xgrad.compile: inside of another trace there is no program to look at")
@@ -208,7 +220,7 @@ def _inlined() -> bool:
 _MODES = (
     "grad mode", "inference mode", "the view tracking", "the saved-tensor hooks", "saved-tensor hooks disabled",
     "anomaly mode", "the layout policy", "compiled_backward", "mutation of saved tensors", "use_key",
-    "the default dtype", "x64",
+    "the mesh", "the default dtype", "x64",
 )  # fmt: skip
 
 
@@ -243,6 +255,7 @@ def _modes() -> tuple:
         state.compiled,
         state.mutation_allowed,
         state.generator is None,
+        state.mesh,
         settings.default_dtype,
         jax.config.jax_enable_x64,  # pyright: ignore[reportAttributeAccessIssue]
     )
@@ -256,6 +269,8 @@ def compile(
     buckets: Sequence[int] | None = None,
     check: bool = True,
     options: dict[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
     disable: bool = False,
 ) -> Any:
     """A function that runs as one XLA program: forward, backward, in-place updates, optimizer, random numbers.
@@ -277,6 +292,12 @@ def compile(
     next of `buckets` (default: powers of two), and results are cut to the true size, which the function gets as a
     0-dim tensor if it has a parameter `valid`.  The first padded call of each kind is compared with the program of the
     exact shape, and a result that depends on the padding is a `ValueError`; `check=False` leaves that out.
+
+    Tensors over a mesh make a program over the mesh; what it writes stays sharded as it is, and so do gradients.
+    `in_shardings`, for the positional arguments, and `out_shardings` are as `jax.jit`'s: a sharding, None (as the
+    argument is; as XLA chooses), or a tree of these that is a prefix of the arguments' or the result's; within
+    `with xgrad.mesh(...)` also `PartitionSpec`s.  An argument that nobody has placed is put there, as a copy; one that
+    was placed elsewhere is a `PlacementError`.
 
     `options` are XLA's compiler options, for `jax.jit`.  `disable=True` returns the function as it is.
     Without `function`, a decorator.  Inside of another trace or transform (`jax.jit`, `vmap`, `func.grad`, another
@@ -308,7 +329,10 @@ def compile(
     1
     """
     if function is None:
-        given = dict(donate=donate, dynamic=dynamic, buckets=buckets, check=check, options=options, disable=disable)
+        given: dict[str, Any] = dict(
+            donate=donate, dynamic=dynamic, buckets=buckets, check=check, options=options, disable=disable,
+            in_shardings=in_shardings, out_shardings=out_shardings,
+        )  # fmt: skip
         return functools.partial(compile, **given)
     if not callable(function):
         raise TypeError(f"xgrad.compile takes a function, but got a {type(function).__name__}")
@@ -317,4 +341,8 @@ def compile(
             "xgrad.compile: dynamic= takes the parameters and dimensions that vary, such as {'x': 0}, but got "
             f"{dynamic!r}"
         )
-    return function if disable else CompiledFunction(function, donate, options, dynamic, buckets, check)
+    return (
+        function
+        if disable
+        else CompiledFunction(function, donate, options, dynamic, buckets, check, in_shardings, out_shardings)
+    )

@@ -8,6 +8,7 @@ they are, and which of them share a storage.  This runs in each call, so the usu
 from typing import Any
 
 from ..tensor import Tensor
+from ..views.storage import place_of
 from .guards import AnyTensor, Guard
 from .trace import is_plain
 from .unchanged import Unchanged
@@ -268,4 +269,9 @@ def _fetch(kind: str, which: Any, tensors: list) -> Tensor | None:
 
 
 def _aval(array: Any) -> Any:
-    return getattr(array, "aval", None) or (array.shape, array.dtype)
+    """What a bare array looks like; with its sharding, if it was put anywhere."""
+    aval = getattr(array, "aval", None)
+    if aval is None:
+        return array.shape, array.dtype
+    place = place_of(array)
+    return aval if place is None else (aval, place)

@@ -34,6 +34,7 @@ class Backward(NamedTuple):
     avals: list[Any]  # of the gradients that arrive, None where they are not taken
     arrays: list[Any]  # that the function brought along
     programs: dict[tuple, Callable]
+    places: list | None  # how the gradients are to be sharded
 
     def run(self, residuals: list, grads: list) -> list:
         """The gradients of the inputs; an undefined gradient that arrives is None."""
@@ -51,7 +52,7 @@ class Backward(NamedTuple):
                         taken.append(jnp.zeros(aval.shape, aval.dtype) if grad is None else grad)
                 return whole(*residuals, *taken, one, *arrays)
 
-            program = self.programs[given] = jax.jit(backward)
+            program = self.programs[given] = jax.jit(backward, out_shardings=self.places)
         return program(residuals, [grad for grad in grads if grad is not None], one(), self.arrays)
 
 
@@ -64,9 +65,30 @@ class Program(NamedTuple):
     arrays: list[Any]  # and then the arrays that the function brought along
     backward: Backward | None
 
-    def jitted(self, donated: tuple[int, ...], options: dict | None) -> Any:
-        """To be called with the inputs, of which those at the places `donated` are used up."""
-        return jax.jit(jaxpr_as_fun(self.closed), donate_argnums=donated, compiler_options=options)
+    def jitted(self, donated: tuple[int, ...], options: dict | None, ins: Any = None, outs: Any = None) -> Any:
+        """To be called with the inputs, of which those at the places `donated` are used up.
+
+        `ins`, `outs`: how operands and results are sharded, None where they are as they are, or as XLA chooses.
+        """
+        function = jaxpr_as_fun(self.closed)
+        return jax.jit(function, donate_argnums=donated, compiler_options=options, in_shardings=ins, out_shardings=outs)
+
+    def alone(self, results: list[int]) -> tuple[Callable, list[int]] | None:
+        """A program of some of the results, and the numbers of its inputs; None if it takes more than scalars.
+
+        What a generator's key becomes depends on the key alone, and is computed where the key is.
+        """
+        jaxpr = self.closed.jaxpr
+        outvars = [jaxpr.outvars[number] for number in results]
+        eqns = _live([eqn for eqn in jaxpr.eqns if not eqn.effects], outvars)
+        used = _used(eqns, outvars)
+        numbers = dict(zip(jaxpr.invars, self.inputs))
+        invars = [variable for variable in used if variable in numbers]
+        defined = {*invars, *jaxpr.constvars, *(variable for eqn in eqns for variable in eqn.outvars)}
+        if not defined.issuperset(used):  # `one()`, or an array that the function brought along
+            return None
+        part = jaxpr.replace(invars=invars, eqns=eqns, outvars=outvars)
+        return jax.jit(jaxpr_as_fun(ClosedJaxpr(part, self.closed.consts))), [numbers[v] for v in invars]
 
 
 def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Program:
@@ -102,7 +124,7 @@ def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Progra
         invars = [*direct, *residuals, *(g for g in grads if g), one]
         avals = [None if g is None else g.aval for g in grads]
         closed, arrays = _closed(jaxpr, known, invars, backward, pulled)
-        second = Backward(closed, [inputs[v] for v in direct], len(residuals), avals, arrays, {})
+        second = Backward(closed, [inputs[v] for v in direct], len(residuals), avals, arrays, {}, None)
     used = _used(forward, outvars)
     taken = [variable for variable in used if variable in inputs]
     with_one = one in used

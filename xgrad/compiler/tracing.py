@@ -21,6 +21,7 @@ from .entry import Entry, Traced
 from .guards import MISSING, Container, shown
 from .history import Target
 from .matching import Expected, Match, _aval
+from .places import Places, Shardings, put_out
 from .program import GRADIENT, split
 from .surroundings import LIBRARIES, Surroundings, containers_among, containers_of
 from .trace import Again, Inline, Outside, Reached, Trace, _read, input_p, watching
@@ -44,6 +45,7 @@ def traced(
     modes: tuple,
     donate: bool,
     options: dict | None,
+    out: Shardings | None = None,
 ) -> Entry | None:
     """Trace a call; None if it uses values of another trace, and has to be run as it is.
 
@@ -51,9 +53,9 @@ def traced(
     """
     try:
         try:
-            return _Tracing(function, leaves, tree, modes, True).entry(args, kwargs, donate, options)
+            return _Tracing(function, leaves, tree, modes, True, out).entry(args, kwargs, donate, options)
         except Again:
-            return _Tracing(function, leaves, tree, modes, False).entry(args, kwargs, donate, options)
+            return _Tracing(function, leaves, tree, modes, False, out).entry(args, kwargs, donate, options)
     except Inline:
         return None
     except _VALUE_NEEDED as error:
@@ -65,8 +67,11 @@ class _FailedError(Exception):
 
 
 class _Tracing:
-    def __init__(self, function: Callable, leaves: list, tree: Any, modes: tuple, by_value: bool) -> None:
-        self.function, self.leaves, self.tree, self.modes = function, leaves, tree, modes
+    def __init__(
+        self, function: Callable, leaves: list, tree: Any, modes: tuple, by_value: bool, out: Shardings | None
+    ) -> None:
+        self.function, self.leaves, self.tree, self.modes, self.out = function, leaves, tree, modes, out
+        self.placed: list = []  # what is returned as `out` says
         self.trace = Trace(by_value)
         self.around = Surroundings()
         self.bare = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
@@ -90,6 +95,11 @@ class _Tracing:
         if any(isinstance(const, Tracer) for const in jaxpr.consts):
             raise Inline
         program = split(jaxpr, self.count, self.arriving)
+        places = Places(self.trace)
+        places.effects(self.effects, self.outputs.recipes)
+        places.results(self.placed, self.outputs.reference, self.outputs.recipes)
+        if program.backward is not None:
+            program = program._replace(backward=program.backward._replace(places=places.of_targets(self.targets)))
         found = Traced(
             getattr(self.function, "__qualname__", repr(self.function)),
             self._match(),
@@ -102,6 +112,7 @@ class _Tracing:
             tuple(self.metas),
             tuple(self.targets),
             self.failures,
+            (places.operands(program), places.all(len(program.closed.jaxpr.outvars))),
         )
         for container in self.around.containers:
             container.forget()
@@ -119,6 +130,8 @@ class _Tracing:
                 value = self.function(*args, **kwargs)
             except Exception as error:
                 raise _FailedError from error
+            if self.out is not None:
+                value, self.placed = put_out(self.out, value)
             outputs = self.outputs = Outputs(self.trace)
             self.result = outputs.plan(value)
             self.puts = self._changes(outputs)
