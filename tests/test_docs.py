@@ -1,6 +1,7 @@
 """The pages of the site: their code runs, prints what they say, and the differences are told once."""
 
 import contextlib
+import importlib
 import io
 import re
 from pathlib import Path
@@ -87,3 +88,26 @@ def test_differences_of_the_readme_are_rows_of_the_page():
 def test_every_page_is_in_the_navigation():
     listed = set(re.findall(r"[\w/.]+\.(?:md|ipynb)", (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]))
     assert {str(p.relative_to(ROOT / "docs")) for p in pages()} <= listed
+
+
+# PyTorch's names of ATen's functions, which nobody looks for, and what has its page elsewhere.
+ELSEWHERE = {"vmap", "from_jax", "to_jax", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm",
+             "native_dropout", "native_group_norm", "native_layer_norm"}  # fmt: skip
+
+
+@pytest.mark.parametrize("namespace", ["", "autograd.graph", "autograd.functional", "func", "nn", "views"])
+def test_every_public_object_is_on_the_pages_of_the_api(namespace):
+    from xgrad.ops.registry import FUNCTIONS
+    from xgrad.ops.unsupported import Unsupported
+
+    home = f"xgrad.{namespace}".removesuffix(".")
+    module = importlib.import_module(home)
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
+    told = set(re.findall(rf"heading: {re.escape(home)}\.(\w+)$", pages, re.MULTILINE))
+    public = set()
+    for name in getattr(module, "__all__", None) or dir(module):
+        value = getattr(module, name)
+        own = callable(value) and getattr(value, "__module__", "").startswith("xgrad")
+        if own and not name.startswith("_") and not isinstance(value, Unsupported):
+            public.add(name)
+    assert public - set(FUNCTIONS.get(namespace, ())) - ELSEWHERE <= told
