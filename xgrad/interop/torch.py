@@ -227,6 +227,16 @@ def _host_view(tensor: Any, dtype: np.dtype) -> np.ndarray:
     return tensor.reshape(-1).view(torch.uint8).numpy().view(dtype).reshape(tuple(tensor.shape))
 
 
+def host_array(source: Any, name: str) -> np.ndarray | None:
+    """A tensor on the CPU as a NumPy array, over the same memory if that is contiguous; None of one elsewhere."""
+    dtype = _dtype_of(source, name)
+    if source.device.type != "cpu":
+        return None
+    if source.requires_grad:
+        raise RuntimeError(f"{called(name)}this torch tensor requires grad: its graph would end here. Use detach().")
+    return _host_view(source.resolve_conj().resolve_neg().contiguous(), dtype)
+
+
 # -- to torch ---------------------------------------------------------------------------------------------------------
 
 
