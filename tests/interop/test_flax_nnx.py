@@ -51,7 +51,7 @@ class Block(nnx.Module):
 class Transformer(nnx.Module):
     def __init__(self, rngs):
         self.embed = nnx.Embed(11, 8, **F64, rngs=rngs)
-        self.blocks = nnx.List([Block(rngs) for _ in range(2)])
+        self.blocks = nnx.List([Block(rngs)])
 
     def __call__(self, tokens):
         x = self.embed(tokens)
@@ -129,8 +129,8 @@ def test_names_are_the_paths_of_the_module():
     net = wrap(Transformer(nnx.Rngs(0)))
     names = [name for name, _ in net.named_parameters()]
     assert "embed.embedding" in names
-    assert "blocks.1.norms.0.scale" in names
-    assert net.blocks.get_parameter("1.attend.query.kernel").shape == (8, 2, 4)
+    assert "blocks.0.norms.0.scale" in names
+    assert net.blocks.get_parameter("0.attend.query.kernel").shape == (8, 2, 4)
     assert [name for name, _ in small()[1].named_buffers()] == ["drop.rngs.count", "drop.rngs.key"]
     assert "(first): Linear(bias: [4], kernel: [3, 4])" in repr(small()[1])
 

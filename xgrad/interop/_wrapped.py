@@ -178,8 +178,28 @@ class Wrapped(Part):
     register_full_backward_hook = Module.register_full_backward_hook
     register_full_backward_pre_hook = Module.register_full_backward_pre_hook
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return Module.__call__(self, *args, **kwargs)
+    def _again(self) -> Any:
+        """Another one like it, of which only what is not in the module itself differs."""
+        raise NotImplementedError
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        new = memo[id(self)] = self._again()
+        for mine, its in zip(self.modules(), new.modules(), strict=True):
+            its.training = mine.training
+        for mine, its in zip(self.parameters(), new.parameters(), strict=True):
+            its.requires_grad = mine.requires_grad
+        with no_grad():
+            for mine, its in zip(self.buffers(), new.buffers(), strict=True):
+                its.data = mine.detach().clone()
+        for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
+            getattr(new, name).update(getattr(self, name))
+        return new
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a wrapped {self._kind} cannot be pickled, for programs hang on it: save its state_dict() (xgrad.interop "
+            "has safetensors and orbax), and wrap the module again"
+        )
 
 
 def part_at(root: Module, path: tuple, kind_of: Callable[[tuple], str] | None = None) -> Module:
@@ -202,6 +222,21 @@ def add(part: Module, key: str, value: Any, trainable: bool) -> Cell:
         return Cell(part._parameters, key)
     part._buffers[key] = tensor
     return Cell(part._buffers, key, implementation(value))
+
+
+def named(path: tuple) -> tuple[str, ...]:
+    """The names of a path of `jax.tree_util`, without the `value` of boxes around arrays."""
+    names = []
+    for entry in path:
+        name = next(getattr(entry, a) for a in ("key", "name", "idx") if hasattr(entry, a))
+        if not (isinstance(entry, jax.tree_util.GetAttrKey) and name == "value"):
+            names.append(str(name))
+    return tuple(names)
+
+
+def as_names(names: str | Iterable[str]) -> tuple[str, ...]:
+    """One name or several, as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def described(value: Any) -> str:

@@ -1,69 +1,45 @@
-"""`wrap` for Flax: an NNX module becomes an `xgrad.nn.Module` (see `_wrapped.py`).
+"""`wrap` for Flax: NNX modules (`_nnx.py`) and Linen modules (`_linen.py`) as an `xgrad.nn.Module` (`_wrapped.py`)."""
 
-An NNX module has its arrays in Variables, which anybody may read and set at any time.  Once it is wrapped, a Variable
-refers to the tensor, and the tensor alone to the array:
-
-    model.conv.kernel ──► Variable ──► Cell ──► table of parameters ──► Tensor ──► array
-                                                net.conv.kernel ─────────┘
-
-so that reading the Variable gives the latest value, setting it gives the tensor another one, and a compiled step may
-still use up the old array in place.  What is read is handed out, and copied by the next write, as any array that
-leaves a tensor.
-
-Invariant: a Variable's class, metadata and place in the graph stay what they are, so that `nnx.state`, `nnx.split`,
-`nnx.jit`, optimizers and checkpoints take the module as before.  The one thing that differs is the slot in which a
-Variable has its value: it is a property here, which looks for a `Cell`.
-"""
-
-import threading
-from collections.abc import Callable, Iterable
-from operator import is_
-from types import MemberDescriptorType
 from typing import Any
 
-import jax
-from jax.core import Tracer
-
-from ..ops import pytrees
-from ..tensor import Tensor
-from ._wrapped import (
-    Cell,
-    Wrapped,
-    add,
-    arrived,
-    checked,
-    described,
-    everything,
-    function_over,
-    is_array,
-    part_at,
-    raw,
-    sent,
-)
+from ._wrapped import described
 
 try:
-    from flax import nnx
-    from flax.nnx import variablelib
+    from flax import linen, nnx
 except ImportError as error:
     raise ImportError(f'xgrad.interop.flax needs flax: pip install "xgrad[flax]" ({error})') from error
 
-__all__ = ["NNXModule", "wrap"]
+from ._linen import LinenModule
+from ._nnx import NNXModule
+
+__all__ = ["LinenModule", "NNXModule", "wrap"]
 
 
-def wrap(module: Any, **options: Any) -> Any:
-    """A Flax NNX module as an `xgrad.nn.Module`, which `loss.backward()` trains.
+def wrap(module: Any, variables: Any = None, *inputs: Any, **options: Any) -> Any:
+    """A Flax module as an `xgrad.nn.Module`, which `loss.backward()` trains.
 
-    Parameters (`nnx.Param`, or what the NNX filter `wrt=` picks) are leaf tensors, named by their paths, and share
-    their values with the module's Variables: each sees at once what the other is set to.  All other Variables (batch
-    statistics, keys and counts of random numbers) are buffers, which calls update.  `train()` and `eval()` are NNX's.
     A call takes and gives tensors in the place of arrays, and runs the module as one JAX function, so there are no
-    hooks in between; flags (True and False) among the arguments are part of the program, as are the keyword arguments
-    that `static_argnames` names, and other numbers are traced.  `method`: what is called, a name or a function of
-    (module, *args); one module may be wrapped several times, with the same tensors.  `policy`: what is kept for
-    backward (see `xgrad.from_jax`), by default what JAX itself would keep.
+    hooks in between.  Flags (True and False) among the arguments are part of the program, as are the keyword arguments
+    that `static_argnames` names; other numbers are traced.  `policy`: what is kept for backward (see
+    `xgrad.from_jax`), by default what JAX itself would keep.
+
+    **NNX**: `wrap(module, method=None, wrt=nnx.Param)`.  Parameters (`nnx.Param`, or what the NNX filter `wrt` picks)
+    are leaf tensors, named by their paths, and share their values with the module's Variables: each sees at once what
+    the other is set to.  All other Variables (batch statistics, keys and counts of random numbers) are buffers, which
+    calls update.  `train()` and `eval()` are NNX's.  `method`: what is called, a name or a function of
+    (module, *args); one module may be wrapped several times, with the same tensors.
+
+    **Linen**: `wrap(module, variables, method=None, rngs=None, mutable=None)`, or `wrap(module, key, *inputs)`, which
+    makes the variables by `module.init(key, *inputs)`.  Parameters are named by their paths in the collection
+    "params", buffers by collection and path.  Arguments pass through unchanged, such as `train=True`; in train mode
+    all other collections are mutable, or those that `mutable=` names, and the buffers get what comes back.  `rngs`,
+    such as {"dropout": key}: streams of keys, of which each call in train mode takes the next,
+    `jax.random.fold_in(key, count)`.  A call may give its own `rngs=`, and its own `mutable=`: then it returns
+    (result, changed collections), as `apply` does.  `net.variables` is the tree with the latest arrays.
 
     Raises `TypeError` for what is no module of Flax, and for Variables that hold a mutable reference; `ValueError` for
-    a module without parameters; `RuntimeError` in a call that changes attributes that are no Variables.
+    a module without parameters and variables that are no tree of collections; `RuntimeError` in a call that changes
+    attributes of an NNX module that are no Variables.
 
     >>> import xgrad
     >>> from flax import nnx
@@ -77,342 +53,10 @@ def wrap(module: Any, **options: Any) -> Any:
     >>> model.bias[...].tolist()
     [-1.0, -1.0, -1.0]
     """
-    if isinstance(module, nnx.Module):
-        return NNXModule(module, **options)
-    raise TypeError(f"wrap: expected a module of Flax (nnx.Module), but got {described(module)}")
-
-
-# ---------------------------------------------------------------- the value of a Variable
-
-_SLOTS = [
-    name for name in ("_raw_value", "raw_value") if isinstance(vars(nnx.Variable).get(name), MemberDescriptorType)
-]
-if not _SLOTS:
-    raise ImportError("xgrad.interop.flax does not know where this version of flax keeps the value of a Variable")
-_slot: Any = vars(nnx.Variable)[_SLOTS[0]]
-
-
-class _Structure(threading.local):
-    """Whether this thread looks at the structure of modules, and not at values."""
-
-    alone: bool = False
-
-
-_structure = _Structure()
-
-
-def _get(variable: Any) -> Any:
-    value = _slot.__get__(variable)
-    if value.__class__ is not Cell:
-        return value
-    return None if _structure.alone else value.array()
-
-
-def _set(variable: Any, value: Any) -> None:
-    try:
-        cell = _slot.__get__(variable)
-    except AttributeError:  # it is being made
-        cell: Any = None
-    if cell.__class__ is not Cell:
-        _slot.__set__(variable, value)
-    elif is_array(value):
-        cell.assign(value)
-    else:
-        raise TypeError(
-            f"a Variable of a wrapped module takes an array, for a tensor shares its value, but got "
-            f"{type(value).__name__}"
-        )
-
-
-setattr(nnx.Variable, _SLOTS[0], property(_get, _set, doc="The value; of a wrapped module that of its tensor."))
-
-
-def _flattened(module: Any) -> tuple[Any, list[tuple[tuple, Any]]]:
-    """(graphdef, [(path, Variable or array)]) of a module, without a look at values."""
-    before, _structure.alone = _structure.alone, True
-    try:
-        graphdef, flat = nnx.graph.flatten(module)
-    finally:
-        _structure.alone = before
-    return graphdef, list(zip(flat.paths, flat.leaves, strict=True))
-
-
-# ---------------------------------------------------------------- NNX
-
-
-class NNXModule(Wrapped):
-    """A Flax NNX module as an `nn.Module`; made by `wrap`."""
-
-    def __init__(
-        self,
-        module: Any,
-        *,
-        method: Any = None,
-        wrt: Any = nnx.Param,
-        static_argnames: str | Iterable[str] = (),
-        policy: Callable | None = everything,
-    ) -> None:
-        super().__init__(type(module).__name__)
-        static = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        object.__setattr__(self, "_held", _Held(module, method, wrt, policy, static))
-        self._held.refresh(self)
-        checked(self, module)
-        flags = self._held.flags()
-        self._all_training(not flags or not all(flags))
-
-    @property
-    def module(self) -> Any:
-        """The NNX module itself, whose Variables have the values of these tensors."""
-        return self._held.module
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module gives for arguments in which tensors are arrays."""
-        return self._held.run(self, args, kwargs)
-
-    def train(self, mode: bool = True) -> "NNXModule":
-        """As `module.train()` or `module.eval()` of NNX, and `training` of all parts."""
-        if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
-        (self.module.train if mode else self.module.eval)()
-        return self._all_training(mode)
-
-    def _all_training(self, mode: bool) -> "NNXModule":
-        for part in self.modules():
-            part.training = mode
-        return self
-
-    def __deepcopy__(self, memo: dict) -> "NNXModule":
-        held = self._held
-        new = NNXModule(
-            nnx.clone(held.module), method=held.method, wrt=held.wrt, static_argnames=held.static, policy=held.policy
-        )
-        for mine, its in zip(self.parameters(), new.parameters(), strict=True):
-            its.requires_grad = mine.requires_grad
-        for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
-            getattr(new, name).update(getattr(self, name))
-        memo[id(self)] = new
-        return new
-
-
-_FLAGS = ("deterministic", "use_running_average")  # what NNX's train() and eval() set
-
-
-class _Result:
-    """What a call gives: results, new values of cells and of other leaves by their places, and new Variables."""
-
-    def __init__(self, out: Any, cells: dict, others: dict, made: tuple, kinds: tuple) -> None:
-        self.out, self.cells, self.others, self.made, self.kinds = out, cells, others, made, kinds
-
-
-jax.tree_util.register_pytree_node(
-    _Result,
-    lambda r: ((r.out, r.cells, r.others, r.made), r.kinds),
-    lambda kinds, children: _Result(*children, kinds),
-)
-
-
-class _Held:
-    """The NNX module of a wrapped one, and what is known of its structure.
-
-    An object of its own, into which `xgrad.compile` does not look.
-    """
-
-    def __init__(self, module: Any, method: Any, wrt: Any, policy: Any, static: tuple) -> None:
-        self.module, self.method, self.wrt, self.policy, self.static = module, method, wrt, policy, static
-        self.is_parameter = nnx.filterlib.to_predicate(wrt)
-        self.seen: list[tuple[Any, tuple, tuple]] | None = None  # containers, with their keys and values
-        self.cells: list[Cell] = []
-        self.others: list[tuple[tuple, Any]] = []  # (path, leaf) of what is no tensor
-        self.programs: dict[Any, Any] = {}
-        self.program: Any = None
-
-    # ------------------------------------------------------------ structure
-
-    def refresh(self, root: NNXModule) -> None:
-        """Find the tensors, and the program for the structure that the module has now."""
-        if self.unchanged():
-            return
-        graphdef, leaves = _flattened(self.module)
-        self.cells, self.others, places = [], [], []
-        for path, leaf in leaves:
-            cell = self.linked(root, path, leaf)
-            places.append(cell is not None)
-            if cell is None:
-                self.others.append((path, leaf))
-            else:
-                self.cells.append(cell)
-        paths = [path for path, _ in leaves]
-        key = graphdef, tuple(places), tuple([cell.impl for cell in self.cells])
-        self.program = self.programs.get(key)
-        if self.program is None:
-            pure = _pure(graphdef, paths, places, key[-1], self.method)
-            self.program = self.programs[key] = function_over(pure, type(self.module).__name__, self.policy)
-        self.look()
-
-    def linked(self, root: NNXModule, path: tuple, leaf: Any) -> Cell | None:
-        """The cell of a leaf of the module; None of a leaf that is no Variable with an array."""
-        if not isinstance(leaf, nnx.Variable):
-            return None
-        if not issubclass(type(leaf), nnx.Variable) or variablelib.is_array_ref(_slot.__get__(leaf)):
-            raise TypeError(
-                f"wrap: the Variable {'.'.join(map(str, path))} is held by a mutable reference (ref=True or "
-                "hijax=True), which cannot share its value with a tensor: make the module without it"
-            )
-        held = _slot.__get__(leaf)
-        part = part_at(root, path[:-1], self.kind_of)
-        name, trainable = str(path[-1]) if path else "value", self.is_parameter(path, leaf)
-        if held.__class__ is Cell:
-            mine = part._parameters if trainable else part._buffers
-            if name not in mine:  # it was wrapped before, from another module that has it too
-                mine[name] = held.tensor()
-            return held
-        if not is_array(held):
-            return None
-        table = part._parameters if trainable else part._buffers
-        if name in table:  # another Variable in the place of one
-            cell = Cell(table, name)
-            cell.assign(held)
-        else:
-            cell = add(part, name, held, trainable)
-        _slot.__set__(leaf, cell)
-        return cell
-
-    def kind_of(self, path: tuple) -> str:
-        """The class of what is at a path in the module."""
-        return type(self.at(path)).__name__
-
-    def unchanged(self) -> bool:
-        """Whether every attribute of every module is the same object as in the last call: 1 us a module."""
-        if self.seen is None:
-            return False
-        for container, keys, values in self.seen:
-            if container.__class__ is dict:
-                if tuple(container) != keys or not all(map(is_, container.values(), values)):
-                    return False
-            elif len(container) != len(values) or not all(map(is_, container, values)):
-                return False
-        return True
-
-    def look(self) -> None:
-        """Note the containers in the module and what is in them; nothing, if there are such as cannot be noted."""
-        found, stack, known = [], [self.module], set()
-        self.seen = None
-        while stack:
-            node = stack.pop()
-            if isinstance(node, nnx.Variable) or id(node) in known:
-                continue
-            known.add(id(node))
-            if isinstance(node, nnx.Pytree):
-                node = vars(node)
-            if node.__class__ is dict:
-                found.append((node, tuple(node), tuple(node.values())))
-                stack += node.values()
-            elif node.__class__ in (list, tuple):
-                found.append((node, (), tuple(node)))
-                stack += node
-            elif not jax.tree_util.all_leaves([node]) and jax.tree_util.tree_leaves(node):
-                return
-        self.seen = found
-
-    def flags(self) -> list[bool]:
-        """What train() and eval() of NNX set."""
-        before, _structure.alone = _structure.alone, True
-        try:
-            modules = [node for _, node in nnx.iter_graph(self.module) if isinstance(node, nnx.Module)]
-        finally:
-            _structure.alone = before
-        return [vars(module)[flag] for module in modules for flag in _FLAGS if vars(module).get(flag) is not None]
-
-    # ------------------------------------------------------------ calls
-
-    def run(self, root: NNXModule, args: tuple, kwargs: dict) -> Any:
-        """Call the module."""
-        self.refresh(root)
-        args, kwargs = sent(args, kwargs, self.static)
-        others = [_slot.__get__(leaf) if isinstance(leaf, nnx.Variable) else leaf for _, leaf in self.others]
-        result = self.program([cell.taken() for cell in self.cells], others, args, kwargs)
-        for place, new in result.cells.items():
-            self.cells[place].put(new)
-        if result.others or result.made:
-            self.keep(result)
-        return result.out
-
-    def keep(self, result: _Result) -> None:
-        """Set Variables that hold no array, such as those that `sow` fills, and make those that are new."""
-        values = result.others, result.made
-        if any(isinstance(t._read(), Tracer) for t in pytrees.leaves(values) if isinstance(t, Tensor)):
-            raise NotImplementedError(
-                f"wrap: a call of {type(self.module).__name__} makes new Variables, or fills one that holds no array "
-                "(as sow does), which a compiled function cannot repeat: return the values, or call the module once "
-                "outside"
-            )
-        others, made = pytrees.mapped(lambda t: t._export() if isinstance(t, Tensor) else t, values)
-        for place, value in others.items():
-            path, leaf = self.others[place]
-            if isinstance(leaf, nnx.Variable):
-                _slot.__set__(leaf, value)
-            else:
-                setattr(self.at(path[:-1]), path[-1], value)
-        for (path, kind), value in zip(result.kinds, made, strict=True):
-            setattr(self.at(path[:-1]), path[-1], kind(value))
-
-    def at(self, path: tuple) -> Any:
-        """What is at a path in the module."""
-        node = self.module
-        for key in path:
-            named = isinstance(key, str) and not isinstance(node, dict)
-            node = getattr(node, key) if named else node[key]
-        return node
-
-
-def _pure(graphdef: Any, paths: list, places: list[bool], impls: tuple, method: Any) -> Callable:
-    """The module as a function of its leaves."""
-
-    def pure(cells: list, others: list, args: tuple, kwargs: dict) -> _Result:
-        arrays = [x if i is None else jax.random.wrap_key_data(x, impl=i) for x, i in zip(cells, impls, strict=True)]
-        from_cells, from_others = iter(arrays), iter(others)
-        before = [next(from_cells if is_cell else from_others) for is_cell in places]
-        module = nnx.graph.unflatten(graphdef, before)
-        args, kwargs = arrived(args, kwargs)
-        out = _called(module, method, args, kwargs)
-        after, leaves = nnx.graph.flatten(module)
-        now = {p: _value(leaf) for p, leaf in zip(leaves.paths, leaves.leaves, strict=True)}
-        made = [(p, leaf) for p, leaf in zip(leaves.paths, leaves.leaves, strict=True) if p not in known]
-        if any(path not in now for path in paths) or (not made and after != graphdef):
-            raise RuntimeError(_CHANGED.format(kind=type(module).__name__))
-        found: tuple[dict, dict] = ({}, {})
-        counts = [0, 0]
-        for path, is_cell, value in zip(paths, places, before, strict=True):
-            if not _same(now[path], value):
-                found[not is_cell][counts[not is_cell]] = raw(now[path]) if is_cell else now[path]
-            counts[not is_cell] += 1
-        kinds = tuple([(path, type(leaf)) for path, leaf in made])
-        return _Result(out, *found, tuple([_value(leaf) for _, leaf in made]), kinds)
-
-    known = frozenset(paths)
-    return pure
-
-
-def _value(leaf: Any) -> Any:
-    return _slot.__get__(leaf) if isinstance(leaf, nnx.Variable) else leaf
-
-
-def _same(now: Any, before: Any) -> bool:
-    if now is before:
-        return True
-    mine, its = jax.tree_util.tree_flatten(now), jax.tree_util.tree_flatten(before)
-    return not is_array(now) and mine[1] == its[1] and all(map(is_, mine[0], its[0]))
-
-
-def _called(module: Any, method: Any, args: tuple, kwargs: dict) -> Any:
-    if method is None:
-        return module(*args, **kwargs)
-    if isinstance(method, str):
-        return getattr(module, method)(*args, **kwargs)
-    return method(module, *args, **kwargs)
-
-
-_CHANGED = (
-    "wrap: a call of {kind} changes what is no Variable (an attribute that it sets or counts up, a Variable that it "
-    "removes), which the wrapped module cannot pass on. Keep what changes in an nnx.Variable."
-)
+    if isinstance(module, linen.Module):
+        return LinenModule(module, variables, *inputs, **options)
+    if not isinstance(module, nnx.Module):
+        raise TypeError(f"wrap: expected a module of Flax (nnx.Module or linen.Module), but got {described(module)}")
+    if variables is not None:
+        raise TypeError("wrap: an NNX module has its variables in itself: give it alone")
+    return NNXModule(module, **options)
