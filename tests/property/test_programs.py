@@ -23,7 +23,7 @@ FIXED = tuple(name for name in drawing.FLAVOURS if name not in drawing.PLAIN)
 SEEDS = range(1000, 1050)
 COMPILED = 38  # programs of each flavour whose backward is compiled
 WHOLE = 40  # programs of each flavour of which xgrad.compile runs a part
-SHARDED = 16  # programs over eight devices
+SHARDED = 10  # programs over eight devices
 TO_JAX = 34  # programs of each flavour that run through to_jax
 
 

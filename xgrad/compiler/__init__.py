@@ -10,6 +10,7 @@ effects.py       what leaves, and what happened to tensors from outside
 history.py       the node on results that require grad
 tracing.py       all of this in order
 entry.py         one program, and how it is run
+places.py        in_shardings, out_shardings, and what stays where it was
 buckets.py       arguments whose sizes vary
 function.py      what `xgrad.compile` returns
 """

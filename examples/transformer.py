@@ -1,0 +1,112 @@
+"""A small transformer and its training step, which the other examples place on several devices.
+
+Nothing here knows of devices: where the parameters and the batch are put decides how the step runs.
+"""
+
+import argparse
+from collections.abc import Callable
+from math import prod
+
+import xgrad
+from xgrad.nn import functional as F
+
+VOCABULARY, WIDTH, HEADS, LAYERS, LENGTH, BATCH = 64, 128, 8, 2, 32, 16
+
+
+def shapes() -> dict[str, tuple[int, ...]]:
+    """The parameters: matrices are (from, to)."""
+    found = {"embedding": (VOCABULARY, WIDTH), "position": (LENGTH, WIDTH)}
+    for i in range(LAYERS):
+        found |= {f"{i}.query": (WIDTH, WIDTH), f"{i}.key": (WIDTH, WIDTH), f"{i}.value": (WIDTH, WIDTH)}
+        found |= {f"{i}.out": (WIDTH, WIDTH), f"{i}.up": (WIDTH, 4 * WIDTH), f"{i}.down": (4 * WIDTH, WIDTH)}
+        found |= {f"{i}.norm1": (WIDTH,), f"{i}.norm2": (WIDTH,)}
+    return found | {"norm": (WIDTH,), "head": (WIDTH, VOCABULARY)}
+
+
+def parameters(place: Callable) -> dict[str, xgrad.Tensor]:
+    """Random parameters, each made where `place(name, shape)` says: no device ever holds all of a sharded one."""
+    xgrad.manual_seed(0)
+    made = {}
+    for name, shape in shapes().items():
+        where = place(name, shape)
+        if "norm" in name:
+            made[name] = xgrad.ones(shape, device=where, requires_grad=True)
+        else:
+            made[name] = xgrad.randn(*shape, device=where).mul_(0.5 * shape[0] ** -0.5).requires_grad_()
+    return made
+
+
+def logits(p: dict, tokens: xgrad.Tensor) -> xgrad.Tensor:
+    """(batch, length) of integers to (batch, length, vocabulary)."""
+    x = p["embedding"][tokens] + p["position"]
+    batch, length, width = x.shape
+    for i in range(LAYERS):
+        h = F.layer_norm(x, (width,), p[f"{i}.norm1"])
+        q, k, v = (
+            (h @ p[f"{i}.{name}"]).view(batch, length, HEADS, -1).transpose(1, 2) for name in ("query", "key", "value")
+        )
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + attended.transpose(1, 2).reshape(batch, length, width) @ p[f"{i}.out"]
+        h = F.layer_norm(x, (width,), p[f"{i}.norm2"])
+        x = x + F.gelu(h @ p[f"{i}.up"]) @ p[f"{i}.down"]
+    return F.layer_norm(x, (width,), p["norm"]) @ p["head"]
+
+
+class Adam:
+    """The optimizer, in place: its two moments lie where the parameter does."""
+
+    def __init__(self, values: list, lr: float = 3e-3) -> None:
+        self.values, self.lr = values, lr
+        self.first = [xgrad.zeros_like(value) for value in values]
+        self.second = [xgrad.zeros_like(value) for value in values]
+        self.steps = xgrad.zeros((), device=values[0].device)  # on all of its devices, a copy on each
+
+    @xgrad.no_grad()
+    def step(self) -> None:
+        self.steps.add_(1)
+        rate = self.lr * (1 - 0.999**self.steps).sqrt() / (1 - 0.9**self.steps)
+        for value, m, v in zip(self.values, self.first, self.second, strict=True):
+            m.mul_(0.9).add_(value.grad, alpha=0.1)
+            v.mul_(0.999).addcmul_(value.grad, value.grad, value=0.001)
+            value.sub_(rate * m / (v.sqrt() + 1e-8))
+
+
+def train(place: Callable, batch_place: object = None, words: str = "") -> None:
+    """Train on a toy language, in which each word follows from the one before, and print what there is to see."""
+    parser = argparse.ArgumentParser(description=words)
+    parser.add_argument("--steps", type=int, default=10)
+    steps = parser.parse_args().steps
+
+    p = parameters(place)
+    optimizer = Adam(list(p.values()))
+
+    @xgrad.compile
+    def step(tokens: xgrad.Tensor) -> xgrad.Tensor:
+        for value in p.values():
+            value.grad = None
+        scores = logits(p, tokens[:, :-1])
+        loss = F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    tokens = [xgrad.randint(0, VOCABULARY, (BATCH, 1))]
+    for _ in range(LENGTH):
+        tokens.append((tokens[-1] * 5 + 3) % VOCABULARY)
+    batch = xgrad.cat(tokens, 1).to(batch_place) if batch_place is not None else xgrad.cat(tokens, 1)
+    for i in range(steps):
+        print(f"step {i}  loss {step(batch).item():.6f}")
+
+    state = [*p.values(), *(value.grad for value in p.values()), *optimizer.first, *optimizer.second]
+    for what, tensor in (("0.up", p["0.up"]), ("its gradient", p["0.up"].grad)):
+        print(f"sharding of {what}: {getattr(tensor.sharding, 'spec', tensor.sharding)}")
+    here = sum(prod(t.sharding.shard_shape(tuple(t.shape))) * t.element_size() for t in state)
+    whole = sum(t.numel() * t.element_size() for t in state)
+    print(f"parameters, gradients, moments: {here / 1e6:.3f} MB per device, {here / whole:.3f} of {whole / 1e6:.3f} MB")
+    used = step.memory_analysis(batch)
+    held = used.argument_size_in_bytes + used.temp_size_in_bytes
+    print(f"the compiled step: {held / 1e6:.3f} MB per device, arguments and temporaries")
+
+
+if __name__ == "__main__":
+    train(lambda name, shape: None, words="On one device.")
