@@ -1,7 +1,7 @@
 """Rows that need eight devices: a step on a mesh, against `jax.jit` with the same shardings.
 
-They are measured in a process of their own, for which XLA makes eight devices of the CPU: this module as a program, with a
-row's name, rounds and seconds, prints the times of the rounds.
+They are measured in a process of their own, for which XLA makes eight devices of the CPU: this module as a program,
+with a row's name, rounds and seconds, prints the times of the rounds.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""A small transformer and its training step, which the other examples place on several devices.
-
-Nothing here knows of devices: where the parameters and the batch are put decides how the step runs.
-"""
+"""A small transformer and its training step: where parameters and batch are put decides how it runs."""
 
 import argparse
 from collections.abc import Callable
@@ -26,14 +23,10 @@ def shapes() -> dict[str, tuple[int, ...]]:
 def parameters(place: Callable) -> dict[str, xgrad.Tensor]:
     """Random parameters, each made where `place(name, shape)` says: no device ever holds all of a sharded one."""
     xgrad.manual_seed(0)
-    made = {}
-    for name, shape in shapes().items():
-        where = place(name, shape)
-        if "norm" in name:
-            made[name] = xgrad.ones(shape, device=where, requires_grad=True)
-        else:
-            made[name] = xgrad.randn(*shape, device=where).mul_(0.5 * shape[0] ** -0.5).requires_grad_()
-    return made
+    made = {name: xgrad.randn(*shape, device=place(name, shape)) for name, shape in shapes().items()}
+    for name, value in made.items():
+        value.fill_(1) if "norm" in name else value.mul_(0.5 * len(value) ** -0.5)
+    return {name: value.requires_grad_() for name, value in made.items()}
 
 
 def logits(p: dict, tokens: xgrad.Tensor) -> xgrad.Tensor:
@@ -42,10 +35,8 @@ def logits(p: dict, tokens: xgrad.Tensor) -> xgrad.Tensor:
     batch, length, width = x.shape
     for i in range(LAYERS):
         h = F.layer_norm(x, (width,), p[f"{i}.norm1"])
-        q, k, v = (
-            (h @ p[f"{i}.{name}"]).view(batch, length, HEADS, -1).transpose(1, 2) for name in ("query", "key", "value")
-        )
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        heads = [(h @ p[f"{i}.{name}"]).view(batch, length, HEADS, -1) for name in ("query", "key", "value")]
+        attended = F.scaled_dot_product_attention(*(head.transpose(1, 2) for head in heads), is_causal=True)
         x = x + attended.transpose(1, 2).reshape(batch, length, width) @ p[f"{i}.out"]
         h = F.layer_norm(x, (width,), p[f"{i}.norm2"])
         x = x + F.gelu(h @ p[f"{i}.up"]) @ p[f"{i}.down"]
@@ -71,12 +62,11 @@ class Adam:
             value.sub_(rate * m / (v.sqrt() + 1e-8))
 
 
-def train(place: Callable, batch_place: object = None, words: str = "") -> None:
+def train(place: Callable, batch_place: object, words: str) -> None:
     """Train on a toy language, in which each word follows from the one before, and print what there is to see."""
     parser = argparse.ArgumentParser(description=words)
     parser.add_argument("--steps", type=int, default=10)
     steps = parser.parse_args().steps
-
     p = parameters(place)
     optimizer = Adam(list(p.values()))
 
@@ -93,20 +83,15 @@ def train(place: Callable, batch_place: object = None, words: str = "") -> None:
     tokens = [xgrad.randint(0, VOCABULARY, (BATCH, 1))]
     for _ in range(LENGTH):
         tokens.append((tokens[-1] * 5 + 3) % VOCABULARY)
-    batch = xgrad.cat(tokens, 1).to(batch_place) if batch_place is not None else xgrad.cat(tokens, 1)
+    batch = xgrad.cat(tokens, 1).to(batch_place)
     for i in range(steps):
         print(f"step {i}  loss {step(batch).item():.6f}")
-
     state = [*p.values(), *(value.grad for value in p.values()), *optimizer.first, *optimizer.second]
-    for what, tensor in (("0.up", p["0.up"]), ("its gradient", p["0.up"].grad)):
-        print(f"sharding of {what}: {getattr(tensor.sharding, 'spec', tensor.sharding)}")
+    for what, t in (("0.up", p["0.up"]), ("its gradient", p["0.up"].grad)):
+        print(f"sharding of {what}: {getattr(t.sharding, 'spec', t.sharding)}")
     here = sum(prod(t.sharding.shard_shape(tuple(t.shape))) * t.element_size() for t in state)
     whole = sum(t.numel() * t.element_size() for t in state)
     print(f"parameters, gradients, moments: {here / 1e6:.3f} MB per device, {here / whole:.3f} of {whole / 1e6:.3f} MB")
     used = step.memory_analysis(batch)
-    held = used.argument_size_in_bytes + used.temp_size_in_bytes
-    print(f"the compiled step: {held / 1e6:.3f} MB per device, arguments and temporaries")
-
-
-if __name__ == "__main__":
-    train(lambda name, shape: None, words="On one device.")
+    held = (used.argument_size_in_bytes + used.temp_size_in_bytes) / 1e6
+    print(f"the compiled step: {held:.3f} MB per device, arguments and temporaries")
