@@ -34,7 +34,7 @@ def test_pictures_and_linked_files_exist():
 
 
 def test_tour_runs_as_it_stands_and_is_right():
-    tour, compiled, whole = (body for language, body in blocks() if language == "python")
+    tour, compiled, whole, joined = (body for language, body in blocks() if language == "python")
     names = {}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -57,6 +57,10 @@ def test_tour_runs_as_it_stands_and_is_right():
     first, _, last = names["losses"]
     assert last < first
     assert names["step"].metrics().traces == 1
+    with contextlib.redirect_stdout(printed):
+        exec(compile(joined, "README.md", "exec"), names)
+    assert names["fitted"][-1] < names["fitted"][0] / 2
+    assert names["fit"].metrics().traces == 1
 
 
 @pytest.mark.parametrize("overlapping", [lambda: xgrad.arange(5.0).unfold(0, 3, 1), lambda: xgrad.ones(3).expand(2, 3)])

@@ -243,3 +243,22 @@ def test_argument_that_is_written_must_be_placed_before():
     write(x)
     np.testing.assert_allclose(x.numpy(), 2 * values((8, 4)))
     assert x.sharding == sharding("a")
+
+
+def test_what_goes_along_with_sharded_tensors_is_traced_once_more_and_no_more():
+    """JAX tells two results on the same devices apart by an abstract mesh, which depends on how each was made."""
+    one = xgrad.mesh({"a": 1}).mesh
+    x = xgrad.tensor(values((8, 4)), device=NamedSharding(one, P("a")))
+    count, w = xgrad.tensor(0), xgrad.ones(4, requires_grad=True)
+
+    @xgrad.compile
+    def step(x):
+        count.add_(1)
+        (grad,) = xgrad.autograd.grad((x * w * count).sum(), w)
+        with xgrad.no_grad():
+            w.sub_(grad * 0.1)
+
+    for _ in range(4):
+        step(x)
+    assert (count.item(), step.metrics().traces) == (4, 2)
+    assert "another sharding" in step.metrics().reasons[0]

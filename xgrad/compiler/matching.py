@@ -70,7 +70,7 @@ class Expected:
                 return None
         aval, sharding = array.aval, array.sharding
         if (
-            (aval is not self.aval and aval != self.aval)
+            (aval is not self.aval and _kind_of(aval) != _kind_of(self.aval))
             or (sharding is not self.sharding and sharding != self.sharding)
             or get("_requires_grad", False) is not self.requires_grad
             or (get("_grad_fn") is None) is not self.leaf
@@ -78,7 +78,7 @@ class Expected:
             or (self.grad is not None and (get("_grad") is None) is not self.grad)
         ):
             return None
-        self.sharding = sharding  # the next one is likely to be the same object, which is quicker to see
+        self.aval, self.sharding = aval, sharding  # the next ones are likely to be the same objects: quicker to see
         if self.rare is not None or not _USUAL.issuperset(attributes) or _watched(get("_accumulator")):
             return array if _rare(tensor) == self.rare else None
         return array
@@ -88,7 +88,8 @@ class Expected:
         if not is_plain(tensor.__dict__) or tensor.requires_grad or not tensor.is_contiguous():
             return None
         array = tensor._read()
-        return array if array.aval == self.aval and array.sharding == self.sharding else None
+        same = _kind_of(array.aval) == _kind_of(self.aval) and array.sharding == self.sharding
+        return array if same else None
 
     def why(self, tensor: Tensor) -> str:
         """What is different about a tensor."""
@@ -108,6 +109,14 @@ class Expected:
             if was != now:
                 return f" has another {name}: it was {was}, and is {now}.{_HINTS.get(name, '')}"
         return " has other hooks or flags, or is a view of another kind"
+
+
+def _kind_of(aval: Any) -> tuple:
+    """What of an array's aval a program depends on.
+
+    Not the sharding in it, which is over an abstract mesh: of the same array it differs with how that was made.
+    """
+    return aval.shape, aval.dtype, aval.weak_type
 
 
 def _chain(tensor: Tensor) -> Any:
@@ -252,7 +261,8 @@ class Match:
             if tensor is None:
                 return f"the {kind} of tensor {which} is gone"
             if expected.array(tensor) is None:
-                name = f"tensor {which}" if kind == "found" else f"the {kind} of tensor {which}"
+                held = "a tensor that the function keeps"
+                name = {"found": f"tensor {which}", "held": held}.get(kind, f"the {kind} of tensor {which}")
                 return name + expected.why(tensor)
             tensors.append(tensor)
         return "tensors are the same, or share storages, in another way"
