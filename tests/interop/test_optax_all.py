@@ -77,6 +77,8 @@ def every():
 
 
 SHAPE = (4, 3)
+PARTS = 8
+PAIRS = {"masked", "multi_transform", "freeze"}  # which are made for two parameters
 
 
 def test_none_is_forgotten():
@@ -84,12 +86,13 @@ def test_none_is_forgotten():
     assert {"adam", "adamw", "sgd", "muon", "prodigy", "scale_by_lbfgs", "schedule_free_adamw"} <= every().keys()
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_steps_are_those_of_optax(part):
     """Several transformations at once, each on a group of its own: one program."""
-    names = sorted(every())[part::8]
+    names = sorted(every())[part::PARTS]
     rng = np.random.default_rng(part)
-    values = [[rng.standard_normal(SHAPE) for _ in range(2)] for _ in names]
+    counts = [2 if name in PAIRS else 1 for name in names]
+    values = [[rng.standard_normal(SHAPE) for _ in range(n)] for n in counts]
     params = [[xgrad.tensor(v, requires_grad=True) for v in pair] for pair in values]
     optimizer = Optimizer([{"params": p, "tx": every()[name]} for p, name in zip(params, names)])
 
@@ -103,7 +106,7 @@ def test_steps_are_those_of_optax(part):
         return [optax.apply_updates(a, u) for a, (u, _) in zip(arrays, steps)], [s for _, s in steps]
 
     for _ in range(3):
-        grads = [[rng.standard_normal(SHAPE) for _ in range(2)] for _ in names]
+        grads = [[rng.standard_normal(SHAPE) for _ in range(n)] for n in counts]
         for pair, own in zip(params, grads):
             for p, g in zip(pair, own):
                 p.grad = xgrad.tensor(g)

@@ -91,6 +91,10 @@ class GroupState:
         self.lent = False  # somebody was given the arrays
         self.hyperparameters = self._hyperparameters()
 
+    def __getstate__(self) -> dict[str, Any]:
+        self.lend()  # a copy of a tensor shares its array
+        return dict(self.__dict__)
+
     @property
     def paths(self) -> list[Any]:
         return self.layout.paths
