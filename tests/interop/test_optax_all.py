@@ -81,6 +81,14 @@ PARTS = 8
 PAIRS = {"masked", "multi_transform", "freeze"}  # which are made for two parameters
 
 
+@pytest.fixture(autouse=True)
+def _quickly_compiled():
+    """It is about values, in programs of their own, and compiling is most of the time."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 def test_none_is_forgotten():
     assert len(every()) > 80
     assert {"adam", "adamw", "sgd", "muon", "prodigy", "scale_by_lbfgs", "schedule_free_adamw"} <= every().keys()
