@@ -456,3 +456,18 @@ def test_a_step_leaves_nothing_of_a_parameter_behind():
     assert old() is None
     optimizer.step()
     assert params[0].detach().abs().max().item() > 0
+
+
+@pytest.mark.parametrize("device", [None, "cpu:0", "cpu:1"])
+def test_steps_are_compiled_once(device):
+    params = [xgrad.tensor(v, device=device, requires_grad=True) for v in VALUES]
+    optimizer = Optimizer(params, inject(optax.adam))
+    for p in params:
+        p.grad = xgrad.ones(*p.shape, dtype=xgrad.float64).to(p.device) if device else xgrad.ones_like(p)
+    for i in range(3):
+        optimizer.step()
+        optimizer.param_groups[0]["learning_rate"] = 0.1 / (i + 1)
+        optimizer.load_state_dict(optimizer.state_dict())
+    (((plan, _),),) = optimizer._plans.values()
+    (program,) = plan.programs.values()
+    assert program.jitted._cache_size() == 1

@@ -155,39 +155,33 @@ class Training(NamedTuple):
 
 
 def step_of(data: dict[str, Any], parameters: list[Any], optimizer: Any) -> Callable:
-    """A training step, which takes the places of a batch and the optimizer's state: the loss, and the new state."""
-    import jax
-    import jax.numpy as jnp
-
+    """A training step, which takes the places of a batch, and gives its loss."""
     x, labels = data["train"], data["train_labels"]
-    update = jax.jit(optimizer.update)
 
-    def step(batch: Any, state: Any) -> tuple[Any, Any]:
+    def step(batch: Any) -> Any:
+        optimizer.zero_grad()
         # States that are saved for backward lie in a buffer that later steps write: PyTorch's version check would
         # refuse.  Here nothing is cloned for it: a saved array is immutable.
         with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
             loss = loss_of(x[batch], labels[batch], *parameters)
-            gradients = xgrad.autograd.grad(loss, parameters)
-        changes, state = update([jnp.asarray(g) for g in gradients], state)
-        with xgrad.no_grad():
-            for parameter, change in zip(parameters, changes):
-                parameter.add_(change)
-        return loss.detach(), state
+            loss.backward()
+        optimizer.step()
+        return loss.detach()
 
     return step
 
 
 def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Namespace, compiled: bool) -> Training:
     """Adam over shuffled batches; `compiled`: forward, backward, Adam and the in-place updates are one program."""
-    import jax.numpy as jnp
     import optax
     from tqdm import tqdm
+
+    from ..interop.optax import Optimizer
 
     x = data["train"]
     per_epoch = len(x) // BATCH  # the rest waits for the next epoch: one shape, one compilation
     steps = arguments.epochs * per_epoch
-    optimizer = optax.adam(optax.cosine_decay_schedule(5e-3, steps))
-    state = optimizer.init([jnp.asarray(p.detach()) for p in parameters])
+    optimizer = Optimizer(parameters, optax.adam(optax.cosine_decay_schedule(5e-3, steps)))
     step = step_of(data, parameters, optimizer)
     name = "eager"
     if compiled:
@@ -202,7 +196,7 @@ def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Names
             for k in range(per_epoch):
                 # A copy: as views, each at a place of its own in `order`, the batches would be programs of their own.
                 batch = order[k * BATCH : (k + 1) * BATCH].clone()
-                loss, state = step(batch, state)
+                loss = step(batch)
                 losses.append(loss)
                 bar.update()
                 if len(losses) == 1:

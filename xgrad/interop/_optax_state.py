@@ -112,8 +112,7 @@ class GroupState:
                 place = where.sharding
                 if where is not param and isinstance(place, NamedSharding):
                     place = NamedSharding(place.mesh, PartitionSpec(), memory_kind=place.memory_kind)
-                if leaf.sharding != place:
-                    leaf = jax.device_put(leaf, place)
+                leaf = _moved(leaf, place, where.committed)
             found.append(owned_copy(leaf))
         return found
 
@@ -201,9 +200,7 @@ class GroupState:
         array = array.astype(tensor.dtype)
         if state.trace is not None:
             return array
-        if array.sharding != tensor._array.sharding:
-            array = jax.device_put(array, tensor._array.sharding)
-        return owned_copy(array)
+        return owned_copy(_moved(array, tensor._array.sharding, tensor._array.committed))
 
     def put(self, name: str, array: Any) -> None:
         """Set a hyperparameter to what `prepared` gave."""
@@ -257,12 +254,18 @@ class GroupState:
     def load(self, arrays: dict[int, Any]) -> None:
         """Take over what `loaded` gave."""
         for i, array in arrays.items():
-            place = self.tensors[i]._array.sharding
+            old = self.tensors[i]._array
             array = array if isinstance(array, jax.Array) else jnp.asarray(array)
-            if array.sharding != place:
-                array = jax.device_put(array, place)
-            self.tensors[i]._array = owned_copy(array)
+            self.tensors[i]._array = owned_copy(_moved(array, old.sharding, old.committed))
         self.fresh = False
+
+
+def _moved(array: Any, place: Any, committed: bool) -> Any:
+    """An array where it is to be, and committed to its devices if others are.
+
+    Else the first step would commit it, and JAX compile the second one anew.
+    """
+    return jax.device_put(array, place) if array.sharding != place or (committed and not array.committed) else array
 
 
 def _kind(dtype: Any) -> int:

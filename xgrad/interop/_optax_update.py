@@ -106,26 +106,22 @@ class Plan:
         self.parts, self.states, self.params = parts, states, params
         self.storages = [p._storage for p in params]
         self.chains = [p._chain for p in params]
-        self.counters = [p._version_counter for p in params]
         self.direct = direct_of(params)
         self.tensors = [tensor for state in states for tensor in state.tensors]
         self.others = [p for p, direct in zip(params, self.direct) if not direct]
         own = [p for p, direct in zip(params, self.direct) if direct]
-        self.rising: list[Any] = [p._version_counter for p in own]
+        self.own: Any = own
         self.bare = [p for p in own if p._storage is None]
         self.stored: list[Any] = [p._storage for p in own if p._storage is not None]
         # From which an array is taken out, and into which the new one is put.
         self.holders: list[Any] = [p if p._storage is None else p._storage for p in own]
-        self.shardings: list[Any] = []
         self.programs: dict[Any, Program] = {}
 
     def holds(self) -> bool:
         """Whether the parameters are still where they were."""
         params = self.params
-        return (
-            all(map(is_, [p._storage for p in params], self.storages))
-            and all(map(is_, [p._chain for p in params], self.chains))
-            and all(map(is_, [p._version_counter for p in params], self.counters))
+        return all(map(is_, [p._storage for p in params], self.storages)) and (
+            not (self.stored or self.others) or all(map(is_, [p._chain for p in params], self.chains))
         )
 
     def run(self, grads: list, extra: dict[str, Any], functions: dict[str, Callable]) -> None:
@@ -154,8 +150,8 @@ class Plan:
                 storage.generation += 1
             for param in self.bare:
                 param._owned = True
-            for counter in self.rising:
-                counter.value += 1
+            for param in self.own:
+                param._version_counter.value += 1
             for tensor, array in zip(tensors, leaves):
                 tensor._array = array
             for param, update in zip(self.others, updates):
@@ -181,15 +177,10 @@ class Plan:
 
     def _program(self, others: list, grads: list, extra: dict, functions: dict) -> Callable:
         """What is to be called with the values."""
-        arrays = [h._array for h in self.holders]
-        shardings = _shardings(arrays)
-        if len(shardings) != len(self.shardings) or not all(map(is_, shardings, self.shardings)):
-            if shardings != self.shardings:
-                self.programs.clear()
-            self.shardings = shardings
         key = (*extra, None, *functions)
         program = self.programs.get(key)
         if program is None or functions:
+            arrays = [h._array for h in self.holders]
             values = arrays, others, grads, [t._array for t in self.tensors], extra
             if program is None:
                 if len(self.programs) >= _MOST:
@@ -219,7 +210,10 @@ class Plan:
         return whole
 
     def _out_shardings(self, arrays: list, others: list, leaves: list) -> Any:
-        """Where results go: where parameters and state are, if that is not one device."""
+        """Where results go: where parameters and state are, if that is not one device.
+
+        It holds for the plan: an in-place write keeps a storage's sharding, and `.data =` gives another storage.
+        """
         placed = [_shardings(values) for values in (arrays, others, leaves)]
         several = any(len(place.device_set) > 1 for places in placed for place in places)
         return tuple(placed) if several else None
