@@ -241,7 +241,7 @@ def fork_rng(enabled: bool = True) -> Iterator[None]:
 
 @contextmanager
 def use_key(key: Any) -> Iterator[Generator]:
-    """A block in which this thread draws from `key`, a `jax.random` key, which may be traced.
+    """A block in which this thread draws from `key`, a `jax.random` key or its data, which may be traced.
 
     >>> import jax, xgrad
     >>> def noise(key):
@@ -251,6 +251,7 @@ def use_key(key: Any) -> Iterator[Generator]:
     >>> bool((program(jax.random.key(0)) == program(jax.random.key(1))).all())
     False
     """
+    key = key._read() if isinstance(key, Tensor) else key
     inner = Generator()
     inner._seed = 0
     inner._key = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key

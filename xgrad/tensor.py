@@ -33,7 +33,17 @@ from .views.meta import (
     view_error,
 )
 from .views.named.arguments import own_dim
-from .views.storage import UNTRACKED, Detached, Storage, Tracer, VersionCounter, placed_like, rewritten, writing
+from .views.storage import (
+    UNTRACKED,
+    Detached,
+    Storage,
+    Tracer,
+    VersionCounter,
+    placed_like,
+    rewritten,
+    trace_state,
+    writing,
+)
 
 if TYPE_CHECKING:
     from .engine.node import Node
@@ -79,6 +89,7 @@ class Tensor(TensorMethods):
     _chain: ViewChain = None  # pyright: ignore[reportAssignmentType] - set together with _storage
     _cache: Any = None
     _cache_generation: int = -1
+    _traced: Any = None  # of a view of a tracer, in place of the cache: root, chain, trace and what was read
     _version_counter: VersionCounter | None = None
     # autograd
     _requires_grad: bool = False
@@ -140,11 +151,20 @@ class Tensor(TensorMethods):
             return root
         if self._cache_generation == generation:
             return self._cache
+        if isinstance(root, Tracer):
+            return self._read_traced(root)
         array = chain.replay(root)
         # A tracer made of a concrete root belongs to a trace that ends before this tensor does.
-        if not isinstance(array, Tracer) or isinstance(root, Tracer):
+        if not isinstance(array, Tracer):
             self._cache, self._cache_generation = array, generation
         return array
+
+    def _read_traced(self, root: Any) -> Any:
+        """The value of a view of a tracer: what was read in a trace within the root's is of no use after that one."""
+        known, chain, now = self._traced, self._chain, trace_state()
+        if known is None or known[0] is not root or known[1] is not chain or known[2] != now:
+            known = self._traced = root, chain, now, chain.replay(root)
+        return known[3]
 
     def _held(self) -> Any:
         """The array that holds the value: of a view, its root."""
@@ -230,6 +250,8 @@ class Tensor(TensorMethods):
         alias._chain, alias._version_counter = self._chain, self._version_counter
         if self._cache is not None:
             alias._cache, alias._cache_generation = self._cache, self._cache_generation
+        elif self._traced is not None:
+            alias._traced = self._traced
         if self._inference:
             alias._inference, alias._version_counter = True, Detached()
         return alias

@@ -37,8 +37,8 @@ _FREED = (
     (re.compile(r"\b(t\d+)\.(detach\(\)|data)$"), r"\1[...]"),
     (re.compile(r"\bSame\.apply\((t\d+)\)"), r"\1.view_as(\1)"),
     (re.compile(r"\bFlat\.apply\((t\d+)\)"), r"\1.unsqueeze(0)"),
-    # What it saves is to stay as it is.
-    (re.compile(r"\bMulInto\.apply\((t\d+), (t\d+)\)"), r"MulInto.apply(\1, \2.clone())"),
+    # What it saves is to stay as it is, and its backward knows no broadcasting.
+    (re.compile(r"\bMulInto\.apply\((t\d+), (.*)\)$"), r"MulInto.apply(\1, \2.expand_as(\1).clone())"),
     (re.compile(r"\bdual\((t\d+), .*\)$"), r"\1.view_as(\1)"),
     (re.compile(r", reentrant=True"), ""),  # is for `backward` alone
 )

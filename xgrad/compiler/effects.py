@@ -19,7 +19,7 @@ from .trace import HOOKS, Again, Reached, Trace, _read, is_plain
 # Of a tensor from outside, what may differ after a call: what `Effects` repeats, and what the trace itself changes.
 _REPEATED = {"_array", "_storage", "_chain", "_grad", "_requires_grad", "_grad_fn", "_output_nr"}
 _KEPT = ("_is_param", "_inference", "_grad_dtype", "_retains_grad", "_hooks", "_post_accumulate_hooks")  # when made
-_OWN = {"_cache", "_cache_generation", "_version_counter", "_owned", "_accumulator", "_trace"}
+_OWN = {"_cache", "_cache_generation", "_traced", "_version_counter", "_owned", "_accumulator", "_trace"}
 
 _INPLACE_VIEW = (
     "xgrad.compile: the function changes the shape of a tensor from outside in place (t_, squeeze_, ...), which a "

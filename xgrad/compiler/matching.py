@@ -15,8 +15,8 @@ from .unchanged import Unchanged
 
 # What a tensor may have without having to be looked at more closely.
 _USUAL = frozenset({
-    "_array", "_owned", "_storage", "_chain", "_cache", "_cache_generation", "_version_counter", "_requires_grad",
-    "_grad_fn", "_output_nr", "_grad", "_is_param", "_accumulator",
+    "_array", "_owned", "_storage", "_chain", "_cache", "_cache_generation", "_traced", "_version_counter",
+    "_requires_grad", "_grad_fn", "_output_nr", "_grad", "_is_param", "_accumulator",
 })  # fmt: skip
 _UNUSUAL = ("_retains_grad", "_inference", "_grad_dtype", "_tangents", "_moved", "_level")
 

@@ -177,6 +177,8 @@ class Trace:
 
     def _value(self, attributes: dict[str, Any], storage: Storage) -> Root:
         """Of a view that is taken by its value: it gets a storage of its own for the time of the trace."""
+        if isinstance(storage.array, Tracer):
+            raise Inline
         with jax.ensure_compile_time_eval():
             array = attributes["_chain"].replay(storage.array)
         self.values[id(storage)] = storage

@@ -101,9 +101,16 @@ def to_jax(function: Callable) -> Callable:
     `backward()`.  The arguments themselves are never written: the function has tensors of its own.  Random numbers take
     a key as an argument: `with xgrad.random.use_key(key)`.
 
+    `jax.grad` and `jax.jvp` differentiate the values that are computed, through a `backward()` inside as well, and
+    know nothing of the tape's marks: `detach()` and `no_grad` stop no gradient (`from_jax(jax.lax.stop_gradient)`
+    does), hooks don't change it, and of an `autograd.Function` it is the forward that is differentiated (give it a
+    `jax.custom_vjp`, by `from_jax`).  Sub-gradients are PyTorch's.  Gradients of complex numbers are JAX's: the
+    conjugates of PyTorch's.
+
     What the function does to tensors from outside is no part of the pure function: under a trace a write to one leaves
-    a tracer in it, which is JAX's `UnexpectedTracerError` where it is next used.  Raises `TypeError` if `function` is
-    no function, and `RuntimeError` for an argument that requires grad, whose history would end here.
+    a tracer in it, which is JAX's `UnexpectedTracerError` wherever it is used later; to assign `.data` mends it.
+    Raises `TypeError` if `function` is no function, `RuntimeError` for an argument that requires grad, whose history
+    would end here, and `TracedValueError` where it reads a value under a trace.
 
     >>> import jax, jax.numpy as jnp, xgrad
     >>> @xgrad.to_jax
@@ -128,7 +135,9 @@ def to_jax(function: Callable) -> Callable:
 def _entering(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         leaf = jax_array(leaf)
-    return from_foreign(leaf) if isinstance(leaf, (jax.Array, np.ndarray)) else leaf
+    if not isinstance(leaf, (jax.Array, np.ndarray)) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return leaf
+    return from_foreign(leaf)
 
 
 def _leaving(leaf: Any) -> Any:

@@ -17,7 +17,7 @@ from ..config import state
 from ..engine.hooks import NodeHooks
 from ..tensor import SAME, Tensor, from_foreign, mark
 from ..views.chain import ViewChain
-from ..views.storage import Storage, Tracer, VersionCounter
+from ..views.storage import Storage, Tracer, VersionCounter, of_ended_trace
 
 _OWN = frozenset(vars(Tensor))  # what an instance's dictionary holds of Tensor itself; all else is the user's
 
@@ -133,7 +133,9 @@ class _Array:
     def __reduce_ex__(self, protocol: Any) -> tuple:
         array = self.array
         if isinstance(array, Tracer):
-            raise pickle.PicklingError("a tensor that is being traced (inside jax.jit, say) has no value to pickle")
+            raise of_ended_trace(array) or pickle.PicklingError(
+                "a tensor that is being traced (inside jax.jit, say) has no value to pickle"
+            )
         host = np.ascontiguousarray(np.asarray(array)).reshape(-1).view(np.uint8)
         data = pickle.PickleBuffer(host.data) if protocol >= 5 else host.tobytes()
         return _rebuild_array, (data, tuple(array.shape), array.dtype.name)

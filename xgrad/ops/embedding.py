@@ -34,7 +34,25 @@ def _rows(weight: Any, indices: Any) -> Any:
 @functional("embedding", signature="weight, indices, padding_idx=-1, scale_grad_by_freq=False", function=False)
 def embedding(weight, indices, *, padding_idx=-1, scale_grad_by_freq=False):
     """The rows of `weight` (number, size) that `indices` name; row `padding_idx` gets no gradient."""
-    return _rows(weight, indices)
+    rows = _rows(weight, indices)
+    if padding_idx < 0 and not scale_grad_by_freq:
+        return rows
+    share = jnp.where(indices == padding_idx, 0, 1)
+    if scale_grad_by_freq:
+        flat = indices.reshape(-1)
+        share = share / jnp.zeros(weight.shape[0], jnp.int32).at[flat].add(1)[indices]
+    return _scaling_tangents(rows, share[..., None].astype(rows.dtype))
+
+
+@jax.custom_jvp
+def _scaling_tangents(x: Any, factor: Any) -> Any:
+    return x
+
+
+@_scaling_tangents.defjvp
+def _scaled_tangent(primals: tuple, tangents: tuple) -> tuple:
+    x, factor = primals
+    return _scaling_tangents(x, factor), tangents[0] * factor
 
 
 def _embedding_gradient(grad, indices, shapes, padding_idx, scale_grad_by_freq):

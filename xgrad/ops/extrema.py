@@ -5,6 +5,7 @@ Two kinds of gradient, as in PyTorch: what gives an index sends the gradient to 
 *gathered* at their indices, so that the tangent in forward mode is gathered there as well.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -218,13 +219,27 @@ def _nanmedian_index(self, dim):
     return ranked(self, dim, jnp.maximum(valid - 1, 0) // 2)
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _middle(flat: Any, choose: Any) -> Any:
+    return gather(flat, choose(flat, 0), 0, False)[0]
+
+
+@_middle.defjvp
+def _middle_tangent(choose: Any, primals: tuple, tangents: tuple) -> tuple:
+    """The mean of the tangents of all elements that are the median."""
+    (flat,), (tangent,) = primals, tangents
+    middle = _middle(flat, choose)
+    among = jnp.where(jnp.isnan(middle), jnp.isnan(flat), flat == middle)
+    return middle, jnp.sum(jnp.where(among, tangent, 0)) / jnp.sum(among).astype(tangent.dtype)
+
+
 def _median_all(choose, name):
     def whole(self):
         require_real(self, name)
         flat = self.reshape(-1)
         if not flat.size:
             return jnp.full((), jnp.nan if self.dtype in dtypes.FLOATS else jnp.iinfo(self.dtype).min, self.dtype)
-        return gather(flat, choose(flat, 0), 0, False)[0]
+        return _middle(flat, choose)
 
     op = operator(f"{name}.all", node=f"{name.capitalize()}Backward0", **private)(whole)
     op.derivative(self=lambda grad, self, result: share(grad, self, result, (), False))

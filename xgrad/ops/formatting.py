@@ -16,7 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..config import settings
 from ..tensor import Tensor
-from ..views.storage import Tracer
+from ..views.storage import Tracer, of_ended_trace
 
 
 class Options(NamedTuple):
@@ -130,6 +130,8 @@ def _lines(values: list, shape: tuple, show: Callable[[Any], str], width: int, i
 
 def _body(array: Any, indent: int) -> str:
     if isinstance(array, Tracer):
+        if (error := of_ended_trace(array)) is not None:
+            raise error
         return f"<traced {array.dtype.name}{list(array.shape)}>"
     if array.size == 0:
         return "[]"

@@ -13,11 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from .. import dtypes, return_types
 from ..errors import TracedValueError
 from ..tensor import Tensor
+from ..views.storage import Tracer, of_ended_trace
 from .call import call, write_out
 from .factories import spaced
 from .indices import on_host
@@ -275,7 +275,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             "bincount, whose result's shape depends on values. Use scatter_add into xgrad.zeros(size)."
         )
     if isinstance(array := input._read(), Tracer):
-        raise TracedValueError(
+        raise of_ended_trace(array) or TracedValueError(
             "bincount makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) does "
             "not know. Use xgrad.zeros(size).scatter_add(0, input, ones) with a fixed size."
         )

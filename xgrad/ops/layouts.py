@@ -15,7 +15,7 @@ from ..dtypes import as_dtype
 from ..errors import TracedValueError
 from ..tensor import Tensor, from_array
 from ..views.named.arguments import sizes_of
-from ..views.storage import Tracer
+from ..views.storage import Tracer, of_ended_trace
 from .call import call
 from .data import as_tensor, finish
 from .indices import on_host
@@ -144,7 +144,7 @@ def to_sparse(input: Tensor, sparse_dim: int | None = None, *, layout: Any = Non
         raise RuntimeError("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
     array = input._read()
     if isinstance(array, Tracer):
-        raise TracedValueError(
+        raise of_ended_trace(array) or TracedValueError(
             "to_sparse() needs the values: how many entries there are would be a shape (jax.jit traces)"
         )
     host = (np.asarray(array) != 0).any(axis=tuple(range(n, input.ndim)))

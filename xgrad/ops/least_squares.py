@@ -17,6 +17,7 @@ from .batching import inner_value
 from .matrices import is_vector
 from .promotion import broadcast_shapes
 from .registry import FUNCTIONS, composite, operator
+from .singular import pseudo_inverse
 
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
@@ -67,7 +68,7 @@ def _lstsq(A, B, rcond, *, driver):
         least = jnp.finfo(real).eps if driver in ("gelsd", "gelss") else 0  # what LAPACK does with a negative rcond
         rtol = jnp.where(jnp.asarray(rcond) < 0, least, rcond).astype(real)
         rank = jnp.sum(values > rtol * values[..., :1], axis=-1)
-        X = jnp.linalg.pinv(A, rtol=jnp.broadcast_to(rtol, A.shape[:-2])) @ B
+        X = pseudo_inverse(A, jnp.broadcast_to(rtol, A.shape[:-2])) @ B
     else:
         values, rank = jnp.zeros((*A.shape[:-2], min(m, n)), real), jnp.zeros(A.shape[:-2], int)
         X = jnp.zeros((*batch, n, k), A.dtype) + jnp.sum(B) * 0

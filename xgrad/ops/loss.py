@@ -138,10 +138,30 @@ def kl_div(self, target, *, size_average=None, reduce=None, reduction="mean", lo
     return reduced(loss, size_average, reduce, reduction)
 
 
-def _cross_entropy_of(x: Any, target: Any) -> Any:
+def _bounded_logs(x: Any) -> tuple[Any, Any]:
     # PyTorch bounds the logarithms, so that a wrong certainty costs 100 and not infinity.
-    log_x, log_not_x = jnp.maximum(jnp.log(x), -100), jnp.maximum(jnp.log1p(-x), -100)
+    return jnp.maximum(jnp.log(x), -100), jnp.maximum(jnp.log1p(-x), -100)
+
+
+@jax.custom_jvp
+def _cross_entropy_of(x: Any, target: Any) -> Any:
+    log_x, log_not_x = _bounded_logs(x)
     return (target - 1) * log_not_x - target * log_x
+
+
+@_cross_entropy_of.defjvp
+def _cross_entropy_tangent(primals: tuple, tangents: tuple) -> tuple:
+    """Finite at 0 and 1, where those of the logarithms are not."""
+    (x, target), (of_x, of_target) = primals, tangents
+    inside = (x > 0) & (x < 1)
+    at_bounds = jax.lax.stop_gradient(_bounded_logs(x))
+    logs = _bounded_logs(jnp.where(inside, x, 0.5))
+    log_x, log_not_x = (jnp.where(inside, a, b) for a, b in zip(logs, at_bounds, strict=True))
+    return _cross_entropy_of(x, target), of_x * _slope(x, target) + of_target * (log_not_x - log_x)
+
+
+def _slope(x: Any, target: Any) -> Any:
+    return (x - target) / jnp.maximum((1 - x) * x, 1e-12)
 
 
 @functional()
@@ -157,7 +177,7 @@ def binary_cross_entropy(self, target, weight=None, *, size_average=None, reduce
 
 
 def _binary_cross_entropy_gradient(grad, self, target, weight, size_average, reduce, reduction):
-    slope = (self - target) / jnp.maximum((1 - self) * self, 1e-12)
+    slope = _slope(self, target)
     slope = slope if weight is None else slope * weight
     mean = reduction_of(size_average, reduce, reduction) == "mean"
     return grad * slope / (self.size if mean else 1)

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from .. import dtypes
 from ..errors import TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import sizes_of
+from ..views.storage import Tracer, of_ended_trace
 from .call import call, write_out
 from .data import constant_array
 from .indices import on_host, same_dtype
@@ -147,7 +147,7 @@ def truth(x: Tensor, what: str) -> np.ndarray:
         )
     array = x._read()
     if isinstance(array, Tracer):
-        raise TracedValueError(
+        raise of_ended_trace(array) or TracedValueError(
             f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
             "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size."
         )

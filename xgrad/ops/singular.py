@@ -132,7 +132,23 @@ def pinv(A, rcond=None, atol=None, rtol=None, *, hermitian=False):
     A = _hermitian(A) if hermitian else A
     values = None if atol is None else jnp.linalg.svd(jax.lax.stop_gradient(A), compute_uv=False)
     rtol = _relative(A, values, atol, rtol if rcond is None else rcond)
-    return jnp.linalg.pinv(A, rtol=rtol.astype(dtypes.real_of(A.dtype)), hermitian=hermitian)
+    return pseudo_inverse(A, rtol.astype(dtypes.real_of(A.dtype)), hermitian)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def pseudo_inverse(A: Any, rtol: Any, hermitian: bool = False) -> Any:
+    """`jnp.linalg.pinv`, of which the derivative takes no `rtol` that is traced."""
+    return jnp.linalg.pinv(A, rtol=rtol, hermitian=hermitian)
+
+
+@pseudo_inverse.defjvp
+def _pseudo_inverse_tangent(hermitian: bool, primals: tuple, tangents: tuple) -> tuple:
+    """Golub and Pereyra, "The differentiation of pseudo-inverses", SIAM J. Numer. Anal. 10 (1973), (4.12)."""
+    (A, rtol), (dA, _) = primals, tangents
+    P = pseudo_inverse(A, rtol, hermitian)
+    Ph, dAh = adjoint(P), adjoint(dA)
+    left, right = dAh - (dAh @ A) @ P, dAh - P @ (A @ dAh)
+    return P, (P @ Ph) @ left + right @ (Ph @ P) - P @ (dA @ P)
 
 
 @linalg("linalg_matrix_rank", signature="A, tol=None, hermitian=False, *, atol=None, rtol=None", differentiable=False)

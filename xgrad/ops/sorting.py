@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes, return_types
+from ..errors import TracedValueError
 from ..tensor import Tensor
+from ..views.storage import Tracer, of_ended_trace
 from .extrema import scatter
 from .ordering import ordered
 from .promotion import wrap_dim
@@ -75,8 +77,17 @@ for _op in (sort, topk):
 unjitted = partial(operator, jit=False, differentiable=False, out=False, function=False, method=False)
 
 
+def _require_values(self: Any, what: str) -> None:
+    if isinstance(self, Tracer):
+        raise of_ended_trace(self) or TracedValueError(
+            f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) does "
+            "not know. Call it outside, or sort() and work on all elements."
+        )
+
+
 @unjitted("_unique")
 def _unique(self, *, dim, inverse, counts):
+    _require_values(self, "unique")
     if dim is None:
         flat = jnp.unique(self, return_inverse=inverse, return_counts=counts)
     else:
@@ -86,6 +97,7 @@ def _unique(self, *, dim, inverse, counts):
 
 @unjitted("_unique_consecutive")
 def _unique_consecutive(self, *, dim, inverse, counts):
+    _require_values(self, "unique_consecutive")
     x = self.reshape(-1) if dim is None else jnp.moveaxis(self, wrap_dim(dim, self.ndim), 0)
     n = x.shape[0]
     changed = (x[1:] != x[:-1]).any(axis=tuple(range(1, x.ndim)))

@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.experimental.sparse import BCOO
 
 from .. import dtypes
@@ -28,7 +27,7 @@ from ..engine.validate import fit
 from ..errors import TracedValueError
 from ..size import Size, unchecked
 from ..tensor import Tensor, from_array, mark
-from ..views.storage import Detached
+from ..views.storage import Detached, Tracer, of_ended_trace
 from .call import call
 from .formatting import format_sparse
 from .registry import Operator
@@ -406,7 +405,7 @@ def distinct(indices: Tensor, size: tuple) -> tuple[np.ndarray | None, np.ndarra
     """(the column of each distinct place, in order of places; the place of each column); None, None if it is so now."""
     array = indices._read()
     if isinstance(array, Tracer):
-        raise TracedValueError(
+        raise of_ended_trace(array) or TracedValueError(
             "coalesce() needs the indices of a sparse tensor, which are being traced (inside jax.jit, jax.vmap or "
             "jax.grad): how many places there are would be a shape. Coalesce outside, or work on dense gradients."
         )

@@ -15,7 +15,7 @@ from ..engine.hooks import Hooks, RemovableHandle, register, retain_grad
 from ..errors import InplaceViewError, TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
-from ..views.storage import Tracer
+from ..views.storage import Tracer, of_ended_trace
 from .formatting import format_tensor
 from .pytrees import NO_ARRAY
 
@@ -33,7 +33,7 @@ def jax_array(self: Tensor) -> Any:
 def _concrete(self: Tensor, what: str) -> Any:
     array = self._export()
     if isinstance(array, Tracer):
-        raise TracedValueError(
+        raise of_ended_trace(array) or TracedValueError(
             f"{what} needs the value of a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad). "
             "Return the tensor and read it outside, or use xgrad.where instead of a Python branch."
         )
@@ -170,7 +170,7 @@ def dlpack(self: Tensor, **options: Any) -> Any:
 
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:
-    return self._read().__dlpack_device__()
+    return _concrete(self, "__dlpack_device__()").__dlpack_device__()
 
 
 def register_hook(self: Tensor, hook: Callable) -> RemovableHandle:

@@ -126,6 +126,30 @@ class Storage:
             self.replace(new)
 
 
+def trace_state() -> Any:
+    """What tells the traces apart (of `jax.jit`, `vmap`, `lax.scan`, ...) within which this thread runs."""
+    global _trace_state
+    if _trace_state is None:
+        try:
+            from jax.extend.core import get_opaque_trace_state
+        except ImportError:  # jax before 0.8
+            from jax.core import get_opaque_trace_state  # pyright: ignore[reportAttributeAccessIssue]
+        _trace_state = get_opaque_trace_state
+    return _trace_state(convention="nnx")
+
+
+_trace_state: Any = None  # imported when it is asked for: jax.extend costs a part of a second
+
+
+def of_ended_trace(array: Any) -> Exception | None:
+    """JAX's error for a tracer that was kept past its trace, which says where it was made; None for one of a trace."""
+    try:
+        jax.lax.expand_dims(array, (0,))
+    except jax.errors.UnexpectedTracerError as error:
+        return error
+    return None
+
+
 def _references(values: list, index: int) -> int:
     return sys.getrefcount(values[index])
 
