@@ -88,7 +88,7 @@ class Surroundings:
         return found
 
     def _container(self, value: Any, path: Path) -> Container | None:
-        guards = getattr(type(value), "_guards", None)
+        guards = getattr(type(value), "__xgrad_guards__", None)
         if guards is not None:  # it names what of it counts
             return OfObject(value, path, guards, frozenset())
         if isinstance(value, (list, tuple)):

@@ -16,7 +16,7 @@ class ParamGroup(MutableMapping, dict):  # pyright: ignore[reportGeneralTypeIssu
     on, in compiled functions too, without another trace.
     """
 
-    _guards = frozenset({"_structure"})  # what a compiled function looks at
+    __xgrad_guards__ = frozenset({"_structure"})  # what a compiled function looks at
 
     def __init__(self, entries: dict[str, Any], state: GroupState) -> None:
         self._state = state

@@ -83,7 +83,7 @@ class Optimizer:
     """
 
     # What a compiled function looks at: it is traced again for other groups and hooks.
-    _guards = frozenset({"_structure", "_step_pre_hooks", "_step_post_hooks"})
+    __xgrad_guards__ = frozenset({"_structure", "_step_pre_hooks", "_step_post_hooks"})
 
     def __init__(self, params: Iterable[Any], tx: Any = None) -> None:
         if isinstance(params, Tensor):
