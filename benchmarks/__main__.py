@@ -19,6 +19,7 @@ from xgrad.cli.workloads import ROWS
 
 from .against_torch import ROWS as AGAINST_TORCH
 from .interop import ROWS as INTEROP
+from .modules import ROWS as MODULES
 from .sharded import ROWS as SHARDED
 
 
