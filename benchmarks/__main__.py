@@ -29,7 +29,7 @@ def main() -> int:
     )
     bench.add_arguments(parser, rounds=25)
     parser.set_defaults(parser=parser)
-    rows = sorted(ROWS + AGAINST_TORCH + INTEROP + SHARDED, key=lambda row: row.group, reverse=True)
+    rows = sorted(ROWS + AGAINST_TORCH + INTEROP + MODULES + SHARDED, key=lambda row: row.group, reverse=True)
     results = bench.report(rows, parser.parse_args())
     return 1 if any(result.failed or result.verdict == "FALLS SHORT" for result in results) else 0
 

@@ -320,8 +320,16 @@ def test_methods_flags_and_functions():
     once = hidden(xgrad.tensor(X))
     assert xgrad.allclose(hidden(xgrad.tensor(X), double=True), once * 2)
     assert wrap(model, method=lambda m, x: {"h": m.hidden(x)})(xgrad.tensor(X))["h"].requires_grad
+    other = {"first.kernel": xgrad.zeros(3, 4), "first.bias": xgrad.ones(4)}
+    assert xgrad.allclose(functional_call(hidden, other, xgrad.tensor(X)), xgrad.ones(4, 4).double().tanh())
+    net.load_state_dict({n: t * 0 for n, t in net.state_dict().items() if "first" in n}, strict=False, assign=True)
+    assert hidden(xgrad.tensor(X)).abs().max().item() == 0
+    first = wrap(model.first)
+    assert first.kernel is net.first.kernel
     net.first.kernel.data = xgrad.zeros(3, 4)
-    assert hidden(xgrad.tensor(X)).abs().max().item() == model.hidden(X).max() < 1
+    with pytest.raises(ValueError, match="bias was a parameter when the module was wrapped before"):
+        wrap(model, wrt=nnx.BatchStat)
+    assert hidden(xgrad.tensor(X)).abs().max().item() == model.hidden(X).max() == 0
 
 
 def test_only_what_wrt_names_is_a_parameter():

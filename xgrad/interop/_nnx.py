@@ -151,6 +151,7 @@ class NNXModule(Wrapped):
         return NNXModule(clone, method=held.method, wrt=held.wrt, static_argnames=held.static, policy=held.policy)
 
 
+_KIND = {True: "parameter", False: "buffer"}
 _FLAGS = ("deterministic", "use_running_average")  # what NNX's train() and eval() set
 
 
@@ -216,23 +217,38 @@ class _Held:
                 "hijax=True), which cannot share its value with a tensor: make the module without it"
             )
         held = _slot.__get__(leaf)
-        part = part_at(root, path[:-1], self.kind_of)
-        name, trainable = str(path[-1]) if path else "value", self.is_parameter(path, leaf)
-        if held.__class__ is Cell:
-            mine = part._parameters if trainable else part._buffers
-            if name not in mine:  # it was wrapped before, from another module that has it too
-                mine[name] = held.tensor()
-            return held
-        if not is_array(held):
+        if held.__class__ is not Cell and not is_array(held):
             return None
+        part, owner = part_at(root, path[:-1], self.kind_of), id(self.at(path[:-1]))
+        name, trainable = str(path[-1]), self.is_parameter(path, leaf)
         table = part._parameters if trainable else part._buffers
+        if held.__class__ is Cell:
+            return self.shared(held, part, table, name, trainable, owner)
         if name in table:  # another Variable in the place of one
             cell = Cell(table, name)
             cell.assign(held)
         else:
             cell = add(part, name, held, trainable)
+        cell.owner = owner
         _slot.__set__(leaf, cell)
         return cell
+
+    def shared(self, held: Cell, part: Any, table: dict, name: str, trainable: bool, owner: int) -> Cell:
+        """The cell for a Variable that has one, in this wrapped module or in one from before: its tensor is here too.
+
+        Where it is the same part of the module, the two have one table, so that what is put into one is in both.
+        """
+        if held.table is table:
+            return held
+        if held.tensor()._is_param is not trainable:
+            raise ValueError(
+                f"wrap: {name} was a {_KIND[not trainable]} when the module was wrapped before; give wrt= alike"
+            )
+        if held.owner == owner and held.key == name and not table:
+            part.__dict__["_parameters" if trainable else "_buffers"] = held.table
+            return held
+        table[name] = held.tensor()
+        return Cell(table, name, held.impl)
 
     def kind_of(self, path: tuple) -> str:
         """The class of what is at a path in the module."""

@@ -43,10 +43,11 @@ class Cell:
     `impl`: of a typed key of `jax.random`, which is held as the uint32 array of its data.
     """
 
-    __slots__ = ("__weakref__", "impl", "key", "table")
+    __slots__ = ("__weakref__", "impl", "key", "owner", "table")
 
     def __init__(self, table: dict[str, Any], key: str, impl: Any = None) -> None:
         self.table, self.key, self.impl = table, key, impl
+        self.owner: Any = None  # the id of the part of the library's module whose table it is
 
     def tensor(self) -> Tensor:
         """What is there."""
@@ -69,9 +70,7 @@ class Cell:
     def taken(self) -> Tensor:
         """The tensor that a call gets."""
         tensor = self.table[self.key]
-        if tensor._requires_grad or tensor.__class__ is not Tensor or tensor._tangents or tensor._level is not None:
-            return tensor
-        if tensor._is_param:
+        if tensor._is_param or tensor.__class__ is not Tensor or tensor._tangents or tensor.requires_grad:
             return tensor
         replay = state.random_replay
         twin = None if replay is None else replay.get(self)
@@ -95,7 +94,7 @@ class Cell:
         if new.shape != tensor.shape or new.dtype != tensor.dtype:
             tensor.data = new.detach()
             return
-        if tensor.__class__ is Tensor and tensor._level is None and new._level is None and not tensor._requires_grad:
+        if tensor.__class__ is Tensor and tensor._level is None and new._level is None and not tensor.requires_grad:
             array = new._read()
             if tensor._placed() == new._placed():
                 tensor._write(array)

@@ -26,8 +26,9 @@ def wrap(module: Any, variables: Any = None, *inputs: Any, **options: Any) -> An
     **NNX**: `wrap(module, method=None, wrt=nnx.Param)`.  Parameters (`nnx.Param`, or what the NNX filter `wrt` picks)
     are leaf tensors, named by their paths, and share their values with the module's Variables: each sees at once what
     the other is set to.  All other Variables (batch statistics, keys and counts of random numbers) are buffers, which
-    calls update.  `train()` and `eval()` are NNX's.  `method`: what is called, a name or a function of
-    (module, *args); one module may be wrapped several times, with the same tensors.
+    calls update.  `train()` and `eval()` are NNX's; a compiled function follows them, but not what is changed in the
+    NNX module itself (flags, Variables that are added), which eager calls see.  `method`: what is called, a name or a
+    function of (module, *args); one module may be wrapped several times, with the same tensors.
 
     **Linen**: `wrap(module, variables, method=None, rngs=None, mutable=None)`, or `wrap(module, key, *inputs)`, which
     makes the variables by `module.init(key, *inputs)`.  Parameters are named by their paths in the collection
