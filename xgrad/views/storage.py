@@ -133,7 +133,7 @@ def trace_state() -> Any:
         try:
             from jax.extend.core import get_opaque_trace_state
         except ImportError:  # jax before 0.8
-            from jax.core import get_opaque_trace_state  # pyright: ignore[reportAttributeAccessIssue]
+            from jax.core import get_opaque_trace_state
         _trace_state = get_opaque_trace_state
     return _trace_state(convention="nnx")
 
