@@ -7,7 +7,7 @@ from math import prod
 import xgrad
 from xgrad.nn import functional as F
 
-VOCABULARY, WIDTH, HEADS, LAYERS, LENGTH, BATCH = 64, 128, 8, 2, 32, 16
+VOCABULARY, WIDTH, HEADS, LAYERS, LENGTH, BATCH = 64, 256, 8, 2, 32, 8
 
 
 def shapes() -> dict[str, tuple[int, ...]]:
