@@ -5,7 +5,8 @@
 Movement is `jax.device_put`.
 
 Invariants: an unknown or absent device, an axis that the mesh lacks, and a dimension that does not divide evenly are
-errors at the call, before anything moves.  Meshes are `Auto`: which devices compute what is left to XLA.
+errors at the call, before anything moves.  Meshes are `Auto`: which devices compute what is left to XLA.  Of several
+processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of this one; a mesh takes those of all.
 """
 
 from math import prod
@@ -44,11 +45,11 @@ class device:
         placement = placement_of(spec)
         self.traced = False  # whether it is that of a traced tensor, which is wherever its program runs
         if isinstance(placement, Devices):
-            placement = placement.sharding or jax.devices()[0]
+            placement = placement.sharding or jax.local_devices()[0]
         self.placement = placement
         first = min(devices_of(self.placement), key=_id_of)
         self.type = "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform
-        self.index = jax.devices(first.platform).index(first)
+        self.index = _own(first).index(first)
 
     def __repr__(self) -> str:
         if self._several:
@@ -56,18 +57,32 @@ class device:
             shown: Any = placement.spec if isinstance(placement, NamedSharding) else placement
             mesh = f", mesh={dict(placement.mesh.shape)}" if isinstance(placement, NamedSharding) else ""
             return f"device(type='{self.type}', sharding={shown}{mesh})"
-        return f"device(type='{self.type}')" if self._only else f"device(type='{self.type}', index={self.index})"
+        if self._only:
+            return f"device(type='{self.type}')"
+        elsewhere = "" if self._process is None else f", process={self._process}"
+        return f"device(type='{self.type}', index={self.index}{elsewhere})"
 
     def __str__(self) -> str:
         if self._several:
-            numbers = sorted(d.id for d in devices_of(self.placement))
+            found = devices_of(self.placement)
+            if jax.process_count() > 1:  # numbers of JAX's, with gaps, would tell nothing
+                hosts = len({d.process_index for d in found})
+                return f"{self.type}:{len(found)} devices of {hosts} process{'es' if hosts > 1 else ''}"
+            numbers = sorted(d.id for d in found)
             run = numbers[-1] - numbers[0] == len(numbers) - 1
             return f"{self.type}:{f'{numbers[0]}-{numbers[-1]}' if run else ','.join(map(str, numbers))}"
-        return self.type if self._only else f"{self.type}:{self.index}"
+        elsewhere = "" if self._process is None else f" of process {self._process}"
+        return self.type if self._only else f"{self.type}:{self.index}{elsewhere}"
 
     @property
     def _only(self) -> bool:
-        return self.type == "cpu" and self.index == 0
+        return self.type == "cpu" and self.index == 0 and self._process is None
+
+    @property
+    def _process(self) -> int | None:
+        """The number of the process that it belongs to, if that is another one."""
+        process = min(devices_of(self.placement), key=_id_of).process_index
+        return None if process == jax.process_index() else process
 
     @property
     def _several(self) -> bool:
@@ -122,7 +137,7 @@ def placement_of(spec: Any) -> Any:
     if name not in _PLATFORM or not (number.isdigit() or not number):
         raise RuntimeError(f"Invalid device string: '{spec}'; expected cpu, gpu:N, cuda:N, tpu:N or xla:N")
     try:
-        present = jax.devices(_PLATFORM[name])
+        present = jax.local_devices(backend=_PLATFORM[name])
     except RuntimeError:
         present = []
     if int(number or 0) >= len(present):
@@ -169,14 +184,19 @@ def _id_of(d: Any) -> int:
     return d.id
 
 
+def _own(d: Any) -> list:
+    """All devices of its kind that belong to its process."""
+    return jax.local_devices(process_index=d.process_index, backend=d.platform)
+
+
 def devices(platform: str | None = None) -> list[device]:
-    """The devices that JAX sees, as `xgrad.device`s.
+    """The devices that JAX sees, as `xgrad.device`s; of several processes, those of this one.
 
     >>> import xgrad
     >>> len(xgrad.devices()) >= 1
     True
     """
-    return [device(d) for d in (jax.devices(platform) if platform else jax.devices())]
+    return [device(d) for d in jax.local_devices(backend=platform)]
 
 
 def supports_as_strided(array: Any) -> bool:

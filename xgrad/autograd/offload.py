@@ -56,7 +56,7 @@ def to_host(array: Any, pin: bool) -> tuple[Any, Any]:
         return jax.memory.Space.Device, jax.device_put(array, jax.memory.Space.Host)
     home = array.sharding
     devices = home.device_set
-    device = next(iter(devices))
+    device = next(iter(home.addressable_devices), None) or next(iter(devices))  # of several processes, ours
     if _is_host(device):
         return None, array
     kinds = _kinds(device)
@@ -67,7 +67,7 @@ def to_host(array: Any, pin: bool) -> tuple[Any, Any]:
         if kind in kinds:
             return home, jax.device_put(array, home.with_memory_kind(kind))
     try:
-        return home, jax.device_put(array, jax.devices("cpu")[0])
+        return home, jax.device_put(array, jax.local_devices(backend="cpu")[0])
     except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
         return home, np.asarray(array)
 
