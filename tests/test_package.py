@@ -15,7 +15,7 @@ LAYERS = (
     ("errors", "config", "return_types"), ("dtypes", "devices", "size"), ("programs", "kept", "compile_cache"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("ops",), ("autograd",), ("func",), ("compiler",),
-    ("attach", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
+    ("attach", "distributed", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
     ("interop", "utils", "viz", "cli"),
 )  # fmt: skip
 

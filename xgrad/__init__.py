@@ -64,6 +64,7 @@ from .tensor import Tensor as Tensor
 
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.
+    from . import distributed as distributed
     from . import fft as fft
     from . import func as func
     from . import interop as interop
@@ -108,7 +109,7 @@ _LATER = {
     **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm"), "ops.aten"),
     **dict.fromkeys(("native_dropout", "native_group_norm", "native_layer_norm"), "ops.aten"),
 }
-_MODULES = ("fft", "func", "interop", "masked", "signal", "sparse", "utils")
+_MODULES = ("distributed", "fft", "func", "interop", "masked", "signal", "sparse", "utils")
 
 
 def __getattr__(name: str) -> _Any:

@@ -142,7 +142,10 @@ def placement_of(spec: Any) -> Any:
         present = []
     if int(number or 0) >= len(present):
         seen = ", ".join(f"{d.type}:{d.index}" for d in devices())
-        raise RuntimeError(f"device '{spec}' is not available: JAX sees {seen}. `python -m xgrad doctor` says more.")
+        here = " in this process" if jax.process_count() > 1 else ""
+        raise RuntimeError(
+            f"device '{spec}' is not available: JAX sees {seen}{here}. `python -m xgrad doctor` says more."
+        )
     return present[int(number or 0)]
 
 
@@ -187,6 +190,23 @@ def _id_of(d: Any) -> int:
 def _own(d: Any) -> list:
     """All devices of its kind that belong to its process."""
     return jax.local_devices(process_index=d.process_index, backend=d.platform)
+
+
+def spread(array: Any) -> bool:
+    """Whether this process lacks a part of the values: several processes hold them, or another one."""
+    if jax.process_count() == 1 or array.is_fully_addressable:
+        return False
+    return not (array.is_fully_replicated and array.sharding.addressable_devices)
+
+
+def require_here(array: Any, what: str) -> None:
+    """Raise `PlacementError` if `what` cannot read the values in this process."""
+    if spread(array):
+        raise PlacementError(
+            f"{what} needs values that are not all in this process: a tensor of shape {list(array.shape)} on "
+            f"{device(array.sharding)}. Reduce it first (each process has the result of x.sum()), or have it whole in "
+            "each, xgrad.distributed.full_tensor(x). All processes have to do so, not one alone."
+        )
 
 
 def devices(platform: str | None = None) -> list[device]:

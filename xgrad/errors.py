@@ -52,7 +52,10 @@ class OverlapError(builtins.RuntimeError):
 
 
 class PlacementError(builtins.RuntimeError):
-    """A tensor cannot be put where it is asked to be: no such mesh or axis, or a dimension that does not divide."""
+    """A tensor cannot be put where it is asked to be: no such mesh or axis, or a dimension that does not divide.
+
+    Or it is read where it is not: its values are spread over several processes.
+    """
 
 
 class ShapeMismatchError(builtins.RuntimeError):

@@ -2,7 +2,8 @@
 
 Invariant: a generator's whole state is one key, an ordinary array of uint32.  Each random operation takes the next key
 by one cached program that splits the state, so draws are as reproducible as the order of the calls; from several
-threads each draw gets a key of its own.  A seed gives the same numbers on every device, and with and without x64.
+threads each draw gets a key of its own.  A seed gives the same numbers on every device, and with and without x64, and
+on each of several processes: there a generator must be seeded, for with entropy each would go on with other numbers.
 
 A checkpoint runs a function twice and needs the same numbers both times: `logged` notes the keys with which a block
 found the generators that it used, `replayed` runs another block on twins that start from these keys.  The generators
@@ -45,6 +46,13 @@ def _key_of(low: Any, high: Any) -> Any:
     return jax.numpy.where(high == 0, key, jax.random.fold_in(key, high))
 
 
+_UNSEEDED = (
+    "Random numbers without a seed, in one of several processes (jax.distributed): each would draw others, and what is "
+    "meant to be one tensor would differ between them. Call xgrad.manual_seed(seed), or generator.manual_seed(seed), "
+    "with the same seed in each process. (For numbers that are to differ, with seed + jax.process_index().)"
+)
+
+
 class Generator:
     """A source of random numbers with a state of its own (PyTorch: `torch.Generator`).
 
@@ -63,6 +71,7 @@ class Generator:
         self._lock = threading.Lock()
         self._seed = 0  # drawn with the first key
         self._key: Any = None  # made by the first draw: importing must not start a backend
+        self._away = False  # whether a program has left the key on its devices, to which it would tie every draw
 
     @property
     def device(self) -> device_of:
@@ -100,10 +109,13 @@ class Generator:
     def _set(self, seed: int) -> None:
         with jax.ensure_compile_time_eval():  # a tracer would outlive its trace here
             self._key = _key_of(np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32))
-        self._seed = seed
+        self._seed, self._away = seed, False
 
     def seed(self) -> int:
-        """Start again from a seed that the operating system's entropy gives, and return it."""
+        """Start again from a seed that the operating system's entropy gives, and return it.
+
+        Of several processes each gets another one, and other numbers.
+        """
         self.manual_seed(secrets.randbits(64))
         return self.initial_seed()
 
@@ -115,9 +127,27 @@ class Generator:
             return here._seed
 
     def _started(self) -> Any:
+        """The key, on no device in particular."""
         if self._key is None:
+            if jax.process_count() > 1:
+                raise RuntimeError(_UNSEEDED)
             self._set(secrets.randbits(64))
+        elif self._away:  # through the host, which waits for the program
+            self._key, self._away = jax.device_put(np.array(self._key)), False
         return self._key
+
+    def _at(self, home: Any) -> None:
+        """Make ready for a program that left its keys with this sharding (None: it has not run)."""
+        if self._away and (home is None or self._key.sharding.device_set != home.device_set):
+            self._started()
+
+    def _leave(self, key: Any) -> Any:
+        """Take the next key from a program; returns the sharding with which it comes."""
+        self._key = key
+        if isinstance(key, Tracer):
+            return None
+        self._away = key.committed
+        return key.sharding
 
     def get_state(self) -> Tensor:
         """The state, a tensor of uint32 (PyTorch's is one of uint8)."""
@@ -141,7 +171,7 @@ class Generator:
                 )
             self._log(present)
             # Through the host: a key that is committed to a device would tie every later draw to it.
-            here._key = key if isinstance(key, Tracer) else jax.device_put(np.array(key))
+            here._key, here._away = key if isinstance(key, Tracer) else jax.device_put(np.array(key)), False
 
     def clone_state(self) -> "Generator":
         """A generator of its own that goes on from this one's state."""
@@ -162,7 +192,7 @@ class Generator:
         here = self._here()
         with here._lock:
             key = here._key
-            if key is None:
+            if key is None or here._away:
                 key = here._started()
             self._log(key)
             after, drawn = _split(key)

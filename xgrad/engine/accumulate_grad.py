@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ..config import state
+from ..devices import require_here
 from ..tensor import Tensor
 from ..views.storage import Tracer, writing
 from . import node as _node
@@ -163,6 +164,9 @@ def put(array: Any, where: Any, committed: bool) -> Any:
         return jax.device_put(np.asarray(array))
     if isinstance(where, jax.Device):  # JAX would leave an array in the memory in which it is on that device
         where = SingleDeviceSharding(where)
+    if jax.process_count() > 1 and not array.is_fully_addressable and array.sharding.device_set != where.device_set:
+        require_here(array, f"moving to {where}")
+        array = array.addressable_data(0)  # the whole: from one process's devices to its own
     return jax.device_put(array, where)
 
 

@@ -91,11 +91,11 @@ def _vmap(
     if chunk_size is None or chunk_size >= size:
         outputs, _, made = run(leaves, size)
         return unflatten(made, outputs)
-    start = get_rng_state()
+    start = get_rng_state() if randomness == "same" else None
     parts, places, made = [], [], LEAF
     for first in range(0, size, chunk_size):
         n = min(chunk_size, size - first)
-        if randomness == "same":  # in every chunk
+        if start is not None:  # in every chunk
             set_rng_state(start)
         some = [a if d is None else a.narrow(d, first, n) for a, d in zip(leaves, dims, strict=True)]
         outputs, places, made = run(some, n)

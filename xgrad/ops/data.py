@@ -15,7 +15,7 @@ from jax.core import Tracer
 from jax.sharding import Sharding, SingleDeviceSharding
 
 from .. import dtypes
-from ..devices import Devices, placement_of, same_placement, settled
+from ..devices import Devices, placement_of, require_here, same_placement, settled
 from ..tensor import Tensor, from_foreign
 from .call import call
 from .numbers import all_fit, fill_value, number
@@ -68,7 +68,10 @@ def _leaf_types(data: Any) -> set[type]:
 def _host(leaf: Any) -> np.ndarray:
     """A leaf that is no Python number, as a NumPy array."""
     if isinstance(leaf, Tensor):
-        return np.asarray(leaf.detach()._read())
+        array = leaf.detach()._read()
+        if not isinstance(array, Tracer):  # NumPy says what is wrong with one
+            require_here(array, "making a tensor of lists of tensors")
+        return np.asarray(array)
     if not hasattr(leaf, "__array__") and not hasattr(leaf, "__jax_array__"):
         if isinstance(leaf, str):
             raise ValueError("too many dimensions 'str': a tensor is made of numbers")

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..config import state
+from ..devices import require_here
 from ..engine.hooks import NodeHooks
 from ..tensor import SAME, Tensor, from_foreign, mark
 from ..views.chain import ViewChain
@@ -136,6 +137,7 @@ class _Array:
             raise of_ended_trace(array) or pickle.PicklingError(
                 "a tensor that is being traced (inside jax.jit, say) has no value to pickle"
             )
+        require_here(array, "pickling a tensor")
         host = np.ascontiguousarray(np.asarray(array)).reshape(-1).view(np.uint8)
         data = pickle.PickleBuffer(host.data) if protocol >= 5 else host.tobytes()
         return _rebuild_array, (data, tuple(array.shape), array.dtype.name)

@@ -1,7 +1,8 @@
 """How a tensor prints: as PyTorch does, with its grad_fn, dtype and device where they are not the default.
 
 Of a tensor with more elements than `options.threshold` only those that are shown leave the device.  Nothing is handed
-out: the next in-place write may still donate the buffer.  (PyTorch: torch/_tensor_str.py.)
+out: the next in-place write may still donate the buffer.  Where one process of several prints, the others don't wait
+for it: of a tensor whose values are not all here, none are shown.  (PyTorch: torch/_tensor_str.py.)
 """
 
 import math
@@ -15,6 +16,7 @@ import numpy as np
 
 from .. import dtypes
 from ..config import settings
+from ..devices import spread
 from ..tensor import Tensor
 from ..views.storage import Tracer, of_ended_trace
 
@@ -74,6 +76,8 @@ def _edges(array: Any, edge: int) -> Any:
 def _shown(array: Any) -> np.ndarray:
     """The elements that are shown, on the host; floats in the dtype that NumPy and Python know."""
     if array.size > options.threshold:
+        if not array.is_fully_addressable:  # a program on all processes is no matter of one
+            array = array.addressable_data(0)
         with jax.ensure_compile_time_eval():  # not as a part of what is being traced
             array = _edges(array, options.edgeitems)
     values = np.asarray(array)
@@ -135,6 +139,8 @@ def _body(array: Any, indent: int) -> str:
         return f"<traced {array.dtype.name}{list(array.shape)}>"
     if array.size == 0:
         return "[]"
+    if spread(array):
+        return "..."
     values = _shown(array)
     show, width = _complex_formatter(values) if values.dtype.kind == "c" else _formatter(values)
     return _lines(values.tolist(), array.shape, show, width, indent, array.size > options.threshold)
@@ -145,11 +151,11 @@ def _suffixes(self: Tensor) -> list[str]:
     suffixes = []
     empty = 0 in self.shape
     device = self.device
-    if device._several:
+    if not device._only:
         suffixes.append(f"device='{device}'")
-    elif device.type != "cpu" or device.index:
-        suffixes.append(f"device='{device.type}:{device.index}'")
-    if empty and self.ndim != 1 and not self.is_sparse:
+    held = self._held()
+    apart = not isinstance(held, Tracer) and not self.is_sparse and spread(self._read())
+    if apart or (empty and self.ndim != 1 and not self.is_sparse):
         suffixes.append(f"size={tuple(self.shape)}")
     usual = (settings.default_dtype, dtypes.default_integer(), dtypes.bool, dtypes.complex_of(settings.default_dtype))
     if self.dtype not in usual or (empty and not self.is_sparse and self.dtype != settings.default_dtype):

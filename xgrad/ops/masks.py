@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..devices import require_here
 from ..errors import TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import sizes_of
@@ -151,6 +152,7 @@ def truth(x: Tensor, what: str) -> np.ndarray:
             f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
             "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size."
         )
+    require_here(array, what)
     return np.asarray(array if array.dtype == bool else _is_true(array))
 
 

@@ -1,6 +1,7 @@
 """Methods of a tensor that hand its value out, describe it or print it; and its hooks.
 
 Handing the buffer out (NumPy, DLPack, `__jax_array__`) ends our ownership: the next in-place write copies.
+Of a tensor that is spread over several processes none has the values: reading them is an error that says what to do.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..engine.hooks import Hooks, RemovableHandle, register, retain_grad
+from ..devices import require_here
 from ..errors import InplaceViewError, TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
@@ -37,7 +39,26 @@ def _concrete(self: Tensor, what: str) -> Any:
             f"{what} needs the value of a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad). "
             "Return the tensor and read it outside, or use xgrad.where instead of a Python branch."
         )
+    require_here(array, what)
     return array
+
+
+def _values(self: Tensor, what: str) -> np.ndarray:
+    array = _concrete(self, what)
+    try:
+        return np.asarray(array)
+    except RuntimeError as error:
+        raise _explained(error) from None
+
+
+def _explained(error: RuntimeError) -> RuntimeError:
+    """What an error of XLA means that came with the values: of a program of several processes that could not run."""
+    if jax.process_count() == 1 or jax.distributed.is_initialized():
+        return error
+    return RuntimeError(
+        "JAX's distributed client is closed (jax.distributed.shutdown()), so the processes cannot compute together any "
+        "more: read values before, or start all processes anew and go on from a checkpoint. JAX says: " + str(error)
+    )
 
 
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
@@ -47,7 +68,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """
     if not force and state.grad_enabled and self.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    return np.asarray(_concrete(self, "numpy()"))
+    return _values(self, "numpy()")
 
 
 def to_array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -68,12 +89,16 @@ def item(self: Tensor) -> Any:
     """The value of a tensor with one element as a Python number.  Raises `RuntimeError` for any other size."""
     if numel(self) != 1:
         raise RuntimeError(f"a Tensor with {numel(self)} elements cannot be converted to Scalar")
-    return _concrete(self, "item()").item()
+    array = _concrete(self, "item()")
+    try:
+        return array.item()
+    except RuntimeError as error:
+        raise _explained(error) from None
 
 
 def tolist(self: Tensor) -> Any:
     """The value as nested lists of Python numbers."""
-    return np.asarray(_concrete(self, "tolist()")).tolist()
+    return _values(self, "tolist()").tolist()
 
 
 def truth(self: Tensor) -> bool:

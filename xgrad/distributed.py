@@ -1,0 +1,80 @@
+"""Tensors of several processes: made from each one's part, and had whole in each (PyTorch: torch.distributed.tensor).
+
+`jax.distributed` is the engine, and a tensor over the devices of all processes is a tensor like any other: each process
+runs the same operators on it, in the same order, and XLA moves what has to be moved.  So there are no collectives here.
+
+Invariant: what is wrong in every process is an error before the processes wait for each other.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
+
+from . import dtypes
+from .devices import placement_of
+from .errors import PlacementError
+from .ops.casts import move
+from .ops.data import as_tensor
+from .tensor import Tensor, from_foreign
+
+__all__ = ["from_local", "full_tensor"]
+
+
+def from_local(local: Any, device: Any) -> Tensor:
+    """One tensor over all processes, of which each gives its part: a leaf, sharded as `device` says.
+
+    `local` (an array, a tensor or numbers) is what lies on this process's devices: with `PartitionSpec("data")`, so
+    many rows of the batch as are this process's share, the first process's first.  Where all processes hold the same
+    (`PartitionSpec()`), it is the whole.  In a single process it is the whole, too.
+
+    Raises `PlacementError` if `device` is no sharding over a mesh, or if the part does not divide among this process's
+    devices, `TypeError` for a part that requires grad.  (PyTorch: DTensor.from_local, without its mesh's collectives.)
+
+    >>> import numpy as np, xgrad
+    >>> from jax.sharding import PartitionSpec as P
+    >>> with xgrad.mesh({"data": 1}):
+    ...     batch = xgrad.distributed.from_local(np.ones((4, 2), np.float32), P("data"))
+    >>> batch.shape
+    xgrad.Size([4, 2])
+    """
+    where = placement_of(device)
+    if not isinstance(where, NamedSharding):
+        raise PlacementError(f"from_local() takes a NamedSharding, or a PartitionSpec within xgrad.mesh: got {device!r}")
+    if isinstance(local, Tensor):
+        if local.requires_grad:
+            raise TypeError("from_local() makes a leaf: detach() the part, which requires grad")
+        local = local._read()
+    elif isinstance(local, (np.ndarray, np.generic)):
+        local = dtypes.narrowed(np.asarray(local))
+    else:
+        local = as_tensor(local)._read()
+    part = np.array(local)  # a copy: JAX may keep the memory that it is given
+    try:
+        return from_foreign(jax.make_array_from_process_local_data(where, part))
+    except ValueError as error:
+        raise PlacementError(
+            f"a part of shape {list(part.shape)} does not divide as {where.spec} asks, over the mesh "
+            f"{dict(where.mesh.shape)}, of which {len(where.addressable_devices)} devices are this process's: {error}"
+        ) from None
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """The whole tensor in each process: copied to all devices of its mesh.  Recorded, as a move is.
+
+    All processes have to call it.  Raises `PlacementError` for a tensor over several devices without a mesh.
+
+    >>> import xgrad
+    >>> from jax.sharding import PartitionSpec as P
+    >>> with xgrad.mesh({"data": 1}):
+    ...     x = xgrad.arange(3, device=P("data"))
+    >>> xgrad.distributed.full_tensor(x).tolist()
+    [0, 1, 2]
+    """
+    where: Sharding | None = tensor._placed()
+    if where is None or len(where.device_set) == 1:
+        return tensor
+    if not isinstance(where, NamedSharding):
+        raise PlacementError(f"full_tensor() takes a tensor over a mesh, and this one is sharded by {where}")
+    return move(tensor, NamedSharding(where.mesh, PartitionSpec()))
