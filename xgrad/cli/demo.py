@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import xgrad
 
 from ..views.report import seconds
+from . import hosts
 from .arguments import at_least, needs, place
 
 HIDDEN, BATCH, STEPS, CLASSES = 128, 128, 8, 10
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=at_least(0), default=0, help="of parameters and order (default: 0)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture (default: out)")
+    hosts.add_arguments(parser)
 
 
 # ---------------------------------------------------------------- the model
@@ -80,6 +82,9 @@ def new_parameters(device: Any) -> list[Any]:
 def run(arguments: argparse.Namespace) -> int:
     """Train, compare, draw; 1 if paths or trainings disagree, or if a full training misses its accuracy."""
     started = time.perf_counter()
+    if arguments.hosts is not None:
+        needs(arguments.parser, "demo", "optax", "sklearn", "tqdm")
+        return hosts.run(arguments)
     out: Path = arguments.out
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -125,16 +130,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def load(device: Any, seed: int) -> dict[str, Any]:
-    """scikit-learn's digits, on the device: a fifth is for the test."""
+def parts(seed: int) -> dict[str, Any]:
+    """scikit-learn's digits, as NumPy arrays: a fifth is for the test."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
     images, labels = load_digits(return_X_y=True)
     images = (images.reshape(-1, STEPS, 8) / 16).astype("float32")
-    parts = train_test_split(images, labels.astype("int32"), test_size=0.2, stratify=labels, random_state=seed)
-    x, x_test, y, y_test = (xgrad.as_tensor(part).to(device) for part in parts)
-    return {"train": x, "test": x_test, "train_labels": y, "test_labels": y_test}
+    found = train_test_split(images, labels.astype("int32"), test_size=0.2, stratify=labels, random_state=seed)
+    return dict(zip(("train", "test", "train_labels", "test_labels"), found))
+
+
+def load(device: Any, seed: int) -> dict[str, Any]:
+    """The same, on the device."""
+    return {name: xgrad.as_tensor(part).to(device) for name, part in parts(seed).items()}
 
 
 class Training(NamedTuple):
@@ -157,13 +166,19 @@ class Training(NamedTuple):
 def step_of(data: dict[str, Any], parameters: list[Any], optimizer: Any) -> Callable:
     """A training step, which takes the places of a batch, and gives its loss."""
     x, labels = data["train"], data["train_labels"]
+    step = update_of(parameters, optimizer)
+    return lambda batch: step(x[batch], labels[batch])
 
-    def step(batch: Any) -> Any:
+
+def update_of(parameters: list[Any], optimizer: Any) -> Callable:
+    """A training step, which takes a batch and its labels, and gives the loss."""
+
+    def step(x: Any, labels: Any) -> Any:
         optimizer.zero_grad()
         # States that are saved for backward lie in a buffer that later steps write: PyTorch's version check would
         # refuse.  Here nothing is cloned for it: a saved array is immutable.
         with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
-            loss = loss_of(x[batch], labels[batch], *parameters)
+            loss = loss_of(x, labels, *parameters)
             loss.backward()
         optimizer.step()
         return loss.detach()

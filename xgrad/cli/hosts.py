@@ -1,0 +1,210 @@
+"""The demo's training over several processes, data-parallel: `python -m xgrad demo --hosts`.
+
+Each process makes its own part of every batch, and all run the same steps on the tensors of all.  Parameters lie on each
+device; XLA adds their gradients up where the loss is differentiated.  The first process prints.
+
+    --hosts 2                                        two processes on this machine, on its CPU
+    --hosts 2 --host 0 --coordinator 10.0.0.1:1234   one of two machines; the other one says --host 1
+    --hosts auto                                     what starts the processes tells: TPU slices, SLURM, Open MPI, ...
+"""
+
+import argparse
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import xgrad
+
+from ..views.report import seconds
+from .arguments import at_least
+from .launch import HostError, end_after, hold, launch
+
+LIMIT = 900  # seconds
+MEETING = 120  # seconds that processes may come after another
+HEARTBEAT = 30  # seconds after which one of which nothing is heard is taken for dead, and the others end
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("over several processes, data-parallel (no comparison, no picture)")
+    group.add_argument(
+        "--hosts",
+        type=_hosts,
+        metavar="N|auto",
+        help="train over N processes: on this machine's CPU, or with --host and --coordinator this one of N; auto: as "
+        "the cluster says (TPU slices, SLURM, Open MPI)",
+    )
+    group.add_argument("--host", type=at_least(0), metavar="I", help="the number of this process, from 0 to N - 1")
+    group.add_argument("--coordinator", metavar="ADDRESS:PORT", help="where process 0 listens, the same for all")
+    group.add_argument(
+        "--limit", type=at_least(1), default=LIMIT, help=f"seconds after which all end (default: {LIMIT})"
+    )
+    group.add_argument("--held", action="store_true", help=argparse.SUPPRESS)  # by the launcher's pipe
+
+
+def _hosts(text: str) -> int | str:
+    return text if text == "auto" else at_least(1)(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Launch the processes, or be one of them; 1 if one fails or the training is wrong."""
+    wrong = arguments.parser.error
+    hosts, host, coordinator = arguments.hosts, arguments.host, arguments.coordinator
+    if arguments.device is not None:
+        wrong("argument --device: not together with --hosts, which takes all devices")
+    if (host is None) != (coordinator is None):
+        wrong("arguments --host and --coordinator belong together")
+    if hosts == "auto" and host is not None:
+        wrong("argument --host: not with --hosts auto, which finds it out")
+    if hosts != "auto" and host is None:
+        return _launched(arguments)
+    if host is not None and host >= hosts:
+        wrong(f"argument --host: {host} of {hosts} hosts; they are numbered from 0")
+    try:
+        with end_after(arguments.limit):
+            _join(arguments)
+            return train(arguments)
+    except BaseException:
+        # At once: a process that ends as usual waits for the others, which wait for it.
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _launched(arguments: argparse.Namespace) -> int:
+    given = ["--hosts", arguments.hosts, "--epochs", arguments.epochs, "--path", arguments.path]
+    given += ["--seed", arguments.seed, "--limit", arguments.limit, "--held"]
+    given += ["--compiled"] if arguments.compiled else []
+
+    def command(host: int, coordinator: str) -> list[str]:
+        own = ["--host", host, "--coordinator", coordinator]
+        return [sys.executable, "-m", "xgrad", "demo", *map(str, given + own)]
+
+    try:
+        launch(command, arguments.hosts, arguments.limit, {"JAX_PLATFORMS": "cpu"})
+    except HostError as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted: all processes have ended", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _join(arguments: argparse.Namespace) -> None:
+    """Become one of several processes, before anything starts a backend."""
+    import jax
+
+    times: Any = dict(initialization_timeout=MEETING, heartbeat_timeout_seconds=HEARTBEAT)
+    if arguments.held:
+        hold()
+        _quiet()
+    if arguments.hosts == "auto":
+        jax.distributed.initialize(**times)
+    else:
+        where = (arguments.coordinator, arguments.hosts, arguments.host)
+        jax.distributed.initialize(*where, cluster_detection_method="deactivate", **times)
+
+
+def _quiet() -> None:
+    """Python's output goes where it went; what XLA's collectives print of their connections goes nowhere."""
+    sys.stdout.flush()
+    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+# ---------------------------------------------------------------- the training
+
+
+def train(arguments: argparse.Namespace) -> int:
+    """Train, and say in the first process how it went."""
+    import jax
+    from jax.experimental import multihost_utils
+    from jax.sharding import PartitionSpec as P
+
+    from .demo import ACCURACY, BATCH, DRIFT, EPOCHS, accuracy_of, parts
+
+    devices, hosts = jax.device_count(), jax.process_count()
+    first = jax.process_index() == 0
+    say: Callable[..., None] = print if first else lambda *what: None
+    say(
+        f"xgrad {xgrad.__version__} on {hosts} hosts with {devices} devices ({jax.default_backend()}): "
+        f"each makes {BATCH // devices * devices // hosts} of a batch's images"
+    )
+    data = parts(arguments.seed)
+    with xgrad.mesh({"data": devices}):
+        losses, parameters, spent = fit(arguments, data, P(), P("data"), arguments.epochs, first)
+        test = {name: xgrad.tensor(data[name], device=P()) for name in ("test", "test_labels")}
+        accuracy = accuracy_of(test, parameters)
+    # Each device has a copy of the parameters, and they must have stayed copies.
+    multihost_utils.assert_equal([p.detach().numpy() for p in parameters], "parameters differ between hosts")
+    if not first:
+        return 0
+    per_epoch = len(losses) // arguments.epochs
+    alone, *_ = fit(arguments, data, None, None, 1, False)
+    drift = max(abs(a - b) / b for a, b in zip(losses, alone, strict=False))
+    mean = sum(losses[-per_epoch:]) / per_epoch
+    say(f"  first step, with what is compiled in it   {seconds(spent[0])}")
+    say(f"  each step after it                        {seconds(median(spent[1:] or spent))}")
+    say(f"  cross entropy, mean of the last epoch     {mean:.5f}")
+    say(f"test accuracy: {accuracy:.1%}, {len(data['test_labels'])} images, after epoch {arguments.epochs}")
+    say("parameters are equal on all hosts")
+    say(f"largest difference of a step's loss, all hosts and one alone, first epoch: {drift:.1e} of it")
+    if not drift <= DRIFT:
+        say(f"FAILED: the losses differ by more than {DRIFT:g}")
+        return 1
+    if arguments.epochs >= EPOCHS and accuracy < ACCURACY:
+        say(f"FAILED: after {arguments.epochs} epochs the test accuracy should be at least {ACCURACY:.0%}")
+        return 1
+    return 0
+
+
+def fit(
+    arguments: argparse.Namespace, data: dict[str, Any], everywhere: Any, split: Any, epochs: int, bar: bool
+) -> tuple[list[float], list[Any], list[float]]:
+    """Adam over shuffled batches: losses, parameters, and seconds of the steps.
+
+    Parameters are put `everywhere`, batches are `split`; both are None for one process alone, on one device.
+    """
+    import jax
+    import jax.numpy as jnp
+    import optax
+    from tqdm import tqdm
+
+    from .demo import BATCH, new_parameters, update_of
+
+    xgrad.manual_seed(arguments.seed)  # the same parameters and the same order in each process
+    parameters = new_parameters(everywhere or xgrad.device("xla"))
+    devices = jax.device_count()
+    batch = BATCH // devices * devices
+    share = slice(None)
+    if split is not None:
+        part = batch // jax.process_count()
+        share = slice(jax.process_index() * part, (jax.process_index() + 1) * part)
+    per_epoch = len(data["train"]) // batch
+    optimizer = optax.adam(optax.cosine_decay_schedule(5e-3, arguments.epochs * per_epoch))
+    step = update_of(parameters, optimizer)
+    step = xgrad.compile(step) if arguments.compiled else step
+    state = jax.jit(optimizer.init)([jnp.asarray(p.detach()) for p in parameters])
+    losses, spent = [], []
+    with xgrad.views.tracking(arguments.path), tqdm(total=epochs * per_epoch, ncols=90, disable=not bar) as progress:
+        for _ in range(epochs):
+            order = xgrad.randperm(len(data["train"])).numpy()
+            for k in range(per_epoch):
+                before = time.perf_counter()
+                rows = order[k * batch : (k + 1) * batch][share]
+                x, labels = (_batch(data[name][rows], split) for name in ("train", "train_labels"))
+                loss, state = step(x, labels, state)
+                losses.append(loss.item())
+                spent.append(time.perf_counter() - before)
+                progress.update()
+    return losses, parameters, spent
+
+
+def _batch(part: Any, split: Any) -> Any:
+    return xgrad.tensor(part) if split is None else xgrad.distributed.from_local(part, split)
