@@ -71,7 +71,6 @@ class Generator:
         self._lock = threading.Lock()
         self._seed = 0  # drawn with the first key
         self._key: Any = None  # made by the first draw: importing must not start a backend
-        self._away = False  # whether a program has left the key on its devices, to which it would tie every draw
 
     @property
     def device(self) -> device_of:
@@ -109,7 +108,7 @@ class Generator:
     def _set(self, seed: int) -> None:
         with jax.ensure_compile_time_eval():  # a tracer would outlive its trace here
             self._key = _key_of(np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32))
-        self._seed, self._away = seed, False
+        self._seed = seed
 
     def seed(self) -> int:
         """Start again from a seed that the operating system's entropy gives, and return it.
@@ -127,27 +126,11 @@ class Generator:
             return here._seed
 
     def _started(self) -> Any:
-        """The key, on no device in particular."""
         if self._key is None:
             if jax.process_count() > 1:
                 raise RuntimeError(_UNSEEDED)
             self._set(secrets.randbits(64))
-        elif self._away:  # through the host, which waits for the program
-            self._key, self._away = jax.device_put(np.array(self._key)), False
         return self._key
-
-    def _at(self, home: Any) -> None:
-        """Make ready for a program that left its keys with this sharding (None: it has not run)."""
-        if self._away and (home is None or self._key.sharding.device_set != home.device_set):
-            self._started()
-
-    def _leave(self, key: Any) -> Any:
-        """Take the next key from a program; returns the sharding with which it comes."""
-        self._key = key
-        if isinstance(key, Tracer):
-            return None
-        self._away = key.committed
-        return key.sharding
 
     def get_state(self) -> Tensor:
         """The state, a tensor of uint32 (PyTorch's is one of uint8)."""
@@ -171,7 +154,7 @@ class Generator:
                 )
             self._log(present)
             # Through the host: a key that is committed to a device would tie every later draw to it.
-            here._key, here._away = key if isinstance(key, Tracer) else jax.device_put(np.array(key)), False
+            here._key = key if isinstance(key, Tracer) else jax.device_put(np.array(key))
 
     def clone_state(self) -> "Generator":
         """A generator of its own that goes on from this one's state."""
@@ -192,7 +175,7 @@ class Generator:
         here = self._here()
         with here._lock:
             key = here._key
-            if key is None or here._away:
+            if key is None:
                 key = here._started()
             self._log(key)
             after, drawn = _split(key)
