@@ -76,7 +76,7 @@ class device:
 
     @property
     def _only(self) -> bool:
-        return self.type == "cpu" and self.index == 0 and self._process is None
+        return self.type == "cpu" and self.index == 0 and not self._several and self._process is None
 
     @property
     def _process(self) -> int | None:

@@ -179,7 +179,7 @@ def fit(
     from .demo import BATCH, new_parameters, update_of
 
     xgrad.manual_seed(arguments.seed)  # the same parameters and the same order in each process
-    parameters = new_parameters(everywhere or xgrad.device("xla"))
+    parameters = new_parameters(xgrad.device("xla") if everywhere is None else everywhere)
     devices = jax.device_count()
     batch = BATCH // devices * devices
     share = slice(None)
@@ -190,7 +190,9 @@ def fit(
     optimizer = optax.adam(optax.cosine_decay_schedule(5e-3, arguments.epochs * per_epoch))
     step = update_of(parameters, optimizer)
     step = xgrad.compile(step) if arguments.compiled else step
-    state = jax.jit(optimizer.init)([jnp.asarray(p.detach()) for p in parameters])
+    state = optimizer.init([jnp.asarray(p.detach()) for p in parameters])
+    if everywhere is not None:  # its counters too: else the second step would meet other ones than the first
+        state = jax.device_put(state, parameters[0].sharding)
     losses, spent = [], []
     with xgrad.views.tracking(arguments.path), tqdm(total=epochs * per_epoch, ncols=90, disable=not bar) as progress:
         for _ in range(epochs):

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ..config import state
-from ..devices import require_here
+from ..devices import device, require_here
 from ..tensor import Tensor
 from ..views.storage import Tracer, writing
 from . import node as _node
@@ -165,7 +165,7 @@ def put(array: Any, where: Any, committed: bool) -> Any:
     if isinstance(where, jax.Device):  # JAX would leave an array in the memory in which it is on that device
         where = SingleDeviceSharding(where)
     if jax.process_count() > 1 and not array.is_fully_addressable and array.sharding.device_set != where.device_set:
-        require_here(array, f"moving to {where}")
+        require_here(array, f"moving to {device(where)}")
         array = array.addressable_data(0)  # the whole: from one process's devices to its own
     return jax.device_put(array, where)
 

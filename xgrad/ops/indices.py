@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..devices import spread
 from ..tensor import Tensor
 from .batching import inner_value
 
@@ -28,7 +29,7 @@ def on_host(x: Any) -> np.ndarray | None:
         _backend = jax.default_backend()
     if _backend != "cpu" and any(d.platform != "cpu" for d in array.devices()):
         return None
-    return np.asarray(array) if array.is_fully_addressable else None
+    return None if spread(array) else np.asarray(array)
 
 
 def check_range(index: Any, size: int, dim: int, negative: bool = False) -> None:
