@@ -6,7 +6,6 @@ Run as a program, this file is one of those processes: `test_hosts.py WORK FOLDE
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -250,10 +249,10 @@ def draw():
     from jax.sharding import PartitionSpec as P
 
     xgrad.manual_seed(7)
-    step = xgrad.compile(lambda x: x * xgrad.rand(16))
+    step, ones = xgrad.compile(lambda x: x * xgrad.rand(16)), xgrad.ones(16, device=P("data"))
     drawn = [
-        xgrad.randn(16, device=P("data")), xgrad.rand(4), xgrad.randperm(8, device=P()), step(xgrad.ones(16, device=P())),
-        xgrad.rand(4), xgrad.ones(16, device=P("data")).uniform_(), step(xgrad.ones(16, device=P())),
+        xgrad.randn(16, device=P("data")), xgrad.rand(4), xgrad.randperm(8, device=P()), step(ones), xgrad.rand(4),
+        ones.clone().uniform_(), step(ones),
     ]  # fmt: skip
     return [xgrad.distributed.full_tensor(x).tolist() for x in drawn]
 

@@ -41,7 +41,9 @@ def from_local(local: Any, device: Any) -> Tensor:
     """
     where = placement_of(device)
     if not isinstance(where, NamedSharding):
-        raise PlacementError(f"from_local() takes a NamedSharding, or a PartitionSpec within xgrad.mesh: got {device!r}")
+        raise PlacementError(
+            f"from_local() takes a NamedSharding, or a PartitionSpec within xgrad.mesh: got {device!r}"
+        )
     if isinstance(local, Tensor):
         if local.requires_grad:
             raise TypeError("from_local() makes a leaf: detach() the part, which requires grad")

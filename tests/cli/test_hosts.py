@@ -1,6 +1,5 @@
 """`python -m xgrad demo --hosts`, and what launches its processes."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -62,7 +61,7 @@ def test_launched_processes_get_numbers_and_one_free_address_and_only_the_first_
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("import sys, time; sys.argv[1] == '1' and sys.exit('no luck'); ", "host 1 of 2 failed with exit code 1:\nno luck"),
+        ("import sys; sys.argv[1] == '1' and sys.exit('no luck'); ", "host 1 of 2 failed with exit code 1:\nno luck"),
         ("import os, sys; sys.argv[1] == '0' and os.kill(os.getpid(), 9); ", "host 0 of 2 was ended by SIGKILL"),
         ("", "not done after 2 s: ended hosts 0, 1"),
     ],

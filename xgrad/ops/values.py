@@ -12,8 +12,8 @@ import numpy as np
 
 from .. import dtypes
 from ..config import state
-from ..engine.hooks import Hooks, RemovableHandle, register, retain_grad
 from ..devices import require_here
+from ..engine.hooks import Hooks, RemovableHandle, register, retain_grad
 from ..errors import InplaceViewError, TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
