@@ -172,10 +172,10 @@ def fit(
     Parameters are put `everywhere`, batches are `split`; both are None for one process alone, on one device.
     """
     import jax
-    import jax.numpy as jnp
     import optax
     from tqdm import tqdm
 
+    from ..interop.optax import Optimizer
     from .demo import BATCH, new_parameters, update_of
 
     xgrad.manual_seed(arguments.seed)  # the same parameters and the same order in each process
@@ -187,12 +187,9 @@ def fit(
         part = batch // jax.process_count()
         share = slice(jax.process_index() * part, (jax.process_index() + 1) * part)
     per_epoch = len(data["train"]) // batch
-    optimizer = optax.adam(optax.cosine_decay_schedule(5e-3, arguments.epochs * per_epoch))
-    step = update_of(parameters, optimizer)
+    schedule = optax.cosine_decay_schedule(5e-3, arguments.epochs * per_epoch)
+    step = update_of(parameters, Optimizer(parameters, optax.adam(schedule)))
     step = xgrad.compile(step) if arguments.compiled else step
-    state = optimizer.init([jnp.asarray(p.detach()) for p in parameters])
-    if everywhere is not None:  # its counters too: else the second step would meet other ones than the first
-        state = jax.device_put(state, parameters[0].sharding)
     losses, spent = [], []
     with xgrad.views.tracking(arguments.path), tqdm(total=epochs * per_epoch, ncols=90, disable=not bar) as progress:
         for _ in range(epochs):
@@ -201,8 +198,7 @@ def fit(
                 before = time.perf_counter()
                 rows = order[k * batch : (k + 1) * batch][share]
                 x, labels = (_batch(data[name][rows], split) for name in ("train", "train_labels"))
-                loss, state = step(x, labels, state)
-                losses.append(loss.item())
+                losses.append(step(x, labels).item())
                 spent.append(time.perf_counter() - before)
                 progress.update()
     return losses, parameters, spent
