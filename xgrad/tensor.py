@@ -438,6 +438,8 @@ class Tensor(TensorMethods):
                 f"attempting to assign a gradient located on device {value.device} to a tensor located on device "
                 f"{self.device}. Please ensure that the gradient and the tensor are on the same device"
             )
+        if there and len(there.device_set) > 1 and here != there and not value.is_sparse:
+            value._share()  # what is accumulated is then written to it, which keeps its sharding
         dtype = self._dtype_of_grad()
         if dtype is not None and value.dtype != dtype:
             raise RuntimeError(

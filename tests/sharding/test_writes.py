@@ -168,6 +168,15 @@ def test_gradient_that_is_moved_is_warned_about_once_for_a_variable():
             weights.sub_(weights.grad, alpha=0.1)
 
 
+def test_gradient_given_by_the_user_keeps_its_sharding():
+    x = xgrad.tensor(values((8, 4)), device=sharding("a"), requires_grad=True)
+    x.grad = mine = xgrad.ones(8, 4, dtype=xgrad.float64, device=sharding(None, "b"))
+    (x * 2).sum().backward()
+    assert x.grad is mine
+    assert mine.sharding == sharding(None, "b")
+    np.testing.assert_array_equal(mine.numpy(), 3.0)
+
+
 def test_gradient_that_was_moved_is_not_donated():
     """A replicated gradient moved to the first device is another array over the same buffer, which a hook may hold."""
     held = []
