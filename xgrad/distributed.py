@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from . import dtypes
-from .devices import placement_of
+from .devices import placement_of, require_here
 from .errors import PlacementError
 from .ops.casts import move
 from .ops.data import as_tensor
@@ -48,6 +48,7 @@ def from_local(local: Any, device: Any) -> Tensor:
         if local.requires_grad:
             raise TypeError("from_local() makes a leaf: detach() the part, which requires grad")
         local = local._read()
+        require_here(local, "from_local()")
     elif isinstance(local, (np.ndarray, np.generic)):
         local = dtypes.narrowed(np.asarray(local))
     else:

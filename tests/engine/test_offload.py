@@ -99,13 +99,13 @@ def test_devices_without_such_memory_use_the_cpu_device(no_host, packed, monkeyp
 def test_without_a_cpu_device_numpy_keeps_it(no_host, packed, monkeypatch):
     monkeypatch.setattr(offload, "_kinds", lambda device: ["device"])
 
-    def no_cpu(*platform):
+    def no_cpu(backend):
         raise RuntimeError("Unknown backend cpu")
 
     x = leaf(xgrad, 3)
     with xgrad.autograd.graph.save_on_cpu():
         y = x.exp().sum()
-        monkeypatch.setattr(jax, "devices", no_cpu)
+        monkeypatch.setattr(jax, "local_devices", no_cpu)
         z = x.sin().sum()
         monkeypatch.undo()
         (y + z).backward()
