@@ -65,8 +65,8 @@ def wrap(
     >>> linear = eqx.nn.Linear(2, 3, key=jax.random.key(0))
     >>> net = xgrad.interop.equinox.wrap(linear, function=lambda linear, x: jax.vmap(linear)(x))
     >>> net(xgrad.ones(4, 2)).sum().backward()
-    >>> net.bias.grad
-    tensor([4., 4., 4.])
+    >>> net.bias.grad.tolist()
+    [4.0, 4.0, 4.0]
     """
     return EquinoxModule(
         module, state, function=function, filter_spec=filter_spec, static_argnames=static_argnames, policy=policy

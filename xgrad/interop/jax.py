@@ -28,6 +28,7 @@ from ..ops.call import call, is_operand
 from ..ops.registry import Operator
 from ..ops.values import jax_array
 from ..tensor import Tensor, from_foreign
+from ._by_tape import by_tape
 from ._residuals import Kept
 
 __all__ = ["from_jax", "to_jax"]
@@ -93,7 +94,7 @@ def from_jax(
     return recorded
 
 
-def to_jax(function: Callable) -> Callable:
+def to_jax(function: Callable | None = None, *, grad: str = "jax") -> Any:
     """A function over tensors as a pure function over arrays, for `jax.grad`, `jit`, `vmap`, `jvp`, `lax.scan`, ...
 
     The arrays among the arguments, which may be nested in pytrees, arrive as tensors, and tensors that are returned
@@ -101,16 +102,18 @@ def to_jax(function: Callable) -> Callable:
     `backward()`.  The arguments themselves are never written: the function has tensors of its own.  Random numbers take
     a key as an argument: `with xgrad.random.use_key(key)`.
 
-    `jax.grad` and `jax.jvp` differentiate the values that are computed, through a `backward()` inside as well, and
-    know nothing of the tape's marks: `detach()` and `no_grad` stop no gradient (`from_jax(jax.lax.stop_gradient)`
-    does), hooks don't change it, and of an `autograd.Function` it is the forward that is differentiated (give it a
-    `jax.custom_vjp`, by `from_jax`).  Sub-gradients are PyTorch's.  Gradients of complex numbers are JAX's: the
-    conjugates of PyTorch's.
+    `grad` says who differentiates it.  "jax": JAX, in each of its ways (`grad`, `jvp`, `linearize`, ...), by the values
+    that are computed, through a `backward()` inside as well.  It knows nothing of the tape's marks: `detach()` and
+    `no_grad` stop no gradient (`from_jax(jax.lax.stop_gradient)` does), arguments don't require grad, and of an
+    `autograd.Function` it is the forward that is differentiated.  "tape": xgrad's backward, to which these and hooks
+    mean what they always mean, and to which arguments require grad and are no leaves; it is a `jax.custom_vjp`, so
+    there is no forward mode, it runs the function once more, and the results must be arrays.  Sub-gradients are
+    PyTorch's either way, gradients of complex numbers JAX's: the conjugates of PyTorch's.
 
     What the function does to tensors from outside is no part of the pure function: under a trace a write to one leaves
     a tracer in it, which is JAX's `UnexpectedTracerError` wherever it is used later; to assign `.data` mends it.
-    Raises `TypeError` if `function` is no function, `RuntimeError` for an argument that requires grad, whose history
-    would end here, and `TracedValueError` where it reads a value under a trace.
+    Without `function`, a decorator.  Raises `TypeError` if `function` is no function, `RuntimeError` for an argument
+    that requires grad, whose history would end here, and `TracedValueError` where it reads a value under a trace.
 
     >>> import jax, jax.numpy as jnp, xgrad
     >>> @xgrad.to_jax
@@ -121,12 +124,18 @@ def to_jax(function: Callable) -> Callable:
     >>> jax.jit(jax.grad(loss))(jnp.array([1.0, 2.0, 3.0])).tolist()
     [10.0, 40.0, 24.0]
     """
+    if grad not in ("jax", "tape"):
+        raise ValueError(f'to_jax: grad must be "jax" or "tape", but got {grad!r}')
+    if function is None:
+        return functools.partial(to_jax, grad=grad)
     if not callable(function):
         raise TypeError(f"to_jax: expected a function, but got {type(function).__name__}")
 
     @functools.wraps(function)
     def pure(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = pytrees.mapped(_entering, (args, kwargs))
+        if grad == "tape":
+            return by_tape(function, args, kwargs)
         return pytrees.mapped(_leaving, function(*args, **kwargs))
 
     return pure

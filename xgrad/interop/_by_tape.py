@@ -1,0 +1,83 @@
+"""`to_jax(grad="tape")`: a pure function of which JAX takes the gradient that xgrad's backward gives.
+
+    run(*arrays)      a `jax.custom_vjp`
+      forward         the function, on tensors that require grad
+      backward        the function again, and `autograd.grad` with create_graph: itself such a `run`, so that
+                      derivatives of any order are the tape's
+
+Invariant: all arrays are arguments of `run` and none is closed over, for they may be tracers of the transformation that
+differentiates it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from .. import dtypes
+from ..autograd.backward import grad
+from ..autograd.grad_mode import enable_grad
+from ..ops import pytrees
+from ..tensor import Tensor, from_foreign
+
+
+def by_tape(function: Callable, args: tuple, kwargs: dict) -> Any:
+    """What a function over tensors returns, as arrays whose gradient is the tape's."""
+    leaves, tree = pytrees.flatten((args, kwargs))
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    nesting: list[Any] = []
+
+    def flat(*tensors: Tensor) -> list:
+        full = [*leaves]
+        for place, tensor in zip(places, tensors, strict=True):
+            full[place] = tensor
+        given, named = tree.unflatten(full)
+        results, nested = pytrees.flatten(function(*given, **named))
+        nesting[:] = [nested]
+        return results
+
+    arrays = [leaves[i]._read() for i in places]
+    for i in places:
+        leaves[i] = None
+    results = _runs(flat)(*arrays)
+    return nesting[0].unflatten(results)
+
+
+def _runs(flat: Callable[..., list]) -> Any:
+    """A function from tensors to a list of tensors, as one from arrays to a list of arrays with the tape's gradient."""
+
+    @jax.custom_vjp
+    def run(*arrays: Any) -> list:
+        with enable_grad():
+            results = flat(*[_recorded(array) for array in arrays])
+        return [r._read() if isinstance(r, Tensor) else r for r in results]
+
+    def forward(*arrays: Any) -> tuple[list, tuple]:
+        return run(*arrays), arrays
+
+    def backward(arrays: tuple, cotangents: list) -> tuple:
+        moving = [i for i, a in enumerate(arrays) if a.dtype in dtypes.INEXACT]
+        reached = [i for i, c in enumerate(cotangents) if c.dtype in dtypes.INEXACT]
+
+        def pulled(*values: Tensor) -> list:
+            given, from_above = values[: len(arrays)], values[len(arrays) :]
+            inputs = [given[i] for i in moving]
+            results = flat(*[g.clone() if g.requires_grad else g for g in given])
+            pairs = [(results[i], c.conj()) for i, c in zip(reached, from_above) if results[i].requires_grad]
+            if not pairs:
+                return [x.detach() * 0 for x in inputs]
+            ends, gradients = zip(*pairs)
+            found = grad(ends, inputs, gradients, create_graph=True, allow_unused=True, materialize_grads=True)
+            return [f.conj() for f in found if f is not None]  # none is: they are materialized
+
+        found = iter(_runs(pulled)(*arrays, *[cotangents[i] for i in reached]))
+        return tuple([next(found) if i in moving else None for i in range(len(arrays))])
+
+    run.defvjp(forward, backward)
+    return run
+
+
+def _recorded(array: Any) -> Tensor:
+    """A tensor that requires grad, if it can, and is no leaf: the function may write what it is given."""
+    tensor = from_foreign(array)
+    return tensor.requires_grad_().clone() if tensor.dtype in dtypes.INEXACT else tensor
