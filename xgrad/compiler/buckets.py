@@ -10,6 +10,7 @@ changed; a result that depends on the padding is an error.
 import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ..ops import pytrees, registry
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
+    from .entry import Entry
     from .function import CompiledFunction
 
 VALID = "valid"  # the parameter by which a function is told the size before padding
@@ -40,7 +42,7 @@ class Buckets:
             raise TypeError(f"xgrad.compile: dynamic= names no parameter of the function: {', '.join(unknown)}")
         self._dynamic, self._sizes, self._check = dynamic, sorted(sizes or ()), check
         self._takes_valid = VALID in self._signature.parameters
-        self._cuts: dict[tuple, list] = {}  # by what tells the padded calls apart
+        self._cuts: WeakKeyDictionary[Entry, list] = WeakKeyDictionary()  # each size that is padded to has an entry
 
     def call(self, args: tuple, kwargs: dict) -> Any:
         """Pad, run, cut."""
@@ -83,8 +85,7 @@ class Buckets:
         """For each result the dimensions to cut; in the first padded call of a kind the results are compared."""
         padded = self._compiled.find(bound.args, bound.kwargs)
         assert padded is not None  # `Buckets` is asked outside of other traces alone
-        key = (id(padded[0]), bucket)
-        cuts = self._cuts.get(key)
+        cuts = self._cuts.get(padded[0])
         if cuts is None:
             other = self._compiled.alone()
             true = other.find(*exact)
@@ -95,7 +96,7 @@ class Buckets:
                 cuts.append([dim for dim, (m, n) in pairs if m != n])
             if self._check:
                 self._compare(padded, true, size, bucket)
-            self._cuts[key] = cuts
+            self._cuts[padded[0]] = cuts
         return cuts
 
     def _compare(self, padded: tuple, true: tuple, size: int, bucket: int) -> None:
