@@ -4,7 +4,11 @@ import argparse
 from collections.abc import Callable
 from math import prod
 
+import jax
+import optax
+
 import xgrad
+from xgrad.interop.optax import Optimizer
 from xgrad.nn import functional as F
 
 VOCABULARY, WIDTH, HEADS, LAYERS, LENGTH, BATCH = 64, 256, 8, 2, 32, 8
@@ -43,37 +47,17 @@ def logits(p: dict, tokens: xgrad.Tensor) -> xgrad.Tensor:
     return F.layer_norm(x, (width,), p["norm"]) @ p["head"]
 
 
-class Adam:
-    """The optimizer, in place: its two moments lie where the parameter does."""
-
-    def __init__(self, values: list, lr: float = 3e-3) -> None:
-        self.values, self.lr = values, lr
-        self.first = [xgrad.zeros_like(value) for value in values]
-        self.second = [xgrad.zeros_like(value) for value in values]
-        self.steps = xgrad.zeros((), device=values[0].device)  # on all of its devices, a copy on each
-
-    @xgrad.no_grad()
-    def step(self) -> None:
-        self.steps.add_(1)
-        rate = self.lr * (1 - 0.999**self.steps).sqrt() / (1 - 0.9**self.steps)
-        for value, m, v in zip(self.values, self.first, self.second, strict=True):
-            m.mul_(0.9).add_(value.grad, alpha=0.1)
-            v.mul_(0.999).addcmul_(value.grad, value.grad, value=0.001)
-            value.sub_(rate * m / (v.sqrt() + 1e-8))
-
-
 def train(place: Callable, batch_place: object, words: str) -> None:
     """Train on a toy language, in which each word follows from the one before, and print what there is to see."""
     parser = argparse.ArgumentParser(description=words)
     parser.add_argument("--steps", type=int, default=10)
     steps = parser.parse_args().steps
     p = parameters(place)
-    optimizer = Adam(list(p.values()))
+    optimizer = Optimizer(p.values(), optax.adam(3e-3))  # its moments lie where the parameters do
 
     @xgrad.compile
     def step(tokens: xgrad.Tensor) -> xgrad.Tensor:
-        for value in p.values():
-            value.grad = None
+        optimizer.zero_grad()
         scores = logits(p, tokens[:, :-1])
         loss = F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
@@ -86,11 +70,12 @@ def train(place: Callable, batch_place: object, words: str) -> None:
     batch = xgrad.cat(tokens, 1).to(batch_place)
     for i in range(steps):
         print(f"step {i}  loss {step(batch).item():.6f}")
-    state = [*p.values(), *(value.grad for value in p.values()), *optimizer.first, *optimizer.second]
+    with xgrad.no_grad():
+        arrays = jax.tree.leaves([p, [value.grad for value in p.values()], optimizer.state])
     for what, t in (("0.up", p["0.up"]), ("its gradient", p["0.up"].grad)):
         print(f"sharding of {what}: {getattr(t.sharding, 'spec', t.sharding)}")
-    here = sum(prod(t.sharding.shard_shape(tuple(t.shape))) * t.element_size() for t in state)
-    whole = sum(t.numel() * t.element_size() for t in state)
+    here = sum(prod(a.sharding.shard_shape(a.shape)) * a.dtype.itemsize for a in arrays)
+    whole = sum(a.nbytes for a in arrays)
     print(f"parameters, gradients, moments: {here / 1e6:.3f} MB per device, {here / whole:.3f} of {whole / 1e6:.3f} MB")
     used = step.memory_analysis(batch)
     held = (used.argument_size_in_bytes + used.temp_size_in_bytes) / 1e6
