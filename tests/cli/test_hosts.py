@@ -80,7 +80,9 @@ def test_when_the_launcher_ends_its_processes_end(how, tmp_path):
     """By Ctrl-C, when it is asked to, and when it is killed."""
     held = "from xgrad.cli.launch import hold; hold(); " if how == "SIGKILL" else ""
     program = (
-        "import sys; from xgrad.cli.launch import launch; "
+        # A background job of a shell ignores SIGINT, and so does what it starts.
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from xgrad.cli.launch import launch; "
         f"launch(lambda h, c: [sys.executable, '-c', {held + ENDLESS!r}, str(h)], 2, 60)"
     )
     launcher = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.PIPE)

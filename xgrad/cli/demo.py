@@ -166,8 +166,12 @@ class Training(NamedTuple):
 def step_of(data: dict[str, Any], parameters: list[Any], optimizer: Any) -> Callable:
     """A training step, which takes the places of a batch, and gives its loss."""
     x, labels = data["train"], data["train_labels"]
-    step = update_of(parameters, optimizer)
-    return lambda batch: step(x[batch], labels[batch])
+    update = update_of(parameters, optimizer)
+
+    def step(batch: Any) -> Any:
+        return update(x[batch], labels[batch])
+
+    return step
 
 
 def update_of(parameters: list[Any], optimizer: Any) -> Callable:

@@ -153,8 +153,7 @@ def _suffixes(self: Tensor) -> list[str]:
     device = self.device
     if not device._only:
         suffixes.append(f"device='{device}'")
-    held = self._held()
-    apart = not isinstance(held, Tracer) and not self.is_sparse and spread(self._read())
+    apart = not self.is_sparse and not isinstance(self._held(), Tracer) and spread(self._read())
     if apart or (empty and self.ndim != 1 and not self.is_sparse):
         suffixes.append(f"size={tuple(self.shape)}")
     usual = (settings.default_dtype, dtypes.default_integer(), dtypes.bool, dtypes.complex_of(settings.default_dtype))
