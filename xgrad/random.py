@@ -252,6 +252,11 @@ def fork_rng(enabled: bool = True) -> Iterator[None]:
         set_rng_state(before)
 
 
+def is_key(value: Any) -> bool:
+    """Whether a value is an array of typed keys, as `jax.random.key` makes them."""
+    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
 @contextmanager
 def use_key(key: Any) -> Iterator[Generator]:
     """A block in which this thread draws from `key`, a `jax.random` key or its data, which may be traced.
@@ -267,7 +272,7 @@ def use_key(key: Any) -> Iterator[Generator]:
     key = key._read() if isinstance(key, Tensor) else key
     inner = Generator()
     inner._seed = 0
-    inner._key = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    inner._key = jax.random.key_data(key) if is_key(key) else key
     outer, state.generator = state.generator, inner
     try:
         yield inner

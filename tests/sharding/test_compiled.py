@@ -262,3 +262,18 @@ def test_what_goes_along_with_sharded_tensors_is_traced_once_more_and_no_more():
         step(x)
     assert (count.item(), step.metrics().traces) == (4, 2)
     assert "another sharding" in step.metrics().reasons[0]
+
+
+def test_a_program_that_was_looked_at_first_runs_as_any_other():
+    """What is the same in each call is put on the mesh when the program is compiled, whoever asks for that."""
+    x, table = placed((8, 4), 0, "a"), np.asarray(values((8, 4), 1))
+
+    def function(x):
+        return (x * xgrad.as_tensor(table)).sum(1)
+
+    step = xgrad.compile(function)
+    assert step.memory_analysis(x).argument_size_in_bytes > 0
+    (table_there,) = step._entries[0]._constants
+    assert len(table_there.sharding.device_set) == 8
+    for _ in range(2):
+        np.testing.assert_allclose(step(x).numpy(), (x.numpy() * table).sum(1))

@@ -251,19 +251,21 @@ class Entry:
         """Run the program.  `jax.jit` would compile it again for operands that were put on their device by name."""
         executable = self._executable
         if executable is None:
-            executable = self._executable = self.jitted.lower(*operands).compile()
-            self._place_constants(executable)
+            executable = self._compile(operands)
         if self._constants is not None:
             operands[-len(self._constants) :] = self._constants
         return executable(*operands)
 
-    def _place_constants(self, executable: Any) -> None:
-        """On a mesh: put what is the same in each call where the program wants it, once."""
+    def _compile(self, operands: list) -> Any:
+        """Make the executable; on a mesh, put what is the same in each call where the program wants it, once."""
+        executable = self.jitted.lower(*operands).compile()
         program = self._traced.program
         constants = [*([one()] if program.with_one else []), *program.arrays]
         places = executable.input_shardings[0][len(program.inputs) :]
         if any(place is not None and len(place.device_set) > 1 for place in places):  # None: it takes it for unused
             self._constants = [jax.device_put(c, place) for c, place in zip(constants, places, strict=True)]
+        self._executable = executable
+        return executable
 
     def lower(self, arrays: list, leaves: list) -> Any:
         """The program as a `jax.stages.Lowered`."""
@@ -271,9 +273,7 @@ class Entry:
 
     def compiled(self, arrays: list, leaves: list) -> Any:
         """The program as a `jax.stages.Compiled`."""
-        if self._executable is None:
-            self._executable = self.lower(arrays, leaves).compile()
-        return self._executable
+        return self._executable or self._compile(self._operands(arrays, leaves))
 
     def tried(self, arrays: list, leaves: list) -> Any:
         """What the program gives, without doing anything with it."""

@@ -8,6 +8,7 @@ that nobody has placed goes in as a copy, to which nothing may be written.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -40,7 +41,8 @@ class Shardings:
         found = self._of_trees.get(key)
         if found is None:
             found = []
-            with mesh(state.mesh or self._mesh) if state.mesh or self._mesh else no_grad():
+            here = state.mesh or self._mesh
+            with nullcontext() if here is None else mesh(here):
                 self._spread(self.prefix, value, what, found)
             self._of_trees[key] = found
         return found
@@ -61,7 +63,7 @@ class Shardings:
                 pass
         raise PlacementError(
             f"xgrad.compile: {self.name} does not fit: it has {prefix!r} for {path}, which is "
-            f"{jax.tree_util.tree_structure(value, is_leaf=lambda node: isinstance(node, Tensor))}. Give a sharding, "
+            f"{jax.tree_util.tree_structure(value, is_leaf=pytrees.is_tensor)}. Give a sharding, "
             "None, or a tree with the same structure."
         )
 
@@ -73,7 +75,7 @@ def _keys(value: Any) -> list[str]:
 
 
 def _paths(value: Any) -> list[str]:
-    parts = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda node: isinstance(node, Tensor))[0]
+    parts = jax.tree_util.tree_flatten_with_path(value, is_leaf=pytrees.is_tensor)[0]
     return [jax.tree_util.keystr(path) for path, _ in parts]
 
 

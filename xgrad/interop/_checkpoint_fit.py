@@ -16,7 +16,7 @@ from ..devices import settled
 from ..errors import PlacementError
 from ..nn.parameter import Parameter
 from ..nn.state_dict import refuse, size_mismatch
-from ..random import Generator
+from ..random import Generator, is_key
 from ..tensor import Tensor, from_foreign
 from ..views.storage import place_of
 from ._checkpoint_tree import Path, leaves, name_of, rebuilt
@@ -58,7 +58,7 @@ def wanted(tree: Any) -> Iterator[tuple[Path, Wanted]]:
 
 
 def _wanted_array(leaf: Any) -> Wanted:
-    if isinstance(leaf, jax.Array) and is_key(leaf):
+    if is_key(leaf):
         leaf = jax.random.key_data(leaf)
     if 0 in leaf.shape:
         return Wanted("nothing", tuple(leaf.shape))
@@ -72,11 +72,6 @@ def _home(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         return home_of(leaf)
     return place_of(leaf) if isinstance(leaf, jax.Array) else getattr(leaf, "sharding", None)
-
-
-def is_key(array: Any) -> bool:
-    """Whether this is an array of `jax.random.key`s."""
-    return jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
 def kind_of(metadata: Any) -> str:
@@ -137,7 +132,7 @@ def _answer(leaf: Any, value: Any) -> Any:
             return leaf
         if isinstance(value, np.ndarray):
             value = jax.device_put(value, _home(leaf))
-        if isinstance(leaf, jax.Array) and is_key(leaf):
+        if is_key(leaf):
             value = jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaf))
         return value
     if isinstance(leaf, np.ndarray):

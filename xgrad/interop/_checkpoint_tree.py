@@ -20,7 +20,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import TracedValueError
-from ..random import Generator
+from ..random import Generator, is_key
 from ..tensor import Tensor
 from ..views.storage import Tracer, of_ended_trace
 
@@ -145,7 +145,7 @@ def _stored_array(array: jax.Array, path: Path) -> Any:
         raise of_ended_trace(array) or TracedValueError(
             f"'{name_of(path)}' is being traced (inside jax.jit, jax.vmap or jax.grad): no value"
         )
-    if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if is_key(array):
         array = jax.random.key_data(array)
     if not array.size:
         return None

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 from flax import core
 
+from ..random import is_key
 from ..tensor import Tensor
 from ._wrapped import (
     Cell,
@@ -24,7 +25,6 @@ from ._wrapped import (
     everything,
     function_over,
     is_array,
-    is_key,
     named,
     part_at,
     raw,

@@ -26,6 +26,8 @@ from ..autograd.grad_mode import no_grad
 from ..config import state
 from ..nn.module import Module
 from ..nn.parameter import Parameter
+from ..ops import pytrees
+from ..random import is_key
 from ..tensor import Tensor, from_foreign
 from .jax import from_jax
 
@@ -118,11 +120,6 @@ class _Replayed:
 def implementation(value: Any) -> Any:
     """Of an array of typed keys which generator they are for, else None."""
     return jax.random.key_impl(value) if is_key(value) else None
-
-
-def is_key(value: Any) -> bool:
-    """Whether a value is an array of typed keys of `jax.random`."""
-    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def raw(value: Any) -> Any:
@@ -289,7 +286,7 @@ def _sent(value: Any, static: bool) -> Any:
     if value.__class__ is Tensor:
         return value
     if value.__class__ in (dict, list, tuple) or is_key(value):
-        return jax.tree_util.tree_map(_key, value, is_leaf=lambda leaf: isinstance(leaf, Tensor))
+        return pytrees.mapped(_key, value)
     return value
 
 

@@ -27,6 +27,7 @@ from ..ops import pytrees
 from ..ops.call import call, is_operand
 from ..ops.registry import Operator
 from ..ops.values import jax_array
+from ..random import is_key
 from ..tensor import Tensor, from_foreign
 from ._by_tape import by_tape
 from ._residuals import Kept
@@ -144,9 +145,7 @@ def to_jax(function: Callable | None = None, *, grad: str = "jax") -> Any:
 def _entering(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         leaf = jax_array(leaf)
-    if not isinstance(leaf, (jax.Array, np.ndarray)) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return leaf
-    return from_foreign(leaf)
+    return from_foreign(leaf) if isinstance(leaf, (jax.Array, np.ndarray)) and not is_key(leaf) else leaf
 
 
 def _leaving(leaf: Any) -> Any:

@@ -20,7 +20,7 @@ from ..config import state
 from ..tensor import Tensor, from_foreign
 from ..views.storage import Tracer
 
-__all__ = ["flatten", "leaves", "mapped"]
+__all__ = ["flatten", "is_tensor", "leaves", "mapped"]
 
 NO_ARRAY = (
     "Can't convert a Tensor that requires grad to a jax.Array: its history would end there. Use tensor.detach(), work "
@@ -55,20 +55,21 @@ def _tensor(recorded: _Recorded | None, children: tuple[Any]) -> Any:
 jax.tree_util.register_pytree_node(Tensor, _array, _tensor)
 
 
-def _is_tensor(node: Any) -> bool:
+def is_tensor(node: Any) -> bool:
+    """For `is_leaf=` of JAX's functions over trees."""
     return isinstance(node, Tensor)
 
 
 def flatten(tree: Any) -> tuple[list, Any]:
     """`jax.tree.flatten` with tensors as leaves."""
-    return jax.tree_util.tree_flatten(tree, is_leaf=_is_tensor)
+    return jax.tree_util.tree_flatten(tree, is_leaf=is_tensor)
 
 
 def leaves(tree: Any) -> list:
     """`jax.tree.leaves` with tensors as leaves."""
-    return jax.tree_util.tree_leaves(tree, is_leaf=_is_tensor)
+    return jax.tree_util.tree_leaves(tree, is_leaf=is_tensor)
 
 
 def mapped(function: Callable, tree: Any) -> Any:
     """`jax.tree.map` over one tree, with tensors as leaves."""
-    return jax.tree_util.tree_map(function, tree, is_leaf=_is_tensor)
+    return jax.tree_util.tree_map(function, tree, is_leaf=is_tensor)
