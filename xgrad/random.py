@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import numpy as np
@@ -252,7 +252,7 @@ def fork_rng(enabled: bool = True) -> Iterator[None]:
         set_rng_state(before)
 
 
-def is_key(value: Any) -> bool:
+def is_key(value: Any) -> TypeGuard[jax.Array]:
     """Whether a value is an array of typed keys, as `jax.random.key` makes them."""
     return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 

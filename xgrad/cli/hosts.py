@@ -127,7 +127,7 @@ def train(arguments: argparse.Namespace) -> int:
     from jax.experimental import multihost_utils
     from jax.sharding import PartitionSpec as P
 
-    from .demo import ACCURACY, BATCH, DRIFT, EPOCHS, accuracy_of, parts
+    from .demo import BATCH, DRIFT, accuracy_of, parts, shortfall
 
     devices, hosts = jax.device_count(), jax.process_count()
     first = jax.process_index() == 0
@@ -158,8 +158,8 @@ def train(arguments: argparse.Namespace) -> int:
     if not drift <= DRIFT:
         say(f"FAILED: the losses differ by more than {DRIFT:g}")
         return 1
-    if arguments.epochs >= EPOCHS and accuracy < ACCURACY:
-        say(f"FAILED: after {arguments.epochs} epochs the test accuracy should be at least {ACCURACY:.0%}")
+    if failure := shortfall(arguments.epochs, accuracy):
+        say(failure)
         return 1
     return 0
 
