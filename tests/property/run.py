@@ -1,11 +1,13 @@
-"""Many random programs: `python -m tests.property.run --count 100000 --seed 1 --jobs 2`.
+"""Random programs and attacks without a budget: `python -m tests.property.run --count 100000 --seed 1 --jobs 2`.
 
-Prints how many ran and, for those that fail, the shortest failing program's source for torch and for xgrad.
+Prints how many programs ran and, for those that fail, the shortest failing program's source for torch and for xgrad.
+`--kind interrupts`, `guards` and `sizes` attack for `--seconds` what their modules name, and print what they counted.
 """
 
 import argparse
 import contextlib
 import functools
+import importlib
 import os
 import random
 import resource
@@ -20,9 +22,13 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 os.environ.setdefault("XLA_FLAGS", f"{QUICK} --xla_force_host_platform_device_count=8")
 
+KINDS = ("programs", "interrupts", "guards", "sizes")  # each but the first is a module with a `run(seconds, seed)`
+
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python -m tests.property.run", description=__doc__.splitlines()[0])
+    parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help="what to run (default: programs)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the other kinds: how long (default: 60)")
     parser.add_argument("--count", type=int, default=1000, help="how many programs (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="the first program's seed; the others follow (default: 0)")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes (default: 1)")
@@ -38,6 +44,8 @@ def arguments():
 
 def main():
     options = arguments()
+    if options.kind != "programs":
+        return attack(options)
     if options.jobs > 1:
         return in_processes(options)
     import jax
@@ -90,6 +98,26 @@ def main():
     if options.whole or options.to_jax:
         print(f"compared: {dict((through_jax if options.to_jax else programs).COUNTS)}")
     return 1 if failures else 0
+
+
+def attack(options):
+    """Run another kind, print its counts; 1 if it found failures."""
+    name = f"{__package__}.{options.kind}"
+    try:
+        run = importlib.import_module(name).run
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        sys.exit(f"there is no {name} in this checkout")
+    start = time.monotonic()
+    counts = run(options.seconds, options.seed)
+    width = max(map(len, counts), default=0)
+    for what, count in counts.items():
+        if isinstance(count, (list, tuple)):
+            count = "\n".join(["", *map(str, count)]) if count else 0
+        print(f"{what:{width}}  {count}")
+    print(f"{options.kind}: {time.monotonic() - start:.0f} s from seed {options.seed}")
+    return 1 if counts.get("failures") else 0
 
 
 def in_processes(options):
