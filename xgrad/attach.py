@@ -37,6 +37,7 @@ overrides._from_data = data.tensor
 _add = registry.FUNCTIONS[""]["add"]
 engine.tensor_add = accumulate_grad.tensor_add = _add
 accumulate_grad.tensor_move = casts.move
+accumulate_grad.tensor_copy = copying.copied
 function_tangents.tangent_through_base = call.tangent_through_base
 function_tangents.zeros_like = registry.FUNCTIONS[""]["zeros_like"]
 validate.tensor_fit = copying.fit_recorded
@@ -55,6 +56,7 @@ _autograd = {
 }
 for _name, _method in (registry.METHODS | _autograd).items():
     setattr(Tensor, _name, _method)
+backward_of.__name__, backward_of.__qualname__ = "backward", "Tensor.backward"  # for Python's words on wrong arguments
 values.attach(Tensor)
 duplicates.attach(Tensor)
 unsupported.attach(Tensor)

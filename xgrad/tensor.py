@@ -519,6 +519,11 @@ class Tensor(TensorMethods):
     def data(self, value: "Tensor") -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if value.layout != self.layout:
+            raise RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
+                f"type: the layout {self.layout} and {value.layout}. Call to_dense() or to_sparse() on the one."
+            )
         if self._requires_grad and value.dtype not in dtypes.INEXACT:
             raise RuntimeError(
                 "data set to a tensor that requires gradients must be floating point or complex dtype, not "

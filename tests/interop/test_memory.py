@@ -137,7 +137,7 @@ def test_what_is_refused():
         from_dlpack(np.ones((4, 4), np.float32)[:, ::2])
     with pytest.raises(BufferError, match="require gradient"):
         from_dlpack(torch.ones(3, requires_grad=True))
-    with pytest.raises(RuntimeError, match="require gradient, use tensor"):
+    with pytest.raises(BufferError, match="require gradient, use tensor"):
         to_dlpack(xgrad.ones(3, requires_grad=True))
     with pytest.raises(TypeError, match="__dlpack__, but got int"):
         from_dlpack(3)

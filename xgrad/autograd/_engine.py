@@ -114,8 +114,11 @@ class ExecutionEngine:
         )
         if accumulate_grad or not inputs:
             return None
-        if not allow_unreachable and any(g is None for g in found):
-            raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph.")
+        for i, result in enumerate(found):
+            if result is None and not allow_unreachable:
+                raise RuntimeError(
+                    f"The differentiated Tensor at index {i} appears to not have been used in the graph."
+                )
         return tuple(found)
 
     @staticmethod

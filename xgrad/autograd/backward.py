@@ -15,6 +15,7 @@ from ..ops import registry
 from ..ops.batching import close_level, open_level, remove_batch, wrap
 from ..overrides import dispatch, overloaded
 from ..programs import jit_named
+from ..size import Size
 from ..tensor import Tensor, from_array
 from .compiled_backward import using
 
@@ -36,7 +37,7 @@ def _inputs(value: Any, where: str) -> tuple:
             "supported."
         )
     elif not isinstance(value, (Tensor, GradientEdge, Iterable)):
-        raise TypeError(f"`inputs` argument to `{where}()`: '{type(value).__name__}' object is not iterable")
+        raise TypeError(f"'{type(value).__name__}' object is not iterable: `inputs` argument to `{where}()`")
     found = _sequence(value)
     if not found:
         raise RuntimeError(f"`inputs` argument to `{where}()` cannot be empty.")
@@ -48,7 +49,8 @@ def _root(tensor: Any, i: int) -> tuple[Node, int]:
         return (tensor.node, tensor.output_nr)
     if not isinstance(tensor, Tensor):
         raise TypeError(
-            f"Expected output to be a Tensor or a GradientEdge, but element {i} of tensors is {type(tensor).__name__}"
+            f"Expected output to be a xgrad.Tensor or a GradientEdge, but element {i} of tensors is "
+            f"{type(tensor).__name__}"
         )
     edge = gradient_edge(tensor)
     if edge[0] is None:
@@ -73,13 +75,19 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype.name}"
             )
+        if batched:
+            raise ValueError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                f"dimension, but there is none for output {i}. Give a batch of ones."
+            )
         return from_array(_ones(tensor._read()) if tensor._level is None else jnp.ones((), tensor.dtype))
     meta = tensor.node.avals[tensor.output_nr] if isinstance(tensor, GradientEdge) else tensor
-    shape = tuple(grad.shape[1:]) if batched else tuple(grad.shape)
-    if shape != tuple(meta.shape):
+    if batched:
+        _check_batch(grad, meta, i)
+    elif tuple(grad.shape) != tuple(meta.shape):
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[{i}] has a shape of {list(grad.shape)} and output[{i}] has a shape of "
-            f"{list(meta.shape)}."
+            f"Mismatch in shape: grad_output[{i}] has a shape of {grad.shape} and output[{i}] has a shape of "
+            f"{Size(meta.shape)}."
         )
     if (grad.dtype in dtypes.COMPLEX) != (meta.dtype in dtypes.COMPLEX):
         raise RuntimeError(
@@ -87,6 +95,34 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
             f"grad_output[{i}] has a dtype of {grad.dtype.name} and output[{i}] has a dtype of {meta.dtype.name}."
         )
     return grad
+
+
+def _check_batch(grad: Tensor, meta: Any, i: int) -> None:
+    """Refuse a batch of root gradients that does not have one more dimension than its output, in front."""
+    if not grad.ndim:
+        raise IndexError(
+            f"invalid index of a 0-dim tensor: grad_output[{i}] has no dimension, and with `is_grads_batched=True` the "
+            "first one is the batch."
+        )
+    if tuple(grad.shape[1:]) != tuple(meta.shape):
+        raise RuntimeError(
+            "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension: "
+            "the others have to be those of the output. But a mismatch was detected: without its batch dimension "
+            f"grad_output[{i}] has a shape of {grad.shape[1:]} and output[{i}] has a shape of {Size(meta.shape)}. For "
+            "a single gradient leave `is_grads_batched` out; a batch of them has the shape "
+            f"{[grad.shape[0], *meta.shape]}."
+        )
+
+
+def _batch_size(values: list) -> int:
+    """How many gradients there are for each output.  Raises `ValueError` where that is not one number."""
+    sizes = [v.shape[0] for v in values]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+            f"{sizes} for the mapped dimension: with `is_grads_batched=True` that is the first one of each grad_output."
+        )
+    return sizes[0]
 
 
 def backward(
@@ -247,8 +283,8 @@ def grad(
             results[i] = registry.FUNCTIONS[""]["zeros_like"](x.detach())
         elif result is None and not allow_unused:
             raise RuntimeError(
-                "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True "
-                f"if this is the desired behavior (input {i} was not reached)."
+                f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "
+                "allow_unused=True if this is the desired behavior."
             )
     return tuple(results) if named is None else dict(zip(named, results, strict=True))
 
@@ -259,9 +295,9 @@ def _run(edges: tuple, values: list, targets: list, keep: bool, create_graph: bo
 
 def _run_batched(edges: tuple, values: list, targets: list, keep: bool, create_graph: bool) -> list:
     """One run for all entries of a batch of root gradients: the gradients are mapped over, the graph is not."""
-    level = open_level(next(v.shape[0] for v in values if v is not None))
+    level = open_level(_batch_size(values))
     try:
-        results = _run(edges, [None if v is None else wrap(v, level) for v in values], targets, keep, create_graph)
+        results = _run(edges, [wrap(v, level) for v in values], targets, keep, create_graph)
         return [None if r is None else remove_batch(r, 0, level) for r in results]
     finally:
         close_level(level)

@@ -46,7 +46,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     """End the level: every tangent made at it is gone."""
     if state.dual_level < 0:
         raise RuntimeError(
-            "Trying to exit a forward AD level, but none was entered: Dual level must be a positive number."
+            "Dual level must be a positive number: trying to exit a forward AD level, but none was entered."
         )
     if level not in (None, 0):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created")

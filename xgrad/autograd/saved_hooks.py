@@ -27,7 +27,10 @@ class saved_tensors_hooks:
 
     def __init__(self, pack_hook: Callable, unpack_hook: Callable) -> None:
         if not (callable(pack_hook) and callable(unpack_hook)):
-            raise TypeError("saved_tensors_hooks expects two callables, pack_hook and unpack_hook")
+            raise TypeError(
+                "saved_tensors_hooks(): incompatible function arguments: it takes two callables, pack_hook and "
+                f"unpack_hook, but got {type(pack_hook).__name__} and {type(unpack_hook).__name__}"
+            )
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 

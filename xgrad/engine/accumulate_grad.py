@@ -75,7 +75,7 @@ class AccumulateGrad(InternalNode):
         elif not state.grad_layout and old is not None:
             new = tensor_move(new, old._placed())
         if old is None:
-            variable._grad = new if want is not None else new.clone()
+            variable._grad = new if want is not None else tensor_copy(new, variable)
         elif state.grad_enabled:
             variable._grad = tensor_add(old, new)
         else:
@@ -187,6 +187,7 @@ def make_accumulator(tensor: Tensor) -> AccumulateGrad:
 
 
 _node.make_accumulator = make_accumulator
-# The recorded sum and the recorded move to a placement, set by xgrad/attach.py.
+# The recorded sum, move to a placement and copy for a leaf, set by xgrad/attach.py.
 tensor_add: Any = None
 tensor_move: Any = None
+tensor_copy: Any = None

@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..config import state
-from ..errors import FreedGraphError
+from ..errors import FreedGraphError, LeafInplaceError
 from ..tensor import Tensor, from_array
 from ..views.meta import CreationMeta, check_inplace, relation_of
 from .copy_slices import history_of_view, rebase_history
@@ -357,6 +357,11 @@ def _rebase_dirty(
     if output._grad_fn is node:  # it is returned twice: the last place counts
         output._output_nr = place
         return
+    if output._view is None and output._requires_grad and output._grad_fn is None:
+        raise LeafInplaceError(
+            "a leaf Variable that requires grad has been used in an in-place operation, by the forward of "
+            f"{node.name()}, which marked it as dirty. Give the Function a clone() of it."
+        )
     check_inplace(output)
     if not is_input:
         warnings.warn(

@@ -124,7 +124,12 @@ class SavedVariable:
 
     _is_output = True
 
-    def __init__(self, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> None:
+    def __init__(self, tensor: Any = None, is_output: bool | None = None, weak_grad_fn: Any = None) -> None:
+        if is_output is None:
+            raise RuntimeError(
+                "Trying to create a SavedTensor object from Python is forbidden. A node's _raw_saved_* attributes give "
+                "those of what it saved."
+            )
         self._is_output = is_output
         if weak_grad_fn is not None:
             self._weak_grad_fn = weak_grad_fn
@@ -204,12 +209,17 @@ class SavedVariable:
             rebuilt.__dict__.update(self._twin.__dict__)
         return rebuilt
 
-    def register_hooks(self, pack: Callable, unpack: Callable) -> None:
-        """Replace the saved value by `pack(value)`; `unpack` is to give it back in backward.
+    def register_hooks(self, *hooks: Callable) -> None:
+        """`register_hooks(pack, unpack)`: replace the saved value by `pack(value)`; `unpack` gives it back in backward.
 
         Raises `RuntimeError` after release, when hooks are there already and if nothing was saved (None), `TypeError`
-        for what cannot be called.
+        for anything but two callables.
         """
+        if len(hooks) != 2 or not all(map(callable, hooks)):
+            raise TypeError(
+                "register_hooks(): incompatible function arguments: it takes two callables, pack_hook and unpack_hook, "
+                f"but got ({', '.join(type(hook).__name__ for hook in hooks)})"
+            )
         if self.released:
             raise RuntimeError(
                 "Calling register_hooks on a saved tensor after it has been freed. Specify retain_graph=True in the "
@@ -222,9 +232,7 @@ class SavedVariable:
             )
         if self._is_none():
             raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
-        if not (callable(pack) and callable(unpack)):
-            raise TypeError("register_hooks expects two callables, pack and unpack")
-        self._pack(pack, unpack, self._value_tensor())
+        self._pack(*hooks, self._value_tensor())
 
     def unpack_hook_data(self) -> tuple[Callable, Any] | None:
         """The unpack hook and the packed value, for a compiled backward to call when it gets there; None without."""

@@ -234,8 +234,9 @@ def jvp_of(
 def _dual(primal: Tensor, tangent: Tensor, level: int) -> Tensor:
     if primal.shape != tangent.shape:
         raise RuntimeError(
-            "Expected tangent to have the same shape as primal, but got: "
-            f"{list(tangent.shape)} and {list(primal.shape)}"
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Expected tangent to have the same shape as primal, but got: {list(tangent.shape)} and "
+            f"{list(primal.shape)}"
         )
     for what, tensor in (("primal", primal), ("tangent", tangent)):
         if tensor.dtype not in INEXACT:

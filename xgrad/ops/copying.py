@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from ..engine.validate import fit
 from ..tensor import Tensor
 from .arithmetic import zero
-from .call import call_inplace
+from .call import call, call_inplace
 from .promotion import cast, check_broadcast
 from .registry import METHODS, Operator, linear, operator
 
@@ -41,6 +41,18 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
 
 
 METHODS["copy_"] = copy_
+
+
+def copied(grad: Tensor, variable: Tensor) -> Tensor:
+    """A recorded copy of a leaf's first gradient: CopyBackwards, as PyTorch copies it into the leaf's layout.
+
+    A leaf that has gaps, or shows an element twice, has no layout to copy into: CloneBackward0.
+    """
+    chain = variable._chain
+    seen = None if chain is None or chain.is_root else chain.geometry
+    if seen is not None and (seen.overlaps() or seen.numel != seen.span()[1] - seen.span()[0] + 1):
+        return grad.clone()
+    return call(copy, (grad.detach(), grad), ())
 
 
 @operator("_fit", method=False, function=False, out=False, node="SumToSizeBackward0")

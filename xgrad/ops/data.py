@@ -52,7 +52,15 @@ def placement(device: Any) -> Sharding | Devices | None:
 
 
 def finish(out: Tensor, requires_grad: bool) -> Tensor:
-    return out.requires_grad_() if requires_grad else out
+    """The new tensor, marked if it is to require grad."""
+    if not requires_grad:
+        return out
+    if out.dtype not in dtypes.INEXACT:
+        raise RuntimeError(
+            "Only Tensors of floating point and complex dtype can require gradients, not one of "
+            f"{dtypes.torch_name(out.dtype)}"
+        )
+    return out.requires_grad_()
 
 
 def _leaf_types(data: Any) -> set[type]:

@@ -190,7 +190,7 @@ def block_until_ready(self: Tensor) -> Tensor:
 
 def dlpack(self: Tensor, **options: Any) -> Any:
     if self.requires_grad:
-        raise RuntimeError("Can't export tensors that require gradient, use tensor.detach()")
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     return _concrete(self, "__dlpack__()").__dlpack__(**options)
 
 

@@ -217,8 +217,8 @@ def told(error: Exception, contexts: Any) -> str:
     for title, log in zip(("the original forward", "recomputation"), contexts):
         parts.append(f"Operations executed during {title}:\n\n" + "\n".join(line for line, _ in log.lines))
     return (
-        "An error happened while unpacking tensors; here are the operators that ran, because you passed `debug=True` "
-        "to `xgrad.utils.checkpoint.checkpoint()`.\n\n"
+        "An error happened while unpacking tensors; dumping logs of latest computation because you passed `debug=True` "
+        "to `xgrad.utils.checkpoint.checkpoint()`: the operators that ran, twice.\n\n"
         + "\n\n".join(parts)
         + "\n\nERROR: Detected non-determinism while "
         f"running activation checkpointing\n\n{error}\n\nCompare both lists of operations (just above) to see where "

@@ -11,6 +11,7 @@ base's present history (torch/csrc/autograd/variable.cpp, VariableHooks::grad_fn
 """
 
 import enum
+import re
 from typing import TYPE_CHECKING
 
 from ..config import state
@@ -91,10 +92,15 @@ _WHY = {
         "or take the view by indexing."
     ),
     CreationMeta.NO_GRAD_MODE: (
-        "So autograd cannot know whether the write is to be recorded. Move both inside, or both outside, of the "
-        "no_grad block."
+        "So autograd cannot know whether the write is to be recorded. You can clarify your code by moving both the "
+        "view and the inplace either both inside the no_grad block (nothing is recorded then), or both outside of it "
+        "(the write is)."
     ),
-    CreationMeta.INFERENCE_MODE: "Make the view outside of inference mode, or clone() it.",
+    CreationMeta.INFERENCE_MODE: (
+        "So autograd cannot know whether the write is to be recorded. You can clarify your code by moving both the "
+        "view and the inplace either both inside the inference_mode block (nothing is recorded then), or both outside "
+        "of it (the write is); or clone() the view."
+    ),
 }
 
 
@@ -103,10 +109,11 @@ def view_error(view: "Tensor", indirect: bool) -> InplaceViewError:
     meta = view._view
     assert meta is not None
     node, creation = view._grad_fn, meta.creation_meta
-    which = "A view" if node is None else f"Output {view._output_nr} of {node.name()}"
+    made = "" if node is None else re.sub(r"Backward\d*$", "", node.name())
+    which = "A view" if node is None else f"Output {view._output_nr} of {made}"
     doing = f"{'its base or another view of its base has been' if indirect else 'is being'} modified inplace"
-    if creation in _MODES:
-        mode, now = _MODES[creation]
+    if creation in _MODES or node is None:  # what a Function returned has no grad_fn if it ran under no_grad
+        mode, now = _MODES.get(creation, _MODES[CreationMeta.NO_GRAD_MODE])
         was = "was created in" if node is None else "is a view of a view which was created in"
         return InplaceViewError(f"{which} {was} {mode} and {doing} {now}. {_WHY[creation]}")
     return InplaceViewError(f"{which} is a view and {doing}. {_WHY[creation]}")
