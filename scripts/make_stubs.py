@@ -27,6 +27,7 @@ import numpy as np
 
 from {dots}devices import device
 from {dots}engine.hooks import RemovableHandle
+from {dots}ops.storages import TypedStorage, UntypedStorage
 from {dots}random import Generator
 from {dots}tensor import Size, Tensor
 
@@ -46,6 +47,7 @@ def annotation(value: Any) -> str:
         .replace("xgrad.devices.device", "device")
         .replace("xgrad.random.", "")
         .replace("xgrad.engine.hooks.", "")
+        .replace("xgrad.ops.storages.", "")
     )
 
 

@@ -4,6 +4,10 @@ __version__ = "0.1.0"
 
 import importlib as _importlib
 import os as _os
+from math import e as e
+from math import inf as inf
+from math import nan as nan
+from math import pi as pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -45,11 +49,27 @@ from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from .devices import device as device
 from .devices import devices as devices
 from .devices import mesh as mesh
+from .dtype_info import finfo as finfo
+from .dtype_info import iinfo as iinfo
 from .dtypes import *  # noqa: F403
 from .dtypes import get_default_dtype as get_default_dtype
 from .dtypes import promote_types as promote_types
 from .dtypes import set_default_dtype as set_default_dtype
+from .ops.constructors import BFloat16Tensor as BFloat16Tensor
+from .ops.constructors import BoolTensor as BoolTensor
+from .ops.constructors import ByteTensor as ByteTensor
+from .ops.constructors import CharTensor as CharTensor
+from .ops.constructors import DoubleTensor as DoubleTensor
+from .ops.constructors import FloatTensor as FloatTensor
+from .ops.constructors import HalfTensor as HalfTensor
+from .ops.constructors import IntTensor as IntTensor
+from .ops.constructors import LongTensor as LongTensor
+from .ops.constructors import ShortTensor as ShortTensor
+from .ops.constructors import set_default_tensor_type as set_default_tensor_type
+from .ops.constructors import tensortype as tensortype
 from .ops.registry import FUNCTIONS as _FUNCTIONS
+from .ops.storages import TypedStorage as TypedStorage
+from .ops.storages import UntypedStorage as UntypedStorage
 from .ops.unsupported import unsupported as _unsupported
 from .random import Generator as Generator
 from .random import default_generator as default_generator
@@ -61,6 +81,10 @@ from .random import seed as seed
 from .random import set_rng_state as set_rng_state
 from .tensor import Size as Size
 from .tensor import Tensor as Tensor
+from .warn_always import is_warn_always_enabled as is_warn_always_enabled
+from .warn_always import set_warn_always as set_warn_always
+
+newaxis = None  # x[:, newaxis] has a dimension more
 
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.

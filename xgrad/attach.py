@@ -15,12 +15,13 @@ from .engine import accumulate_grad, copy_slices, engine, function_tangents, gra
 from .ops import (
     call,
     casts,
+    constructors,
     copying,
-    data,
     duplicates,
     overridable,
     recorded_views,
     registry,
+    storages,
     unsupported,
     values,
     viewing,
@@ -32,7 +33,7 @@ _tensor._view_node = copy_slices.regenerate
 _tensor._tangent_of_view = viewing.tangent_of_view
 _tensor._move_retained_hook = hooks.move_retained_hook
 _tensor._prepare_subclass = overrides.prepare_subclass
-overrides._from_data = data.tensor
+_tensor._construct = constructors.construct
 
 _add = registry.FUNCTIONS[""]["add"]
 engine.tensor_add = accumulate_grad.tensor_add = _add
@@ -59,5 +60,6 @@ for _name, _method in (registry.METHODS | _autograd).items():
 backward_of.__name__, backward_of.__qualname__ = "backward", "Tensor.backward"  # for Python's words on wrong arguments
 values.attach(Tensor)
 duplicates.attach(Tensor)
+storages.attach(Tensor)
 unsupported.attach(Tensor)
 overrides.attach(Tensor)

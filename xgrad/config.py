@@ -97,6 +97,7 @@ class Settings:
     """Settings of the process."""
 
     default_dtype = jnp.dtype("float32")
+    warn_always = False  # whether what is warned of once is warned of each time
 
 
 settings = Settings()

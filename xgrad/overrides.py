@@ -212,13 +212,6 @@ def _check_class(where: str, cls: Any) -> None:
         raise TypeError(f"{where}: cls must be a type that is a subclass of Tensor, but got {cls!r}")
 
 
-def _new(cls: type, *data: Any) -> Any:
-    """What `Subclass(data)` makes, for a subclass without a `__new__` of its own."""
-    if not data:
-        return object.__new__(cls)
-    return make_subclass(cls, _from_data(*data))
-
-
 def _asking(method: Callable) -> Callable:
     @functools.wraps(method)
     def asks(self: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -281,8 +274,6 @@ def prepare_subclass(cls: Any) -> None:
     for name, value in _replacements().items():
         if not any(name in vars(base) for base in lineage):
             setattr(cls, name, value)
-    if cls.__new__ is object.__new__:
-        cls.__new__ = staticmethod(_new)
 
 
 def attach(tensor: Any) -> None:
@@ -290,6 +281,3 @@ def attach(tensor: Any) -> None:
     tensor.__xgrad_function__ = classmethod(default_xgrad_function)
     tensor.as_subclass = as_subclass
     tensor._make_subclass = staticmethod(make_subclass)
-
-
-_from_data: Any = None  # the factory `tensor`, set by xgrad/attach.py

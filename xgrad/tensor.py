@@ -12,7 +12,7 @@ Operators, engine and autograd attach their methods in `xgrad/attach.py` (PyTorc
 """
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import numpy as np
@@ -54,6 +54,9 @@ else:
     TensorMethods = object
 
 
+# blank(Tensor): one without a value, for those who give it one.  Tensor itself, called, makes a tensor of data.
+blank: Any = object.__new__
+
 SAME: Any = ("the tensor's own",)  # the default of `grad_dtype`
 _NOT_A_LEAF = "you can only change requires_grad flags of leaf variables."
 _INSTEAD_OF_FALSE = (
@@ -73,13 +76,17 @@ class Tangents(dict):
 class Tensor(TensorMethods):
     """A multi-dimensional array with PyTorch's eager autograd, on a JAX array.
 
-    Make one with `xgrad.tensor`, `xgrad.zeros`, ...; `Tensor()` itself takes no data.
+    Make one with `xgrad.tensor`, `xgrad.zeros`, ...  `Tensor` itself, called, is PyTorch's old constructor: of the
+    default dtype, `Tensor(2, 3)` of sizes, `Tensor([1, 2])` of data, `Tensor(x)` an alias of a tensor, `Tensor()`
+    empty.  Raises `TypeError` for other arguments.
 
     >>> import xgrad
     >>> x = xgrad.tensor([1.0, 2.0], requires_grad=True)
     >>> (x * x).sum().backward()
     >>> x.grad
     tensor([2., 4.])
+    >>> xgrad.Tensor([1, 2]), xgrad.Tensor(2, 3).shape
+    (tensor([1., 2.]), xgrad.Size([2, 3]))
     """
 
     # value
@@ -118,6 +125,7 @@ class Tensor(TensorMethods):
     # PyTorch's names of what kind of array holds the value; those of a sparse tensor are its class's
     is_sparse: bool = False
     is_sparse_csr = is_mkldnn = is_quantized = is_nested = is_meta = False
+    is_mps = is_xpu = is_ipu = is_vulkan = is_maia = is_mtia = False
     layout: str = "strided"
     _dispatch: Any = None  # of a sparse tensor: what an operator that gets it, or writes to it, is given to
     _dispatch_inplace: Any = None
@@ -125,6 +133,9 @@ class Tensor(TensorMethods):
 
     __array_priority__ = 1000  # ndarray * Tensor asks Tensor.__rmul__
     __hash__ = object.__hash__
+
+    def __new__(cls, *data: Any, **options: Any) -> Self:
+        return _construct(cls, data, options)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -245,7 +256,7 @@ class Tensor(TensorMethods):
 
     def _alias(self) -> "Tensor":
         """A tensor with the same storage, chain and version counter, and no autograd metadata."""
-        alias = Tensor()
+        alias = blank(Tensor)
         alias._storage = self._share()
         alias._chain, alias._version_counter = self._chain, self._version_counter
         if self._cache is not None:
@@ -258,7 +269,7 @@ class Tensor(TensorMethods):
 
     def _blank_view(self, chain: ViewChain, relative: ViewChain, name: str) -> "Tensor":
         """What `make_view` fills in, of a subclass."""
-        return Tensor()
+        return blank(Tensor)
 
     @property
     def shape(self) -> Size:
@@ -551,7 +562,7 @@ def mark(tensor: Tensor) -> None:
 
 def from_array(array: Any) -> Tensor:
     """A tensor of an array that one of our own kernels made."""
-    t = Tensor()
+    t = blank(Tensor)
     t._array = array
     if state.inference:
         mark(t)
@@ -568,7 +579,7 @@ def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
     elif getattr(array, "weak_type", False):
         array = jax.numpy.asarray(array, dtype=array.dtype)
     array = left_to_xla(array)
-    t = Tensor()
+    t = blank(Tensor)
     t._array, t._owned = array, False
     if state.inference:
         mark(t)
@@ -582,7 +593,7 @@ def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, cr
 
     A view of an inference tensor is an inference tensor, and autograd knows of no base.
     """
-    out = Tensor() if self.__class__ is Tensor else self._blank_view(chain, relative, name)
+    out = blank(Tensor) if self.__class__ is Tensor else self._blank_view(chain, relative, name)
     counter = self._version_counter
     assert counter is not None  # `_share` made it
     out._storage, out._chain, out._version_counter = self._storage, chain, counter
@@ -606,6 +617,7 @@ def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, cr
 
 
 # Set by modules above this one in the list of imports (xgrad/attach.py): tensor.py knows no nodes.
+_construct: Any = None
 _view_node: Any = None
 _tangent_of_view: Any = None
 _move_retained_hook: Any = None

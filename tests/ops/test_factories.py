@@ -14,6 +14,7 @@ import xgrad
 from ..oracle import as_torch, same, same_error
 
 DATA = [
+    range(3), [range(2), [5, 6]],
     3, 2.5, True, 1j, [], [1, 2], [[1, 2.5], [True, 0]], [1j, 2], [[], []], (1, [2][0]),
     np.float64(1.5), [np.float32(1.5), 2], [np.int32(1)], [np.bool_(True)],
     np.arange(3, dtype=np.int16), np.ones((2, 2), np.float32), np.array(2 + 1j), np.zeros((0, 3)),

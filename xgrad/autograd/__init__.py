@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from ..tensor import Tensor as Variable  # noqa: F401 - PyTorch's old name
+from ..engine.saved_variable import SavedVariable as SavedTensor  # noqa: F401 - the name by which PyTorch shows it
 from . import forward_ad as forward_ad
 from . import graph as graph
 from .anomaly_mode import _current_autograd_node as _current_autograd_node
@@ -19,11 +19,14 @@ from .grad_mode import _force_original_view_tracking as _force_original_view_tra
 from .grad_mode import enable_grad as enable_grad
 from .grad_mode import enforce_grad_layout_policy as enforce_grad_layout_policy
 from .grad_mode import inference_mode as inference_mode
+from .grad_mode import is_multithreading_enabled as is_multithreading_enabled
+from .grad_mode import is_view_replay_enabled as is_view_replay_enabled
 from .grad_mode import no_grad as no_grad
 from .grad_mode import set_grad_enabled as set_grad_enabled
 from .grad_mode import set_multithreading_enabled as set_multithreading_enabled
 from .gradcheck import gradcheck as gradcheck
 from .gradcheck import gradgradcheck as gradgradcheck
+from .variable import Variable as Variable
 from .version_counter import _unsafe_preserve_version_counter as _unsafe_preserve_version_counter
 
 if _TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..config import state
+from ..config import settings, state
 from ..engine.engine import execute
 from ..engine.node import GradientEdge, Node, gradient_edge
 from ..ops import registry
@@ -203,7 +203,7 @@ class _cycle:
 
 
 def _warn_of_cycle() -> None:
-    if not _cycle.warned:
+    if settings.warn_always or not _cycle.warned:
         _cycle.warned = True
         warnings.warn(
             "Using backward() with create_graph=True will create a reference cycle between the parameter and its "

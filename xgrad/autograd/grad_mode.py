@@ -271,6 +271,16 @@ class set_multithreading_enabled(_Setting):
         state.multithreading = mode
 
 
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` was told last in this thread; it has no effect, for one thread drives here.
+
+    >>> import xgrad
+    >>> xgrad.autograd.is_multithreading_enabled()
+    True
+    """
+    return state.multithreading
+
+
 class enforce_grad_layout_policy(_Setting):
     """Whether a gradient is stored where its variable lies (True, the default), at once or for a `with` block.
 
@@ -316,3 +326,16 @@ class _force_original_view_tracking(_Setting):
 
     def _set(self, mode: bool | str | None) -> None:
         state.tracking = {True: "replay", False: "geometry"}[mode] if isinstance(mode, bool) else mode
+
+
+def is_view_replay_enabled() -> bool:
+    """Whether replay was asked for, by `_force_original_view_tracking(True)` or `xgrad.views.tracking("replay")`.
+
+    False does not say that views are not replayed: on a device without strides they are, unless geometry is asked for.
+
+    >>> import xgrad
+    >>> with xgrad.autograd._force_original_view_tracking(True):
+    ...     xgrad.autograd.is_view_replay_enabled()
+    True
+    """
+    return state.tracking == "replay"

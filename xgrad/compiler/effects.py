@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..tensor import Tensor
+from ..tensor import Tensor, blank
 from ..views.meta import ViewMeta
 from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
 from .trace import HOOKS, Again, Reached, Trace, _read, is_plain
@@ -243,7 +243,7 @@ def _value(attributes: dict) -> int:
 
 def _data_of(attributes: dict[str, Any]) -> Tensor:
     """A bare tensor of the value that `.data =` gave."""
-    tensor = Tensor()
+    tensor = blank(Tensor)
     tensor._version_counter = VersionCounter()  # at first: a tensor that is touched with its array is one from outside
     for name in ("_array", "_storage", "_chain"):
         if attributes.get(name) is not None:

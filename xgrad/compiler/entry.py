@@ -19,7 +19,7 @@ from ..engine.node import InputMetadata
 from ..errors import PlacementError
 from ..ops import pytrees
 from ..random import default_generator
-from ..tensor import Tensor
+from ..tensor import Tensor, blank
 from ..views.storage import VersionCounter, sole, writing
 from .effects import Effects, Making, Recipe
 from .history import CompiledFunctionBackward, Target
@@ -106,7 +106,7 @@ class Entry:
         if self._simple is not None:
             made = []
             for number, edge, requires_grad in self._simple:
-                tensor = Tensor()
+                tensor = blank(Tensor)
                 tensor._array = out[number]
                 if edge is not None:
                     tensor._grad_fn, tensor._output_nr, tensor._requires_grad = node, edge, True
@@ -283,8 +283,8 @@ class Entry:
         """The shapes of what is returned, leaf by leaf as in a pytree; None of what a call does not make."""
         outvars = self._traced.program.closed.jaxpr.outvars
         shapes = [tuple(outvars[r.root].aval.shape) if r.chain is None else r.chain.shape for r in self._traced.recipes]
-        made = [Tensor() for _ in shapes]
-        given = [Tensor() for _ in self.match.expected]
+        made = [blank(Tensor) for _ in shapes]
+        given = [blank(Tensor) for _ in self.match.expected]
         result = built(self._traced.result, given, made, [None] * len(outvars))
         places = {id(tensor): shape for tensor, shape in zip(made, shapes)}
         return [places.get(id(leaf)) for leaf in pytrees.leaves(result)]

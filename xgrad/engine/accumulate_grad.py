@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from ..config import state
+from ..config import settings, state
 from ..devices import device, require_here
 from ..tensor import Tensor
 from ..views.storage import Tracer, writing
@@ -140,7 +140,8 @@ class AccumulateGrad(InternalNode):
             return None
         # Without a word: a constant, which no device was asked for, and what each device has a copy of.
         travels = here.committed and not (have.is_fully_replicated and have.device_set == want.device_set)
-        if travels and ((known := _warned.get(id(variable))) is None or known() is not variable):
+        known = _warned.get(id(variable)) if travels else None
+        if travels and (settings.warn_always or known is None or known() is not variable):
             key = id(variable)
             _warned[key] = weakref.ref(variable, lambda _: _warned.pop(key, None))
             warnings.warn(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..config import forward_levels, state
 from ..errors import FreedGraphError, VersionError
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor, blank, from_array
 from ..views.storage import VersionCounter
 from .node import attach_edge, gradient_edge
 
@@ -201,11 +201,11 @@ class SavedVariable:
 
     def _rebuilt(self) -> Tensor:
         """A new tensor of a saved output's value."""
-        rebuilt = Tensor()
+        rebuilt = blank(Tensor)
         if self._twin is None:
             rebuilt._array = self._array
         else:
-            rebuilt = type(self._twin)()
+            rebuilt = blank(type(self._twin))
             rebuilt.__dict__.update(self._twin.__dict__)
         return rebuilt
 

@@ -28,7 +28,7 @@ from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..ops import pytrees
 from ..random import is_key
-from ..tensor import Tensor, from_foreign
+from ..tensor import Tensor, blank, from_foreign
 from .jax import from_jax
 
 everything = jax.checkpoint_policies.everything_saveable
@@ -82,7 +82,7 @@ class Cell:
                 state.random_log.setdefault(self, array)
         else:
             array = twin.array
-        alone = Tensor()
+        alone = blank(Tensor)
         alone._array, alone._owned = array, False
         return alone
 

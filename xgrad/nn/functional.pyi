@@ -8,6 +8,7 @@ import numpy as np
 
 from ..devices import device
 from ..engine.hooks import RemovableHandle
+from ..ops.storages import TypedStorage, UntypedStorage
 from ..random import Generator
 from ..tensor import Size, Tensor
 

@@ -20,6 +20,7 @@ from . import casts as casts
 from . import classification as classification
 from . import comparison as comparison
 from . import complex_views as complex_views
+from . import constructors as constructors
 from . import convolution as convolution
 from . import copying as copying
 from . import ctc as ctc
@@ -65,6 +66,7 @@ from . import special as special
 from . import splitting as splitting
 from . import statistics as statistics
 from . import stft as stft
+from . import storages as storages
 from . import view_copies as view_copies
 from . import views as views
 from . import windows as windows

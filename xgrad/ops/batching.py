@@ -17,7 +17,7 @@ An operator with arguments of several levels runs at the innermost first; below,
 from typing import Any
 
 from ..config import state
-from ..tensor import Tensor
+from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
 from .batched_kernel import batched_operator
 from .kernel import Kernel
@@ -94,13 +94,13 @@ class BatchedTensor(Tensor):
         return wrap(value, self._level, self._batched)
 
     def _alias(self) -> "BatchedTensor":
-        alias = BatchedTensor()
+        alias = blank(BatchedTensor)
         alias._level, alias._batched, alias._value = self._level, self._batched, self._value._alias()
         alias._storage, alias._chain, alias._version_counter = self._storage, self._chain, self._version_counter
         return alias
 
     def _blank_view(self, chain: ViewChain, relative: ViewChain, name: str) -> "BatchedTensor":
-        view = BatchedTensor()
+        view = blank(BatchedTensor)
         view._level, view._batched = self._level, self._batched
         source = self._value
         if self._chain.concat(relative) is not chain:  # as_strided: relative to the root
@@ -164,11 +164,11 @@ class BatchedTensor(Tensor):
 
 def wrap(value: Tensor, level: VmapLevel, batched: bool = True) -> BatchedTensor:
     """An entry of the batch that is the first dimension of `value` (or, not `batched`, `value` for every entry)."""
-    out = BatchedTensor()
+    out = blank(BatchedTensor)
     out._level, out._value, out._batched = level, value, batched
     shape = tuple(value.shape)
     out._chain = ViewChain.root(shape[1:] if batched else shape, value.dtype)
-    out._storage = _SharedValue(value)  # pyright: ignore[reportAttributeAccessIssue] - all that is asked of it here
+    out._storage = _SharedValue(value)  # all of a storage that is asked of it here
     if value._version_counter is None:
         value._bump(0)
     out._version_counter = value._version_counter

@@ -17,7 +17,7 @@ from ..engine.accumulate_grad import make_accumulator
 from ..engine.copy_slices import history_of_view, rebase_history
 from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable, snapshot
-from ..tensor import Tensor, from_array, from_foreign, mark
+from ..tensor import Tensor, blank, from_array, from_foreign, mark
 from ..views.meta import PrimalMeta, chain_now, check_inplace, relation_of
 from ..views.storage import VersionCounter, place_of
 from . import batching, nodes, registry
@@ -67,7 +67,7 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         raise explain(error, op, arrays) from error.__cause__
     if out.__class__ is tuple:
         return _several(kernel, needs, args, out)
-    result = Tensor()
+    result = blank(Tensor)
     result._array = out
     if state.forward_level >= 0:  # before it is saved: a saved result carries its tangent
         _forward(kernel, args, (result,))
@@ -188,7 +188,7 @@ def _numbers_that_fit(op: Operator, args: tuple) -> tuple:
 
 def _plain(x: Tensor) -> Tensor:
     """An instance of a subclass, as the Tensor that it is."""
-    twin = Tensor()
+    twin = blank(Tensor)
     twin.__dict__ = x.__dict__
     return twin
 

@@ -22,6 +22,7 @@ from ..tensor import Tensor, from_foreign
 from ..views.meta import check_inplace
 from .arithmetic import zero
 from .call import call_inplace
+from .constructors import tensortype
 from .numbers import fill_value
 from .promotion import cast
 from .recorded_views import record_linear
@@ -181,14 +182,14 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor with another dtype; without one, the name of its type ('xgrad.FloatTensor', which is taken too).
 
     >>> import xgrad
-    >>> xgrad.tensor([1.5]).type("xgrad.IntTensor")
-    tensor([1], dtype=xgrad.int32)
+    >>> xgrad.tensor([1.5]).type("xgrad.IntTensor"), xgrad.tensor([1.5]).type(xgrad.BoolTensor)
+    (tensor([1], dtype=xgrad.int32), tensor([True]))
     """
     if dtype is None:
         return f"xgrad.{dtypes.torch_name(input.dtype)}Tensor"
     if isinstance(dtype, str):
         dtype = next((d for d, name in dtypes.TORCH_NAMES.items() if dtype.endswith(f".{name}Tensor")), dtype)
-    return to(input, dtype=dtype)
+    return to(input, dtype=dtype.dtype if isinstance(dtype, tensortype) else dtype)
 
 
 def _named(name: str, dtype: np.dtype) -> None:

@@ -80,6 +80,8 @@ def _host(leaf: Any) -> np.ndarray:
         if not isinstance(array, Tracer):  # NumPy says what is wrong with one
             require_here(array, "making a tensor of lists of tensors")
         return np.asarray(array)
+    if isinstance(leaf, range):
+        return np.asarray(leaf, dtypes.int64)
     if not hasattr(leaf, "__array__") and not hasattr(leaf, "__jax_array__"):
         if isinstance(leaf, str):
             raise ValueError("too many dimensions 'str': a tensor is made of numbers")

@@ -9,7 +9,7 @@ from typing import Any
 from ..config import state
 from ..dtypes import INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
-from ..tensor import Tensor
+from ..tensor import Tensor, blank
 from . import registry
 from .call import call, save_for_backward, versions_of
 from .registry import Operator
@@ -29,7 +29,7 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
         out = kernel.run(x, y)
     except Exception:
         return call(op, (a, b), ())  # the first call makes the kernel; an error is explained there
-    result = Tensor()
+    result = blank(Tensor)
     result._array = out
     left, right = a._requires_grad, b._requires_grad
     if (left or right) and kernel.differentiable and state.grad_enabled and out.aval.dtype.kind in INEXACT_KINDS:

@@ -12,8 +12,42 @@ from .formatting import set_printoptions
 from .promotion import operand
 from .registry import composite
 
-for _question in (values.is_floating_point, values.is_complex, values.is_signed, values.numel, set_printoptions):
+for _question in (values.numel, set_printoptions):
     composite(method=False)(_question)
+
+
+def _dtype_of(input: Any, name: str) -> np.dtype:
+    """The dtype of a tensor, or one itself."""
+    if isinstance(input, (Tensor, np.dtype)):
+        return input if isinstance(input, np.dtype) else input.dtype
+    raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor or a dtype, not {type(input).__name__}")
+
+
+@composite(method=False)
+def is_floating_point(input: Any) -> bool:
+    """Whether a tensor's dtype, or a dtype, is a floating-point one.
+
+    It answers what PyTorch's `x.dtype.is_floating_point` does: dtypes are NumPy's here, which lack the attribute, and
+    NumPy's own `issubdtype` takes bfloat16 and float8 for no floats.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(2, dtype=xgrad.bfloat16)
+    >>> x.is_floating_point(), xgrad.is_floating_point(x), xgrad.is_floating_point(x.dtype)
+    (True, True, True)
+    """
+    return _dtype_of(input, "is_floating_point") in dtypes.FLOATS
+
+
+@composite(method=False)
+def is_complex(input: Any) -> bool:
+    """Whether a tensor's dtype, or a dtype (PyTorch: `dtype.is_complex`), is a complex one."""
+    return _dtype_of(input, "is_complex") in dtypes.COMPLEX
+
+
+@composite(method=False)
+def is_signed(input: Any) -> bool:
+    """Whether a tensor's dtype, or a dtype (PyTorch: `dtype.is_signed`), has negative numbers."""
+    return _dtype_of(input, "is_signed").kind in "ifcV"
 
 
 @composite(method=False)

@@ -26,7 +26,7 @@ from ..engine.sparse_gradient import Shape
 from ..engine.validate import fit
 from ..errors import TracedValueError
 from ..size import Size, unchecked
-from ..tensor import Tensor, from_array, mark
+from ..tensor import Tensor, blank, from_array, mark
 from ..views.storage import Detached, Tracer, of_ended_trace
 from .call import call
 from .formatting import format_sparse
@@ -335,7 +335,7 @@ def private(tensor: Tensor, place: Callable = _same) -> Tensor:
 
 def make(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> SparseTensor:
     """A sparse tensor of parts that belong to no graph, and whose storage nobody else writes to."""
-    made = SparseTensor()
+    made = blank(SparseTensor)
     made._index, made._entries, made._sizes = indices, values, tuple(size)
     made._coalesced = coalesced or indices.shape[1] < 2
     if state.inference:

@@ -33,7 +33,7 @@ _ATTENTION = (
 )
 _MEMORY = (
     "XLA's arrays show no memory to Python",
-    "Use numpy(), clone() and storage_id, which tells what shares storage.",
+    "Use numpy(), clone(), x.data = y, and untyped_storage(), which tells what shares memory.",
 )
 _PYTHON = ("it runs Python for each element", "Use operators, or xgrad.from_numpy(numpy.vectorize(f)(x.numpy())).")
 _STREAMS = ("XLA orders its work by itself: there are no streams", "Leave it out.")
@@ -81,7 +81,7 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("", _ATTENTION, """
         _flash_attention_forward _efficient_attention_forward _scaled_dot_product_flash_attention
         _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"""),
-    ("Tensor", _MEMORY, "data_ptr map_ map2_ set_ storage storage_type untyped_storage share_memory_"),
+    ("Tensor", _MEMORY, "map_ map2_ set_ storage_type share_memory_"),
     ("Tensor", _PYTHON, "apply_"),
     ("Tensor", _STREAMS, "record_stream"),
     ("masked", _MASKED_TENSOR, "MaskedTensor as_masked_tensor is_masked_tensor masked_tensor"),

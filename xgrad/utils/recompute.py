@@ -33,7 +33,7 @@ from ..config import state
 from ..engine.node import attach_edge, gradient_edge
 from ..engine.saved_variable import SavedVariable, plain_entry
 from ..random import logged, replayed
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor, blank, from_array
 
 
 class CheckpointError(RuntimeError):
@@ -328,7 +328,7 @@ def _as_it_is(tensor: Tensor) -> Tensor:
     """The value as a tensor outside of the graph, in which a later write in the function does not show."""
     if tensor._level is not None:  # inside of vmap
         return plain_entry(tensor)
-    value = Tensor()
+    value = blank(Tensor)
     value._array, value._owned = tensor._read(), False
     return value
 

@@ -1,0 +1,55 @@
+"""Variable: what a tensor with history was called before PyTorch 0.4 (PyTorch: torch/autograd/variable.py).
+
+Every tensor is one, as `isinstance` says; called, it gives an alias of a tensor, as a leaf.
+"""
+
+import warnings
+from typing import Any
+
+from ..overrides import disable_overrides
+from ..tensor import Tensor
+from ._engine import ExecutionEngine
+
+
+class VariableMeta(type):
+    """The metaclass of `Variable`: every tensor is an instance."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=VariableMeta):
+    """`Variable(data, requires_grad=False)`: a leaf that shares the values of `data`; without data, an empty tensor.
+
+    It is `data.detach()`, a plain Tensor, marked as requiring grad if asked for.  `volatile` is warned about and has no
+    effect.  Raises `TypeError` for data that are no tensor (`xgrad.tensor` takes lists), `RuntimeError` for a dtype
+    without gradients.
+
+    Source: PyTorch's `torch.autograd.Variable`.
+
+    >>> import xgrad
+    >>> from xgrad.autograd import Variable
+    >>> Variable(xgrad.ones(2), requires_grad=True)
+    tensor([1., 1.], requires_grad=True)
+    >>> isinstance(xgrad.ones(2), Variable)
+    True
+    """
+
+    _execution_engine = ExecutionEngine()
+
+    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: bool = False, name: Any = None) -> Any:
+        if volatile and requires_grad:
+            raise RuntimeError("Variable can't be volatile and require_grad at the same time!")
+        if volatile:
+            warnings.warn(
+                "volatile was removed and now has no effect. Use `with xgrad.no_grad():` instead.", stacklevel=2
+            )
+        if data is None:
+            data = Tensor()
+        elif not isinstance(data, Tensor):
+            raise TypeError(
+                f"Variable data has to be a tensor, but got {type(data).__name__}: xgrad.tensor(data) makes one"
+            )
+        with disable_overrides():
+            made = data.detach()
+        return made.requires_grad_() if requires_grad else made
