@@ -54,6 +54,7 @@ class ThreadState(threading.local):
     operator_mode: Any = None  # the innermost ops.modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
     trace: Any = None  # the compiler.trace.Trace of a function that this thread traces
+    overlay: Any = None  # the compiler.overlay.Overlay in which this thread sees tensors: that trace, say
     graph_exec_group: Any = None  # of utils.checkpoint: several backward calls that share their recomputations
 
     def __init__(self) -> None:

@@ -92,12 +92,10 @@ class Generator:
         return self
 
     def _here(self) -> "Generator":
-        """What draws in this generator's place: its twin in a block that is replayed, else itself."""
-        replay = state.random_replay
-        here = self if replay is None else replay.get(self, self)
-        if state.trace is not None:
-            state.trace.generator(here)
-        return here
+        """What draws in this generator's place: its twin in a trace, or in a block that is replayed, else itself."""
+        overlay, replay = state.overlay, state.random_replay
+        here = self if overlay is None else overlay.generator(self)
+        return here if replay is None else replay.get(here, here)
 
     def _log(self, key: Any) -> None:
         """Note for the block that may be replayed that it found the generator with this key."""

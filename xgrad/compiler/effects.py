@@ -14,7 +14,8 @@ import jax
 from ..tensor import Tensor, blank
 from ..views.meta import ViewMeta
 from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
-from .trace import HOOKS, Again, Reached, Trace, _read, is_plain
+from .overlay import HOOKS, Reached, _read
+from .trace import Again, Trace, is_plain
 
 # Of a tensor from outside, what may differ after a call: what `Effects` repeats, and what the trace itself changes.
 _REPEATED = {"_array", "_storage", "_chain", "_grad", "_requires_grad", "_grad_fn", "_output_nr"}
@@ -198,16 +199,16 @@ class Outputs:
                 found.histories.append((i, self.edge(reached.tensor)))
             elif now.get("_requires_grad", False) is not before.get("_requires_grad", False):
                 found.flags.append((i, now.get("_requires_grad", False)))
-        for i, (generator, root, _) in enumerate(self.trace.generators):
-            if generator._key is not root.tracer:
-                found.keys.append((i, self.array(generator._key)))
+        for i, (_, root, twin) in enumerate(self.trace.generators):
+            if twin._key is not root.tracer:
+                found.keys.append((i, self.array(twin._key)))
         return found
 
     def _check(self, reached: Reached) -> None:
         now, before = reached.now, reached.before
         for name in now.keys() | before.keys():
             if name in HOOKS:
-                same = (now.get(name) or {}) == reached.hooks.get(name, {})
+                same = (now.get(name) or {}) == reached.hooks.get(name, {}) and self.trace.hooks_stayed(reached)
             else:
                 same = now.get(name) is before.get(name)
             if name in _REPEATED or name in _OWN or same:

@@ -52,6 +52,7 @@ class Entry:
 
     def __init__(self, traced: Traced, donate: bool, options: dict | None) -> None:
         self.match = traced.match
+        self.puts = bool(traced.puts)  # whether it puts tensors into containers
         self._traced = traced
         program, effects = traced.program, traced.effects
         used = {number: place for place, number in enumerate(program.inputs)}

@@ -1,6 +1,7 @@
 """CompiledFunction: what `xgrad.compile` returns.  It finds the program for a call, or traces one, and says why."""
 
 import functools
+import threading
 import time
 import types
 import warnings
@@ -21,6 +22,7 @@ from .tracing import traced
 
 _TRACES = 8  # after so many, a warning
 _PROGRAMS = 64  # that are kept, the newest
+_TRIES = 3  # to trace a call, while another thread changes what it depends on
 _log = segment.log
 
 
@@ -54,6 +56,9 @@ class CompiledFunction:
         self._out = None if out_shardings is None else Shardings("out_shardings", out_shardings)
         self._buckets = Buckets(self, dynamic, buckets, check) if dynamic else None
         self._entries: list[Entry] = []
+        # Held while a program is looked for and traced.  Other threads that call the function wait, for what the trace
+        # puts into containers must not be met, and the program of the first is likely theirs too.
+        self._lock = threading.RLock()
         self.reset()
 
     def __repr__(self) -> str:
@@ -68,8 +73,10 @@ class CompiledFunction:
         key = f"compiled {id(self)}"
         bound = instance.__dict__.get(key)
         if bound is None or bound._function.__self__ is not instance:  # that of the object of which this is a copy
-            bound = CompiledFunction(self._function.__get__(instance, owner), *self._given)
-            instance.__dict__[key] = bound
+            made = CompiledFunction(self._function.__get__(instance, owner), *self._given)
+            if bound is None:
+                return instance.__dict__.setdefault(key, made)  # one, whichever thread is first
+            bound = instance.__dict__[key] = made
         return bound
 
     def __reduce__(self) -> Any:
@@ -87,14 +94,19 @@ class CompiledFunction:
         copies: list[Tensor] = []
         if self._in is not None:
             args, kwargs, copies = put_in(self._in, args, kwargs)
-        found = self.find(args, kwargs)
+        with self._lock:
+            found = self._find(args, kwargs)
+            if found is not None:
+                entry, *given = found
+                if copies:
+                    entry.check_unwritten(given[0], copies)
+                self._calls += 1
+                if entry.puts:  # into containers, which a trace in another thread would take for its own doing
+                    return entry.run(*given)
         if found is None:
             return self._function(*args, **kwargs)
-        entry, tensors, arrays, leaves = found
-        if copies:
-            entry.check_unwritten(tensors, copies)
-        self._calls += 1
-        return entry.run(tensors, arrays, leaves)
+        entry, *given = found
+        return entry.run(*given)
 
     def alone(self) -> "CompiledFunction":
         """Another one of the same function, without what this one has traced."""
@@ -102,6 +114,10 @@ class CompiledFunction:
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
         """The entry for a call, traced if there is none; None if the function is to be run as it is."""
+        with self._lock:
+            return self._find(args, kwargs)
+
+    def _find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
         leaves, tree = _flat(args, kwargs)
         modes = _modes()
         for entry in self._entries:
@@ -112,11 +128,24 @@ class CompiledFunction:
                     return entry, *found, leaves
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return None
+        changed = ""
+        for _ in range(_TRIES):
+            entry = self._traced(args, kwargs, leaves, tree, modes)
+            if entry is None:
+                _log.info("xgrad.compile: %s runs as it is: it uses values of another trace", self.name())
+                return None
+            found = entry.match.find(leaves)
+            if found is not None:
+                return entry, *found, leaves
+            changed = entry.match.why(leaves)
+        raise RuntimeError(f"xgrad.compile: what {self.name()} depends on changes while it is traced: {changed}")
+
+    def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, modes: tuple) -> Entry | None:
+        """A new entry."""
         reason = self._reason(leaves, tree, modes)
         start = time.perf_counter()
         entry = traced(self._function, args, kwargs, leaves, tree, modes, *self._given[:2], self._out)
         if entry is None:
-            _log.info("xgrad.compile: %s runs as it is: it uses values of another trace", self.name())
             return None
         self._seconds += time.perf_counter() - start
         self._entries.insert(0, entry)
@@ -125,12 +154,7 @@ class CompiledFunction:
         if reason is not None:
             self._reasons.append(reason)
         self._tell(reason)
-        found = entry.match.find(leaves)
-        if found is None:
-            raise RuntimeError(
-                f"xgrad.compile: what {self.name()} depends on changes while it is traced: {entry.match.why(leaves)}"
-            )
-        return entry, *found, leaves
+        return entry
 
     def name(self) -> str:
         """The function's."""
@@ -158,7 +182,7 @@ class CompiledFunction:
                 f"xgrad.compile: {name} has been traced {_TRACES} times; each trace is compiled anew, which takes "
                 f"longer than running it once. The last reason: {last}. Pass numbers that change as tensors and arrays "
                 "as arguments, keep shapes the same (or give dynamic=), and see metrics().reasons.",
-                stacklevel=5,
+                stacklevel=6,
             )
 
     # ------------------------------------------------------------ looking in
@@ -208,7 +232,7 @@ class CompiledFunction:
 def _inlined() -> bool:
     """Whether the function is part of something else here, and so runs as it is."""
     return bool(
-        state.trace is not None
+        state.overlay is not None
         or state.vmap_levels
         or state.transforms
         or (state.forward_level >= 0 and state.forward_level != INFERENCE_LEVEL)
@@ -308,8 +332,8 @@ def compile(
 
     Raises in the first call: `TracedValueError` where the function reads a value (`item()`, `if t:`), naming the line;
     `NotImplementedError` for what a program cannot repeat (a Python number that it counts up, hooks that it registers
-    on tensors from outside, sparse tensors).  A trace that fails changes nothing.  While one thread traces, no other
-    may use the same tensors.  (PyTorch: torch.compile.)
+    on tensors from outside, sparse tensors).  A trace that fails changes nothing, and other threads do not see it: of
+    several that call the function for the first time one traces, and the others wait.  (PyTorch: torch.compile.)
 
     >>> import xgrad
     >>> w = xgrad.ones(2, requires_grad=True)

@@ -21,11 +21,13 @@ from .entry import Entry, Traced
 from .guards import MISSING, Container, shown
 from .history import Target
 from .matching import Expected, Match, _aval
+from .overlay import Inline, Outside, Reached, leave
 from .places import Places, Shardings, put_out
 from .program import GRADIENT, split
 from .surroundings import LIBRARIES, Surroundings, containers_among, containers_of
-from .trace import Again, Inline, Outside, Reached, Trace, _read, input_p, watching
+from .trace import Again, Trace, input_p
 
+_TRIES = 8  # while another thread changes what the trace relies on
 _VALUE_NEEDED = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -51,19 +53,32 @@ def traced(
 
     Raises `TracedValueError` where the function reads a value, `NotImplementedError` for what a program cannot repeat.
     """
+    by_value = True
     try:
-        try:
-            return _Tracing(function, leaves, tree, modes, True, out).entry(args, kwargs, donate, options)
-        except Again:
-            return _Tracing(function, leaves, tree, modes, False, out).entry(args, kwargs, donate, options)
+        for _ in range(_TRIES):
+            try:
+                return _Tracing(function, leaves, tree, modes, by_value, out).entry(args, kwargs, donate, options)
+            except Again:
+                by_value = False
+            except _MovedError:
+                pass
     except Inline:
         return None
     except _VALUE_NEEDED as error:
         raise _value_error(error) from error
+    raise RuntimeError(
+        "xgrad.compile: while the function was traced another thread has changed, again and again, whether tensors "
+        "that it uses require grad, or have a .grad, hooks or views. Call it once before the threads start, or change "
+        "them under a lock."
+    )
 
 
 class _FailedError(Exception):
     """The function has raised its cause."""
+
+
+class _MovedError(Exception):
+    """Another thread has changed what the trace relied on."""
 
 
 class _Tracing:
@@ -89,6 +104,7 @@ class _Tracing:
             assert error is not None
             raise error from error.__cause__  # as it is: JAX would add notes to one that passes through it
         finally:
+            leave(self.trace)
             self.around.restore()
             for container in self.given:
                 container.restore()
@@ -122,23 +138,25 @@ class _Tracing:
 
     def _body(self) -> list:
         """What is traced: the function, what leaves, and the backward of what leaves with a history."""
-        with watching(self.trace):
-            args, kwargs = self._arguments()
-            known = {id(container.value) for container in self.around.containers}
-            self.given = [c for c in containers_among((args, kwargs)) if id(c.value) not in known]
-            try:
-                value = self.function(*args, **kwargs)
-            except Exception as error:
-                raise _FailedError from error
-            if self.out is not None:
-                value, self.placed = put_out(self.out, value)
-            outputs = self.outputs = Outputs(self.trace)
-            self.result = outputs.plan(value)
-            self.puts = self._changes(outputs)
-            self.effects = outputs.effects()
-            pulled = self._pull(outputs)
-            self.count = len(outputs.arrays)
-            return [*outputs.arrays, *pulled]
+        return self.trace.run(self._leaving)
+
+    def _leaving(self) -> list:
+        args, kwargs = self._arguments()
+        known = {id(container.value) for container in self.around.containers}
+        self.given = [c for c in containers_among((args, kwargs)) if id(c.value) not in known]
+        try:
+            value = self.function(*args, **kwargs)
+        except Exception as error:
+            raise _FailedError from error
+        if self.out is not None:
+            value, self.placed = put_out(self.out, value)
+        outputs = self.outputs = Outputs(self.trace)
+        self.result = outputs.plan(value)
+        self.puts = self._changes(outputs)
+        self.effects = outputs.effects()
+        pulled = self._pull(outputs)
+        self.count = len(outputs.arrays)
+        return [*outputs.arrays, *pulled]
 
     def _arguments(self) -> tuple[tuple, dict]:
         if not self.bare:
@@ -221,7 +239,7 @@ class _Tracing:
                 variable = node.variable
                 reference = outputs.known(variable)
                 if reference is not None:
-                    _read(variable, "__dict__")["_hooks"] = None  # they run when the gradient arrives there
+                    variable._hooks = None  # they run when the gradient arrives there
                     found.append((node, Target(reference, mask)))
             elif id(node) in outside:
                 found.append((node, Target((False, outside[id(node)].number), mask)))
@@ -235,6 +253,8 @@ class _Tracing:
         doubles = [(places[id(t)], i) for i, t in enumerate(found) if places.setdefault(id(t), i) != i]
         expected = []
         owners: dict[int, int] = {}
+        if not all(reached.stays() for reached in self.trace.reached):
+            raise _MovedError
         for reached in self.trace.reached:
             owner = owners.setdefault(id(reached.storage), reached.number)
             source = self._source(reached, places)

@@ -54,25 +54,18 @@ def step(
 @contextmanager
 def _paused() -> Iterator[None]:
     """A block in which tensors are as they are outside of the trace, and programs are run."""
-    trace, state.trace = state.trace, None
+    trace, state.trace, state.overlay = state.trace, None, None
     try:
         with jax.ensure_compile_time_eval():
             yield
     finally:
-        state.trace = trace
+        state.trace = state.overlay = trace
 
 
 def _outside(param: Tensor) -> Any:
     """The value of a parameter outside of the trace."""
-    trace = state.trace
     param._requires_grad  # noqa: B018 - reaches it
-    reached = trace.by_id.get(id(param))
-    if reached is None:  # made in the trace
+    if id(param) not in state.trace.by_id:  # made in the trace
         return param._read()
-    storage = reached.before.get("_storage")
-    if storage is None:
-        return reached.root.array
-    known = trace.storages.get(id(storage))
-    root = storage._array if known is None else known[1].array
-    with jax.ensure_compile_time_eval():
-        return reached.before["_chain"].replay(root)
+    with _paused():
+        return param._read()

@@ -1,0 +1,290 @@
+"""Overlay: what one thread sees of tensors while it tries a function out, in a trace or to verify a call.
+
+The function sees the very tensors that it will be called with, so that identity, `.grad`, hooks and views mean what
+they always do.  The first touch of a tensor from outside, in whatever way, *reaches* it: from then on the thread reads
+and writes attributes of its own for it.  All other threads go on with the tensor itself.
+
+    tensor.__dict__ ────► what everybody sees                     nothing of it changes
+       └─ reached.now ──► what the thread of the overlay sees     ends with the overlay
+          └─ storage, version counter, view, hooks: twins, one for each of the real ones
+
+Invariants: a tensor from outside, its storage and its version counter are never written, so nothing has to be put back,
+whatever ends the block, and no other thread ever meets what is in it; backward stops at tensors that were computed
+outside (`Outside`).
+"""
+
+import copy
+import threading
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakSet
+
+from ..config import state
+from ..engine.node import InputMetadata, Node
+from ..tensor import Tensor
+from ..views.storage import UNTRACKED, Storage, VersionCounter, writing
+
+HOOKS = ("_hooks", "_post_accumulate_hooks")
+_read: Any = object.__getattribute__
+
+
+class Inline(BaseException):
+    """The function uses values of another trace, and is to run as it is.  No `except` of the user's takes it."""
+
+
+class Outside(Node):
+    """The history of a tensor that was computed outside: a gradient that gets here is the caller's to take on."""
+
+    def __init__(self, meta: InputMetadata) -> None:
+        self.avals = (meta,)
+        self.sequence_nr = state.next_sequence_nr()
+
+    def apply(self, grads: list, needs: int) -> tuple:
+        raise RuntimeError(
+            "backward inside of xgrad.compile has reached a tensor (shape "
+            f"{list(self.avals[0].shape)}) that was computed outside of the compiled function. Compute it inside, give "
+            "the function a detach() of it, or call backward() outside, on what the function returns."
+        )
+
+
+class Reached:
+    """One tensor from outside, as it was when the function first touched it, and as the overlay's thread sees it."""
+
+    __slots__ = (
+        "before", "by_value", "grad_read", "grad_written", "hooks", "now", "number", "outside", "root", "storage",
+        "tensor",
+    )  # fmt: skip
+
+    def __init__(self, number: int, tensor: Tensor, before: dict[str, Any]) -> None:
+        self.number, self.tensor, self.before = number, tensor, before
+        self.now = dict(before)  # its attributes
+        self.storage: Any = None  # the twin of its storage
+        self.root: Any = None
+        self.hooks = {name: dict(before[name]) for name in HOOKS if before.get(name)}  # they are registered in place
+        self.by_value = False  # a view of which the program gets the value, and not the root
+        self.outside: Outside | None = None  # stands for its history
+        self.grad_read = False  # before it was written
+        self.grad_written = False
+
+    def stays(self) -> bool:
+        """Whether the tensor itself is, but for its value, as it was.  Another thread may have changed it."""
+        attributes, before = _read(self.tensor, "__dict__"), self.before
+        return (
+            attributes.get("_requires_grad", False) is before.get("_requires_grad", False)
+            and (attributes.get("_grad_fn") is None) is (before.get("_grad_fn") is None)
+            and (not self.grad_read or (attributes.get("_grad") is None) is (before.get("_grad") is None))
+            and _chain(attributes) == _chain(before)
+            and all((attributes.get(name) or {}) == self.hooks.get(name, {}) for name in HOOKS)
+        )
+
+
+def _chain(attributes: dict[str, Any]) -> Any:
+    chain = attributes.get("_chain")
+    return None if chain is None or chain.is_root else chain
+
+
+class Overlay:
+    """What a function reaches while it runs."""
+
+    def __init__(self) -> None:
+        self.reached: list[Reached] = []  # in the order in which they were touched
+        self.by_id: dict[int, Reached] = {}
+        self.owners: dict[int, Reached] = {}  # by the id of their storage's twin or of their version counter's
+        self.storages: dict[int, tuple[Storage, Storage, Any]] = {}  # by the id of the real one: it, its twin, its root
+        self.counters: dict[int, tuple[VersionCounter, dict]] = {}  # twins by their ids, with what they began as
+        self._counters: dict[int, tuple[VersionCounter, VersionCounter]] = {}  # by the id of the real one: it, its twin
+        self.generators: list[tuple[Any, Any, Any]] = []  # (generator, its root, its twin)
+
+    # ------------------------------------------------------------ what the kinds of overlay do in their own way
+
+    def root(self, owner: Any, array: Any) -> Any:
+        """What stands for an array from outside: its `tracer` is what the function gets."""
+        raise NotImplementedError
+
+    def place(self, reached: Reached, storage: Storage | None) -> None:
+        """Give a tensor that was reached its value: its root, its storage, and what it is a view of."""
+        raise NotImplementedError
+
+    def asked(self, reached: Reached, name: str) -> None:
+        """An attribute of a tensor from outside is read."""
+
+    # ------------------------------------------------------------ reaching
+
+    def reach(self, tensor: Tensor) -> Reached | None:
+        """Note a tensor that is touched for the first time; None if it is being made."""
+        attributes = _read(tensor, "__dict__")
+        with writing:  # else its array may be out, to be donated
+            before = dict(attributes)
+        storage = before.get("_storage")
+        if storage is None and before.get("_array") is None:
+            if type(tensor).is_sparse is True and before:
+                raise NotImplementedError("xgrad.compile takes no sparse tensors: give it to_dense() of them")
+            attributes["_trace"] = self  # it is being made
+            return None
+        if before.get("_level") is not None or before.get("_tangents"):
+            raise Inline
+        before.pop("_trace", None)
+        view = before.get("_view")
+        if view is not None:
+            before["_view"] = view = copy.copy(view)
+        reached = Reached(len(self.reached), tensor, before)
+        now = reached.now
+        now["_trace"] = self  # for what shares the dictionary
+        for name in reached.hooks:
+            now[name] = copy.copy(before[name])
+        self.place(reached, storage)
+        counter = now["_version_counter"] = self.counter(before.get("_version_counter"))
+        self.reached.append(reached)
+        self.by_id[id(tensor)] = reached
+        if reached.storage is not None:
+            self.owners.setdefault(id(reached.storage), reached)
+        if counter is not None:
+            self.owners.setdefault(id(counter), reached)
+        if now.get("_view") is not None:
+            assert view is not None
+            view.base._requires_grad  # noqa: B018 - reaches it
+            if view.attr_version != tensor._version:
+                return reached  # its grad_fn is made anew, from what its base has now
+        if now.get("_grad_fn") is not None:
+            reached.outside = now["_grad_fn"] = Outside(InputMetadata(tensor.shape, tensor.dtype))
+            now["_output_nr"] = 0
+        return reached
+
+    def counter(self, real: VersionCounter | None) -> VersionCounter | None:
+        """The twin of a version counter."""
+        if real is None or real is UNTRACKED:
+            return real
+        known = self._counters.get(id(real))
+        if known is None:
+            twin = object.__new__(type(real))
+            twin.__dict__.update(real.__dict__)
+            known = self._counters[id(real)] = real, twin
+            self.counters[id(twin)] = twin, dict(twin.__dict__)
+        return known[1]
+
+    def shared(self, storage: Storage) -> tuple[Storage, Any]:
+        """The twin of a storage, and its root."""
+        known = self.storages.get(id(storage))
+        if known is None:
+            root = self.root(storage, storage.array)
+            twin = Storage(root.tracer, False, self.counter(storage.counter))
+            twin.id = storage.id
+            known = self.storages[id(storage)] = storage, twin, root
+        return known[1], known[2]
+
+    def generator(self, generator: Any) -> Any:
+        """The twin of a generator that is used."""
+        for known, _, twin in self.generators:
+            if known is generator or twin is generator:
+                return twin
+        with generator._lock:
+            key = generator._started()
+        root = self.root(generator, key)
+        twin = generator._twin(root.tracer)
+        self.generators.append((generator, root, twin))
+        return twin
+
+    def hooks_stayed(self, reached: Reached) -> bool:
+        """Whether the hooks of the tensor itself are as they were: a handle from outside can take one away."""
+        return all((reached.before[name] or {}) == hooks for name, hooks in reached.hooks.items())
+
+    def end(self) -> None:
+        """Put hooks back that a handle from outside took away, and forget what this thread saw."""
+        for reached in self.reached:
+            reached.now = {}
+            if not self.hooks_stayed(reached):
+                for name, hooks in reached.hooks.items():
+                    reached.before[name].clear()
+                    reached.before[name].update(hooks)
+
+
+# ---------------------------------------------------------------- attributes of tensors
+
+
+def _reached(overlay: Overlay, tensor: Tensor) -> Reached | None:
+    """What an overlay knows of a tensor; None of one that was made in it."""
+    reached = overlay.by_id.get(id(tensor))
+    if reached is None and _read(tensor, "__dict__").get("_trace") is not overlay:
+        reached = overlay.reach(tensor)
+    return reached
+
+
+def _get(tensor: Tensor, name: str) -> Any:
+    overlay = state.overlay
+    if overlay is None or (reached := _reached(overlay, tensor)) is None:
+        return _read(tensor, name)
+    now = reached.now
+    if name == "__dict__":
+        return now
+    overlay.asked(reached, name)
+    if name in now:
+        return now[name]
+    return _of_class(tensor, name) if name in _read(tensor, "__dict__") else _read(tensor, name)
+
+
+def _of_class(tensor: Tensor, name: str) -> Any:
+    """What the class has for an attribute that the tensor has, but not in the overlay."""
+    kind = type(tensor)
+    for base in kind.__mro__:
+        if name in vars(base):
+            found = vars(base)[name]
+            bind = getattr(type(found), "__get__", None)
+            return found if bind is None else bind(found, tensor, kind)
+    raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=tensor)
+
+
+def _set(tensor: Tensor, name: str, value: Any) -> None:
+    overlay = state.overlay
+    reached = None if overlay is None else _reached(overlay, tensor)
+    if reached is None or hasattr(type(getattr(type(tensor), name, None)), "__set__"):
+        object.__setattr__(tensor, name, value)  # a property's setter comes back here
+    elif name == "__dict__":
+        reached.now = value
+    else:
+        reached.now[name] = value
+        if name == "_grad":
+            reached.grad_written = True
+
+
+def _delete(tensor: Tensor, name: str) -> None:
+    overlay = state.overlay
+    reached = None if overlay is None else _reached(overlay, tensor)
+    if reached is None or hasattr(type(getattr(type(tensor), name, None)), "__delete__"):
+        object.__delattr__(tensor, name)
+    elif name in reached.now:
+        del reached.now[name]
+    else:
+        raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}", name=name, obj=tensor)
+
+
+_PATCHES = {"__getattribute__": _get, "__setattr__": _set, "__delattr__": _delete}
+_patching = threading.Lock()
+_open: WeakSet = WeakSet()  # weak: one that an interrupt left here goes with its last reference
+
+
+def run_in(overlay: Overlay, function: Callable[[], Any]) -> Any:
+    """Call a function with this thread's touches of tensors going to the overlay.
+
+    By way of the class, so that outside of any overlay nobody is asked, however short the question.
+    """
+    try:
+        with _patching:
+            _open.add(overlay)
+            for name, patch in _PATCHES.items():
+                setattr(Tensor, name, patch)
+        state.overlay = overlay
+        return function()
+    finally:
+        leave(overlay)
+
+
+def leave(overlay: Overlay) -> None:
+    """The end of an overlay's block; a second time, for an interrupt that came in the first, it does nothing more."""
+    state.overlay = state.trace = None
+    with _patching:
+        _open.discard(overlay)
+        if not _open:
+            for name in _PATCHES:
+                if name in vars(Tensor):
+                    delattr(Tensor, name)
+    overlay.end()
