@@ -16,7 +16,7 @@ LAYERS = (
     ("programs", "kept", "compile_cache"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("ops",), ("autograd",), ("func",), ("compiler",),
-    ("attach", "distributed", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
+    ("attach", "amp", "distributed", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
     ("interop", "utils", "viz", "cli"),
 )  # fmt: skip
 

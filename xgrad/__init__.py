@@ -88,6 +88,7 @@ newaxis = None  # x[:, newaxis] has a dimension more
 
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.
+    from . import amp as amp
     from . import distributed as distributed
     from . import fft as fft
     from . import func as func
@@ -96,6 +97,22 @@ if _TYPE_CHECKING:
     from . import signal as signal
     from . import sparse as sparse
     from . import utils as utils
+    from .amp.autocast_mode import autocast as autocast
+    from .amp.settings import autocast_decrement_nesting as autocast_decrement_nesting
+    from .amp.settings import autocast_increment_nesting as autocast_increment_nesting
+    from .amp.settings import clear_autocast_cache as clear_autocast_cache
+    from .amp.settings import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+    from .amp.settings import get_autocast_dtype as get_autocast_dtype
+    from .amp.settings import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+    from .amp.settings import is_autocast_cache_enabled as is_autocast_cache_enabled
+    from .amp.settings import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+    from .amp.settings import is_autocast_enabled as is_autocast_enabled
+    from .amp.settings import set_autocast_cache_enabled as set_autocast_cache_enabled
+    from .amp.settings import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+    from .amp.settings import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+    from .amp.settings import set_autocast_dtype as set_autocast_dtype
+    from .amp.settings import set_autocast_enabled as set_autocast_enabled
+    from .amp.settings import set_autocast_gpu_dtype as set_autocast_gpu_dtype
     from .compile_cache import compile_cache_info as compile_cache_info
     from .compile_cache import disable_compile_cache as disable_compile_cache
     from .compile_cache import enable_compile_cache as enable_compile_cache
@@ -133,7 +150,30 @@ _LATER = {
     **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm"), "ops.aten"),
     **dict.fromkeys(("native_dropout", "native_group_norm", "native_layer_norm"), "ops.aten"),
 }
-_MODULES = ("distributed", "fft", "func", "interop", "masked", "signal", "sparse", "utils")
+_LATER |= {
+    "autocast": "amp.autocast_mode",
+    **dict.fromkeys(
+        (
+            "autocast_decrement_nesting",
+            "autocast_increment_nesting",
+            "clear_autocast_cache",
+            "get_autocast_cpu_dtype",
+            "get_autocast_dtype",
+            "get_autocast_gpu_dtype",
+            "is_autocast_cache_enabled",
+            "is_autocast_cpu_enabled",
+            "is_autocast_enabled",
+            "set_autocast_cache_enabled",
+            "set_autocast_cpu_dtype",
+            "set_autocast_cpu_enabled",
+            "set_autocast_dtype",
+            "set_autocast_enabled",
+            "set_autocast_gpu_dtype",
+        ),
+        "amp.settings",
+    ),
+}
+_MODULES = ("amp", "distributed", "fft", "func", "interop", "masked", "signal", "sparse", "utils")
 
 
 def __getattr__(name: str) -> _Any:

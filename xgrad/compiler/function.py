@@ -244,7 +244,7 @@ def _inlined() -> bool:
 _MODES = (
     "grad mode", "inference mode", "the view tracking", "the saved-tensor hooks", "saved-tensor hooks disabled",
     "anomaly mode", "the layout policy", "compiled_backward", "mutation of saved tensors", "use_key",
-    "the mesh", "the default dtype", "x64",
+    "the mesh", "autocast", "the default dtype", "x64",
 )  # fmt: skip
 
 
@@ -280,6 +280,7 @@ def _modes() -> tuple:
         state.mutation_allowed,
         state.generator is None,
         state.mesh,
+        state.autocast,
         settings.default_dtype,
         jax.config.jax_enable_x64,  # pyright: ignore[reportAttributeAccessIssue]
     )

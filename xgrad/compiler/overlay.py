@@ -267,6 +267,7 @@ def run_in(overlay: Overlay, function: Callable[[], Any]) -> Any:
 
     By way of the class, so that outside of any overlay nobody is asked, however short the question.
     """
+    casts, state.autocast_casts = state.autocast_casts, None  # of the tensors that everybody sees
     try:
         with _patching:
             _open.add(overlay)
@@ -276,6 +277,7 @@ def run_in(overlay: Overlay, function: Callable[[], Any]) -> Any:
         return function()
     finally:
         leave(overlay)
+        state.autocast_casts = casts
 
 
 def leave(overlay: Overlay) -> None:

@@ -40,6 +40,7 @@ from ..dtypes import as_dtype
 from ..overrides import overloaded
 from ..tensor import Tensor
 from ..views.named.arguments import NO_DIM, int_of
+from .autocasting import asking
 from .kernel import Kernel, linear
 from .node_names import NAMES
 from .numpy_names import MISSING, Shown, renamed, widened
@@ -163,7 +164,7 @@ def freeze(value: Any) -> Any:
     return value
 
 
-def _first_call(*args: Any, **kwargs: Any) -> Any:
+def first_call(*args: Any, **kwargs: Any) -> Any:
     """What every public function is until it is first called: its own code is compiled then.
 
     Compiling all of them is a fifth of what importing xgrad would take.
@@ -224,7 +225,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "_MISSING": MISSING, "_renamed": renamed, "_written": _written,
         "_parameters": taken or parameters, "_body": body,
     }  # fmt: skip
-    scope["_me"] = function = cast("Any", FunctionType(_first_call.__code__, scope, public))
+    scope["_me"] = function = cast("Any", FunctionType(first_call.__code__, scope, public))
     SCOPES.append(scope)
     function.__signature__ = Shown(parameters, op.defaults)
     function.__doc__ = doc
@@ -381,6 +382,7 @@ def composite(
     def declare(fn: Callable) -> Callable:
         known = name if isinstance(name, str) else fn.__name__.rstrip("_")
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
+        fn = asking(f"{places[0]}_{known}" if places[0] in ("linalg", "fft") else known, fn)
         for alias in (known, *aliases):
             if function:
                 for place in places:

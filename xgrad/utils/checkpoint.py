@@ -18,6 +18,7 @@ from ..autograd.backward import backward
 from ..autograd.function import Function
 from ..autograd.grad_mode import enable_grad, no_grad
 from ..config import state
+from ..ops.autocasting import autocast_as
 from ..random import logged, replayed
 from ..tensor import Tensor
 from .recompute import CheckpointError, after, metadata, run_checkpointed
@@ -199,7 +200,7 @@ class CheckpointFunction(Function):
         ctx.inputs = [None if isinstance(a, Tensor) else a for a in args]
         ctx.tensor_indices = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.tensor_indices))
-        ctx.generator, ctx.drawn = state.generator, None
+        ctx.generator, ctx.drawn, ctx.autocast = state.generator, None, state.autocast
         with no_grad():
             if not preserve_rng_state:
                 return run_function(*args)
@@ -221,7 +222,8 @@ class CheckpointFunction(Function):
         if arrived is not None and arrived.numel():
             inputs = after(inputs, arrived._read())
         detached = detach_variable(tuple(inputs))
-        with nullcontext() if ctx.drawn is None else replayed(ctx.drawn, ctx.generator), enable_grad():
+        random = nullcontext() if ctx.drawn is None else replayed(ctx.drawn, ctx.generator)
+        with random, enable_grad(), autocast_as(ctx.autocast):
             outputs = ctx.run_function(*detached)
         if isinstance(outputs, Tensor):
             outputs = (outputs,)

@@ -32,6 +32,7 @@ from ..autograd.graph import saved_tensors_hooks
 from ..config import state
 from ..engine.node import attach_edge, gradient_edge
 from ..engine.saved_variable import SavedVariable, plain_entry
+from ..ops.autocasting import autocast_as
 from ..random import logged, replayed
 from ..tensor import Tensor, blank, from_array
 
@@ -85,7 +86,7 @@ class Frame:
         self.complete = False
         self.drawn: dict | None = None  # the keys with which the function found the generators that it used
         self.generator, self.tracking = state.generator, state.tracking
-        self.vmap_levels, self.transforms = state.vmap_levels, state.transforms
+        self.vmap_levels, self.transforms, self.autocast = state.vmap_levels, state.transforms, state.autocast
         # Both by the GraphTask (or GraphExecGroup) that they belong to, and gone with it.
         self.runs: weakref.WeakKeyDictionary[Any, Recomputed] = weakref.WeakKeyDictionary()
         self.arrived: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -163,7 +164,8 @@ class Frame:
         for level in closed:
             level.open = True
         try:
-            yield
+            with autocast_as(self.autocast):
+                yield
         finally:
             state.grad_enabled, state.tracking, state.vmap_levels, state.transforms = before
             for level in closed:
@@ -266,7 +268,8 @@ def run_checkpointed(
         return function(*args, **kwargs)
     forward_context, recompute_context = contexts
     frame = Frame(function, args, kwargs, recompute_context, early_stop, describe, explain)
-    with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
+    casts = nullcontext() if state.autocast is None else autocast_as(state.autocast)
+    with saved_tensors_hooks(frame.pack, frame.unpack), casts, forward_context:
         if preserve_rng_state:
             with logged() as frame.drawn:
                 outputs = function(*args, **kwargs)

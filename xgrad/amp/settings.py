@@ -1,0 +1,190 @@
+"""Autocast's state, which belongs to the thread, by PyTorch's functions.
+
+Invariant: `state.autocast` is replaced and never changed, and is None where all is as by default
+(PyTorch: torch/csrc/autograd/init.cpp).
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..config import state
+from ..devices import _PLATFORM, device
+from ..dtypes import FLOATS, as_dtype, bfloat16, float16
+from ..ops import registry
+from ..ops.autocasting import Settings, default_dtype, install, settled
+
+# Types of devices that PyTorch knows and XLA does not run on.
+_FOREIGN = frozenset({
+    "hip", "hpu", "ipu", "lazy", "maia", "meta", "mkldnn", "mps", "mtia", "opencl", "opengl", "privateuseone", "ve",
+    "vulkan", "xpu",
+})  # fmt: skip
+
+
+def kind_of(device_type: Any, where: str) -> str:
+    """The type of devices that a string names, as `x.device.type` has it: "gpu" is "cuda", "xla" what JAX runs on.
+
+    Raises `RuntimeError` for a string that names none, `TypeError` for what is no string.
+    """
+    if not isinstance(device_type, str):
+        raise TypeError(f"{where}(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}")
+    if device_type in _FOREIGN:
+        return device_type
+    if device_type not in _PLATFORM:
+        raise RuntimeError(f"Expected one of {', '.join(_PLATFORM)} as device type, but got '{device_type}'")
+    if _PLATFORM[device_type] is None:
+        return device(device_type).type
+    return "cuda" if _PLATFORM[device_type] == "gpu" else device_type
+
+
+def settings() -> Settings:
+    """Those of this thread."""
+    return state.autocast or Settings()
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether there is autocast for a type of devices: "cpu", "cuda", "tpu" and "xla", but not "mps", say.
+
+    Raises `RuntimeError` for a string that names no device.
+
+    >>> import xgrad
+    >>> xgrad.amp.is_autocast_available("cpu"), xgrad.amp.is_autocast_available("mps")
+    (True, False)
+    """
+    return kind_of(device_type, "is_autocast_available") not in _FOREIGN
+
+
+def present(kind: str) -> bool:
+    """Whether JAX has such a device."""
+    try:
+        return bool(jax.local_devices(backend=_PLATFORM.get(kind, kind)))
+    except RuntimeError:
+        return False
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether autocast is on in this thread for a type of devices.
+
+    >>> import xgrad
+    >>> with xgrad.autocast("cpu"):
+    ...     xgrad.is_autocast_enabled("cpu")
+    True
+    """
+    return kind_of(device_type, "is_autocast_enabled") in settings().enabled
+
+
+def set_autocast_enabled(device_type: Any, enabled: Any = None) -> None:
+    """Switch autocast on or off for a type of devices, or with a bool alone for "cuda".  Better: `xgrad.autocast`.
+
+    Raises `TypeError` for what is no bool.
+    """
+    kind = "cuda"
+    place = 1
+    if enabled is None:
+        enabled = device_type
+    else:
+        kind, place = kind_of(device_type, "set_autocast_enabled"), 2
+    if not isinstance(enabled, (bool, np.bool_)):
+        raise TypeError(
+            f"set_autocast_enabled(): argument 'enabled' (position {place}) must be bool, not {type(enabled).__name__}"
+        )
+    switch(kind, bool(enabled))
+
+
+def switch(kind: str, enabled: bool) -> None:
+    """`set_autocast_enabled` for a type of devices as `kind_of` gives it."""
+    here = settings()
+    if enabled:
+        install(registry.SCOPES, registry.first_call)
+    others = [k for k in here.enabled if k != kind]
+    state.autocast = settled(here._replace(enabled=tuple(sorted([*others, kind] if enabled else others))))
+
+
+def get_autocast_dtype(device_type: str) -> np.dtype:
+    """The lower precision to which autocast casts on a type of devices: float16 on GPUs, bfloat16 on all others.
+
+    >>> import xgrad
+    >>> xgrad.get_autocast_dtype("cpu").name, xgrad.get_autocast_dtype("cuda").name
+    ('bfloat16', 'float16')
+    """
+    return settings().lower(kind_of(device_type, "get_autocast_dtype"))
+
+
+def set_autocast_dtype(device_type: str, dtype: Any) -> None:
+    """Set the lower precision of a type of devices in this thread.  Better: `xgrad.autocast(..., dtype=...)`.
+
+    Raises `TypeError` for a dtype that is not of floating point.
+    """
+    kind = kind_of(device_type, "set_autocast_dtype")
+    dtype = as_dtype(dtype)
+    if dtype not in FLOATS:
+        raise TypeError(
+            f"set_autocast_dtype(): argument 'dtype' (position 2) must be a floating-point dtype, not {dtype.name}"
+        )
+    here = settings()
+    dtypes = dict(here.dtypes) | {kind: dtype}
+    kept = tuple(sorted((k, d) for k, d in dtypes.items() if d != default_dtype(k)))
+    state.autocast = settled(here._replace(dtypes=kept))
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """`is_autocast_enabled("cpu")`."""
+    return is_autocast_enabled("cpu")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """`set_autocast_enabled("cpu", enabled)`."""
+    set_autocast_enabled("cpu", enabled)
+
+
+def get_autocast_cpu_dtype() -> np.dtype:
+    """`get_autocast_dtype("cpu")`."""
+    return get_autocast_dtype("cpu")
+
+
+def set_autocast_cpu_dtype(dtype: Any) -> None:
+    """`set_autocast_dtype("cpu", dtype)`."""
+    set_autocast_dtype("cpu", dtype)
+
+
+def get_autocast_gpu_dtype() -> np.dtype:
+    """`get_autocast_dtype("cuda")`."""
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_gpu_dtype(dtype: Any) -> None:
+    """`set_autocast_dtype("cuda", dtype)`."""
+    set_autocast_dtype("cuda", dtype)
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether a weight is cast once for all its uses in the outermost autocast block."""
+    return settings().cache
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Switch that on or off in this thread.  Raises `TypeError` for what is no bool."""
+    if not isinstance(enabled, (bool, np.bool_)):
+        raise TypeError(f"enabled must be a bool, but got {type(enabled).__name__}")
+    state.autocast = settled(settings()._replace(cache=bool(enabled)))
+
+
+def clear_autocast_cache() -> None:
+    """Forget the casts of weights: the next use of each makes a new one.  The end of the outermost block does so."""
+    state.autocast_casts = None
+
+
+def autocast_increment_nesting() -> int:
+    """Enter a block in which casts of weights are kept; gives how many are entered now."""
+    state.autocast_nesting += 1
+    return state.autocast_nesting
+
+
+def autocast_decrement_nesting() -> int:
+    """Leave such a block."""
+    state.autocast_nesting -= 1
+    return state.autocast_nesting
+
+
+LOW = (bfloat16, float16)  # what autocast casts to on a CPU
