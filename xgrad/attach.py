@@ -52,6 +52,7 @@ overridable.replace_composites()
 _autograd = {
     "backward": backward_of,
     "_tangent": property(tangent_of),
+    "_view_func": viewing.view_func,
     "_execution_engine": ExecutionEngine(),
     "grad_dtype": property(grad_dtype.grad_dtype, grad_dtype.set_grad_dtype),
 }

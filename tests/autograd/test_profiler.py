@@ -48,11 +48,11 @@ def test_counts_of_operators_and_nodes_are_torchs():
     for event in theirs.function_events:
         name, parent = event.name.removeprefix("aten::"), event.cpu_parent
         if event.name.startswith("aten::") and parent is None and name not in ("lift_fresh", "ones_like"):
-            expected[name] += 1
+            expected[event.name] += 1
         elif event.name.startswith("autograd::engine::evaluate_function: "):
             expected[event.name.partition(" ")[2]] += 1
     assert {e.key: e.count for e in ours.key_averages()} == expected
-    assert expected["mm"] == expected["MmBackward0"] == 2
+    assert expected["aten::mm"] == expected["MmBackward0"] == 2
     assert expected["torch::autograd::AccumulateGrad"] == 3
 
 
@@ -78,14 +78,14 @@ class _Triple(xgrad.autograd.Function):
 @pytest.mark.parametrize(
     ("program", "operator", "node"),
     [
-        (lambda x: x * x, "mul", "MulBackward0"),
-        (lambda x: x.exp(), "exp", "ExpBackward0"),
-        (lambda x: x.max(1)[0], "max", "MaxBackward0"),
-        (lambda x: x.select(0, 1), "select", "SelectBackward0"),
-        (lambda x: x.split(1)[0], "split", "SplitBackward0"),
-        (lambda x: x.clone().t_(), "t_", "TBackward1"),
-        (lambda x: x.clone().mul_(2), "mul_", "MulBackward0"),
-        (lambda x: (y := x.clone(), y[0].mul_(2))[0], "mul_", "torch::autograd::CopySlices"),
+        (lambda x: x * x, "aten::mul", "MulBackward0"),
+        (lambda x: x.exp(), "aten::exp", "ExpBackward0"),
+        (lambda x: x.max(1)[0], "aten::max", "MaxBackward0"),
+        (lambda x: x.select(0, 1), "aten::select", "SelectBackward0"),
+        (lambda x: x.split(1)[0], "aten::split", "SplitBackward0"),
+        (lambda x: x.clone().t_(), "aten::t_", "TBackward1"),
+        (lambda x: x.clone().mul_(2), "aten::mul_", "MulBackward0"),
+        (lambda x: (y := x.clone(), y[0].mul_(2))[0], "aten::mul_", "torch::autograd::CopySlices"),
         (_Triple.apply, "_Triple", "_TripleBackward"),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_is_not_recorded_has_no_number():
         with xgrad.no_grad():
             x * x
         x.sum().backward()
-    assert [e.sequence_nr for e in prof.function_events if e.name == "mul"] == [-1, -1]
+    assert [e.sequence_nr for e in prof.function_events if e.name == "aten::mul"] == [-1, -1]
     assert [e.sequence_nr for e in prof.function_events if e.name.endswith("AccumulateGrad")] == [-1]
 
 
@@ -133,9 +133,9 @@ def test_ranges_nest_and_times_add_up():
     events = {e.name: e for e in prof.function_events}
     assert events["inner"].cpu_parent is events["outer"]
     assert events["inner"].args == "some text"
-    assert events["mul"].cpu_parent is events["inner"]
+    assert events["aten::mul"].cpu_parent is events["inner"]
     assert events["MulBackward0"].cpu_parent is events["outer"]
-    assert events["add"].cpu_parent is None
+    assert events["aten::add"].cpu_parent is None
     for event in events.values():
         assert event.self_cpu_time_total >= 0
         for child in event.cpu_children:
@@ -164,9 +164,12 @@ def test_table_sorts_limits_and_sums():
     with profiler.profile(record_shapes=True) as prof:
         _step(xgrad)
     averages = prof.key_averages()
-    assert [e.count for e in averages if e.key == "mul"] == [2]
+    assert [e.count for e in averages if e.key == "aten::mul"] == [2]
     grouped = prof.key_averages(group_by_input_shape=True)
-    assert [(e.count, e.input_shapes) for e in grouped if e.key == "mul"] == [(1, [[2, 3], [2, 3]]), (1, [[], []])]
+    assert [(e.count, e.input_shapes) for e in grouped if e.key == "aten::mul"] == [
+        (1, [[2, 3], [2, 3]]),
+        (1, [[], []]),
+    ]
     lines = averages.table(sort_by="count", row_limit=2, header="A step").splitlines()
     assert lines[1] == "A step"
     assert lines[3].split("  ")[-1] == "# of Calls"
@@ -194,7 +197,7 @@ def test_chrome_trace_ties_operators_to_their_nodes(tmp_path):
     spans = [e for e in events if e["ph"] == "X"]
     assert [e["name"] for e in spans] == [e.name for e in prof.function_events]
     assert {e["name"]: e["cat"] for e in spans}["model"] == "user_annotation"
-    mul = next(e for e in spans if e["name"] == "mul")
+    mul = next(e for e in spans if e["name"] == "aten::mul")
     assert mul["args"]["Input Dims"] == [[2, 3], [2, 3]]
     starts = {e["id"]: e for e in events if e["ph"] == "s"}
     tied = {}
@@ -204,7 +207,7 @@ def test_chrome_trace_ties_operators_to_their_nodes(tmp_path):
         (node,) = (e for e in spans if (e["ts"], e["tid"]) == (end["ts"], end["tid"]))
         tied[maker["name"]] = node["name"]
         assert maker["args"]["Sequence number"] == node["args"]["Sequence number"]
-    assert tied == {"mul": "MulBackward0", "sum": "SumBackward0"}
+    assert tied == {"aten::mul": "MulBackward0", "aten::sum": "SumBackward0"}
     assert not starts
 
 
@@ -223,10 +226,10 @@ def test_a_program_traced_under_a_recorder_names_operators_and_nodes(recorder):
     text = lowered.as_text(debug_info=True)
     numbers = {}
     for name in ("sin", "mul", "SinBackward0", "MulBackward0"):
-        (numbers[name],) = set(re.findall(rf"/{name}, seq = (\d+)/", text))
+        (numbers[name],) = set(re.findall(rf"/(?:aten::)?{name}, seq = (\d+)/", text))
     assert numbers["sin"] == numbers["SinBackward0"]
     assert numbers["mul"] == numbers["MulBackward0"]
-    assert re.search(r"net\|first/sin, seq", text)
+    assert re.search(r"net\|first/(aten::)?sin, seq", text)
     assert not re.search(r"net\|first/SinBackward0", text)
     plain = jax.jit(lambda a: (xgrad.as_tensor(a).sin() * 2)._read()).lower(jnp.ones(3)).as_text(debug_info=True)
     assert "sin, seq" not in plain
@@ -272,10 +275,10 @@ def test_nested_recorders_and_modes_are_all_asked():
         x * 2
     assert asked == ["sin", "exp"]  # and nothing of what backward runs
     names = Counter(e.name for e in inner.function_events)
-    assert names["exp"] == 2  # recomputed
-    assert names["sin"] == 1  # kept
+    assert names["aten::exp"] == 2  # recomputed
+    assert names["aten::sin"] == 1  # kept
     assert names["ExpBackward0"] == 1
-    assert [e.name for e in outer.function_events] == [*(e.name for e in inner.function_events), "mul"]
+    assert [e.name for e in outer.function_events] == [*(e.name for e in inner.function_events), "aten::mul"]
 
 
 def test_an_error_ends_what_is_open():
@@ -359,3 +362,28 @@ with profiler.profile():
 assert xgrad.mul.__globals__["_pair"] is not before[-1]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_options_of_torch_are_taken():
+    def names(T):
+        x = leaf(T, 2, 3)
+        with T.autograd.profiler.profile(
+            use_kineto=False, with_stack=False, with_modules=False, acc_events=True
+        ) as prof:
+            x.mul(x).add_(1)
+        return [e.name for e in prof.function_events if e.name in ("aten::mul", "aten::add_")]
+
+    assert names(xgrad) == names(torch) == ["aten::mul", "aten::add_"]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (dict(with_flops=True), r"with_flops has no effect.*cost_analysis\(\)"),
+        (dict(profile_memory=True), r"profile_memory has no effect.*memory_analysis\(\)"),
+        (dict(use_cpu=False), "use_cpu=False has no effect"),
+    ],
+)
+def test_what_is_not_measured_is_warned_of(options, match):
+    with pytest.warns(UserWarning, match=match):
+        profiler.profile(**options)

@@ -1,5 +1,6 @@
 """Rows by number: embedding, embedding_bag and one_hot (PyTorch: Embedding.cpp, EmbeddingBag.cpp, Onehot.cpp)."""
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -215,10 +216,17 @@ def embedding_bag(
 
     The bags are the rows of a 2-D `input`, or start at `offsets` of a 1-D one.  `per_sample_weights` only with "sum".
     Not for "max": `sparse` makes the gradient of `weight` a sparse tensor, `scale_grad_by_freq` divides that of each
-    row by how often it was named.
+    row by how often it was named.  `embedding_bag(weight, input)`, the order before PyTorch 0.4, is warned about.
     """
     from .call import call
 
+    if weight.dtype == dtypes.default_integer() and input.is_floating_point():
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
+            "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
+            stacklevel=2,
+        )
+        weight, input = input, weight
     _refuse_frequency(sparse, scale_grad_by_freq)
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"mode has to be one of sum, mean or max, but got {mode!r}")

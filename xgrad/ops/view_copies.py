@@ -6,11 +6,13 @@ Tables over the declared views: a copy is the view, cloned; a scatter is a write
 from collections.abc import Callable
 from typing import Any
 
+from ..config import state
 from ..tensor import Tensor
 from . import broadcasting as broadcasting
 from . import complex_views as complex_views
 from . import splitting as splitting
 from . import views as views
+from .call import write_out
 from .registry import FUNCTIONS, METHODS, composite
 from .views import slice_
 
@@ -19,13 +21,52 @@ def _copied(value: Any) -> Any:
     return tuple(v.clone() for v in value) if isinstance(value, tuple) else value.clone()
 
 
+def _written_out(name: str, views: Any, out: Any) -> Any:
+    """What a copy with `out=` gives: `out` itself, or nothing where it is several, as in PyTorch."""
+    if isinstance(views, Tensor):
+        return _into(name, views, out)
+    if not isinstance(out, (tuple, list)) or not all(isinstance(o, Tensor) for o in out):
+        raise TypeError(f"{name}(): argument 'out' must be tuple of Tensors, not {type(out).__name__}")
+    if len(out) != len(views):
+        raise RuntimeError(f"{name}() expected an out= argument of size {len(views)}, got size {len(out)}")
+    for view, target in zip(views, out):
+        _check_out(name, view, target)
+    for view, target in zip(views, out):
+        write_out(name, view, target)
+    return None
+
+
+def _into(name: str, view: Tensor, out: Any) -> Tensor:
+    _check_out(name, view, out)
+    return write_out(name, view, out)
+
+
+def _check_out(name: str, view: Tensor, out: Any) -> None:
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if out.dtype != view.dtype:
+        raise RuntimeError(
+            f"{name}(): Expected out tensor to have dtype {view.dtype.name}, but got {out.dtype.name} instead"
+        )
+    if state.grad_enabled and (view.requires_grad or out.requires_grad):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
+
+
 def _copy_of(name: str, view: Callable, method: bool = False) -> None:
-    def copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        seen = view(input, *args, **kwargs)
+        return _copied(seen) if out is None else _written_out(name, seen, out)
+
+    def unsafe(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         return _copied(view(input, *args, **kwargs))
 
-    copy.__name__ = name
-    copy.__doc__ = f"As `{name.replace('_copy', '').replace('unsafe_', '')}`, but a copy and no view."
-    composite(name, method=method)(copy)
+    made = unsafe if name.startswith("unsafe_") else copy
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"As `{name.replace('_copy', '').replace('unsafe_', '')}`, but a copy and no view."
+    composite(name, method=method)(made)
 
 
 def _view_of(name: str) -> Callable:
@@ -43,9 +84,13 @@ for _name in ("chunk", "split", "split_with_sizes"):
 
 
 @composite(method=False)
-def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+def slice_copy(
+    input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """A copy of `input[start:end:step]` in one dimension."""
-    return _copied(slice_(input, dim, start, end, step))
+    seen = slice_(input, dim, start, end, step)
+    return _copied(seen) if out is None else _into("slice_copy", seen, out)
 
 
 def _written(input: Tensor, src: Tensor, view: Callable) -> Tensor:
@@ -68,10 +113,12 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 @composite
 def slice_scatter(
-    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Tensor:
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """A copy of `input` with `src` written into the slice `start:end:step` of one dimension."""
-    return _written(input, src, lambda x: slice_(x, dim, start, end, step))
+    made = _written(input, src, lambda x: slice_(x, dim, start, end, step))
+    return made if out is None else _into("slice_scatter", made, out)
 
 
 @composite

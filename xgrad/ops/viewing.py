@@ -169,6 +169,29 @@ def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
     return attach_view(self, self._chain.concat(relative), relative, name)
 
 
+def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
+    """What this view shows of its base, of another one that is laid out as its base: recorded as a view of that.
+
+    None if this is no view, or if `new_base` differs from the base in shape, strides or offset.
+    Raises `TypeError` for what is no Tensor.
+
+    Source: PyTorch's `Tensor._view_func`.
+
+    >>> import xgrad
+    >>> row = xgrad.zeros(2, 3)[1]
+    >>> row._view_func(xgrad.arange(6.0).reshape(2, 3))
+    tensor([3., 4., 5.])
+    >>> row._view_func(xgrad.zeros(3)) is None
+    True
+    """
+    if not isinstance(new_base, Tensor):
+        raise TypeError(f"_view_func(): argument 'new_base' (position 1) must be Tensor, not {type(new_base).__name__}")
+    meta = self._view
+    if meta is None or new_base.shape != meta.base.shape or new_base._geometry() != meta.base._geometry():
+        return None
+    return view_along(new_base, relation_of(self)[0], meta.name)
+
+
 def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
     """The views of `self` that one operation (split, unbind) makes; they share no element and one node.
 

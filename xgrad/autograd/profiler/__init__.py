@@ -36,6 +36,7 @@ class _Recorder(OperatorMode):
 
     whole = True
     record_shapes = False
+    _library = ""  # what stands before the name of an operator
 
     def __enter__(self) -> Self:
         _install()
@@ -73,7 +74,7 @@ class _Recorder(OperatorMode):
     # What a mode is asked about: each goes on to the mode around this one.
 
     def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
-        with self._span(public_name(op), _foreseen(args), args, "forward", _number_of) as box:
+        with self._span(self._library + public_name(op), _foreseen(args), args, "forward", _number_of) as box:
             box.append(out := super().run(op, args, statics))
         return out
 
@@ -81,12 +82,12 @@ class _Recorder(OperatorMode):
         number = _foreseen(args)
         if number >= 0 and isinstance(args[0], Tensor) and args[0]._view is not None:
             number += 1  # of the CopySlices in which the operator's own node is
-        with self._span(f"{public_name(op)}_", number, args, "forward", _number_of_write) as box:
+        with self._span(f"{self._library}{public_name(op)}_", number, args, "forward", _number_of_write) as box:
             box.append(out := super().write(op, args, statics))
         return out
 
     def see(self, name: str, tensor: Any, make: Callable) -> Any:
-        with self._span(name, _foreseen((tensor,)), (tensor,), "forward", _number_of) as box:
+        with self._span(self._library + name, _foreseen((tensor,)), (tensor,), "forward", _number_of) as box:
             out = super().see(name, tensor, make)
             if out is not None:
                 box.append(out)
@@ -194,16 +195,18 @@ class emit_nvtx(_Recorder):
 class profile(_Recorder):
     """Within the block, count operators, views, nodes of backward and named ranges, and take the host's time of each.
 
-    Operators have their public names ("mul", "add_"; PyTorch's say "aten::mul"), and nodes theirs ("MulBackward0"): one
-    event each, with the node's hooks in it.  `sequence_nr` of an operator's event is that of the node it left.  A
+    Operators have PyTorch's names for them ("aten::mul", "aten::add_"), and nodes theirs ("MulBackward0"): one event
+    each, with the node's hooks in it.  `sequence_nr` of an operator's event is that of the node it left.  A
     composite shows as the operators that it is made of, an operator as one.
 
     Times are the host's: compilation, where the operator is new to a shape, and dispatch.  What the device does,
     `jax.profiler.trace` shows, under the same names.  The block records what its own thread does.
 
     `enabled=False`: the block does nothing.  `record_shapes`: events have `input_shapes`, by which
-    `key_averages(group_by_input_shape=True)` tells them apart.  `use_cuda`, `use_device`: warned about, and without
-    effect.  Raises `RuntimeError` when it is entered a second time, and when asked for results before its end.
+    `key_averages(group_by_input_shape=True)` tells them apart.  `use_cuda`, `use_device`, `with_flops`,
+    `profile_memory` and `use_cpu=False`: warned about, and without effect.  Other options (`use_kineto`, `with_stack`,
+    ...) are taken where PyTorch takes them: there is one profiler, and it needs no Kineto.  Raises `RuntimeError` when
+    it is entered a second time, and when asked for results before its end.
 
     Source: PyTorch's `torch.autograd.profiler.profile`.
 
@@ -213,14 +216,16 @@ class profile(_Recorder):
     ...     with xgrad.autograd.profiler.record_function("model"):
     ...         y = (x * x).sum()
     ...     y.backward()
-    >>> [(e.name, e.cpu_parent and e.cpu_parent.name) for e in prof.function_events if e.name in ("mul", "model")]
-    [('model', None), ('mul', 'model')]
+    >>> [(e.name, e.cpu_parent and e.cpu_parent.name) for e in prof.function_events if e.name in ("aten::mul", "model")]
+    [('model', None), ('aten::mul', 'model')]
     >>> {e.key: e.count for e in prof.key_averages()}["MulBackward0"]
     1
     >>> table = prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=10)
     >>> table.splitlines()[1].split()[:4]
     ['Name', 'Self', 'CPU', '%']
     """
+
+    _library = "aten::"
 
     def __init__(
         self,
@@ -229,6 +234,17 @@ class profile(_Recorder):
         use_cuda: bool = False,
         use_device: str | None = None,
         record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Callable | None = None,
+        post_processing_timeout_s: float | None = None,
+        activity_filters: Any = None,
     ) -> None:
         self.enabled, self.record_shapes = enabled, record_shapes
         self.entered = self.finished = False
@@ -239,6 +255,17 @@ class profile(_Recorder):
                 "autograd.profiler takes the host's time only: the device's is shown by jax.profiler.trace, under the "
                 "same names",
                 stacklevel=2,
+            )
+        unmeasured = [name for name, asked in (("with_flops", with_flops), ("profile_memory", profile_memory)) if asked]
+        if enabled and unmeasured:
+            warnings.warn(
+                f"autograd.profiler: {' and '.join(unmeasured)} has no effect: XLA's programs tell what they cost, by "
+                "jax.jit(f).lower(x).compile().cost_analysis() and memory_analysis()",
+                stacklevel=2,
+            )
+        if enabled and not use_cpu:
+            warnings.warn(
+                "autograd.profiler: use_cpu=False has no effect: the host's time is all it takes", stacklevel=2
             )
 
     def __enter__(self) -> Self:
