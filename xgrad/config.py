@@ -65,6 +65,28 @@ class ThreadState(threading.local):
         # `next_sequence_nr`, in whose place anomaly mode puts a function that adds to what `count` gives.
         self.count = self.next_sequence_nr = itertools.count().__next__
 
+    def put_back(self, before: dict[str, Any]) -> None:
+        """Set the modes that users' code may have left switched as they were when `before`, `__dict__`, was copied.
+
+        What PyTorch's ThreadLocalState carries; a dual level that was entered, anomaly mode and the profiler stay, there
+        as here (aten/src/ATen/ThreadLocalState.h).
+        """
+        now = self.__dict__
+        for name in _PUT_BACK:
+            if name in before:
+                now[name] = before[name]
+            elif name in now:
+                del now[name]
+        if before.get("dual_level", -1) != self.dual_level:
+            self.carry(self.dual_level)
+
+    def carry(self, level: int) -> None:
+        """Have operations carry tangents on at this dual level, where nothing keeps them from it."""
+        if self.suspended is not None:
+            self.suspended = (level, ())
+        elif not self.inference:
+            self.forward_level = level
+
     def snapshot(self) -> dict[str, Any]:
         """The modes, to be installed in another thread with `restore`."""
         return {k: v for k, v in self.__dict__.items() if v is not self.count}
@@ -72,6 +94,13 @@ class ThreadState(threading.local):
     def restore(self, modes: dict[str, Any]) -> None:
         self.__dict__.update(modes)
 
+
+# The modes of a thread that belong to a block, and end with it.
+_PUT_BACK = (
+    "grad_enabled", "inference", "grad_in_inference", "tracking", "saved_hooks", "saved_hooks_disabled",
+    "overrides_disabled", "mutation_allowed", "forward_level", "outer_forward_levels", "suspended", "compiled", "mesh",
+    "grad_layout", "multithreading", "operator_mode",
+)  # fmt: skip
 
 state = ThreadState()
 

@@ -38,7 +38,7 @@ def enter_dual_level() -> int:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     state.dual_level = next(_numbers)
     state.dual_tangents = WeakSet()
-    _at_level(state.dual_level)
+    state.carry(state.dual_level)
     return 0
 
 
@@ -53,14 +53,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     for tangents in tuple(state.dual_tangents):
         tangents.pop(state.dual_level, None)
     state.dual_level, state.dual_tangents = -1, None
-    _at_level(-1)
-
-
-def _at_level(level: int) -> None:
-    if state.suspended is not None:
-        state.suspended = (level, ())
-    elif not state.inference:
-        state.forward_level = level
+    state.carry(-1)
 
 
 @contextmanager

@@ -68,6 +68,8 @@ class _Run:
         task = self.task
         not_ready, exec_info = task.not_ready, task.exec_info
         while True:
+            if task.users_code:
+                task.put_modes_back()
             node = task.pop()
             if node is None:
                 self.flush()

@@ -20,7 +20,7 @@ from ..tensor import Tensor, from_array
 from . import anomaly
 from . import node as _node
 from .graph_task import ExecInfo, GraphTask
-from .hooks import run_post_hooks, run_pre_hooks, run_tensor_hooks
+from .hooks import note_users_code, run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .input_buffer import accumulate, stolen
 from .node import MAX_SEQUENCE_NR, InternalNode, Node
 from .sparse_gradient import SparseGradient, for_node
@@ -140,7 +140,9 @@ def _on_fresh_thread(task: GraphTask, root: GraphRoot, values: list) -> None:
 
 
 def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
+    """Run a task in its own modes; whatever hooks and Functions leave switched, they are the caller's again after it."""
     previous = state.graph_task, state.grad_enabled, state.current_node
+    task.modes = state.__dict__.copy()
     state.graph_task, state.grad_enabled = task, task.create_graph and not state.inference
     try:
         _distribute(task, root, values)
@@ -158,10 +160,13 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
         callbacks = task.callbacks
         position = 0
         while position < len(callbacks):  # a callback may queue more
+            task.users_code = True
             state.current_node = previous[2]
             callbacks[position]()
             position += 1
     finally:
+        if task.users_code or task.tensors:
+            state.put_back(task.modes)
         state.graph_task, state.grad_enabled, state.current_node = previous
 
 
@@ -184,6 +189,8 @@ def _loop(task: GraphTask) -> None:
                 continue
             if info.captures is not None:
                 _capture(task, node, info, inputs)
+                if task.users_code:
+                    task.put_modes_back()
                 if not info.needed:
                     continue
             needs = task.needs(node)
@@ -193,6 +200,8 @@ def _loop(task: GraphTask) -> None:
             results = node.apply(inputs, needs)
         else:
             results = _apply_on_tensors(node, inputs, needs)
+        if tensors or task.users_code:
+            task.put_modes_back()
         del inputs
         if not keep_graph:
             node.release()
@@ -265,6 +274,7 @@ def _run_tensor_hooks(task: GraphTask, node: Node, inputs: list) -> None:
         return
     for number, hooks in chosen.items():
         if hooks:
+            task.users_code = True
             changed = run_tensor_hooks(hooks.values(), leave(inputs[number]))
             inputs[number] = None if changed is None else _enter_node(node, changed, task.tensors)
 
@@ -307,12 +317,14 @@ def _evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) 
     if hooks is None:
         return node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
     if hooks.pre:
+        task.users_code = True
         given = run_pre_hooks(hooks.pre, tuple(leave(g) for g in inputs))
         inputs[:] = [None if g is None else _enter_node(node, g, tensors) for g in given]
     if not hooks.post:
         return node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
     grad_outputs = tuple(leave(g) for g in inputs)
     results = node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
+    task.users_code = True
     wrapped = tuple(leave(_validated(node, i, r)) for i, r in enumerate(results))
     changed = run_post_hooks(hooks.post, wrapped, grad_outputs)
     return [None if g is None else enter(g, tensors) for g in changed]
@@ -345,6 +357,7 @@ def _validated(node: Node, i: int, grad: Any) -> Any:
 
 def _apply_on_tensors(node: Node, inputs: list, needs: int) -> list:
     """A node that works on Tensors (a custom Function) while arrays travel."""
+    note_users_code()
     results = node.apply([leave(g) for g in inputs], needs)
     return [None if r is None else enter(r, False) for r in results]
 

@@ -46,10 +46,12 @@ class GraphTask:
         "exec_info",
         "id",
         "keep_graph",
+        "modes",
         "not_ready",
         "root",
         "schedule",
         "tensors",
+        "users_code",
     )
 
     def __init__(self, keep_graph: bool, create_graph: bool, depth: int) -> None:
@@ -58,6 +60,8 @@ class GraphTask:
         self.create_graph = create_graph
         # Gradients travel as Tensors, not as bare arrays.
         self.tensors = create_graph or 0 <= state.forward_level < INFERENCE_LEVEL or bool(state.vmap_levels)
+        self.users_code = False  # it has run in the present node, and may have left modes switched
+        self.modes: dict[str, Any] = {}  # what `state` was when the run began
         self.depth = depth
         self.dependencies: dict[Node, int] = {}
         self.exec_info: dict[Node, ExecInfo] = {}
@@ -69,6 +73,12 @@ class GraphTask:
         self.schedule: Any = None  # that a compiled backward makes for the next one
         self._next: Node | None = None  # the node to run next; the others are in a heap
         self._heap: list = []
+
+    def put_modes_back(self) -> None:
+        """After a node in which users' code may have run: the next one runs in the modes that this run has."""
+        self.users_code = False
+        state.put_back(self.modes)
+        state.grad_enabled = self.create_graph and not state.inference
 
     def push(self, node: Node) -> None:
         """Queue a node whose gradients are complete: larger sequence numbers run first."""

@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..config import state
+
 _ids = itertools.count()
 
 
@@ -158,8 +160,16 @@ def run_post_hooks(hooks: dict, grad_inputs: tuple, grad_outputs: tuple) -> tupl
     return grad_inputs
 
 
+def note_users_code() -> None:
+    """Tell the running backward that users' code is about to run, which may leave modes switched."""
+    task = state.graph_task
+    if task is not None:
+        task.users_code = True
+
+
 def run_post_accumulate_hooks(hooks: dict, variable: Any) -> None:
     """Tell the hooks of a leaf that its gradient has been accumulated."""
+    note_users_code()
     for hook in tuple(hooks.values()):
         result = hook(variable)
         if result is not None and result is not variable:

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..config import state
+from ..config import INFERENCE_LEVEL, state
 from ..errors import FreedGraphError, LeafInplaceError
 from ..tensor import Tensor, from_array
 from ..views.meta import CreationMeta, check_inplace, relation_of
@@ -216,10 +216,12 @@ def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -
 
 
 def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: dict, setup_context: Any) -> Any:
+    before = state.__dict__.copy()
     modes = state.grad_enabled, state.forward_level, state.outer_forward_levels
     state.grad_enabled = False
     if not state.inference:
         state.forward_level, state.outer_forward_levels = -1, ()
+    within = state.forward_level
     try:
         if setup_context is None:
             return function.forward(node, *args, **kwargs)
@@ -227,7 +229,20 @@ def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: di
         setup_context(node, args, outputs)
         return outputs
     finally:
-        state.grad_enabled, state.forward_level, state.outer_forward_levels = modes
+        if state.forward_level == within and state.suspended is before.get("suspended"):
+            state.grad_enabled, state.forward_level, state.outer_forward_levels = modes
+        else:
+            _put_back(before, modes[0])
+
+
+def _put_back(before: dict, grad_enabled: bool) -> None:
+    """Forward left inference mode or forward-mode AD switched: the first stays so, as in PyTorch, the second does not."""
+    inference = state.inference
+    state.put_back(before)
+    if inference is not state.inference:
+        state.inference = inference
+        state.forward_level, state.grad_enabled = (INFERENCE_LEVEL, False) if inference else (-1, grad_enabled)
+        state.grad_in_inference = grad_enabled
 
 
 def _tuple_of(node: BackwardCFunction, name: str) -> tuple:

@@ -16,6 +16,7 @@ from ..config import forward_levels, state
 from ..errors import FreedGraphError, VersionError
 from ..tensor import Tensor, blank, from_array
 from ..views.storage import VersionCounter
+from .hooks import note_users_code
 from .node import attach_edge, gradient_edge
 
 RELEASED: Any = ("released",)
@@ -296,6 +297,7 @@ class SavedVariable:
 
     def _unhook(self) -> Tensor:
         assert self._unpack is not None
+        note_users_code()
         value = self._unpack(self._packed)
         if not isinstance(value, Tensor):
             raise TypeError(
