@@ -450,3 +450,105 @@ def test_the_tangent_depends_on_a_leaf_that_was_not_used_before():
             return T.autograd.grad(tangent.sum(), [x, w])
 
     as_torch(program)
+
+
+# -- when the caller's tangent is taken as it is -----------------------------------------------------------------------
+
+
+def _complex(T):
+    return T.arange(1.0, 4.0) * (1 + 2j)
+
+
+LAYOUTS = {
+    "rows": lambda T: T.arange(9.0).reshape(3, 3),
+    "columns": lambda T: T.arange(9.0).reshape(3, 3).t(),
+    "larger storage": lambda T: T.arange(12.0).reshape(4, 3)[:3],
+    "offset": lambda T: T.arange(12.0).reshape(4, 3)[1:],
+    "steps": lambda T: T.arange(18.0).reshape(3, 6)[:, ::2],
+    "vector": lambda T: T.arange(3.0),
+    "every second": lambda T: T.arange(6.0)[::2],
+    "one row": lambda T: T.arange(6.0).reshape(2, 3)[:1],
+    "one row, odd stride": lambda T: T.arange(6.0).as_strided((1, 3), (5, 1)),
+    "one row, own storage": lambda T: T.arange(3.0).unsqueeze(0),
+    "scalar": lambda T: T.tensor(2.0),
+    "an element": lambda T: T.arange(3.0)[1],
+    "complex": _complex,
+    "conjugate": lambda T: _complex(T).conj(),
+    "imaginary": lambda T: _complex(T).imag,
+    "negative": lambda T: _complex(T).conj().imag,
+}
+
+
+@pytest.mark.parametrize("primal", LAYOUTS)
+def test_make_dual_shares_the_tangent_that_is_laid_out_as_the_primal_and_copies_any_other(primal):
+    def program(T):
+        fw, found = T.autograd.forward_ad, []
+        for tangent in LAYOUTS:
+            p, t = LAYOUTS[primal](T), LAYOUTS[tangent](T)
+            if p.shape != t.shape or p.is_complex() != t.is_complex():
+                continue
+            with fw.dual_level():
+                dual = fw.make_dual(p, t)
+                its = fw.unpack_dual(dual).tangent
+                found.append(
+                    (tangent, its is t, its.is_conj(), its.is_neg(), tuple(its.stride()), its.storage_offset())
+                )
+                t.mul_(3)
+                found.append(its.clone())
+                its.add_(1)
+                dual.mul_(2)
+                found += [t, fw.unpack_dual(dual).tangent, p]
+        return found
+
+    as_torch(program)
+
+
+@pytest.mark.parametrize("primal", ["float32", "float16", "complex64"])
+@pytest.mark.parametrize("tangent", ["float32", "float16", "complex64"])
+def test_dtype_of_a_tangent_that_is_copied(primal, tangent):
+    def program(T):
+        fw = T.autograd.forward_ad
+        p, t = T.ones(4, dtype=getattr(T, primal)), T.ones(4, dtype=getattr(T, tangent))
+        with fw.dual_level():
+            return [fw.unpack_dual(fw.make_dual(a, b)).tangent for a, b in [(p, t), (p[::2], t[:2]), (p[:2], t[::2])]]
+
+    if primal != "complex64" and tangent == "complex64":
+        ours = program(xgrad)  # torch drops the imaginary part of a copy
+        assert [t.dtype for t in ours] == [xgrad.complex64] * 3
+    else:
+        as_torch(program)
+
+
+def test_a_tangent_that_is_copied_keeps_its_history_where_it_is_recorded():
+    def program(T):
+        fw, found = T.autograd.forward_ad, []
+        for mode in (T.enable_grad, T.no_grad):
+            p, t = leaf(T, 3, 3), leaf(T, 3, 3, seed=1)
+            with fw.dual_level(), mode():
+                tangent = fw.unpack_dual(fw.make_dual(p, t.t())).tangent
+            found.append(tangent.requires_grad)
+        fw_grad = T.autograd.grad
+        with fw.dual_level():
+            tangent = fw.unpack_dual(fw.make_dual(p, t.t()) ** 2).tangent
+            return found, fw_grad((tangent * tangent).sum(), [p, t])
+
+    as_torch(program)
+
+
+@pytest.mark.parametrize("dims", [(0, None), (None, 0)])
+def test_a_tangent_of_another_batch_than_its_primal_is_copied(dims):
+    import xgrad.autograd.forward_ad as fw
+
+    def derivative(p, t):
+        with fw.dual_level():
+            dual = fw.make_dual(p, t)
+            if dims[0] is None:
+                t.mul_(0)
+            else:
+                dual.mul_(p)
+            return fw.unpack_dual(dual).tangent.clone()
+
+    p = xgrad.arange(1.0, 7.0).reshape(2, 3)
+    t = xgrad.ones(2, 3) * 2
+    found = xgrad.func.vmap(derivative, dims)(p if dims[0] == 0 else p[0], t if dims[1] == 0 else t[0])
+    same(found, xgrad.arange(1.0, 7.0).reshape(2, 3) * 2 if dims[0] == 0 else xgrad.ones(2, 3) * 2)

@@ -32,6 +32,7 @@ _tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name 
 _tensor._view_node = copy_slices.regenerate
 _tensor._tangent_of_view = viewing.tangent_of_view
 _tensor._move_retained_hook = hooks.move_retained_hook
+_tensor._hooks_of = hooks.hooks_of
 _tensor._prepare_subclass = overrides.prepare_subclass
 _tensor._construct = constructors.construct
 

@@ -68,8 +68,8 @@ class ThreadState(threading.local):
     def put_back(self, before: dict[str, Any]) -> None:
         """Set the modes that users' code may have left switched as they were when `before`, `__dict__`, was copied.
 
-        What PyTorch's ThreadLocalState carries; a dual level that was entered, anomaly mode and the profiler stay, there
-        as here (aten/src/ATen/ThreadLocalState.h).
+        What PyTorch's ThreadLocalState carries; a dual level that was entered, anomaly mode and the profiler stay,
+        there as here (aten/src/ATen/ThreadLocalState.h).
         """
         now = self.__dict__
         for name in _PUT_BACK:

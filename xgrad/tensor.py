@@ -109,6 +109,7 @@ class Tensor(TensorMethods):
     _accumulator: Any = None  # weak reference to the AccumulateGrad
     _leads_to: Any = None  # of a snapshot of a leaf: the leaf's AccumulateGrad
     _hooks: Any = None  # tensor hooks of a leaf; those of a non-leaf are with its node
+    _earlier_hooks: Any = None  # after t_() and its like: (the present node, the hooks at the one before)
     _post_accumulate_hooks: Any = None
     _retains_grad: bool = False
     _tangents: Any = None  # Tangents
@@ -515,6 +516,8 @@ class Tensor(TensorMethods):
             raise InplaceViewError(
                 "Can't detach views in-place. Use detach() instead: a view cannot leave the graph that its base is in."
             )
+        if self._grad_fn is not None and (hooks := _hooks_of(self)) is not None:
+            self._hooks = hooks  # they are the tensor's, in PyTorch too
         self._grad_fn, self._output_nr, self._requires_grad, self._tangents = None, 0, False, None
         return self
 
@@ -621,4 +624,5 @@ _construct: Any = None
 _view_node: Any = None
 _tangent_of_view: Any = None
 _move_retained_hook: Any = None
+_hooks_of: Any = None
 _prepare_subclass: Any = None

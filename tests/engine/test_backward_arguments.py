@@ -642,3 +642,23 @@ def test_part_of_a_graph_is_released():
         return found, T.autograd.grad(h.sum(), x)
 
     as_torch(program)
+
+
+def test_zeros_for_an_input_that_is_not_reached_require_grad_where_a_graph_is_created():
+    def program(T):
+        found = []
+        for create_graph in (False, True):
+            x, unused = leaf(T, 3), leaf(T, 2)
+            for wanted in (unused, unused * 2):
+                zeros = T.autograd.grad((x * x).sum(), [x, wanted], create_graph=create_graph, materialize_grads=True)[
+                    1
+                ]
+                found += [zeros, zeros.requires_grad, zeros.is_leaf]
+            if create_graph:
+                found += T.autograd.grad(zeros.sum(), unused, allow_unused=True)
+                batch = {"grad_outputs": T.ones(4, 3, dtype=T.float64), "is_grads_batched": True}
+                grads = T.autograd.grad(x * x, [x, unused], create_graph=True, materialize_grads=True, **batch)
+                found += [grads[0], grads[1], grads[1].requires_grad]
+        return found
+
+    as_torch(program)

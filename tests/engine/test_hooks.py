@@ -714,3 +714,119 @@ def test_what_a_hook_on_a_node_returns_is_checked(kind, hook, match):
         y.sum().backward()
 
     same_error(program, match)
+
+
+# -- after an in-place view operation ----------------------------------------------------------------------------------
+
+MOVES = {
+    "t_": lambda y: y.t_(),
+    "transpose_": lambda y: y.transpose_(0, 1),
+    "swapaxes_": lambda y: y.swapaxes_(0, 1),
+    "swapdims_": lambda y: y.swapdims_(0, 1),
+    "unsqueeze_": lambda y: y.unsqueeze_(0),
+    "squeeze_": lambda y: y.squeeze_(),
+    "as_strided_": lambda y: y.as_strided_((3, 2), (1, 3)),
+    "mul_": lambda y: y.mul_(2),
+}
+
+
+@pytest.mark.parametrize("start", ["first", "removed", "later", "on a view", "retained"])
+@pytest.mark.parametrize("move", MOVES)
+def test_hooks_before_and_after_an_inplace_operation_run_in_order(move, start):
+    def program(T):
+        def note(name):
+            return lambda grad: log.append((name, tuple(grad.shape)))
+
+        log, x = [], leaf(T, 2, 3)
+        y = (x * 2).view(2, 3) if start == "on a view" else x * 2
+        if start != "later":
+            handle = y.register_hook(note("first"))
+            if start == "removed":
+                handle.remove()
+        MOVES[move](y)
+        y.register_hook(note("second"))
+        log.append(len(y._backward_hooks))
+        y.mul_(3)
+        y.register_hook(note("third"))
+        y.unsqueeze_(0)
+        y.register_hook(note("fourth"))
+        y.sum().backward()
+        return log, x.grad
+
+    as_torch(program)
+
+
+def test_a_hook_after_an_inplace_view_operation_may_replace_the_gradient():
+    def program(T):
+        x = leaf(T, 2, 3)
+        y = x * 2
+        y.register_hook(lambda grad: grad + 1)
+        y.t_()
+        y.register_hook(lambda grad: grad * T.tensor([1.0, 2.0, 3.0]))
+        (y * y).sum().backward()
+        return x.grad
+
+    as_torch(program)
+
+
+def test_hooks_stay_with_a_tensor_that_detach_takes_out():
+    def program(T):
+        log, x = [], leaf(T, 2)
+        y = x * 2
+        y.register_hook(lambda grad: log.append("first"))
+        z = y * 3
+        y.detach_().requires_grad_()
+        y.register_hook(lambda grad: log.append("second"))
+        (y * 2).sum().backward()
+        z.sum().backward()
+        return log, x.grad, y.grad
+
+    as_torch(program)
+
+
+# -- post hooks of an accumulator --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_post_hook_of_an_accumulator_sees_the_gradient_that_was_stored(compiled):
+    """The first is the leaf's own, as post-accumulate hooks leave it; a later one is what arrived."""
+
+    def program(T):
+        options = {"compiled": compiled} if T is xgrad else {}
+        seen, x = [], leaf(T, 3)
+        y = x * 2
+        y.grad_fn.next_functions[0][0].register_hook(lambda inputs, outputs: seen.append((inputs, outputs)))
+        x.register_post_accumulate_grad_hook(lambda x: [x.grad.mul_(10), None][1])
+        weights = data(T, (3,), 1)
+        (y * weights).sum().backward(retain_graph=True, **options)
+        found = [outputs[0].clone() for _, outputs in seen]
+        x.grad.add_(1)
+        found += [outputs[0].clone() for _, outputs in seen]
+        (y * weights).sum().backward(**options)
+        return found, seen, x.grad
+
+    as_torch(program)
+
+
+def test_post_hook_of_an_accumulator_whose_gradient_was_taken_away():
+    def program(T):
+        seen, x = [], leaf(T, 3)
+        y = x * 2
+
+        def take(x):
+            x.grad = None
+
+        y.grad_fn.next_functions[0][0].register_hook(lambda inputs, outputs: seen.append((inputs, outputs)))
+        x.register_post_accumulate_grad_hook(take)
+        (y * y).sum().backward()
+        return seen, x.grad
+
+    as_torch(program)
+
+
+def test_post_hook_of_an_accumulator_cannot_give_gradients():
+    x = leaf(xgrad, 3)
+    y = x * 2
+    y.grad_fn.next_functions[0][0].register_hook(lambda inputs, outputs: outputs)
+    with pytest.raises(RuntimeError, match=r"incorrect number of values \(got 1, but expected 0\)"):
+        y.sum().backward()

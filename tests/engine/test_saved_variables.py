@@ -636,3 +636,86 @@ def test_a_detached_saved_tensor_is_an_error_where_its_history_is_needed():
         T.autograd.grad(z, x, create_graph=True)
 
     same_error(program, "detached in-place")
+
+
+# -- the very tensor ---------------------------------------------------------------------------------------------------
+
+
+def saved_under(T, unpack, f):
+    with T.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+        return f()
+
+
+@pytest.mark.parametrize("kind", ["constant", "leaf", "result"])
+def test_what_an_unpack_hook_gives_is_what_is_seen(kind):
+    """The same object where neither it nor what was saved has a place in the graph."""
+
+    def program(T):
+        given = T.ones(3) * 5 if kind == "constant" else leaf(T, 3) * (1 if kind == "leaf" else 2)
+        given = given if kind != "leaf" else leaf(T, 3)
+        seen = []
+
+        class Mul(T.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                ctx.save_for_backward(x, y)
+                return x * y
+
+            @staticmethod
+            def backward(ctx, grad):
+                x, y = ctx.saved_tensors
+                seen.extend([x is given, y is given, x.requires_grad, y.requires_grad, y.is_leaf])
+                return grad * y, None
+
+        x, y = T.ones(3, requires_grad=True), T.ones(3)
+        saved_under(T, lambda t: given, lambda: Mul.apply(x, y)).sum().backward()
+        z = saved_under(T, lambda t: given, lambda: x * y)
+        (grad,) = T.autograd.grad(z.sum(), x, create_graph=True)
+        maximum, _ = saved_under(T, lambda t: given if t.is_floating_point() else index, lambda: (x * x).max(0))
+        return seen, z.grad_fn._saved_other is given, grad, grad.requires_grad, maximum.grad_fn._saved_indices is index
+
+    index = None
+    for T in (torch, xgrad):
+        index = T.tensor(1)
+        found = program(T)
+        if T is torch:
+            theirs = found
+    same(found, theirs)
+
+
+def test_an_unpack_hook_set_on_one_saved_value_gives_the_very_tensor():
+    x, y, given = xgrad.ones(3, requires_grad=True), xgrad.ones(3), xgrad.zeros(3)
+    given.tag = "mine"
+    z = x * y
+    z.grad_fn._raw_saved_other.register_hooks(lambda t: t, lambda t: given)
+    assert z.grad_fn._saved_other is given
+    assert z.grad_fn._saved_other.tag == "mine"
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
+def test_save_on_cpu_of_a_sparse_tensor():
+    def program(T):
+        seen = []
+
+        class Keep(T.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, sparse):
+                ctx.save_for_backward(sparse)
+                return x * 1
+
+            @staticmethod
+            def backward(ctx, grad):
+                (sparse,) = ctx.saved_tensors
+                seen.extend([sparse.is_sparse, sparse.to_dense(), sparse.is_coalesced(), sparse.requires_grad])
+                return grad, None
+
+        for requires_grad in (False, True):
+            sparse = T.sparse_coo_tensor(T.tensor([[0, 1], [1, 0]]), T.tensor([2.0, 3.0]), (2, 2))
+            sparse.requires_grad_(requires_grad)
+            with T.autograd.graph.save_on_cpu():
+                y = Keep.apply(leaf(T, 2), sparse)
+                product = (sparse * sparse).to_dense().sum() if requires_grad else y.sum()
+            (y.sum() + product).backward()
+        return seen, sparse.grad.to_dense()
+
+    as_torch(program)

@@ -229,3 +229,41 @@ def test_recomputation_tracks_views_as_the_first_run_did():
     with xgrad.views.tracking("replay"):
         y.backward()
     assert seen == ["geometry", "geometry"]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_backward_gets_the_very_tensor_that_the_recomputation_saved_where_it_needs_no_grad(reentrant):
+    def program(T):
+        seen = []
+
+        class Mul(T.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, given, made):
+                ctx.save_for_backward(x, given, made)
+                seen.append((given, made))
+                return x * given * made
+
+            @staticmethod
+            def backward(ctx, grad):
+                x, given, made = ctx.saved_tensors
+                seen.append((given is seen[-1][0], made is seen[-1][1], given is data, x.requires_grad))
+                return grad * given * made, None, None
+
+        x, data = T.ones(3, requires_grad=True), T.arange(3.0)
+        y = T.utils.checkpoint.checkpoint(lambda x: Mul.apply(x, data, data * 2), x, use_reentrant=reentrant)
+        y.sum().backward()
+        return seen[-1], x.grad
+
+    as_torch(program)
+
+
+def test_a_write_after_the_recomputation_saved_does_not_reach_backward():
+    def f(x):
+        data = xgrad.arange(3.0)
+        y = x * data
+        data.add_(1)
+        return y * 2
+
+    x = xgrad.ones(3, requires_grad=True)
+    xgrad.utils.checkpoint.checkpoint(f, x, use_reentrant=False, early_stop=False).sum().backward()
+    assert x.grad.tolist() == [0, 2, 4]

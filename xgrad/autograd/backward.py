@@ -280,7 +280,7 @@ def grad(
         if result is None and materialize_grads:
             if isinstance(x, GradientEdge):
                 raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
-            results[i] = registry.FUNCTIONS[""]["zeros_like"](x.detach())
+            results[i] = registry.FUNCTIONS[""]["zeros_like"](x.detach(), requires_grad=create_graph)
         elif result is None and not allow_unused:
             raise RuntimeError(
                 f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "

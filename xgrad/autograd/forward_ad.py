@@ -15,9 +15,12 @@ import jax.numpy as jnp
 from ..config import forward_levels, state
 from ..dtypes import INEXACT
 from ..engine.function_tangents import check_shape
+from ..ops import registry
 from ..ops.viewing import view, view_along
 from ..tensor import Tangents, Tensor, from_array
+from ..views.chain import ViewChain
 from ..views.storage import place_of
+from ..views.value_ops import BitCast
 from .grad_mode import _Mode, enable_grad
 
 # Each level that is entered gets a number of its own inside: tangents of a level that has ended match no other.  To
@@ -153,6 +156,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             "is a dual tensor. For second derivatives use xgrad.func.jvp, which nests."
         )
     check_shape(tensor, tangent)
+    if tangent.is_sparse:
+        tangent._read()  # which says that it cannot be
     dual = tensor.view_as(tensor)
     if not state.inference:
         dual._set_tangent(state.dual_level, _laid_out_like(tensor, tangent))
@@ -160,26 +165,41 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
-    """The tangent itself if its elements lie in its storage as the tensor's do in theirs; else such a copy.
+    """The tangent itself if its elements lie in its storage as the tensor's do in theirs; else a copy that does.
 
     Views of the tensor, `as_strided` among them, are then views of the tangent as well.
     """
-    if tensor._level is not None or tangent._level is not None:
+    if tensor._level is tangent._level and _layout(tensor) == _layout(tangent):
         return tangent
-    mine, its = tensor._chain, tangent._chain
-    if mine is its or (_roots(tensor) == _roots(tangent) and tensor._geometry() == tangent._geometry()):
-        return tangent
-    if mine is None or mine.is_root or mine.overlaps or not mine.expressible:
-        return tangent.clone()
-    with enable_grad():
-        root = jnp.zeros(mine.root_shape, tangent.dtype, device=place_of(tensor._held()))
+    mine = tensor._chain
+    dtype = tangent.dtype if tangent.is_complex() else tensor.dtype
+    if tensor._level is not None:
+        if tensor._level is not tangent._level:  # one tangent for all entries of a batch: each gets its own
+            return registry.FUNCTIONS[""]["zeros_like"](tensor.detach(), dtype=dtype).copy_(tangent)
+        return tangent.to(dtype, copy=True)
+    whole = mine is None or mine.is_root or mine.overlaps or tangent._level is not None
+    if whole or any(isinstance(step, BitCast) for step in mine.steps) or not (mine.expressible or dtype == mine.dtype):
+        return tangent.to(dtype, copy=True)
+    root = jnp.zeros(
+        mine.root_shape, mine.root_dtype if dtype == mine.dtype else dtype, device=place_of(tensor._held())
+    )
+    with enable_grad():  # or it could not be written when they are on again
         copy = view_along(from_array(root), mine, "AsStridedBackward0")
     return copy.copy_(tangent)
 
 
-def _roots(tensor: Tensor) -> int:
+def _layout(tensor: Tensor) -> tuple:
+    """What has to be equal for one tensor to have its elements where another has them (PyTorch: has_same_meta)."""
     chain = tensor._chain
-    return prod(tensor.shape if chain is None else chain.root_shape)
+    if chain is None:
+        chain = ViewChain.root(tensor.shape, tensor.dtype)
+    try:
+        seen = chain.geometry
+    except RuntimeError:  # it has no strides
+        return (chain,)
+    size = prod(chain.root_shape) * chain.root_dtype.itemsize // chain.dtype.itemsize
+    strides = tuple(stride if n > 1 else 1 for n, stride in zip(seen.sizes, seen.strides, strict=True))
+    return size, seen.offset, seen.sizes, strides, tensor.is_conj(), tensor.is_neg()
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:

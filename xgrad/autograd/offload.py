@@ -39,13 +39,35 @@ class save_on_cpu(saved_tensors_hooks):
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Tensor) -> Any:
+            if tensor.is_sparse:
+                return _Sparse(tensor, pin_memory)
             # Inside of vmap there is no array to move.
             return plain_entry(tensor) if tensor._level is not None else to_host(tensor._read(), pin_memory)
 
         def unpack(packed: Any) -> Tensor:
+            if packed.__class__ is _Sparse:
+                return packed.back()
             return packed if isinstance(packed, Tensor) else from_foreign(from_host(packed))
 
         super().__init__(pack, unpack)
+
+
+class _Sparse:
+    """A sparse tensor, whose indices and values are in host memory."""
+
+    def __init__(self, tensor: Any, pin: bool) -> None:
+        self.homes: list[Any] = []
+
+        def place(array: Any) -> Any:
+            home, array = to_host(array, pin)
+            self.homes.append(home)
+            return array
+
+        self.tensor = tensor._on(place)
+
+    def back(self) -> Tensor:
+        homes = iter(self.homes)
+        return self.tensor._on(lambda array: from_host((next(homes), array)))
 
 
 def to_host(array: Any, pin: bool) -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ from jax.sharding import SingleDeviceSharding
 
 from ..config import settings, state
 from ..devices import device, require_here
-from ..tensor import Tensor
+from ..tensor import Tensor, from_array
 from ..views.storage import Tracer, writing
 from . import node as _node
 from .anomaly import origin_of
@@ -25,6 +25,7 @@ from .grad_dtype import expected
 from .hooks import run_post_accumulate_hooks
 from .input_buffer import accumulate, add_arrays, stolen
 from .node import MAX_SEQUENCE_NR, InternalNode
+from .sparse_gradient import SparseGradient
 from .sparse_gradient import accumulate as accumulate_sparse
 from .validate import expandable, fit
 
@@ -48,6 +49,35 @@ class AccumulateGrad(InternalNode):
         return bool(self._hooks or variable._hooks or variable._post_accumulate_hooks or variable.is_sparse)
 
     def apply(self, grads: list, needs: int) -> tuple:
+        self._take(grads)
+        self._tell()
+        return ()
+
+    def apply_shown(self, grads: list) -> Any:
+        """`apply`, and the gradient as post-hooks see it: where it became the variable's, that tensor's value.
+
+        What a post-accumulate hook writes there shows, as in PyTorch, which stores the gradient that arrived.
+        """
+        variable, value = self.variable, grads[0]
+        stored = variable._grad is None and not isinstance(value, (Tensor, SparseGradient))
+        self._take(grads)
+        if stored and variable._grad is not None:
+            value = variable._grad.detach()
+        elif value.__class__ is SparseGradient:
+            value = value.tensor  # pyright: ignore[reportAttributeAccessIssue]
+        elif value is not None and not isinstance(value, Tensor):
+            value = from_array(value)
+            value._owned = False
+        self._tell()
+        return value
+
+    def _tell(self) -> None:
+        hooks = self.variable._post_accumulate_hooks
+        if hooks:  # also where the gradient is undefined and nothing was accumulated
+            run_post_accumulate_hooks(hooks, self.variable)
+
+    def _take(self, grads: list) -> None:
+        """Accumulate, if a gradient arrived and the variable still wants it."""
         variable = self.variable
         if grads[0] is not None and (variable._requires_grad or variable.requires_grad):
             if variable._grad_fn is not None or (variable._view is not None and variable.grad_fn is not None):
@@ -62,9 +92,6 @@ class AccumulateGrad(InternalNode):
                     accumulate_sparse(variable, grads[0])
                 else:
                     self._accumulate_tensor(variable, grads[0])
-        if variable._post_accumulate_hooks:  # also where the gradient is undefined and nothing was accumulated
-            run_post_accumulate_hooks(variable._post_accumulate_hooks, variable)
-        return ()
 
     def _accumulate_tensor(self, variable: Tensor, new: Tensor) -> None:
         """A graph is created, or tangents and batches are carried along: everything is done by operators."""

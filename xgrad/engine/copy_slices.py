@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from ..config import state
 from ..errors import FreedGraphError
-from ..tensor import Tensor
+from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.program import Program
 from ..views.storage import Tracer, sole
@@ -172,7 +172,8 @@ class ChainsBackward(Node):
 class RestridedBackward(Node):
     """The backward of `as_strided` of a view whose base has no gradient: what falls into the view is the view's.
 
-    `own` and `chain` lead from the base to the view, and to what was made of it.
+    `own` and `chain` lead from the base to the view, and to what was made of it.  Of an element that the view shows in
+    several places each gets an equal part, as in PyTorch.
     """
 
     own: ViewChain
@@ -182,11 +183,15 @@ class RestridedBackward(Node):
         grad = grads[0]
         if grad is None or not needs & 1:
             return (None,)
-        if isinstance(grad, Tensor):
-            return (read_recorded(self.own, adjoint_recorded(self.chain, grad)),)
-        return (self.own.replay(self.chain.adjoint(grad)),)
+        whole = adjoint_recorded(self.chain, grad) if isinstance(grad, Tensor) else self.chain.adjoint(grad)
+        if self.own.overlaps:
+            share = 1 / jnp.maximum(self.own.adjoint(jnp.ones(self.own.shape, self.own.dtype)).real, 1)
+            whole = whole * (from_array(share) if isinstance(grad, Tensor) else share)
+        return (read_recorded(self.own, whole) if isinstance(grad, Tensor) else self.own.replay(whole),)
 
     def formula(self, given: int, needs: int) -> Formula | None:
+        if self.own.overlaps:
+            return None
         return _of_restrided(self.own.program, self.chain.program)
 
     def operands(self, unpacking: Callable[[], None]) -> list:
@@ -271,11 +276,7 @@ def chains_node(name: str, chains: tuple[ViewChain, ...], edge: tuple) -> Node:
 
 
 def restrided_node(name: str, own: ViewChain, chain: ViewChain, edge: tuple) -> Node:
-    """A `RestridedBackward` called `name`.  Raises `RuntimeError` if the view overlaps itself."""
-    if own.overlaps:
-        raise RuntimeError(
-            "as_strided of a view that overlaps itself, and whose base requires no gradient: take it of the base"
-        )
+    """A `RestridedBackward` called `name`."""
     node = _class(name, RestridedBackward)()
     node.own, node.chain, node.avals, node.next_edges = own, chain, (chain,), (edge,)
     number(node)

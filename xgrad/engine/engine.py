@@ -140,7 +140,7 @@ def _on_fresh_thread(task: GraphTask, root: GraphRoot, values: list) -> None:
 
 
 def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
-    """Run a task in its own modes; whatever hooks and Functions leave switched, they are the caller's again after it."""
+    """Run a task in its own modes; the caller's are back after it, whatever hooks and Functions left switched."""
     previous = state.graph_task, state.grad_enabled, state.current_node
     task.modes = state.__dict__.copy()
     state.graph_task, state.grad_enabled = task, task.create_graph and not state.inference
@@ -322,6 +322,10 @@ def _evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) 
         inputs[:] = [None if g is None else _enter_node(node, g, tensors) for g in given]
     if not hooks.post:
         return node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
+    if node.is_accumulator:
+        task.users_code = True
+        run_post_hooks(hooks.post, (), (node.apply_shown(inputs),))
+        return ()
     grad_outputs = tuple(leave(g) for g in inputs)
     results = node.apply(inputs, needs) if node.raw or tensors else _apply_on_tensors(node, inputs, needs)
     task.users_code = True

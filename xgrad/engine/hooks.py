@@ -177,6 +177,18 @@ def run_post_accumulate_hooks(hooks: dict, variable: Any) -> None:
             raise RuntimeError(f"Tensor post accumulate grad hooks should return None, but {_named(hook)} did not")
 
 
+def hooks_of(tensor: Any) -> Hooks | None:
+    """The container of a non-leaf's tensor hooks; None before the first one.
+
+    That of its node, or, after an in-place view operation (`t_`), still that of the node before: they run in order,
+    with the gradient of the value before, as in PyTorch.
+    """
+    node, earlier = tensor._grad_fn, tensor._earlier_hooks
+    if earlier is not None and earlier[0] is node:
+        return earlier[1]
+    return None if node._hooks is None else node._hooks.tensor.get(tensor._output_nr)
+
+
 def retain_grad(node: Any, output_nr: int, tensor: Any) -> None:
     """Let `tensor` keep in `.grad` the gradient that arrives at a node's output."""
     node.hooks().retain[output_nr] = weakref.ref(tensor)

@@ -236,7 +236,7 @@ def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: di
 
 
 def _put_back(before: dict, grad_enabled: bool) -> None:
-    """Forward left inference mode or forward-mode AD switched: the first stays so, as in PyTorch, the second does not."""
+    """Forward left inference mode or forward-mode AD switched: as in PyTorch, the first alone stays so."""
     inference = state.inference
     state.put_back(before)
     if inference is not state.inference:

@@ -307,6 +307,9 @@ class SavedVariable:
         return value
 
     def _rebuild(self, value: Tensor, owner: Any) -> Tensor:
+        """What an unpack hook gave, in the graph; the very tensor where it and what was saved are outside."""
+        if not (self._is_output or self._edge[0] or self._tangents or value.requires_grad):
+            return value
         rebuilt = value.detach() if value._level is None else plain_entry(value)
         for level, tangent in (self._tangents or {}).items():
             rebuilt._set_tangent(level, tangent)

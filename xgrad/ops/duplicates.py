@@ -15,7 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..devices import require_here
-from ..engine.hooks import NodeHooks
+from ..engine.hooks import hooks_of
 from ..tensor import SAME, Tensor, from_foreign, mark
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer, VersionCounter, of_ended_trace
@@ -118,11 +118,7 @@ def _hooks(self: Tensor) -> list:
 
 def backward_hooks(self: Tensor) -> dict | None:
     """The tensor hooks, in the order in which they run; None if there never was one."""
-    node = self._grad_fn
-    if node is None:
-        return self._hooks
-    hooks: NodeHooks | None = node._hooks
-    return None if hooks is None else hooks.tensor.get(self._output_nr)
+    return self._hooks if self._grad_fn is None else hooks_of(self)
 
 
 class _Array:

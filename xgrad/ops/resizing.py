@@ -10,6 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..config import state
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.geometry import contiguous_strides
@@ -21,7 +22,7 @@ from .registry import composite
 def _refuse(self: Tensor) -> None:
     if self._level is not None:
         raise NotImplementedError("resize_ inside of vmap: the entries of a batch have one shape")
-    if self.requires_grad:
+    if self.requires_grad and not state.inference:
         raise RuntimeError("cannot resize variables that require grad")
     if self._moves():
         raise RuntimeError("cannot resize variables that has a forward grad")

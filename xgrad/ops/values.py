@@ -13,7 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..devices import require_here
-from ..engine.hooks import Hooks, RemovableHandle, register, retain_grad
+from ..engine.hooks import Hooks, RemovableHandle, hooks_of, register, retain_grad
 from ..errors import InplaceViewError, TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
@@ -210,7 +210,8 @@ def register_hook(self: Tensor, hook: Callable) -> RemovableHandle:
         if self._hooks is None:
             self._hooks = Hooks()
         return register(self._hooks, hook)
-    return register(node.hooks().tensor.setdefault(self._output_nr, Hooks()), hook)
+    known = hooks_of(self)
+    return register(node.hooks().tensor.setdefault(self._output_nr, Hooks()) if known is None else known, hook)
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> RemovableHandle:
@@ -226,10 +227,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> Removabl
 
 def backward_hooks(self: Tensor) -> dict | None:
     """The hooks of `register_hook` on this tensor's present history, {handle's id: hook}, or None."""
-    node = self.grad_fn
-    if node is None:
-        return self._hooks
-    return None if node._hooks is None else node._hooks.tensor.get(self._output_nr)
+    return self._hooks if self.grad_fn is None else hooks_of(self)
 
 
 def post_accumulate_hooks(self: Tensor) -> dict | None:

@@ -9,12 +9,13 @@ from typing import Any
 
 from ..config import outer_forward_level, state
 from ..engine.copy_slices import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
-from ..engine.hooks import move_retained_hook
+from ..engine.hooks import hooks_of, move_retained_hook
 from ..engine.node import gradient_edge
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
 from ..views.meta import CreationMeta, chain_now, check_inplace, relation_of
 from ..views.named.arguments import NO_DIM, int_of
+from ..views.part import within
 from .overridable import ask_view
 
 DEFAULT = CreationMeta.DEFAULT
@@ -100,12 +101,21 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
                 node = restrided_node(name, relation_of(self)[0], chain, gradient_edge(self))
             out._grad_fn, out._requires_grad = node, True
         return out
-    back = self._chain.inverse()
-    if back is None:
-        raise RuntimeError(
-            "as_strided: this alias shows only part of its storage; take it of the base, or clone() first"
-        )
-    return attach_view(self, seen, back.concat(seen), name, creation, tangent=False)
+    relative = _from_part(self._chain, seen)
+    if relative is not None:
+        return attach_view(self, seen, relative, name, creation, tangent=False)
+    # It reaches out of what `self` shows, a detached part of the storage: an alias as that is one.
+    out = self._alias()
+    out._chain, out._cache, out._cache_generation = seen, None, -1
+    if state.grad_enabled and self.requires_grad:
+        out._grad_fn, out._requires_grad = restrided_node(name, self._chain, seen, gradient_edge(self)), True
+    return out
+
+
+def _from_part(chain: ViewChain, seen: ViewChain) -> ViewChain | None:
+    """The chain from what `chain` shows to the `as_strided` of its storage `seen`, None where that lies outside."""
+    back = chain.inverse()
+    return within(chain, seen) if back is None else back.concat(seen)
 
 
 def _strided_tangent(self: Tensor, out: Tensor, key: tuple) -> None:
@@ -232,7 +242,17 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
     The operation is appended to the tensor's chain *and* to what autograd knows of it (its ViewMeta's chain, or, of a
     base, the chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
     """
-    move(self, ViewChain.root(self.shape, self.dtype).view(*key), name)
+    chain = self._chain
+    if key[0] == "as_strided" and chain is not None and not chain.is_root:  # which addresses the storage
+        relative = _from_part(chain, chain.view(*key))
+        if relative is None:
+            raise RuntimeError(
+                f"as_strided_ of a tensor of shape {list(self.shape)} that shows a part of its storage reaches beyond "
+                "that part: take as_strided of the base"
+            )
+    else:
+        relative = ViewChain.root(self.shape, self.dtype).view(*key)
+    move(self, relative, name)
     if self._requires_grad and isinstance(self._grad_fn, ChainBackward):
         self._grad_fn.key = key
     return self
@@ -265,6 +285,9 @@ def move(self: Tensor, relative: ViewChain, name: str) -> Tensor:
         node = chain_node(name, relative, edge)
         if before is not None:
             move_retained_hook(self, node)
+            earlier = hooks_of(self)
+            if earlier is not None:
+                self._earlier_hooks = node, earlier
         self._grad_fn, self._output_nr, self._requires_grad = node, 0, True
         if meta is not None:  # unrecorded, it makes a view's grad_fn stale like any other in-place operation
             meta.attr_version = self._version

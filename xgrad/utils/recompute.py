@@ -128,15 +128,17 @@ class Frame:
             run = self.recompute()
             if key is not None:
                 self.runs[key] = run
-        value = run.values.pop(holder, None)
-        if value is None:
+        found = run.values.pop(holder, None)
+        if found is None:
             overlap = "Under GraphExecGroup, two backward calls must not need the same saved tensor. " if group else ""
             raise CheckpointError(
                 "xgrad.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once in "
                 f"this backward; recomputed tensors are let go as soon as they are used. {overlap}If you read "
                 "ctx.saved_tensors in a custom backward, read it only once."
             )
-        return value
+        value, tensor, version = found
+        # What has no place in the graph is given as the very tensor that was saved, as PyTorch gives it.
+        return value if tensor is None or tensor._version != version else tensor
 
     def recompute(self) -> Recomputed:
         """Run the function again, as it was run first."""
@@ -233,7 +235,8 @@ class _Recording:
             return value
         holder = frame.holders[place]()
         if holder is not None:  # else the node that it belonged to is released
-            run.values[holder] = value
+            outside = tensor._level is None and not tensor.requires_grad and not tensor._moves()
+            run.values[holder] = (value, tensor, tensor._version) if outside else (value, None, 0)
             if frame.describe is not None and not _alike(frame.described[place], now := frame.describe(tensor)):
                 run.different.append((place, frame.described[place], now))
         if frame.early_stop and run.count == len(frame.holders):

@@ -180,7 +180,7 @@ def _bit_cast(array: Any, shape: Shape, dtype: np.dtype) -> Any:
     # XLA bit-casts neither complex nor bool: go through their parts and their bytes.
     array = lax.reshape(array, array.shape or (1,))
     if array.dtype in PARTS:
-        array = jnp.stack([jnp.real(array), jnp.imag(array)], axis=-1).reshape(*array.shape[:-1], -1)
+        array = jnp.stack([jnp.real(array), jnp.imag(array)], axis=-1).reshape(*array.shape[:-1], 2 * array.shape[-1])
     elif array.dtype == bool:
         array = array.astype(np.uint8)
     plain = PARTS.get(dtype, np.dtype(np.uint8) if dtype.kind == "b" else dtype)
