@@ -2,6 +2,11 @@
 
 trace.py         one run on tracers, and whatever it touches
 guards.py        whether a value is still what it was
+containers.py    how guards look into lists, dictionaries, objects,
+namespaces.py    functions, modules, classes
+paths.py         from a guard or an argument to the containers within
+code.py          what code names, and whose it is
+frames.py        the Python frames that run in a trace, and what they see
 surroundings.py  what else the function depends on: closures, globals, objects
 unchanged.py     the same, where nothing is another object, quickly
 matching.py      whether a later call is like the one that was traced

@@ -24,8 +24,8 @@ from ..views.storage import VersionCounter, sole, writing
 from .effects import Effects, Making, Recipe
 from .history import CompiledFunctionBackward, Target
 from .matching import Match
+from .paths import locate
 from .program import Program, one
-from .surroundings import locate
 
 _copy = jax.jit(jnp.copy)
 
@@ -237,7 +237,8 @@ class Entry:
             tensors[i]._output_nr, tensors[i]._requires_grad = edge or 0, edge is not None
         for place, path, key, plan in self._traced.puts:
             match = self.match
-            guard, root = match.function if place is None else (dict(match.arguments)[place], leaves[place])
+            guard = match.function if place is None else dict(match.arguments)[place]
+            root = guard.value if place is None else leaves[place]
             container, value = locate(guard, root, path)
             container.put(value, key, built(plan, tensors, made, out))
 

@@ -130,23 +130,27 @@ class CompiledFunction:
             return None
         changed = ""
         for _ in range(_TRIES):
-            entry = self._traced(args, kwargs, leaves, tree, modes)
-            if entry is None:
+            made = self._traced(args, kwargs, leaves, tree, modes)
+            if made is None:
                 _log.info("xgrad.compile: %s runs as it is: it uses values of another trace", self.name())
                 return None
+            entry, kept = made
             found = entry.match.find(leaves)
             if found is not None:
+                for put, holder, key, value in kept:
+                    put(holder, key, value)
                 return entry, *found, leaves
             changed = entry.match.why(leaves)
         raise RuntimeError(f"xgrad.compile: what {self.name()} depends on changes while it is traced: {changed}")
 
-    def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, modes: tuple) -> Entry | None:
-        """A new entry."""
+    def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, modes: tuple) -> tuple[Entry, list] | None:
+        """A new entry, and what libraries have remembered while it was traced."""
         reason = self._reason(leaves, tree, modes)
         start = time.perf_counter()
-        entry = traced(self._function, args, kwargs, leaves, tree, modes, *self._given[:2], self._out)
-        if entry is None:
+        made = traced(self._function, args, kwargs, leaves, tree, modes, *self._given[:2], self._out)
+        if made is None:
             return None
+        entry, _ = made
         self._seconds += time.perf_counter() - start
         self._entries.insert(0, entry)
         del self._entries[_PROGRAMS:]
@@ -154,7 +158,7 @@ class CompiledFunction:
         if reason is not None:
             self._reasons.append(reason)
         self._tell(reason)
-        return entry
+        return made
 
     def name(self) -> str:
         """The function's."""

@@ -155,18 +155,18 @@ class Match:
         tree: Any,
         modes: tuple,
         arguments: list[tuple[int, Guard]],
-        function: tuple[Guard, Any],
+        function: Guard,
         doubles: list[tuple[int, int]],
         expected: list[Expected],
         arrays: list[tuple[int, Any]],
     ) -> None:
         self.tree, self.modes = tree, modes
         self.arguments = arguments  # by their places among the leaves
-        self.function = function
+        self.function = function  # and what it leads to: of an `OfRoots`
         self.doubles = doubles  # places at which the same tensor is found
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
-        self._unchanged = Unchanged(function[0])
+        self._unchanged = Unchanged(function)
         self._storages = len({e.owner for e in expected if not e.by_value})
         # Where all tensors are found in places of their own, and have storages of their own: which they are.
         apart = self._storages == len(expected) and all(e.source[0] == "found" for e in expected)
@@ -188,10 +188,8 @@ class Match:
             for place, guard in self.arguments:
                 if guard.check(leaves[place], found) is not None:
                     return None
-        if not self._unchanged.find(found):
-            guard, function = self.function
-            if guard.check(function, found) is not None:
-                return None
+        if not self._unchanged.find(found) and self.function.check(self.function.value, found) is not None:
+            return None
         for place, aval in self.arrays:
             if _aval(leaves[place]) != aval:
                 return None
@@ -244,8 +242,7 @@ class Match:
             reason = guard.check(leaves[place], found)
             if reason is not None:
                 return f"argument {place}{reason}.{_AS_TENSOR}"
-        guard, function = self.function
-        reason = guard.check(function, found)
+        reason = self.function.check(self.function.value, found)
         if reason is not None:
             return f"{reason.strip()}.{_AS_TENSOR}"
         for place, aval in self.arrays:

@@ -1,183 +1,425 @@
 """What a function depends on besides its tensors: arguments, closures, globals, and what is in them.
 
-What is looked at (guards.py says how): the code of the function and of the Python functions that it names, unless they
-belong to an installed library; the globals that this code names; closures, defaults, bound objects; and of objects the
-attributes that the code names (all of a module's).  What a function looks up in another way (a library's registry,
-`getattr` with a computed name, a file) is not seen.
+Before the trace the function's own code is looked through, and the Python functions that it names, unless they are of
+an installed library; the globals that this code names, closures, defaults, bound objects; and of objects the attributes
+that the code names (all of a module's).  What is there is noted.  In the trace the frames that run, of libraries too,
+add what they name, and the objects that they see (frames.py).  After it the guards are made (guards.py, containers.py),
+by the ways from the function and its arguments to each object; an object to which no such way leads is held itself.
+
+Not looked into: xgrad, JAX, the libraries on it, NumPy (code.py).  What is looked up in yet another way, in the state
+of a C extension or in a file, is not seen.
 """
 
 import functools
+import gc
 import sys
-import sysconfig
+import threading
 import types
-from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections import deque
 from typing import Any
 
 import jax
 import numpy as np
 
 from ..tensor import Tensor
-from .guards import (
-    ARRAY,
-    SCALARS,
-    AnyTensor,
-    Container,
-    Equal,
-    EqualArray,
-    Guard,
+from ..views.storage import Tracer
+from .code import globals_in, is_added_to, is_library, is_ours, names_in
+from .containers import (
+    OfArray,
+    OfContext,
     OfDeque,
-    OfFixed,
-    OfFunction,
+    OfLocal,
     OfMapping,
-    OfMethod,
     OfObject,
     OfSequence,
     OfSet,
-    OfSlots,
-    OfWrapper,
-    Path,
-    names_in,
+    OfSubclass,
+    OfTensor,
+    attributes_of,
+    is_scalar_type,
+    slots_of,
 )
+from .guards import MISSING, REST, AnyTensor, Container, Equal, EqualArray, EqualBytes, Guard, Path, is_scalar
+from .namespaces import OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots, OfWrapper, has
 
 _LIMIT = 50_000  # values that are looked at; the others have to be the same objects
+_MANY = 256  # entries of a dictionary that a library's code sees; of a larger one only those that are reached otherwise
 # What of a class is called without being named, and what of it is of no account.
 _CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
-_PLAIN = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__"}
+_PLAIN = {
+    "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__", "__slots__",
+    "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
+    "__orig_bases__", "__parameters__", "__abstractmethods__",
+}  # fmt: skip
+_NONE: frozenset[str] = frozenset()
+_IMMUTABLE = 1 << 8  # of a class that C code defines: Py_TPFLAGS_IMMUTABLETYPE
 
 
 class Surroundings:
     """Guards, and the containers that they look into."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: list[Any], function: Any) -> None:
         self.tensors: list[Tensor] = []  # in the order in which the guards find them
         self.containers: list[Container] = []
+        self._values, self._function = values, function
         self._seen: dict[int, Any] = {}
-        self._names: frozenset[str] = frozenset()
+        self._names: frozenset[str] = frozenset()  # that the function's own code uses
+        self._globals: dict[int, tuple[dict, set[str]]] = {}  # by the id of a module's dictionary
+        self._held: list[Any] = []
+        self._before: dict[int, tuple[Any, dict]] = {}  # (an object, what was in it at first), by its id
+        # What frames have seen:
+        self._ran: dict[int, types.CodeType] = {}
+        self._used: dict[int, set[str]] = {}  # attributes of an object that code asks for, by its id,
+        self._wholly: set[int] = set()  # or all of them
+        self._noted: dict[tuple, Any] = {}
+        self._met: dict[int, Any] = {}  # objects
+        self._given: set[int] = set()  # containers among the arguments
+        self._variables: dict[int, set] = {}  # in which code has a list, by its id
+        self._memos: list[Any] = []  # what functools.lru_cache gave
+        self._owned: set[int] = set()  # what belongs to a library
+        self.kept: list[tuple] = []  # what a library's code has remembered: (put, object, key, value)
+        self._marks = -1
+        self.guards: list[Guard] = []
+        self.look()
+        self._first = {key: frozenset(used) for key, (_, used) in self._globals.items()}  # that have guards from now on
 
-    def guards(self, values: list[Any]) -> list[Guard]:
-        """Guards for values, looked through together: a later one may name attributes of an earlier one."""
+    # ------------------------------------------------------------ the guards
+
+    def look(self) -> None:
+        """Make the guards, of values looked through together: a later one may name attributes of an earlier one."""
         while True:
-            known = self._names
+            known = self._marked()
             self.tensors, self.containers, self._seen = [], [], {}
-            found = [self._guard(value, ()) for value in values]
-            if self._names == known:
-                return found
+            self.guards = [self._guard(value, ()) for value in self._values]
+            self.root = OfRoots([self._function])
+            self.containers.append(self.root)
+            self._root_child(0, self._function)
+            done = 0
+            while done < len(self._globals):  # a global's function names more of them
+                for names, used in list(self._globals.values())[done:]:
+                    self._root_globals(names, frozenset(used))
+                    done += 1
+            for value in self._held:
+                if id(value) not in self._seen:
+                    self._root_child(len(self.root.value), value)
+            if self._marked() == known:
+                self._marks = known
+                return
+
+    def _marked(self) -> int:
+        """How much is named; it grows."""
+        named = len(self._names) + sum(len(used) for _, used in self._globals.values())
+        return named + len(self._globals) + len(self._held) + sum(map(len, self._used.values())) + len(self._wholly)
+
+    def _root_child(self, place: int, value: Any) -> None:
+        if place:
+            self.root.value.append(value)
+        self.root.before[place] = value
+        self.root.children.append((place, self._guard(value, (place,))))
+
+    def _root_globals(self, names: dict, used: frozenset[str]) -> None:
+        place = len(self.root.value)
+        self.root.value.append(names)
+        self.root.before[place] = names
+        found = OfGlobals(names, (place,), used, self._whole(names))
+        self.containers.append(found)
+        self.root.children.append((place, found))
+        self._fill(found, (place,))
+
+    def _whole(self, value: Any) -> dict | None:
+        """What was in something when it was first looked at."""
+        known = self._before.get(id(value))
+        return None if known is None else known[1]
 
     def _guard(self, value: Any, path: Path) -> Guard:
         if isinstance(value, Tensor):
             self.tensors.append(value)
-            return AnyTensor()
-        if isinstance(value, SCALARS):
+            whole = self._whole(value)
+            if id(value) in self._seen or not (attributes_of(value) if whole is None else whole):
+                return AnyTensor()
+            self._seen[id(value)] = value
+            found = OfTensor(value, path, whole)
+            self._before[id(value)] = value, found.before
+            self.containers.append(found)
+            self._fill(found, path)
+            return found
+        if is_scalar(value):
             return Equal(value)
-        if isinstance(value, np.ndarray) and value.size <= ARRAY and value.dtype != object:
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return EqualArray(value)
-        if id(value) in self._seen or len(self._seen) > _LIMIT:
+        if isinstance(value, EqualBytes.kinds):
+            return EqualBytes(value)
+        if id(value) in self._seen or len(self._seen) > _LIMIT or self._is_log(value):
             return Guard(value)
         self._seen[id(value)] = value
         found = self._container(value, path)
         if found is None:
             return Guard(value)
         self.containers.append(found)
-        names = found.names if isinstance(found, OfObject) else None
-        for key, item in found.before.items():
-            if names is None or key in names:
-                found.children.append((key, self._guard(item, (*path, key))))
-        if isinstance(found, OfObject) and not is_library_class(type(value)):
+        self._fill(found, path)
+        items = not isinstance(found, (OfObject, OfFixed, OfFunction, OfMethod, OfWrapper, OfContext))
+        if items and (slots_of(type(value)) or getattr(value, "__dict__", None)):  # a dict with attributes
+            rest = OfObject(value, (*path, REST), self._of(value), self._names)
+            found.rest = rest
+            self.containers.append(rest)
+            self._fill(rest, (*path, REST))
+        if not isinstance(found, (OfFixed, OfFunction, OfMethod)) and _may_change(type(value)):
             found.kind = self._guard(type(value), ("__class__",))
         return found
 
-    def _container(self, value: Any, path: Path) -> Container | None:
-        guards = getattr(type(value), "__xgrad_guards__", None)
-        if guards is not None:  # it names what of it counts
-            return OfObject(value, path, guards, frozenset())
-        if isinstance(value, (list, tuple)):
-            return OfSequence(value, path)
-        if isinstance(value, (dict, OrderedDict)):
-            return OfMapping(value, path)
-        if isinstance(value, deque):
-            return OfDeque(value, path)
-        if isinstance(value, set):
-            return OfSet(value, path)
-        if isinstance(value, types.FunctionType):
-            if is_library(value.__globals__) or _of_library(value.__module__):
-                return OfWrapper(value, path) if hasattr(value, "__wrapped__") else None
-            self._names |= names_in(value.__code__)
-            return OfFunction(value, path)
-        if isinstance(value, (types.MethodType, functools.partial)):
-            return OfMethod(value, path)
-        if isinstance(value, types.ModuleType):
-            return None if is_library(vars(value)) else OfFixed(value, path, self._names)
-        if isinstance(value, type):
-            implicit = {name for name in vars(value) if name in _CALLED or name[:2] == name[-2:] == "__"} - _PLAIN
-            return None if is_library_class(value) else OfFixed(value, path, self._names | implicit)
-        if isinstance(value, (property, classmethod)) or (callable(value) and hasattr(value, "__wrapped__")):
-            return OfWrapper(value, path)
-        if isinstance(value, jax.Array):
-            return None
-        if not hasattr(value, "__dict__"):
-            cls: type = type(value)
-            slotted = any("__slots__" in vars(kind) for kind in cls.__mro__)
-            return OfSlots(value, path) if slotted and not is_library_class(cls) else None
-        if hasattr(value, "_parameters"):  # a module: library code reads its attributes
-            return OfObject(value, path, None, self._names | {"forward"})
-        return None if is_library_class(type(value)) else OfObject(value, path, self._names, self._names)
+    def _fill(self, found: Container, path: Path) -> None:
+        hooks = isinstance(found, OfTensor)
+        for key, item in found.before.items():
+            if hooks and key.__class__ is tuple and id(getattr(item, "__code__", None)) not in self._ran:
+                found.children.append((key, Guard(item)))  # outside of the function it does what it likes
+            elif found.looks(key):
+                found.children.append((key, self._guard(item, (*path, key))))
 
-    def restore(self) -> None:
+    def _of(self, value: Any) -> frozenset[str] | None:
+        """The attributes of an object that are looked at; None for all."""
+        if id(value) in self._wholly:
+            return None
+        used = self._used.get(id(value))
+        return self._names if used is None else self._names | used
+
+    def _container(self, value: Any, path: Path) -> Container | None:
+        found = self._made(value, path, self._whole(value))
+        if found is not None and id(value) not in self._before:
+            self._before[id(value)] = value, dict(found.before)
+        return found
+
+    def _made(self, value: Any, path: Path, before: dict | None) -> Container | None:
+        kind = type(value)
+        guards = getattr(kind, "__xgrad_guards__", None)
+        if guards is not None:  # it names what of it counts
+            return OfObject(value, path, guards, _NONE, before)
+        if isinstance(value, types.FunctionType):
+            return self._function_guard(value, path, before)
+        if isinstance(value, (types.MethodType, functools.partial)):
+            return OfMethod(value, path, before)
+        if isinstance(value, types.ModuleType):
+            if is_ours(value.__name__):
+                return None
+            return OfFixed(value, path, self._names | self._used.get(id(value), _NONE), before)
+        if isinstance(value, type):
+            return self._class_guard(value, path, before)
+        if isinstance(value, (property, classmethod)) or (callable(value) and has(value, "__wrapped__")):
+            return OfWrapper(value, path, before)
+        for of, kinds in _KINDS:
+            if isinstance(value, kinds):
+                return of(value, path, before)
+        if isinstance(value, jax.Array) or value is sys.modules or (is_ours(kind.__module__) and not _is_module(value)):
+            return None
+        if isinstance(value, np.ndarray):
+            return OfArray(value, path, before)
+        used = self._of(value)
+        if _is_module(value):  # library code reads its attributes
+            return OfObject(value, path, None, self._names | {"forward"}, before)
+        if not slots_of(kind) and not hasattr(value, "__dict__"):
+            return None
+        missing = self._names if used is None else used
+        if isinstance(value, threading.local):
+            return OfLocal(value, path, used, missing, before)
+        if any(map(is_scalar_type, kind.__mro__)) or any(base.__module__ == "enum" for base in kind.__mro__):
+            return OfSubclass(value, path, used, missing, before)
+        return OfObject(value, path, used, missing, before)
+
+    def _function_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
+        code = value.__code__
+        if before is not None and ("code of ", value.__name__) not in before:
+            before = None  # its code had not run
+        if is_ours(value.__globals__.get("__name__")) or is_ours(value.__module__):
+            return OfWrapper(value, path, before) if has(value, "__wrapped__") else None
+        if not is_library(value.__globals__):
+            self._names |= names_in(code)
+            self.name_globals(value.__globals__, globals_in(code))
+        elif id(code) not in self._ran:
+            return OfWrapper(value, path, before) if has(value, "__wrapped__") else None
+        return OfFunction(value, path, before)
+
+    def _class_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
+        if not _may_change(value):
+            return None
+        names = self._names | self._used.get(id(value), _NONE)
+        library = is_library_class(value)
+        for name, item in vars(value).items():
+            if name in _CALLED or (name[:2] == name[-2:] == "__" and name not in _PLAIN):
+                code = getattr(item, "__code__", None)
+                if not library or id(code) in self._ran:
+                    names |= {name}
+        return OfFixed(value, path, names, before)
+
+    def name_globals(self, names: dict, used: frozenset[str]) -> None:
+        """Note the globals that code names."""
+        self._globals.setdefault(id(names), (names, set()))[1].update(used)
+
+    # ------------------------------------------------------------ what frames see
+
+    def ran(self, code: types.CodeType, names: dict | None) -> None:
+        """Note code that runs in the trace, and its module's globals."""
+        self._ran[id(code)] = code
+        if names is not None:
+            used = globals_in(code)
+            self.name_globals(names, used)
+            self._before.setdefault(id(names), (names, dict(names)))
+            for name in used:
+                self.note(names.get(name), names_in(code), False)
+
+    def variable(self, value: Any, name: str, code: types.CodeType) -> None:
+        """Note the variable in which code has a list, say."""
+        self._variables.setdefault(id(value), set()).add((name, id(code)))
+
+    def _is_log(self, value: Any) -> bool:
+        """Whether code that was met only adds to a list: then it is no part of what it computes."""
+        variables = self._variables.get(id(value), ())
+        return bool(variables) and all(is_added_to(self._ran[code], name) for name, code in variables)
+
+    def note(self, value: Any, names: frozenset[str], wholly: bool, library: bool = False) -> None:
+        """Note an object that code sees, of which it names attributes; `wholly`: or asks for them in another way.
+
+        `library`: whether it belongs to a library, if it is a list, say.
+        """
+        waiting = [(value, wholly, library)]
+        while waiting:
+            value, wholly, library = waiting.pop()
+            if is_scalar(value) or isinstance(value, _SKIPPED):
+                continue
+            key = id(value), id(names), wholly
+            if key in self._noted:
+                continue
+            self._noted[key] = value
+            if isinstance(value, types.MethodType):
+                waiting.append((value.__self__, wholly, library))
+                continue
+            before = self._whole(value)
+            if before is None:
+                found = self._container(value, ())
+                if found is None:
+                    continue
+                before = self._before[id(value)][1]
+            self._met.setdefault(id(value), value)
+            kind = type(value)
+            library = is_library_class(kind) if kind.__module__ != "builtins" else library
+            if library:
+                self._owned.add(id(value))
+            fixed = isinstance(value, (type, types.ModuleType))
+            named = fixed or not isinstance(value, _ITEMS)
+            if named or getattr(value, "__dict__", None):
+                self._used.setdefault(id(value), set()).update(names)
+                if wholly and not fixed:
+                    self._wholly.add(id(value))
+            if isinstance(value, functools._lru_cache_wrapper):
+                self._memos.append(value)
+                waiting += [(item, wholly, library) for item in gc.get_referents(value)]
+            classes = (*value.__mro__[1:], kind) if isinstance(value, type) else (kind,)
+            waiting += [(base, False, library) for base in classes if _may_change(base)]
+            for name, item in before.items() if named or len(before) <= _MANY else ():
+                if not named or name in names:
+                    waiting.append((item, wholly, library))
+                elif wholly and not fixed:
+                    waiting.append((item, False, library))
+
+    def given(self, nodes: list) -> None:
+        """Note the containers among the arguments, of which only the leaves are guarded."""
+        self._given = {id(node) for node in nodes}
+
+    def changed(self, is_new: Any) -> list[Container]:
+        """What the function has changed in objects that the guards do not reach: they were met by its frames alone."""
+        found = []
+        for key, (value, before) in list(self._before.items()):
+            if key in self._globals:
+                container = OfGlobals(value, (), frozenset(self._globals[key][1] - self._first.get(key, _NONE)), before)
+            elif key in self._met and key not in self._given and (key not in self._seen or isinstance(value, type)):
+                container = None if self._is_log(value) else self._made(value, (), before)
+            else:
+                continue
+            if container is not None and not isinstance(container, OfTensor) and any(True for _ in container.changes()):
+                found.append(container)
+        new = is_new([container.value for container in found])
+        return [c for c in found if id(c.value) not in new]
+
+    def keeps(self, container: Container, key: Any, was: Any, now: Any) -> bool:
+        """Whether a change is a library's that remembers something, which is done once the program has been found.
+
+        The next call sees it, and is traced again: nothing tells whether it changes what the function does.
+        """
+        names = container.value
+        library = is_library(names) if isinstance(container, OfGlobals) else id(names) in self._owned
+        if not library or (was is not MISSING and was is not None) or _holds_tensors(now):
+            return False
+        self.kept.append((container.put, container.value, key, now))
+        return True
+
+    # ------------------------------------------------------------ after the trace
+
+    def finish(self, is_new: Any) -> None:
+        """Make the guards again, with what the frames have added.  `is_new(values)`: ids of what the trace made."""
+        met = [value for key, value in self._met.items() if key not in self._seen and key not in self._given]
+        functions = self._functions()
+        new = is_new([*met, *functions])
+        for item in (item for memo in self._memos for item in gc.get_referents(memo) if id(item) in new):
+            if not _holds_tensors(item):  # it was made now, and stays
+                new.discard(id(item))
+                self._before.pop(id(item), None)
+        self._held = [v for v in [*functions, *met] if id(v) not in new and not isinstance(v, types.ModuleType)]
+        self.look()
+
+    def _functions(self) -> list:
+        """Functions that ran and are reached in no other way, if their code takes more than its module's globals."""
+        nested = {id(const) for code in self._ran.values() for const in code.co_consts}
+        known = {id(v.__code__) for v in self._seen.values() if isinstance(v, types.FunctionType)}
+        codes = [
+            code for key, code in self._ran.items()
+            if code.co_freevars and key not in nested and key not in known
+        ]  # fmt: skip
+        if not codes:
+            return []
+        return [f for f in gc.get_referrers(*codes) if isinstance(f, types.FunctionType)]
+
+    def restore(self, is_new: Any) -> None:
         """Put back what was in the containers."""
-        for container in self.containers:
+        for container in (*self.changed(is_new), *self.containers):
             container.restore()
 
 
-def containers_of(guard: Guard) -> Iterator[Container]:
-    """The containers that a guard looks into, from the outermost one."""
-    if isinstance(guard, Container):
-        yield guard
-        for _, child in guard.children:
-            yield from containers_of(child)
-        if isinstance(guard, OfObject) and guard.kind is not None:
-            yield from containers_of(guard.kind)
+_SKIPPED = (
+    Tensor, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType, types.TracebackType,
+    types.GeneratorType, np.ndarray, jax.Array, *EqualBytes.kinds,
+)  # fmt: skip
+_ITEMS = (list, tuple, dict, set, frozenset, deque, types.MappingProxyType)
+_KINDS: tuple = (
+    (OfSequence, (list, tuple)),
+    (OfMapping, (dict, types.MappingProxyType)),
+    (OfDeque, deque),
+    (OfSet, (set, frozenset)),
+    (OfContext, OfContext.kinds),
+)
 
 
-def containers_among(value: Any) -> Iterator[Container]:
-    """The containers among arguments: of these only what is in them, their leaves, has guards."""
-    if isinstance(value, Tensor):
-        return
-    items = jax.tree_util.tree_leaves(value, is_leaf=lambda node: node is not value)
-    if len(items) == 1 and items[0] is value:
-        return
-    if isinstance(value, list):
-        yield OfSequence(value, ())
-    elif isinstance(value, dict):
-        yield OfMapping(value, ())
-    elif hasattr(value, "__dict__"):
-        yield OfObject(value, (), None, frozenset())
-    for item in items:
-        yield from containers_among(item)
+def _holds_tensors(value: Any) -> bool:
+    """Whether a tensor or a tracer is found in a value, within a few hundred objects."""
+    waiting, seen = [value], set()
+    while waiting and len(seen) < 500:
+        value = waiting.pop()
+        if isinstance(value, (Tensor, Tracer)):
+            return True
+        if id(value) not in seen and not isinstance(value, (type, types.ModuleType, types.FunctionType)):
+            seen.add(id(value))
+            waiting += gc.get_referents(value)
+    return False
 
 
-def locate(guard: Any, value: Any, path: Path) -> tuple[Container, Any]:
-    """The container at a path, by its guard and as it is now."""
-    for key in path:
-        value = guard.read(value)[key]
-        guard = next(child for name, child in guard.children if name == key)
-    return guard, value
+def _is_module(value: Any) -> bool:
+    return "_parameters" in getattr(value, "__dict__", ())
 
 
-LIBRARIES = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-
-def is_library(names: dict) -> bool:
-    """Whether a module, by its globals, is of an installed library, or xgrad's own."""
-    file = names.get("__file__")
-    return _of_library(names.get("__name__")) or (bool(file) and str(file).startswith(LIBRARIES))
-
-
-def _of_library(module: Any) -> bool:
-    return str(module).partition(".")[0] in ("xgrad", "jax", "jaxlib", "numpy", "builtins")
-
-
+@functools.lru_cache(maxsize=4096)
 def is_library_class(kind: type) -> bool:
     """Whether a class is of an installed library."""
     module = sys.modules.get(kind.__module__)
     return module is None or is_library(vars(module))
+
+
+def _may_change(kind: type) -> bool:
+    """Whether a class is looked into: no C code's, and not ours."""
+    return not kind.__flags__ & _IMMUTABLE and not is_ours(kind.__module__)

@@ -16,15 +16,18 @@ from ..engine.node import GradientEdge, InputMetadata, Node
 from ..errors import TracedValueError
 from ..random import default_generator
 from ..tensor import from_array
+from .code import LIBRARIES
 from .effects import RETAINED, Outputs, has_tensors
 from .entry import Entry, Traced
+from .frames import Frames
 from .guards import MISSING, Container, shown
 from .history import Target
 from .matching import Expected, Match, _aval
 from .overlay import Inline, Outside, Reached, leave
+from .paths import containers_among, containers_of, nodes_of
 from .places import Places, Shardings, put_out
 from .program import GRADIENT, split
-from .surroundings import LIBRARIES, Surroundings, containers_among, containers_of
+from .surroundings import Surroundings
 from .trace import Again, Trace, input_p
 
 _TRIES = 8  # while another thread changes what the trace relies on
@@ -48,8 +51,11 @@ def traced(
     donate: bool,
     options: dict | None,
     out: Shardings | None = None,
-) -> Entry | None:
+) -> tuple[Entry, list] | None:
     """Trace a call; None if it uses values of another trace, and has to be run as it is.
+
+    With the entry comes what libraries have remembered meanwhile, (put, object, key, value): it is put there once the
+    call is found to be like itself.
 
     Raises `TracedValueError` where the function reads a value, `NotImplementedError` for what a program cannot repeat.
     """
@@ -88,26 +94,30 @@ class _Tracing:
         self.function, self.leaves, self.tree, self.modes, self.out = function, leaves, tree, modes, out
         self.placed: list = []  # what is returned as `out` says
         self.trace = Trace(by_value)
-        self.around = Surroundings()
         self.bare = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
         self.arrays = {i: jnp.asarray(leaves[i]) for i in self.bare}  # here, for in the trace it would give a tracer
         self.places = [i for i in range(len(leaves)) if i not in self.bare]
         self.given: list[Container] = []  # containers among the arguments
-        *self.guards, self.function_guard = self.around.guards([*(leaves[i] for i in self.places), function])
+        self.around = Surroundings([leaves[i] for i in self.places], function)
+        self.frames = Frames(self.around)
 
-    def entry(self, args: tuple, kwargs: dict, donate: bool, options: dict | None) -> Entry:
+    def entry(self, args: tuple, kwargs: dict, donate: bool, options: dict | None) -> tuple[Entry, list]:
         self.args, self.kwargs = args, kwargs
-        try:
-            jaxpr = jax.make_jaxpr(self._body)()
-        except _FailedError as failed:
-            error = failed.__cause__
-            assert error is not None
-            raise error from error.__cause__  # as it is: JAX would add notes to one that passes through it
-        finally:
-            leave(self.trace)
-            self.around.restore()
-            for container in self.given:
-                container.restore()
+        self.around.given(nodes_of((args, kwargs)))
+        with self.frames:
+            try:
+                jaxpr = jax.make_jaxpr(self._body)()
+            except _FailedError as failed:
+                error = failed.__cause__
+                assert error is not None
+                raise error from error.__cause__  # as it is: JAX would add notes to one that passes through it
+            finally:
+                leave(self.trace)
+                self.around.restore(self.frames.is_new)
+                for container in self.given:
+                    container.restore()
+            self.around.finish(self.frames.is_new)
+        *self.guards, self.function_guard = *self.around.guards, self.around.root
         if any(isinstance(const, Tracer) for const in jaxpr.consts):
             raise Inline
         program = split(jaxpr, self.count, self.arriving)
@@ -132,13 +142,14 @@ class _Tracing:
         )
         for container in self.around.containers:
             container.forget()
-        return Entry(found, donate, options)
+        return Entry(found, donate, options), self.around.kept
 
     # ------------------------------------------------------------ the run
 
     def _body(self) -> list:
         """What is traced: the function, what leaves, and the backward of what leaves with a history."""
-        return self.trace.run(self._leaving)
+        with self.frames.watching():
+            return self.trace.run(self._leaving)
 
     def _leaving(self) -> list:
         args, kwargs = self._arguments()
@@ -175,13 +186,18 @@ class _Tracing:
             for key, was, now in container.changes():
                 raise NotImplementedError(_GIVEN.format(container.told(key), shown(was), shown(now)))
         found = []
-        for root, guard in [*zip(self.places, self.guards), (None, self.function_guard)]:
+        for container in self.around.changed(self.frames.is_new):
+            for key, was, now in container.changes():
+                if not self.around.keeps(container, key, was, now):
+                    raise NotImplementedError(_CHANGED.format(container.told(key), shown(was), shown(now)))
+        for root, guard in [*zip(self.places, self.around.guards), (None, self.around.root)]:
             for container in containers_of(guard):
                 for key, was, now in container.changes():
                     plan = None if now is MISSING else outputs.plan(now)
-                    if plan is None or not container.takes(key) or not has_tensors(plan):
+                    if plan is not None and container.takes(key) and has_tensors(plan):
+                        found.append((root, container.path, key, plan))
+                    elif not self.around.keeps(container, key, was, now):
                         raise NotImplementedError(_CHANGED.format(container.told(key), shown(was), shown(now)))
-                    found.append((root, container.path, key, plan))
         return found
 
     def _pull(self, outputs: Outputs) -> list:
@@ -261,7 +277,7 @@ class _Tracing:
             expected.append(Expected(reached.tensor, source, owner, reached.grad_read, reached.by_value))
         arrays = [(place, _aval(self.leaves[place])) for place in self.bare]
         arguments = list(zip(self.places, self.guards))
-        return Match(self.tree, self.modes, arguments, (self.function_guard, self.function), doubles, expected, arrays)
+        return Match(self.tree, self.modes, arguments, self.function_guard, doubles, expected, arrays)
 
     def _source(self, reached: Reached, places: dict[int, int]) -> tuple:
         """Where a tensor is to be fetched in later calls."""

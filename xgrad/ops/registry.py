@@ -219,7 +219,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
     if test:
         body = f"if {test}: return _renamed(_me, locals())\n    " + body
     scope = {
-        "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
+        "__name__": __name__, "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "NotImplemented": NotImplemented, "_NO_DIM": NO_DIM, "_int_of": int_of, "_defaults": op.defaults,
         "_MISSING": MISSING, "_renamed": renamed, "_written": _written,

@@ -1,0 +1,118 @@
+"""What a code object names, and whose code it is."""
+
+import functools
+import sys
+import sysconfig
+import types
+from dis import get_instructions, opmap
+from itertools import pairwise
+from typing import Any
+
+_GLOBAL = opmap["LOAD_GLOBAL"]
+_NAMED = {opmap[name] for name in ("LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")}
+_EXTENDED = opmap["EXTENDED_ARG"]
+
+# Code that names one of these may ask for attributes by names that stand nowhere.
+DYNAMIC = frozenset({
+    "getattr", "hasattr", "setattr", "delattr", "vars", "dir", "__dict__", "__getattribute__", "__getstate__",
+    "attrgetter", "methodcaller", "fields", "asdict", "astuple", "replace", "copy", "deepcopy", "getmembers",
+})  # fmt: skip
+
+# JAX and the libraries on it whose functions are pure, NumPy, and what these run: not looked at.
+_OURS = frozenset({
+    "xgrad", "jax", "jaxlib", "numpy", "ml_dtypes", "opt_einsum", "flax", "optax", "equinox", "chex", "orbax",
+    "haiku", "treescope",
+})  # fmt: skip
+# Of the standard library, what prints, imports, or keeps caches of its own.
+_MACHINERY = frozenset({
+    "abc", "_weakrefset", "ast", "codecs", "dis", "encodings", "importlib", "inspect", "io", "linecache", "logging",
+    "re", "sre_compile", "sre_constants", "sre_parse", "threading", "tokenize", "traceback", "typing", "warnings",
+    "unittest", "pdb", "bdb", "cProfile", "profile", "_pytest", "pytest", "pluggy", "coverage", "zipimport",
+})  # fmt: skip
+
+LIBRARIES = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_PACKAGES = ("/site-packages/", "/dist-packages/")
+
+
+@functools.lru_cache(maxsize=4096)
+def names_in(code: types.CodeType) -> frozenset[str]:
+    """The names of globals and attributes that a code object and those in it use."""
+    found = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            found |= names_in(const)
+        elif isinstance(const, str) and const.isidentifier():  # getattr(self, "scale")
+            found.add(const)
+        elif isinstance(const, tuple):  # the keywords of a call, and literals
+            found.update(item for item in const if isinstance(item, str) and item.isidentifier())
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def globals_in(code: types.CodeType) -> frozenset[str]:
+    """The names of globals that a code object and those in it use; all of its names if it asks for `globals()`."""
+    if not _BY_NAME.isdisjoint(code.co_names):
+        return names_in(code)
+    found, extended = set(), 0
+    bytecode, names = code.co_code, code.co_names
+    for i in range(0, len(bytecode), 2):
+        kind, arg = bytecode[i], bytecode[i + 1] | extended
+        extended = arg << 8 if kind == _EXTENDED else 0
+        if kind == _GLOBAL:
+            found.add(names[arg >> 1])  # the lowest bit says whether it is called
+        elif kind in _NAMED:
+            found.add(names[arg])
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            found |= globals_in(const)
+    return frozenset(found)
+
+
+_BY_NAME = frozenset({"globals", "eval", "exec"})
+
+
+@functools.lru_cache(maxsize=4096)
+def is_added_to(code: types.CodeType, name: str) -> bool:
+    """Whether code uses a variable for nothing but to append to what is in it."""
+    instructions = list(get_instructions(code))
+    for one, following in pairwise(instructions):
+        if one.opname in ("LOAD_CLOSURE", "COPY_FREE_VARS", "MAKE_CELL"):  # a function within, which is asked itself
+            continue
+        if name == one.argval or (one.argval.__class__ is tuple and name in one.argval):
+            if not one.opname.startswith("LOAD_") or following.opname not in ("LOAD_METHOD", "LOAD_ATTR"):
+                return False
+            if following.argval not in ("append", "extend", "add", "update", "appendleft"):
+                return False
+    return True
+
+
+def _top(module: Any) -> str:
+    return str(module).partition(".")[0]
+
+
+def is_ours(module: Any) -> bool:
+    """Whether a module, by its name, is xgrad's, JAX's or NumPy's."""
+    return _top(module) in _OURS
+
+
+def is_library(names: dict) -> bool:
+    """Whether a module, by its globals, is of an installed library, or xgrad's own."""
+    module, file = names.get("__name__"), str(names.get("__file__") or "")
+    known = is_ours(module) or _top(module) == "builtins"
+    return known or file.startswith(LIBRARIES) or any(part in file for part in _PACKAGES)
+
+
+IGNORED, STDLIB, LOOKED_AT = range(3)
+
+
+def kind_of(frame: Any) -> int:
+    """How a frame is looked at, by the module that its code belongs to."""
+    top = _top(frame.f_globals.get("__name__"))
+    if (
+        top in _OURS
+        or top in _MACHINERY
+        or top.startswith("namedtuple_")
+        or frame.f_code.co_filename.startswith("<frozen ")
+    ):
+        return IGNORED
+    return STDLIB if top in sys.stdlib_module_names else LOOKED_AT

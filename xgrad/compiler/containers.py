@@ -1,0 +1,346 @@
+"""Containers: how guards look into lists, dictionaries, sets, objects, tensors, each in its own way."""
+
+import contextvars
+import functools
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from ..tensor import Tensor
+from .guards import MISSING, Container, Path, kind_name, same_scalar, shown
+
+
+def other_type(guard: Container, value: Any) -> str | None:
+    return None if value.__class__ is guard.type else f" was a {guard.type.__name__} and is {shown(value)}"
+
+
+class OfSequence(Container):
+    """A list or a tuple."""
+
+    __slots__ = ()
+
+    fixed = False
+
+    def read(self, value: Any) -> dict:
+        return dict(enumerate(value))
+
+    def put(self, value: Any, key: Any, item: Any) -> None:
+        value[key] = item
+
+    def name(self, key: Any) -> str:
+        return f"[{key}]"
+
+    def differs(self, value: Any) -> str | None:
+        count = len(self.before)
+        if value.__class__ is self.type and len(value) != count:
+            return f" had {count} entries and has {len(value)}"
+        return other_type(self, value)
+
+    def check(self, value: Any, found: list) -> str | None:
+        reason = self.differs(value)
+        if reason is None:
+            for key, guard in self.children:
+                reason = guard.check(value[key], found)
+                if reason is not None:
+                    return f"[{key}]{reason}"
+            return self.check_others(value, found)
+        return reason
+
+    def takes(self, key: Any) -> bool:
+        return super().takes(key) and len(self.value) == len(self.before)
+
+    def restore(self) -> None:
+        if not isinstance(self.value, tuple) and any(True for _ in self.changes()):
+            self.value[:] = self.before.values()
+
+
+class OfArray(OfSequence):
+    """A NumPy array of objects."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
+        self.shape = value.dtype, value.shape
+        super().__init__(value, path, before)
+
+    def read(self, value: Any) -> dict:
+        return dict(enumerate(value.flat))
+
+    def put(self, value: Any, key: Any, item: Any) -> None:
+        value.flat[key] = item
+
+    def differs(self, value: Any) -> str | None:
+        same = value.__class__ is self.type and (value.dtype, value.shape) == self.shape
+        return None if same else " is another array now"
+
+    def check(self, value: Any, found: list) -> str | None:
+        return Container.check(self, value, found)
+
+    def takes(self, key: Any) -> bool:
+        return False
+
+    def restore(self) -> None:
+        Container.restore(self)
+
+
+class OfMapping(Container):
+    """A dictionary, with the order of its keys."""
+
+    __slots__ = ("keys",)
+
+    fixed = False
+
+    def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
+        super().__init__(value, path, before)
+        self.keys = list(self.before)
+
+    def read(self, value: Any) -> dict:
+        return value
+
+    def put(self, value: Any, key: Any, item: Any) -> None:
+        if item is MISSING:
+            del value[key]
+        else:
+            value[key] = item
+
+    def name(self, key: Any) -> str:
+        return f"[{key!r}]" if isinstance(key, (str, int)) else f"[a {kind_name(key)}]"
+
+    def differs(self, value: Any) -> str | None:
+        if value.__class__ is self.type:
+            count = len(self.keys)
+            if len(value) != count:
+                return f" had {count} entries and has {len(value)}"
+            if not same_order(value, self.keys):
+                return f" has its keys in another order: {_listed(self.keys)} before, {_listed(value)} now"
+        return other_type(self, value)
+
+    def restore(self) -> None:
+        if isinstance(self.value, types.MappingProxyType):
+            return
+        if list(self.value) != self.keys and self.value.__class__ is dict:
+            self.value.clear()  # for the order
+        super().restore()
+
+
+def same_order(value: Any, keys: list) -> bool:
+    """Whether a container gives just these, one after the other."""
+    return all(a is b or same_scalar(a, b) for a, b in zip(value, keys))
+
+
+def _listed(keys: Any) -> str:
+    shorter = [shown(key) for key in keys]
+    return f"[{', '.join(shorter[:8])}{', ...' if len(shorter) > 8 else ''}]"
+
+
+class OfObject(Container):
+    """An object's attributes: those with a name that code uses, or all; and its class.
+
+    `used`: the names that code uses; an attribute that is missing may be the class's, or asked for by hasattr.
+    """
+
+    __slots__ = ("missing", "names", "own", "slots", "unfilled")
+
+    fixed = False
+
+    def __init__(
+        self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str], before: dict | None = None
+    ) -> None:
+        self.slots = slots_of(type(value))
+        self.own = hasattr(value, "__dict__")
+        super().__init__(value, path, before)
+        self.names, self.missing = names, used.difference(self.before) if self.own else frozenset()
+        self.unfilled = [name for name in self.slots if name not in self.before and self.looks(name)]
+
+    def read(self, value: Any) -> dict:
+        if not self.slots:
+            return value.__dict__
+        found = {name: item for name in self.slots if (item := getattr(value, name, MISSING)) is not MISSING}
+        return {**found, **value.__dict__} if self.own else found
+
+    def looks(self, key: Any) -> bool:
+        return self.names is None or key in self.names
+
+    def put(self, value: Any, key: Any, item: Any) -> None:
+        if key not in self.slots:
+            OfMapping.put(self, value.__dict__, key, item)  # pyright: ignore[reportArgumentType]
+        elif item is MISSING:
+            object.__delattr__(value, key)
+        else:
+            object.__setattr__(value, key, item)  # of a frozen dataclass too
+
+    def differs(self, value: Any) -> str | None:
+        if value.__class__ is not self.type:
+            return other_type(self, value)
+        if self.missing and not value.__dict__.keys().isdisjoint(self.missing):
+            return f" has got {', '.join(sorted(self.missing.intersection(value.__dict__)))}"
+        for name in self.unfilled:
+            if hasattr(value, name):
+                return f" has got {name}"
+        if self.names is None and self.own:
+            now = self.read(value)
+            if now.keys() != self.before.keys():
+                return f" has other attributes: {', '.join(sorted(now.keys() ^ self.before.keys()))}"
+        return None
+
+
+class OfLocal(OfObject):
+    """A threading.local: the attributes of the thread that asks."""
+
+    __slots__ = ()
+
+    live = True
+
+
+class OfSubclass(OfObject):
+    """A member of an enumeration, or what is derived from a number or a string: by its value, and its attributes."""
+
+    __slots__ = ()
+
+    fixed = True  # a scalar in effect: nothing large
+
+    def differs(self, value: Any) -> str | None:
+        reason = super().differs(value)
+        if reason is None and value is not self.value:
+            base = next((kind for kind in self.type.__mro__ if is_scalar_type(kind)), None)
+            if base is None or not same_scalar(base(value), base(self.value)):
+                return f" was {self.value!r} and is {value!r}"
+        return reason
+
+
+def is_scalar_type(kind: type) -> bool:
+    return kind in (int, float, complex, str, bytes)
+
+
+@functools.lru_cache(maxsize=1024)
+def slots_of(kind: type) -> tuple[str, ...]:
+    """The attributes of a class's instances that are not in a `__dict__`."""
+    found = []
+    for base in kind.__mro__:
+        names = base.__dict__.get("__slots__", ())
+        for n in (names,) if isinstance(names, str) else tuple(names):
+            if n not in ("__dict__", "__weakref__"):
+                found.append(f"_{base.__name__.lstrip('_')}{n}" if n[:2] == "__" != n[-2:] else n)
+    return tuple(found)
+
+
+class OfDeque(OfSequence):
+    """A deque."""
+
+    __slots__ = ()
+
+    def restore(self) -> None:
+        if len(self.value) != len(self.before) or any(True for _ in self.changes()):
+            self.value.clear()
+            self.value.extend(self.before.values())
+
+
+class OfSet(Container):
+    """A set: as a whole, and in the order in which it gives its items."""
+
+    __slots__ = ("items",)
+
+    fixed = False
+
+    def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
+        super().__init__(value, path, before)
+        self.items = list(self.before)
+
+    def read(self, value: Any) -> dict:
+        return dict.fromkeys(value)
+
+    def looks(self, key: Any) -> bool:
+        return False
+
+    def differs(self, value: Any) -> str | None:
+        same = value.__class__ is self.type and len(value) == len(self.items) and same_order(value, self.items)
+        return None if same else " is another set now"
+
+    def told(self, key: Any) -> str:
+        return "a set"
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        if set(self.value) != set(self.items):
+            yield None, frozenset(self.items), self.value
+
+    def takes(self, key: Any) -> bool:
+        return False
+
+    def restore(self) -> None:
+        if any(True for _ in self.changes()):
+            self.value.clear()
+            self.value.update(self.items)
+
+
+class OfContext(Container):
+    """A context variable, or a weak reference: what it gives."""
+
+    __slots__ = ()
+
+    fixed = False
+    live = True
+    kinds = (contextvars.ContextVar, weakref.ref)
+
+    def read(self, value: Any) -> dict:
+        return {"": value.get(MISSING) if isinstance(value, contextvars.ContextVar) else value()}
+
+    def put(self, value: Any, key: Any, item: Any) -> None:
+        if item is not MISSING:
+            value.set(item)
+
+    def differs(self, value: Any) -> str | None:
+        return other_type(self, value)
+
+    def takes(self, key: Any) -> bool:
+        return False
+
+    def name(self, key: Any) -> str:
+        return ".get()" if issubclass(self.type, contextvars.ContextVar) else "()"
+
+
+class OfTensor(Container):
+    """A tensor that has attributes of the user's, or hooks, whose functions close over something."""
+
+    __slots__ = ()
+
+    fixed = False
+
+    def read(self, value: Any) -> dict:
+        return attributes_of(value)
+
+    def name(self, key: Any) -> str:
+        return f".{key}" if key.__class__ is str else "'s hook"
+
+    def check(self, value: Any, found: list) -> str | None:
+        found.append(value)
+        if not isinstance(value, Tensor):
+            return f" was a Tensor and is {shown(value)}"
+        now = self.read(value)
+        if len(now) != len(self.before):
+            names = sorted(map(str, now.keys() ^ self.before.keys()))
+            return f" has other attributes or hooks: {', '.join(names)}"
+        for key, guard in self.children:
+            reason = guard.check(now.get(key, MISSING), found)
+            if reason is not None:
+                return self.name(key) + reason
+        return None
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        return iter(())  # Outputs.effects looks at tensors
+
+
+INTERNAL = frozenset(name for name in vars(Tensor) if name.startswith("_")) | {"_trace", "_batched", "_grad_layout"}
+
+
+def attributes_of(tensor: Tensor) -> dict:
+    """What a tensor has besides what xgrad gives it: attributes by their names, and hooks by their numbers."""
+    attributes = object.__getattribute__(tensor, "__dict__")
+    if len(attributes) == 1:
+        return {}
+    found: dict[Any, Any] = {name: item for name, item in attributes.items() if name not in INTERNAL}
+    for name in ("_hooks", "_post_accumulate_hooks"):
+        hooks = attributes.get(name)
+        if hooks:
+            found.update({(name, i): hook for i, hook in enumerate(hooks.values())})
+    return found

@@ -1,0 +1,154 @@
+"""Frames: the Python code that runs in a trace, wherever it lies, and the objects that it sees.
+
+What a function reads is read by Python frames.  A profiler of this thread (`sys.setprofile`) is told of each: its code
+says which globals and attributes it names, and its arguments, its closure and what its calls give, which objects it may
+ask.  `Surroundings` makes guards of it.  Frames of xgrad, JAX and NumPy, and what these call of the standard library,
+are passed over: 0.1 µs for each call of theirs, a few percent of what XLA takes to compile the program.
+"""
+
+import gc
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .code import DYNAMIC, IGNORED, LOOKED_AT, STDLIB, kind_of, names_in
+from .surroundings import Surroundings
+
+
+class Frames:
+    """Looks at the frames of this thread, for the time of a trace.  A profiler that was there before goes on after it.
+
+    As a context manager it is the whole time in which something may be asked to be new.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._kinds: dict[str, int] = {}  # by the name of the file
+        self._codes: dict[int, tuple[types.CodeType, frozenset[str], bool]] = {}
+        self._new = _New()
+        self._previous: Any = None
+
+    def __enter__(self) -> "Frames":
+        self._new.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._new.stop()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """A block in which frames are seen."""
+        previous: Any = sys.getprofile()
+        self._previous = previous
+        sys.setprofile(self._see)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            if callable(previous):
+                sys.setprofile(previous)
+            elif previous is not None:  # cProfile's, which is no function
+                previous.enable()
+
+    def is_new(self, values: list) -> set[int]:
+        """The ids of those among values that were made since the block was entered."""
+        return self._new.among(values)
+
+    def _see(self, frame: Any, event: str, arg: Any) -> None:
+        code = frame.f_code
+        file = code.co_filename
+        kind = self._kinds.get(file)
+        if kind is None:
+            kind = kind_of(frame)
+            if file[:1] != "<":  # made at run time: of any module
+                self._kinds[file] = kind
+        if kind == IGNORED or (kind == STDLIB and self._is_called_by_ignored(frame)):
+            return
+        if callable(self._previous):
+            self._previous(frame, event, arg)
+        known = self._codes.get(id(code))
+        if known is None:
+            names = names_in(code)
+            known = self._codes[id(code)] = code, names, not DYNAMIC.isdisjoint(names)
+            self._around.ran(code, frame.f_globals if kind == LOOKED_AT else None)
+        _, names, wholly = known
+        note = self._around.note
+        if event in ("call", "return"):
+            for name, value in frame.f_locals.items():
+                if value.__class__ in _COLLECTING:
+                    self._around.variable(value, name, code)
+                note(value, names, wholly)
+        if event == "return":
+            note(arg, names, False)
+            caller = frame.f_back
+            if caller is not None and arg is not None:
+                known = self._codes.get(id(caller.f_code))
+                if known is not None:
+                    note(arg, known[1], known[2])
+        elif event == "c_call":
+            owner = getattr(arg, "__self__", None)
+            if owner is not None and owner.__class__ is not types.ModuleType:
+                note(owner, names, wholly)
+
+    def _is_called_by_ignored(self, frame: Any) -> bool:
+        """Whether a frame of the standard library's is run for JAX, say, and not for the function."""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            kind = self._kinds.get(file)
+            if kind is None:
+                kind = kind_of(frame)
+                if file[:1] != "<":
+                    self._kinds[file] = kind
+            if kind != STDLIB:
+                return kind == IGNORED
+            frame = frame.f_back
+        return True
+
+
+_COLLECTING = (list, dict, set)
+
+
+class _New:
+    """Tells what was made in a block: what the garbage collector, which rests meanwhile, takes for young."""
+
+    def start(self) -> None:
+        global _open, _enabled
+        with _lock:
+            if _open == 0:
+                gc.collect(0)  # what is there is not young any more
+                _enabled = gc.isenabled()
+                gc.disable()
+                self._older: set[int] = set()
+            else:  # another thread traces: what it has made stays young
+                self._older = set(map(id, gc.get_objects(generation=0)))
+            _open += 1
+            self._collected = _collections()
+
+    def stop(self) -> None:
+        global _open
+        with _lock:
+            _open -= 1
+            if _open == 0 and _enabled:
+                gc.enable()
+
+    def among(self, values: list) -> set[int]:
+        """The ids of those that are new."""
+        if not values:
+            return set()
+        waiting = {id(value) for value in values}
+        if _collections() != self._collected:  # the function has collected itself: nothing can be said, or held
+            return waiting
+        found = {id(value) for value in gc.get_objects(generation=0) if id(value) in waiting} - self._older
+        return found | {id(value) for value in values if not gc.is_tracked(value)}  # small, and nothing tells
+
+
+_lock = threading.Lock()
+_open = 0  # blocks, of all threads
+_enabled = True  # whether the collector was, before the first of them
+
+
+def _collections() -> int:
+    return sum(generation["collections"] for generation in gc.get_stats())

@@ -1,0 +1,56 @@
+"""Paths: from a guard or an argument to the containers within."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from ..tensor import Tensor
+from .containers import OfMapping, OfObject, OfSequence
+from .guards import Container, Guard, Path
+
+
+def containers_of(guard: Guard) -> Iterator[Container]:
+    """The containers that a guard looks into, from the outermost one."""
+    if isinstance(guard, Container):
+        yield guard
+        for _, child in guard.children:
+            yield from containers_of(child)
+        for other in (guard.rest, guard.kind):
+            if other is not None:
+                yield from containers_of(other)
+
+
+def containers_among(value: Any) -> Iterator[Container]:
+    """The containers among arguments: of these only what is in them, their leaves, has guards."""
+    if isinstance(value, Tensor):
+        return
+    items = jax.tree_util.tree_leaves(value, is_leaf=lambda node: node is not value)
+    if len(items) == 1 and items[0] is value:
+        return
+    if isinstance(value, list):
+        yield OfSequence(value, ())
+    elif isinstance(value, dict):
+        yield OfMapping(value, ())
+    elif hasattr(value, "__dict__"):
+        yield OfObject(value, (), None, frozenset())
+    for item in items:
+        yield from containers_among(item)
+
+
+def nodes_of(value: Any) -> list:
+    """Arguments' lists, tuples, dictionaries and other containers."""
+    if isinstance(value, Tensor):
+        return []
+    items = jax.tree_util.tree_leaves(value, is_leaf=lambda node: node is not value)
+    if len(items) == 1 and items[0] is value:
+        return []
+    return [value, *(node for item in items for node in nodes_of(item))]
+
+
+def locate(guard: Any, value: Any, path: Path) -> tuple[Container, Any]:
+    """The container at a path, by its guard and as it is now."""
+    for key in path:
+        value = guard.read(value)[key]
+        guard = next(child for name, child in guard.children if name == key)
+    return guard, value
