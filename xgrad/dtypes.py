@@ -18,7 +18,7 @@ from .config import settings
 from .errors import DtypeDisabledError
 
 __all__ = [
-    "bfloat16", "bool", "cdouble", "cfloat", "chalf", "complex64", "complex128", "double", "dtype", "float", "float16",
+    "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128", "double", "dtype", "float", "float16",
     "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "half", "int", "int16",
     "int32", "int64", "int8", "long", "short", "uint16", "uint32", "uint64", "uint8",
 ]  # fmt: skip
@@ -34,7 +34,6 @@ float8_e4m3fn, float8_e5m2 = np.dtype(jnp.float8_e4m3fn), np.dtype(jnp.float8_e5
 float8_e4m3fnuz, float8_e5m2fnuz = np.dtype(jnp.float8_e4m3fnuz), np.dtype(jnp.float8_e5m2fnuz)
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
-chalf = complex64  # XLA has no complex32
 cfloat, cdouble = complex64, complex128
 
 FLOATS = frozenset([float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz])

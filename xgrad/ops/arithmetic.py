@@ -243,9 +243,12 @@ def _true_divide_inplace(input: Tensor, other: Any) -> Tensor:
     return call_inplace(_div.operator, (input, other), ())
 
 
-@operator(inplace=True, differentiable=False, dunder="__floordiv__", rdunder="__rfloordiv__", idunder="__ifloordiv__")
+@operator(
+    inplace=True, dunder="__floordiv__", rdunder="__rfloordiv__", idunder="__ifloordiv__",
+    node="torch::autograd::NotImplemented", missing="aten::floor_divide",
+)  # fmt: skip
 def floor_divide(self, other):
-    """floor(input / other), broadcast.  It has no gradient; `div(rounding_mode="floor")` has one, of zeros.
+    """floor(input / other), broadcast.  Its backward is an error; `div(rounding_mode="floor")` has a gradient of zeros.
 
     An integer by 0 is no error, which only the values could tell, and has no defined quotient or remainder.
     """

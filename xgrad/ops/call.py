@@ -360,7 +360,9 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         check_inplace(self)
     if self._inference:
         self._bump(0)  # refuses, outside of inference mode
-    moving = state.forward_level >= 0 and any(isinstance(a, Tensor) and a._moves() for a in args)
+    moving = state.forward_level >= 0 and any(
+        isinstance(a, Tensor) and a._moves() for a in (args[:1] if op.overwrites else args)
+    )
     node = holder = None
     if moving:
         before, holder = snapshot(self), snapshot(self)

@@ -203,7 +203,7 @@ def _named(name: str, dtype: np.dtype) -> None:
 for _name, _dtype in {
     "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "bfloat16": dtypes.bfloat16,
     "byte": dtypes.uint8, "char": dtypes.int8, "short": dtypes.int16, "int": dtypes.int32, "long": dtypes.int64,
-    "bool": dtypes.bool, "cfloat": dtypes.complex64, "cdouble": dtypes.complex128, "chalf": dtypes.chalf,
+    "bool": dtypes.bool, "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
 }.items():  # fmt: skip
     _named(_name, _dtype)
 

@@ -88,7 +88,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if not indices:
         return part
     places, tensors = expand_masks(part, indices)
-    return call(index_.operator, (part, *tensors), (places,))
+    result = call(index_.operator, (part, *tensors), (places,))
+    if result._grad_fn is not None and any(i is not None and i.dtype in (dtypes.bool, dtypes.uint8) for i in indices):
+        result._grad_fn.indices = tuple(indices)  # pyright: ignore[reportAttributeAccessIssue]
+    return result
 
 
 def _resolve(self: Tensor, index: Any) -> tuple[Tensor, list]:

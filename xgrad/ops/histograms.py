@@ -1,7 +1,7 @@
 """Counting into bins: histc, histogram, histogramdd, bincount.
 
-Only bincount has a derivative, in its weights.  An element on an inner edge belongs to the bin on its right, and the
-last edge to the last bin; what lies outside, and NaN, is not counted.
+Only bincount has a derivative, in its weights; that of a histogram is refused.  An element on an inner edge belongs to
+the bin on its right, and the last edge to the last bin; what lies outside, and NaN, is not counted.
 (PyTorch: aten/src/ATen/native/Histogram.cpp and SummaryOps.cpp.)
 """
 
@@ -25,6 +25,9 @@ from .promotion import promote_float, require_real
 from .registry import composite, operator
 
 hidden: dict[str, Any] = dict(function=False, method=False, out=False, differentiable=False)
+without_derivative = hidden | {
+    "differentiable": True, "node": "torch::autograd::NotImplemented", "missing": "aten::histogram",
+}  # fmt: skip
 
 
 def _counted(places: Any, inside: Any, weights: Any, n: int, dtype: Any) -> Any:
@@ -78,7 +81,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
 # -- several dimensions, any edges ------------------------------------------------------------------------------------
 
 
-@operator("histogramdd", **hidden)
+@operator("histogramdd", **without_derivative)
 def _histogramdd(self, weight, *edges, density):
     """The histogram of points (..., n) over n sequences of edges."""
     points = self.reshape(-1, len(edges))
@@ -97,7 +100,7 @@ def _histogramdd(self, weight, *edges, density):
     return found.astype(self.dtype)
 
 
-@operator("_histogramdd_bin_edges", **hidden)
+@operator("_histogramdd_bin_edges", **without_derivative)
 def _edges(self, *bounds, bins):
     """Edges of bins of one width: between `bounds` (low, high, low, high, ...), or those of the points."""
     points = self.reshape(-1, len(bins))

@@ -133,6 +133,11 @@ class Kernel:
         from .registry import Operator
 
         n, function = len(given), self.function
+        if name := self.operator.missing:
+            raise NotImplementedError(
+                f"Trying to use forward AD with {name} that does not support it because it has not been implemented. "
+                "Take the primal of what goes in (unpack_dual), if no tangent is meant to pass."
+            )
 
         def rule(*values: Any) -> Any:
             primals, tangents = values[:n], values[n:]
@@ -149,7 +154,8 @@ class Kernel:
             out = jax.jvp(along, at, fitted)[1]
             if isinstance(out, tuple):
                 return tuple(t if t.dtype in dtypes.INEXACT else jnp.zeros(()) for t in out)
-            return out
+            # A comparison, written in place over what has a tangent.
+            return out if out.dtype in dtypes.INEXACT else jnp.zeros(out.shape, at[0].dtype)
 
         return Operator(f"{self.operator.name}_jvp", rule, node=f"{self.operator.node_name}Jvp", jit=self.operator.jit)
 

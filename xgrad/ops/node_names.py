@@ -70,6 +70,7 @@ BY_STATICS: dict[str, Callable[[dict], str]] = {
     "prod": _over_dims("Prod"),
     "sort": lambda statics: f"SortBackward{int(bool(statics.get('stable')))}",
     "sum": _over_dims("Sum"),
+    "_unique": lambda statics: "Unique2Backward0" if statics.get("dim") is None else "UniqueDimBackward0",
     "upsample": _upsample,
 }
 

@@ -45,6 +45,7 @@ class OperatorNode(Node):
     versions: tuple | None = None  # None: every input was at version 0
     static: tuple | None = None  # (shapes, dtypes) of the arguments, where a formula asks for them
     inplace: bool = False
+    indices: tuple | None = None  # of an index with masks, for `_saved_indices`: as they were given
 
     def apply(self, grads: list, needs: int) -> Any:
         plan = self.plan

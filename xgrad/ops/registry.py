@@ -32,7 +32,7 @@ function.
 import inspect
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import jax.numpy as jnp
 
@@ -71,6 +71,10 @@ class Operator:
     multilinear = False
     # Called in backward with (the gradients of the results, what was saved), to refuse those that make no sense.
     check_gradients: Callable | None = None
+    # PyTorch's name of the derivative that is missing there and here: it is refused in backward and in forward mode.
+    missing = ""
+    # Of the in-place form of an operator without derivative: what it writes over loses its gradient and its tangent.
+    overwrites = False
     # The results that have no gradient, by their numbers.
     constant: frozenset[int] = frozenset()
 
@@ -255,6 +259,7 @@ def operator(
     pointwise: bool = False,
     check: Callable | None = None,
     output_differentiability: Sequence[bool] = (),
+    missing: str = "",
 ) -> Any:
     """Declare an operator; see the module's docstring.
 
@@ -267,7 +272,8 @@ def operator(
     formula may reuse the incoming gradient's memory.  `check`: called with (array arguments, static arguments) at each
     call, before anything runs, for errors that depend on values (an index out of range); it may return other array
     arguments to be used in their place.  `output_differentiability`: which of several results have a gradient (all that
-    are floating or complex, unless it is given).
+    are floating or complex, unless it is given).  `missing`: PyTorch's name of a derivative that nobody has: the result
+    requires grad, and `NotImplementedError` is raised in backward and in forward mode.
     """
     if callable(name):
         return operator()(name)
@@ -280,6 +286,8 @@ def operator(
         op.declared = known not in OPERATORS and fn.__module__.startswith("xgrad.")
         OPERATORS[known] = op
         op.check = check
+        if missing:
+            op.missing, op.formulas["all"] = missing, lambda: refuse_derivative(missing)
         op.constant = frozenset(i for i, moves in enumerate(output_differentiability) if not moves)
         takes_out = out and inplace != "argument"
         parameters, arrays, statics = _signature(op, signature, takes_out)
@@ -337,7 +345,17 @@ def _overwriting(op: Operator) -> Operator:
     twin = Operator(op.name, op.function, outputs=op.outputs, node=op.node_name)
     twin.derivative(all=lambda grad, needs: [jnp.zeros_like(grad)] * len(needs))
     twin.check = op.check
+    twin.overwrites = True
     return twin
+
+
+def refuse_derivative(name: str) -> NoReturn:
+    """Raise the error of backward for a derivative that is missing; "aten::" before the name as PyTorch puts it."""
+    quoted = name if name.startswith("aten::") else f"'{name}'"
+    raise NotImplementedError(
+        f"{'' if quoted == name else 'the '}derivative for {quoted} is not implemented: it would be zero or undefined "
+        "almost everywhere. detach() what goes in, if no gradient is meant to pass."
+    )
 
 
 def _invoke(op: Operator, arrays: str, statics: str) -> str:

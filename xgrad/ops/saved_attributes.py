@@ -97,6 +97,18 @@ def _count_dims(node: Node) -> int | None:
     return None if shape is None else len(shape)
 
 
+def _indices(node: Any) -> tuple:
+    """The index tensors and masks as they were given, None for each dimension before the last that was taken whole."""
+    found = _operator_value(node, "indices", False)
+    if node.indices is not None:
+        return node.indices
+    places = node.plan.kernel.statics["places"]
+    full: list = [None] * (places[-1] + 1 if places else 0)
+    for place, index in zip(places, found, strict=True):
+        full[place] = index
+    return tuple(full)
+
+
 _SELF = {"self_sym_sizes": _sizes()}
 _REDUCTION = {"reduction": _static("reduction", _REDUCTIONS.get)}
 _DIM = {"dim": _dims()}
@@ -123,6 +135,8 @@ OPERATORS: dict[str, dict[str, Callable]] = {
     "elu": {"scale": _is(1), "input_scale": _is(1)},
     "embedding": {"weight_sym_argsize_0": _size(0, 0)},
     "huber_loss": _REDUCTION,
+    "index": {**_SELF, "indices": _indices},
+    "index_put": {"indices": _indices},
     "index_add": {"source_dim": _count_dims},
     "index_copy": {"source_dim": _count_dims},
     "index_select": _SELF,
@@ -156,7 +170,6 @@ OPERATORS: dict[str, dict[str, Callable]] = {
     "var_mean": _DIM,
     "linalg_vector_norm": _DIM,
     "embedding_bag": {"mode": _static("mode", _MODES.get), "weight_sym_argsize_0": _size(0, 0)},
-    "index": _SELF,
     "square": {"exponent": _is(2)},
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from ..views.storage import Tracer, of_ended_trace
 from .extrema import scatter
 from .ordering import ordered
 from .promotion import wrap_dim
-from .registry import composite, operator
+from .registry import composite, operator, refuse_derivative
 
 
 def _sorted(self: Any, dim: int, descending: bool) -> tuple[Any, Any]:
@@ -74,7 +74,7 @@ for _op in (sort, topk):
 
 # -- unique: the number of results depends on the values, so nothing is traced ----------------------------------------
 
-unjitted = partial(operator, jit=False, differentiable=False, out=False, function=False, method=False)
+unjitted = partial(operator, jit=False, out=False, function=False, method=False)
 
 
 def _require_values(self: Any, what: str) -> None:
@@ -85,7 +85,7 @@ def _require_values(self: Any, what: str) -> None:
         )
 
 
-@unjitted("_unique")
+@unjitted("_unique", missing="_unique2")
 def _unique(self, *, dim, inverse, counts):
     _require_values(self, "unique")
     if dim is None:
@@ -95,7 +95,10 @@ def _unique(self, *, dim, inverse, counts):
     return _as_indices(flat)
 
 
-@unjitted("_unique_consecutive")
+_unique.derivative(all=lambda dim: refuse_derivative("_unique2" if dim is None else "unique_dim"))
+
+
+@unjitted("_unique_consecutive", missing="unique_consecutive")
 def _unique_consecutive(self, *, dim, inverse, counts):
     _require_values(self, "unique_consecutive")
     x = self.reshape(-1) if dim is None else jnp.moveaxis(self, wrap_dim(dim, self.ndim), 0)

@@ -37,6 +37,7 @@ _MEMORY = (
 )
 _PYTHON = ("it runs Python for each element", "Use operators, or xgrad.from_numpy(numpy.vectorize(f)(x.numpy())).")
 _STREAMS = ("XLA orders its work by itself: there are no streams", "Leave it out.")
+_COMPLEX32 = ("XLA has no arrays of complex32", "Use complex64: xgrad.complex64, or cfloat().")
 _MASKED_TENSOR = ("a tensor here has no mask of its own", "Give the mask to the functions of xgrad.masked.")
 _SCALER = (
     "it skips the steps of an optimizer whose gradients are not finite, and optax does that",
@@ -90,6 +91,7 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("Tensor", _PYTHON, "apply_"),
     ("Tensor", _STREAMS, "record_stream"),
     ("amp", _SCALER, "GradScaler"),
+    ("Tensor", _COMPLEX32, "chalf"),
     ("masked", _MASKED_TENSOR, "MaskedTensor as_masked_tensor is_masked_tensor masked_tensor"),
 )  # fmt: skip
 
@@ -98,7 +100,7 @@ _VALUES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("qint8", "qint32", "quint8", "per_tensor_affine", "per_channel_affine"), _QUANTIZED),
     **dict.fromkeys(("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"), _COMPRESSED),
     "jagged": _NESTED,
-    "complex32": ("XLA has no arrays of this dtype", "Use xgrad.complex64."),
+    **dict.fromkeys(("complex32", "chalf"), _COMPLEX32),
 }  # fmt: skip
 
 _reasons = {(place, name): why for place, why, names in TABLE for name in names.split()}
