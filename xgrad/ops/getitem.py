@@ -90,7 +90,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     places, tensors = expand_masks(part, indices)
     result = call(index_.operator, (part, *tensors), (places,))
     if result._grad_fn is not None and any(i is not None and i.dtype in (dtypes.bool, dtypes.uint8) for i in indices):
-        result._grad_fn.indices = tuple(indices)  # pyright: ignore[reportAttributeAccessIssue]
+        result._grad_fn.indices = tuple(indices)
     return result
 
 
