@@ -17,7 +17,7 @@ LAYERS = (
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("ops",), ("autograd",), ("func",), ("compiler",),
     ("attach", "amp", "distributed", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
-    ("interop", "utils", "viz", "cli"),
+    ("interop", "utils", "viz", "cli", "serialization"),
 )  # fmt: skip
 
 

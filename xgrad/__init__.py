@@ -94,6 +94,7 @@ if _TYPE_CHECKING:
     from . import func as func
     from . import interop as interop
     from . import masked as masked
+    from . import serialization as serialization
     from . import signal as signal
     from . import sparse as sparse
     from . import utils as utils
@@ -128,6 +129,8 @@ if _TYPE_CHECKING:
     from .ops.aten import native_dropout as native_dropout
     from .ops.aten import native_group_norm as native_group_norm
     from .ops.aten import native_layer_norm as native_layer_norm
+    from .serialization import load as load
+    from .serialization import save as save
     from .utils.dlpack import from_dlpack as from_dlpack
     from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
@@ -146,6 +149,7 @@ _LATER = {
     "to_jax": "interop.jax",
     **dict.fromkeys(("compile_cache_info", "disable_compile_cache", "enable_compile_cache"), "compile_cache"),
     "from_dlpack": "utils.dlpack",
+    **dict.fromkeys(("load", "save"), "serialization"),
     "vmap": "func",
     **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm"), "ops.aten"),
     **dict.fromkeys(("native_dropout", "native_group_norm", "native_layer_norm"), "ops.aten"),
@@ -173,7 +177,7 @@ _LATER |= {
         "amp.settings",
     ),
 }
-_MODULES = ("amp", "distributed", "fft", "func", "interop", "masked", "signal", "sparse", "utils")
+_MODULES = ("amp", "distributed", "fft", "func", "interop", "masked", "serialization", "signal", "sparse", "utils")
 
 
 def __getattr__(name: str) -> _Any:

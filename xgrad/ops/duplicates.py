@@ -23,11 +23,11 @@ from ..views.storage import Storage, Tracer, VersionCounter, of_ended_trace
 _OWN = frozenset(vars(Tensor))  # what an instance's dictionary holds of Tensor itself; all else is the user's
 
 
-def _attributes(self: Tensor) -> dict[str, Any]:
+def attributes_of(self: Tensor) -> dict[str, Any]:
     return {name: value for name, value in self.__dict__.items() if name not in _OWN}
 
 
-def _placed(cls: type, storage: Storage, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:
+def placed(cls: type, storage: Storage, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:
     """A leaf of a class that `chain` places in a storage; without a chain, the whole of it."""
     new = object.__new__(cls)
     new._storage, new._version_counter = storage, VersionCounter()
@@ -48,8 +48,8 @@ def _finished(new: Any, parameter: bool) -> Any:
 def shallow_copy(self: Tensor) -> Any:
     """`copy.copy`: another leaf over the same storage, with the attributes, and a version counter of its own."""
     storage = self._share()
-    new = _placed(type(self), storage, self._chain, self.requires_grad, self._is_param)
-    new.__dict__.update(_attributes(self))
+    new = placed(type(self), storage, self._chain, self.requires_grad, self._is_param)
+    new.__dict__.update(attributes_of(self))
     return new
 
 
@@ -76,13 +76,13 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Any:
         if twin is None:
             twin = memo[id(storage)] = Storage(storage.array, False)
             memo.setdefault(id(memo), []).append(storage)  # alive as long as its id is a key
-        new = _placed(type(self), twin, self._chain, self._requires_grad, self._is_param)
+        new = placed(type(self), twin, self._chain, self._requires_grad, self._is_param)
     memo[id(self)] = new
     if self._grad is not None and not self._is_param:
         new._grad = copy.deepcopy(self._grad, memo)
     if self._grad_dtype is not SAME:
         new._grad_dtype = self._grad_dtype
-    for name, value in _attributes(self).items():
+    for name, value in attributes_of(self).items():
         new.__dict__[name] = copy.deepcopy(value, memo)
     return new
 
@@ -107,7 +107,7 @@ def reduce(self: Tensor, protocol: Any) -> tuple:
     if place is None:
         place = _Array(self._read())
     arguments = (type(self), place, chain, self.requires_grad, self._is_param)
-    attributes = _attributes(self)
+    attributes = attributes_of(self)
     return (_rebuild_tensor, arguments, attributes) if attributes else (_rebuild_tensor, arguments)
 
 
@@ -158,7 +158,7 @@ def _own(array: np.ndarray) -> Any:
 
 def _rebuild_tensor(cls: type, place: Any, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:
     if isinstance(place, Storage):
-        return _placed(cls, place, chain, requires_grad, parameter)
+        return placed(cls, place, chain, requires_grad, parameter)
     new = object.__new__(cls)
     new._array, new._owned = _own(place), False
     if requires_grad:

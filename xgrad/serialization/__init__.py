@@ -1,0 +1,169 @@
+"""xgrad.save and xgrad.load: tensors and plain data as files of which nothing is executed.
+
+A file that `save` writes is a safetensors file: storages are its tensors, and its metadata has under "xgrad" a JSON
+text that says how the value is made of them (`_tree.py`), so that every reader of safetensors can open it.  `load`
+reads those, other safetensors files, and what `torch.save` wrote (`_torch_file.py`).
+
+Invariants: a file is checked as a whole before the first tensor is made of it; a file that is written takes its name
+when it is complete, and until then the old one stays.  (PyTorch: torch/serialization.py.)
+"""
+
+import mmap as _mmap
+import os
+import pickle
+import tempfile
+from typing import Any
+
+from ..interop._safetensors_file import FileError, contents
+from ._places import Places
+from ._restore import restored
+from ._torch_file import read_torch_file
+from ._tree import decoded, encoded, header_of
+
+__all__ = ["FileError", "load", "save"]
+
+_LEGACY_TORCH = bytes.fromhex("80028a0a6cfc9c46f920")  # a pickle of the magic number of files before PyTorch 1.6
+
+
+def save(obj: Any, f: Any) -> None:
+    """Write a value to a file: tensors, and dicts, lists, tuples, sets and numbers of them, such as `state_dict`s.
+
+    f: a path, whose file is replaced when the new one is complete, or an object with `write` in binary mode.
+
+    Tensors keep dtype, `requires_grad`, their mark as Parameters, and attributes of plain data; those that share a
+    storage share it afterwards.  (A view through `conj`, `real` or another dtype is saved by its values, without the
+    share.)  Hooks and history are left behind; sharding too: give `load` a place.
+
+    Raises `TypeError`, before anything is written, which names the place of what is no plain data: save the
+    `state_dict()` of a module or an optimizer; `pickle.dump` takes the rest, and `load(f, weights_only=False)` reads
+    it.
+
+    Source: PyTorch's `torch.save`; the format is safetensors.
+
+    >>> import os, tempfile, xgrad
+    >>> path = os.path.join(tempfile.mkdtemp(), "checkpoint")
+    >>> w = xgrad.arange(3.0)
+    >>> xgrad.save({"w": w, "tail": w[1:], "step": 5}, path)
+    >>> again = xgrad.load(path)
+    >>> again
+    {'w': tensor([0., 1., 2.]), 'tail': tensor([1., 2.]), 'step': 5}
+    >>> _ = again["tail"].zero_()
+    >>> again["w"]
+    tensor([0., 0., 0.])
+    """
+    tree, storages = encoded(obj)
+    pieces = [header_of(tree, storages), *(entry.data for entry in storages)]
+    if hasattr(f, "write"):
+        for piece in pieces:
+            f.write(piece)
+        return
+    if not isinstance(f, (str, os.PathLike)):
+        raise TypeError(
+            f"save(): expected 'f' to be a path or a file-like object with a 'write' attribute, but got "
+            f"{type(f).__name__}"
+        )
+    _replace(os.path.realpath(os.fspath(f)), pieces)
+
+
+def _replace(path: str, pieces: list) -> None:
+    """Write a file beside the one that is to be replaced, and give it its name."""
+    folder, name = os.path.split(path)
+    handle, partial = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
+    try:
+        with open(handle, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            mode = os.stat(path).st_mode & 0o777
+        except FileNotFoundError:
+            mode = 0o666 & ~_umask()
+        os.chmod(partial, mode)
+        os.replace(partial, path)
+    except BaseException:
+        if os.path.exists(partial):
+            os.remove(partial)
+        raise
+
+
+def _umask() -> int:
+    """The permissions that a new file does not get; the system tells them to those alone who set them."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None) -> Any:
+    """The value that a file holds: of `xgrad.save`, of `torch.save` (state dicts, tensors, plain data), or safetensors.
+
+    f: a path, or an object with `read` in binary mode, which is read to its end.
+    map_location: where tensors go: a device, a `Sharding`, a dictionary from the devices they were saved on to others,
+    or a function of a storage and the name of its device that gives one (or the storage itself: the CPU, or None: as
+    saved).  By default each goes to the device that it was put on when it was saved, and those that were on none in
+    particular to the default device.
+    mmap: True reads the file as its values are asked for, while they are loaded; it needs a path.
+    weights_only: False also unpickles a pickle, which runs whatever its author wants: for files of your own only.
+
+    Raises `FileError`, a `ValueError`, for a file that is cut off, damaged, or none of those, and
+    `pickle.UnpicklingError` for one that holds more than tensors and plain data, both with the name of the file;
+    `DtypeDisabledError` for float64 while JAX's 64-bit mode is off, `OverflowError` for 64-bit integers that don't fit
+    into 32 bits then.
+
+    Source: PyTorch's `torch.load`.
+
+    >>> import io, xgrad
+    >>> file = io.BytesIO()
+    >>> xgrad.save([xgrad.ones(2, dtype=xgrad.bfloat16), "text"], file)
+    >>> _ = file.seek(0)
+    >>> xgrad.load(file, map_location="cpu")
+    [tensor([1., 1.], dtype=xgrad.bfloat16), 'text']
+    """
+    data, name = _bytes_of(f, mmap)
+    places = Places(map_location)
+    if data[:4] == b"PK\x03\x04":
+        return restored(*read_torch_file(data, name), places, name)
+    if bytes(data[8:9]) == b"{":
+        entries, metadata = contents(data, name)
+        return restored(*decoded(entries, metadata, name), places, name)
+    pickled = bytes(data[:1]) == b"\x80"
+    if bytes(data[:10]) == _LEGACY_TORCH:
+        raise pickle.UnpicklingError(
+            f"{name} was written by torch.save in the format before PyTorch 1.6, which is a pickle: load it in "
+            "PyTorch, and save it again"
+        )
+    if pickled and not weights_only:
+        if map_location is not None:
+            raise ValueError("map_location is not for pickles: move the tensors afterwards, with to()")
+        return pickle.loads(data)
+    if pickled:
+        raise pickle.UnpicklingError(
+            f"Weights only load failed: {name} is a pickle, and unpickling runs code of its author's. If the file is "
+            "your own, load(f, weights_only=False) reads it; xgrad.save writes files that need no trust."
+        )
+    size = len(data)
+    raise FileError(
+        f"{name} is no file that xgrad.load knows (xgrad.save, torch.save, safetensors): it has {size} bytes, "
+        f"beginning with {bytes(data[:8])!r}: it is empty, cut off, or of another kind"
+    )
+
+
+def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:
+    """The bytes of a file, and its name for errors."""
+    if hasattr(f, "read"):
+        if mmap:
+            raise ValueError("f must be a file path in order to use the mmap argument")
+        data = f.read()
+        if not isinstance(data, bytes):
+            raise TypeError(f"load(): the file must be opened in binary mode: read() gave {type(data).__name__}")
+        return memoryview(data), str(getattr(f, "name", "the file"))
+    if not isinstance(f, (str, os.PathLike)):
+        raise TypeError(
+            f"load(): expected 'f' to be a path or a file-like object with a 'read' attribute, but got "
+            f"{type(f).__name__}"
+        )
+    name = os.fspath(f)
+    with open(name, "rb") as file:
+        if mmap and os.fstat(file.fileno()).st_size:  # an empty file can't be mapped
+            return memoryview(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_READ)), str(name)
+        return memoryview(file.read()), str(name)

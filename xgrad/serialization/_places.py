@@ -1,0 +1,86 @@
+"""map_location: where the tensors of a file go (PyTorch: torch/serialization.py, `_get_restore_location`)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from ..devices import Devices, device, placement_of
+
+
+class SavedStorage:
+    """What a `map_location` function is given: a storage of the file, which is not on any device yet.
+
+    `cpu()` and `cuda(index)` name one; the storage itself, given back, means the CPU.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self._nbytes = nbytes
+
+    @property
+    def device(self) -> device:
+        return device("cpu")
+
+    def nbytes(self) -> int:
+        """How many bytes it has."""
+        return self._nbytes
+
+    size = __len__ = nbytes
+
+    def cpu(self) -> str:
+        """The host."""
+        return "cpu"
+
+    def cuda(self, index: int | None = None) -> str:
+        """A GPU."""
+        return "cuda" if index is None else f"cuda:{index}"
+
+
+class Places:
+    """Where the storages of a file go."""
+
+    def __init__(self, map_location: Any) -> None:
+        self._given = map_location
+        self._everywhere: Any = None
+        if isinstance(map_location, Mapping):
+            self._by_name = {str(key): value for key, value in map_location.items()}
+        elif map_location is not None and not callable(map_location):
+            self._everywhere = placement_of(map_location)
+
+    def of(self, saved: str | None, nbytes: int) -> Any:
+        """The device or sharding for a storage that was saved on the device of this name; None for the default one.
+
+        Raises `RuntimeError` for a device that is not there.
+        """
+        given = self._given
+        if given is None:
+            return _as_saved(saved)
+        if isinstance(given, Mapping):
+            return placement_of(self._by_name[saved]) if saved in self._by_name else _as_saved(saved)
+        if not callable(given):
+            return self._everywhere
+        storage = SavedStorage(nbytes)
+        answer = given(storage, saved or "cpu")
+        if answer is None:
+            return _as_saved(saved)
+        return placement_of("cpu" if answer is storage else answer)
+
+
+def _as_saved(saved: str | None) -> Any:
+    if saved is None:
+        return None
+    try:
+        return placement_of(saved)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"the file has tensors that were saved on {saved}: {error} Give load() a map_location, such as "
+            "map_location='cpu'."
+        ) from None
+
+
+def name_of(array: Any) -> str | None:
+    """The name of the device that an array was put on, None if JAX chose or there are several."""
+    if not array.committed or len(array.sharding.device_set) > 1:
+        return None
+    where = device(array.sharding)
+    return f"{where.type}:{where.index}" if isinstance(placement_of(where), (jax.Device, Devices)) else None

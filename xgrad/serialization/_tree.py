@@ -1,0 +1,348 @@
+"""The file of `xgrad.save`: a safetensors file whose metadata have, under "xgrad", a JSON object:
+
+    {"version": 1,
+     "value": the value, in which a tensor is ["tensor", its number],
+     "tensors": [{"storage": 0, "sizes": [2], "strides": [1], "offset": 1, "requires_grad": true, "parameter": true},
+                 {"indices": 0, "values": 1, "sizes": [3, 3], "coalesced": true}, ...],
+     "storages": [{"name": "w", "device": "cuda:0"}, ...],
+     "attributes": [[the number of a tensor, {"name": value, ...}], ...]}
+
+In a value None, bools, strings, integers and finite floats stand for themselves; all else is a list that begins with
+its kind: ["list", ...], ["tuple", ...], ["set", ...], ["frozenset", ...], ["dict", [key, value], ...], ["ordered", its
+attributes, [key, value], ...], ["size", ...], ["float", "nan"], ["complex", real, imag], ["bytes", base64],
+["dtype", name], ["device", name], ["tensor", number].  "dtype" of a storage is there where safetensors has none
+(complex128, as pairs of F64).
+
+Invariant: reading makes nothing but what is named here, and refuses anything else by the name of the file.
+"""
+
+import base64
+import json
+import math
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from ..devices import device, require_here
+from ..errors import TracedValueError
+from ..interop._safetensors_file import DTYPES, Entry, FileError
+from ..ops.duplicates import attributes_of, set_state
+from ..size import Size
+from ..tensor import Tensor
+from ..views.geometry import contiguous_strides
+from ..views.storage import Storage, Tracer, of_ended_trace
+from ._places import name_of
+from ._restore import Dense, SavedArray, Sparse
+
+_KIND_OF = {dtype: kind for kind, dtype in DTYPES.items()}
+_HINT = (
+    "xgrad.save writes tensors and plain data (dict, list, tuple, set, numbers, text, bytes, Size, dtypes, devices). "
+    "Save the state_dict() of a module or an optimizer; an array as xgrad.from_numpy(array), a number of NumPy as "
+    ".item(). pickle.dump takes the rest, and load(f, weights_only=False) reads it."
+)
+
+
+class Stored(NamedTuple):
+    """A storage that is to be written."""
+
+    name: str
+    kind: str  # safetensors' name of its dtype
+    shape: tuple[int, ...]
+    data: memoryview
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def encoded(obj: Any) -> tuple[dict, list[Stored]]:
+    """The JSON object of a value, and its storages.  Raises `TypeError` for what is no plain data."""
+    writer = _Writer()
+    try:
+        value = writer.value(obj, ())
+    except RecursionError:
+        raise ValueError("save(): the value is nested too deeply, or contains itself") from None
+    attributes = writer.attributes()
+    tensors, notes, storages = writer.stored()
+    return {"version": 1, "value": value, "tensors": tensors, "storages": notes, "attributes": attributes}, storages
+
+
+def header_of(tree: dict, storages: list[Stored]) -> bytes:
+    """The length of the header and the header, after which the storages follow."""
+    header: dict[str, Any] = {"__metadata__": {"format": "xgrad", "xgrad": json.dumps(tree, separators=(",", ":"))}}
+    begin = 0
+    for name, kind, shape, data in storages:
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [begin, begin + len(data)]}
+        begin += len(data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+class _Writer:
+    """The tensors that a value contains, each once."""
+
+    def __init__(self) -> None:
+        self._tensors: list[tuple[Tensor, tuple]] = []
+        self._numbers: dict[int, int] = {}
+        self._around: set[int] = set()
+
+    def value(self, obj: Any, path: tuple) -> Any:
+        """A value as JSON."""
+        kind = type(obj)
+        if obj is None or kind in (bool, str, int):
+            return obj
+        if kind is float:
+            return obj if math.isfinite(obj) else ["float", repr(obj)]
+        if kind is complex:
+            return ["complex", repr(obj.real), repr(obj.imag)]
+        if kind in (bytes, bytearray):
+            return ["bytes", base64.b64encode(obj).decode()]
+        if kind is Size:
+            return ["size", *obj]
+        if isinstance(obj, np.dtype) and obj.name in dtypes.__all__:
+            return ["dtype", obj.name]
+        if kind is device:
+            return ["device", str(obj)]
+        if isinstance(obj, Tensor):
+            return ["tensor", self._number(obj, path)]
+        if id(obj) in self._around:
+            raise ValueError(f"save(): {_called(path)} contains itself")
+        self._around.add(id(obj))
+        try:
+            return self._container(obj, kind, path)
+        finally:
+            self._around.discard(id(obj))
+
+    def _container(self, obj: Any, kind: type, path: tuple) -> list:
+        if kind in (list, tuple):
+            return [kind.__name__, *(self.value(item, (*path, i)) for i, item in enumerate(obj))]
+        if kind in (set, frozenset):
+            return [kind.__name__, *(self._key(item, path) for item in obj)]
+        if kind not in (dict, OrderedDict):
+            raise TypeError(f"save(): {_called(path)} is a {kind.__module__}.{kind.__qualname__}. {_HINT}")
+        pairs = [[self._key(key, path), self.value(value, (*path, key))] for key, value in obj.items()]
+        if kind is dict:
+            return ["dict", *pairs]
+        own = [[name, self.value(value, (*path, name))] for name, value in vars(obj).items()]
+        return ["ordered", ["dict", *own], *pairs]
+
+    def _key(self, key: Any, path: tuple) -> Any:
+        if isinstance(key, Tensor) or (isinstance(key, tuple) and any(isinstance(k, Tensor) for k in key)):
+            raise TypeError(f"save(): {_called(path)} has a tensor as a key or in a set. Make it a value")
+        return self.value(key, (*path, key))
+
+    def _number(self, tensor: Tensor, path: tuple) -> int:
+        number = self._numbers.get(id(tensor))
+        if number is None:
+            number = self._numbers[id(tensor)] = len(self._tensors)
+            self._check(tensor, path)
+            if tensor.layout == "sparse_coo":
+                self._parts(tensor, path)
+                number = self._numbers[id(tensor)] = len(self._tensors)
+            self._tensors.append((tensor, path))
+        return number
+
+    def _check(self, tensor: Tensor, path: tuple) -> None:
+        if tensor._level is not None:
+            raise TypeError(f"save(): {_called(path)} is an entry of a batch: save it outside of vmap")
+        if tensor.layout not in ("strided", "sparse_coo"):
+            raise TypeError(f"save(): {_called(path)} has the layout {tensor.layout}: save its to_dense()")
+        if type(tensor) is not Tensor and tensor.layout == "strided":
+            raise TypeError(
+                f"save(): {_called(path)} is of a subclass of Tensor, {type(tensor).__qualname__}, which the file does "
+                "not know: save x.as_subclass(xgrad.Tensor)"
+            )
+
+    def _parts(self, tensor: Tensor, path: tuple) -> None:
+        """The indices and values of a sparse tensor, before it."""
+        for part, name in ((tensor._indices(), "indices"), (tensor._values(), "values")):
+            self._numbers[id(part)] = len(self._tensors)
+            self._tensors.append((part, (*path, name)))
+
+    def attributes(self) -> list:
+        """What users gave to tensors."""
+        found = []
+        for number, (tensor, path) in enumerate(self._tensors):  # grows where an attribute is a tensor
+            if tensor.layout == "strided" and (own := attributes_of(tensor)):
+                pairs = ([name, self.value(value, (*path, name))] for name, value in own.items())
+                found.append([number, ["dict", *pairs]])
+        return found
+
+    def stored(self) -> tuple[list, list, list[Stored]]:
+        """The descriptions of the tensors, those of the storages, and the storages."""
+        shared: dict[int, int] = {}
+        for tensor, _ in self._tensors:
+            if tensor.layout == "strided" and tensor._storage is not None:
+                shared[id(tensor._storage)] = shared.get(id(tensor._storage), 0) + 1
+        known: dict[int, int] = {}
+        tensors, notes, storages, names = [], [], [], {"__metadata__"}
+        for number, (tensor, path) in enumerate(self._tensors):
+            if tensor.layout == "sparse_coo":
+                tensors.append({
+                    "indices": number - 2, "values": number - 1, "sizes": list(tensor.shape),
+                    "coalesced": tensor.is_coalesced(), **_marks(tensor),
+                })  # fmt: skip
+                continue
+            storage = _kept(tensor, shared)
+            key = id(tensor) if storage is None else id(storage)
+            if key not in known:
+                known[key] = len(storages)
+                name = _free(".".join(map(str, path)) or "tensor", names)
+                array = tensor.detach()._read() if storage is None else storage.array
+                note, entry = _entry(name, array, path)
+                notes.append(note)
+                storages.append(entry)
+            geometry = None if storage is None else tensor._geometry()
+            sizes, strides, offset = (
+                (geometry.sizes, geometry.strides, geometry.offset) if geometry is not None
+                else (tuple(tensor.shape), contiguous_strides(tuple(tensor.shape)), 0)
+            )  # fmt: skip
+            tensors.append({
+                "storage": known[key], "sizes": list(sizes), "strides": list(strides), "offset": offset,
+                **_marks(tensor),
+            })  # fmt: skip
+        return tensors, notes, storages
+
+
+def _kept(tensor: Tensor, shared: dict[int, int]) -> Storage | None:
+    """The storage that is written for a tensor; None where its own values are enough, or all that can be told."""
+    storage, chain = tensor._storage, tensor._chain
+    if storage is None or chain.is_root:
+        return storage
+    if not chain.expressible:
+        return None
+    return storage if shared[id(storage)] > 1 or tensor.numel() == math.prod(storage.array.shape) else None
+
+
+def _marks(tensor: Tensor) -> dict[str, bool]:
+    marks = {"requires_grad": tensor.requires_grad, "parameter": tensor._is_param}
+    return {name: True for name, marked in marks.items() if marked}
+
+
+def _free(name: str, names: set[str]) -> str:
+    """A name that no other storage of the file has."""
+    found, n = name, 1
+    while found in names:
+        n += 1
+        found = f"{name}#{n}"
+    names.add(found)
+    return found
+
+
+def _entry(name: str, array: Any, path: tuple) -> tuple[dict, Stored]:
+    if isinstance(array, Tracer):
+        raise of_ended_trace(array) or TracedValueError(
+            f"save(): {_called(path)} is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value"
+        )
+    require_here(array, f"saving {_called(path)}")
+    host = np.asarray(array, order="C")
+    note = {"name": name}
+    if (location := name_of(array)) is not None:
+        note["device"] = location
+    shape, kind = tuple(array.shape), _KIND_OF.get(host.dtype)
+    if kind is None and host.dtype == dtypes.complex128:
+        note["dtype"], kind, shape = "complex128", "F64", (*shape, 2)
+    if kind is None:
+        raise TypeError(f"save(): {_called(path)} is of dtype {host.dtype.name}, which a file can't hold")
+    return note, Stored(name, kind, shape, host.reshape(-1).view(np.uint8).data)
+
+
+def _called(path: tuple) -> str:
+    return "the value" if not path else "'" + ".".join(map(str, path)) + "'"
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def decoded(entries: dict[str, Entry], metadata: dict[str, str], file: str) -> tuple[Any, list, list[SavedArray]]:
+    """How a value is built of tensors, the tensors, and their storages; of another safetensors file, a dictionary."""
+    if "xgrad" not in metadata:
+        names = list(entries)
+        storages = [SavedArray(name, entries[name].array(), None) for name in names]
+        whole = [Dense(i, entries[n].shape, contiguous_strides(entries[n].shape), 0) for i, n in enumerate(names)]
+        return lambda made: dict(zip(names, made)), whole, storages
+    try:
+        tree = json.loads(metadata["xgrad"])
+        if not isinstance(tree, dict) or tree.get("version") != 1:
+            raise FileError(
+                f"{file} was written by a later version of xgrad.save, or is damaged: its version is "
+                f"{tree.get('version') if isinstance(tree, dict) else tree!r:.50}, and 1 can be read"
+            )
+        storages = [_saved(note, entries, file) for note in tree["storages"]]
+        tensors = [_described(note) for note in tree["tensors"]]
+        value, attributes = tree["value"], tree["attributes"]
+        # Once without tensors: what is wrong with the value is found before they are made.
+        _built(value, attributes, [None] * len(tensors))
+    except FileError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, RuntimeError) as error:
+        raise FileError(
+            f"{file}: what its metadata say of the value is damaged: {type(error).__name__}: {error}"
+        ) from None
+    return lambda made: _built(value, attributes, made), tensors, storages
+
+
+def _saved(note: dict, entries: dict[str, Entry], file: str) -> SavedArray:
+    name, location = note["name"], note.get("device")
+    if name not in entries or not isinstance(location, (str, type(None))):
+        raise FileError(f"{file}: its metadata speak of a storage {name!r:.200}, which is not there")
+    values = entries[name].array()
+    if "dtype" in note:
+        if note["dtype"] != "complex128" or values.dtype != dtypes.float64 or values.shape[-1:] != (2,):
+            raise FileError(f"{file}: '{name}' is said to be of dtype {note['dtype']!r:.50}, which it can't be")
+        values = values.view(np.complex128)[..., 0]
+    return SavedArray(name, values, location)
+
+
+def _described(note: dict) -> Any:
+    grad = note.get("requires_grad", False) is True
+    if "indices" in note:
+        return Sparse(note["indices"], note["values"], tuple(note["sizes"]), note["coalesced"] is True, grad)
+    sizes, strides = tuple(note["sizes"]), tuple(note["strides"])
+    return Dense(note["storage"], sizes, strides, note["offset"], grad, note.get("parameter", False) is True)
+
+
+def _built(value: Any, attributes: list, made: list) -> Any:
+    for number, pairs in attributes:
+        own = _value(pairs, made)
+        if made[number] is not None:
+            set_state(made[number], own)
+    return _value(value, made)
+
+
+def _value(node: Any, made: list) -> Any:
+    if not isinstance(node, list):
+        if isinstance(node, dict):
+            raise ValueError("an object where a value is expected")
+        return node
+    kind, *items = node
+    if kind == "tensor":
+        (number,) = items
+        if type(number) is not int or number < 0:
+            raise ValueError(f"tensor {number!r}")
+        return made[number]
+    if kind in ("dict", "ordered"):
+        own = _value(items.pop(0), made) if kind == "ordered" else {}
+        found: Any = {} if kind == "dict" else OrderedDict()
+        found.update((_value(key, made), _value(value, made)) for key, value in items)
+        if own:
+            vars(found).update(own)
+        return found
+    if kind in _SEQUENCES:
+        return _SEQUENCES[kind](_value(item, made) for item in items)
+    return _SCALARS[kind](*items)
+
+
+def _dtype(name: str) -> np.dtype:
+    if name not in dtypes.__all__:
+        raise ValueError(f"dtype {name!r}")
+    return np.dtype(getattr(dtypes, name))
+
+
+_SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "size": Size}
+_SCALARS: dict[str, Any] = {
+    "float": float, "complex": lambda real, imag: complex(float(real), float(imag)), "dtype": _dtype, "device": device,
+    "bytes": lambda text: base64.b64decode(text, validate=True),
+}  # fmt: skip
