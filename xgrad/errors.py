@@ -3,6 +3,7 @@
 import builtins
 
 __all__ = [
+    "CompiledMismatchError",
     "DtypeDisabledError",
     "FreedGraphError",
     "InferenceTensorError",
@@ -17,6 +18,10 @@ __all__ = [
     "TracedValueError",
     "VersionError",
 ]
+
+
+class CompiledMismatchError(builtins.RuntimeError):
+    """A call of `xgrad.compile(..., verify=True)` did something else than the eager function."""
 
 
 class DtypeDisabledError(builtins.TypeError):

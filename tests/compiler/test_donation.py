@@ -222,6 +222,7 @@ def test_an_input_that_is_written_and_needed_for_the_backward_of_a_result():
     np.testing.assert_array_equal(w.grad.numpy(), np.full(4, 2.0 + 3 + 4))
 
 
+@pytest.mark.unverified("the program is made to fail, and an eager run does not")
 def test_a_failing_program_leaves_everything(monkeypatch):
     t, w = owned(), owned()
     step = xgrad.compile(lambda: (t.add_(1), w.mul_(t)))

@@ -115,6 +115,7 @@ def test_a_failed_trace_keeps_nothing():
     assert not any(alive(*refs, *made))
 
 
+@pytest.mark.unverified("counts what the trace made")
 def test_what_is_made_in_a_trace_is_freed_after_it(monkeypatch):
     w, noted, exp = leaf(xgrad, 3), [], xgrad.Tensor.exp
 

@@ -359,7 +359,7 @@ def test_what_a_program_cannot_repeat_is_refused_and_undone(name):
             step(x)
         np.testing.assert_equal(look(state_of(world), {}), before)
     assert x._version == 0
-    assert step.metrics() == (0, 0, (), 0.0)
+    assert step.metrics() == (0, 0, (), 0.0, 0)
 
 
 class Slots:

@@ -10,6 +10,7 @@ import pytest
 import xgrad
 
 STEPS = 4
+pytestmark = pytest.mark.unverified("other threads write between the two runs")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import types
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import jax
 from jax.core import Tracer
@@ -19,6 +20,7 @@ from .buckets import Buckets
 from .entry import Entry
 from .places import Shardings, put_in
 from .tracing import traced
+from .verify import asked, verified
 
 _TRACES = 8  # after so many, a warning
 _PROGRAMS = 64  # that are kept, the newest
@@ -33,6 +35,7 @@ class Metrics(NamedTuple):
     traces: int
     reasons: tuple[str, ...]  # why each trace but the first was needed
     seconds: float  # of tracing; XLA compiles when a program is first run
+    verified: int = 0  # calls that were compared with an eager run
 
 
 class CompiledFunction:
@@ -48,10 +51,12 @@ class CompiledFunction:
         check: bool = True,
         in_shardings: Any = None,
         out_shardings: Any = None,
+        verify: Any = None,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self._function = function
-        self._given = donate, options, dynamic, buckets, check, in_shardings, out_shardings
+        self._given = donate, options, dynamic, buckets, check, in_shardings, out_shardings, verify
+        self._verify = asked(verify)
         self._in = None if in_shardings is None else Shardings("in_shardings", in_shardings)
         self._out = None if out_shardings is None else Shardings("out_shardings", out_shardings)
         self._buckets = Buckets(self, dynamic, buckets, check) if dynamic else None
@@ -101,12 +106,22 @@ class CompiledFunction:
                 if copies:
                     entry.check_unwritten(given[0], copies)
                 self._calls += 1
+                if self._verify is not None:
+                    return self._verified(args, kwargs, entry, given)
                 if entry.puts:  # into containers, which a trace in another thread would take for its own doing
                     return entry.run(*given)
         if found is None:
             return self._function(*args, **kwargs)
         entry, *given = found
         return entry.run(*given)
+
+    def _verified(self, args: tuple, kwargs: dict, entry: Entry, given: list) -> Any:
+        """Run a program, and compare it with the eager run; its backward once."""
+        assert self._verify is not None
+        self._verifications += 1
+        first = entry not in self._backwards
+        self._backwards.add(entry)
+        return verified(self._verify, self.name(), self._function, args, kwargs, entry, given, first)
 
     def alone(self) -> "CompiledFunction":
         """Another one of the same function, without what this one has traced."""
@@ -193,12 +208,13 @@ class CompiledFunction:
 
     def metrics(self) -> Metrics:
         """Calls, traces, and why each trace was needed."""
-        return Metrics(self._calls, self._traces, tuple(self._reasons), self._seconds)
+        return Metrics(self._calls, self._traces, tuple(self._reasons), self._seconds, self._verifications)
 
     def reset(self) -> None:
         """Forget all programs and counts."""
         self._entries.clear()
-        self._calls = self._traces = 0
+        self._calls = self._traces = self._verifications = 0
+        self._backwards: WeakSet[Entry] = WeakSet()  # of which backward has been verified
         self._seconds = 0.0
         self._reasons: list[str] = []
 
@@ -300,6 +316,7 @@ def compile(
     options: dict[str, Any] | None = None,
     in_shardings: Any = None,
     out_shardings: Any = None,
+    verify: bool | dict[str, float] | None = None,
     disable: bool = False,
 ) -> Any:
     """A function that runs as one XLA program: forward, backward, in-place updates, optimizer, random numbers.
@@ -327,6 +344,14 @@ def compile(
     argument is; as XLA chooses), or a tree of these that is a prefix of the arguments' or the result's; within
     `with xgrad.mesh(...)` also `PartitionSpec`s.  An argument that nobody has placed is put there, as a copy; one that
     was placed elsewhere is a `PlacementError`.
+
+    `verify=True` also runs each call eagerly, on the state before it, and compares: what is returned, the tensors that
+    are written, `.grad`s, flags, versions, generators, tensors in containers, and once for each program the gradients
+    that a backward outside would give.  The first difference is a `CompiledMismatchError` that names it.  The eager run
+    leaves no trace in tensors and containers, but what the function does besides happens twice.  It takes an eager
+    call's time and twice the memory; another thread must not write to the same tensors meanwhile.  Numbers may differ
+    by 1e-4 of the largest in float32 (1e-10 in float64, 2e-2 in 16 bits), integers not at all; {"rtol": .., "atol": ..}
+    in place of True says how much.  XGRAD_COMPILE=verify in the environment does so wherever `verify` is not given.
 
     `options` are XLA's compiler options, for `jax.jit`.  `disable=True` returns the function as it is.
     Without `function`, a decorator.  Inside of another trace or transform (`jax.jit`, `vmap`, `func.grad`, another
@@ -360,7 +385,7 @@ def compile(
     if function is None:
         given: dict[str, Any] = dict(
             donate=donate, dynamic=dynamic, buckets=buckets, check=check, options=options, disable=disable,
-            in_shardings=in_shardings, out_shardings=out_shardings,
+            in_shardings=in_shardings, out_shardings=out_shardings, verify=verify,
         )  # fmt: skip
         return functools.partial(compile, **given)
     if not callable(function):
@@ -373,5 +398,5 @@ def compile(
     return (
         function
         if disable
-        else CompiledFunction(function, donate, options, dynamic, buckets, check, in_shardings, out_shardings)
+        else CompiledFunction(function, donate, options, dynamic, buckets, check, in_shardings, out_shardings, verify)
     )
