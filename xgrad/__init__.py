@@ -137,6 +137,7 @@ globals().update(_FUNCTIONS[""])
 
 # Layouts and memory formats, taken where PyTorch takes them: every dense array here is row-major.
 strided, sparse_coo = "strided", "sparse_coo"
+sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"
 contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 

@@ -1,4 +1,4 @@
-"""PyTorch's `torch.sparse`, as far as gradients need it: products and sums of sparse_coo tensors, and JAX's BCOO.
+"""PyTorch's `torch.sparse`, as far as gradients need it: products and sums of sparse tensors, and JAX's BCOO.
 
 >>> import xgrad
 >>> s = xgrad.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), requires_grad=True)
@@ -12,6 +12,7 @@ tensor(indices=tensor([[0, 1],
 
 from typing import Any
 
+from .ops import compressed_tensor as _compressed
 from .ops import layouts as _layouts
 from .ops import sparse_ops as _ops
 from .ops import sparse_tensor as _tensors
@@ -34,7 +35,18 @@ def mm(sparse: Tensor, dense: Tensor) -> Tensor:
     """
     if not isinstance(sparse, SparseTensor) and not isinstance(dense, SparseTensor):
         return _ops._functions["mm"](sparse, dense)
-    return _ops.sparse_mm(sparse, dense, True, "addmm")
+    result = _ops.sparse_mm(sparse, dense, True, "addmm")
+    return _compressed.product_of(result, sparse) if result.is_sparse and isinstance(sparse, SparseTensor) else result
+
+
+def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:
+    """beta * mat + alpha * (mat1 @ mat2), of which one factor is sparse: a sparse one's gradient has its entries alone.
+
+    Raises `RuntimeError` for shapes or dtypes that do not fit.  (PyTorch: torch.sparse.addmm.)
+    """
+    if not isinstance(mat1, SparseTensor) and not isinstance(mat2, SparseTensor):
+        return _ops._functions["addmm"](mat, mat1, mat2, beta=beta, alpha=alpha)
+    return _ops.addmm(mat, mat1, mat2, beta, alpha, True)
 
 
 def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:

@@ -20,6 +20,7 @@ from . import casts as casts
 from . import classification as classification
 from . import comparison as comparison
 from . import complex_views as complex_views
+from . import compressed_layouts as compressed_layouts
 from . import constructors as constructors
 from . import convolution as convolution
 from . import copying as copying

@@ -190,7 +190,7 @@ def format_sparse(self: Any) -> str:
     """PyTorch's `repr` of a sparse tensor: its parts, then what belongs to the whole."""
     indent = len("tensor(")
     parts = []
-    for name, part in (("indices", self._indices()), ("values", self._values())):
+    for name, part in self._parts():
         lead = f"{name}=tensor("
         body = _body(part._read(), indent + len(lead))
         if not part.numel():
@@ -200,8 +200,13 @@ def format_sparse(self: Any) -> str:
     whole = [f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
     first = 1 if suffixes and suffixes[0].startswith("device=") else 0
     dtype = first + 1 if len(suffixes) > first and suffixes[first].startswith("dtype=") else first
-    suffixes = [*suffixes[:first], *whole, *suffixes[first:dtype], "layout=xgrad.sparse_coo", *suffixes[dtype:]]
-    return _with_suffixes("tensor(" + (",\n" + " " * indent).join(parts), suffixes, indent, new_line=True) + ")"
+    suffixes = [*suffixes[:first], *whole, *suffixes[first:dtype], f"layout=xgrad.{self.layout}", *suffixes[dtype:]]
+    return (
+        _with_suffixes(
+            "tensor(" + (",\n" + " " * indent).join(parts), suffixes, indent, new_line=self.layout == "sparse_coo"
+        )
+        + ")"
+    )
 
 
 def format_tensor(self: Tensor, *, tensor_contents: str | None = None) -> str:

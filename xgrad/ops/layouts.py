@@ -28,6 +28,36 @@ def _sparse() -> Any:
     return sparse_tensor
 
 
+COMPRESSED = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+ROWS = frozenset(["sparse_csr", "sparse_bsr"])  # those that are compressed by rows
+BLOCKED = frozenset(["sparse_bsr", "sparse_bsc"])
+
+
+def layout_of(layout: Any) -> str:
+    """A layout, checked.  Raises `TypeError` for what is none."""
+    if layout not in (*COMPRESSED, "sparse_coo", "strided"):
+        raise TypeError(
+            f"argument 'layout' must be xgrad.strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr or sparse_bsc, "
+            f"not {layout!r}"
+        )
+    return layout
+
+
+def named_layout(layout: str) -> str:
+    """A layout as messages name it: "SparseCsr", "Sparse", "Strided"."""
+    return "Sparse" if layout == "sparse_coo" else "".join(part.title() for part in layout.split("_"))
+
+
+def host_of(tensor: Tensor, where: str) -> np.ndarray:
+    """The values on the host, which are needed because they decide a shape."""
+    array = tensor._read()
+    if isinstance(array, Tracer):
+        raise of_ended_trace(array) or TracedValueError(
+            f"{where}() needs the values: how many entries there are would be a shape (jax.jit traces)"
+        )
+    return np.asarray(_sparse().private(tensor)._read())  # a twin: what NumPy sees is no longer ours to write to
+
+
 def _not_sparse(name: str, kind: str = "sparse coordinate tensor") -> RuntimeError:
     return RuntimeError(f"{name} expected {kind} layout but got Strided")
 
@@ -123,9 +153,16 @@ def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = Non
 
 
 @composite(function=False)
-def to_sparse(input: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -> Tensor:
+def to_sparse(
+    input: Tensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None,
+    dense_dim: int | None = None,
+) -> Tensor:  # fmt: skip
     """The tensor as a sparse one, with an entry for each element that is not zero (not all zero, in its dense
-    dimensions, which are those after the first `sparse_dim`).  Needs the values: not under a JAX trace.
+    dimensions, which are those after the first `sparse_dim`, or the last `dense_dim`).  Needs the values: not under a
+    JAX trace.
+
+    `layout`: xgrad.sparse_coo, the default, or for matrices sparse_csr, sparse_csc, sparse_bsr or sparse_bsc, of which
+    the last two need a `blocksize`.
 
     >>> import xgrad
     >>> xgrad.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse()
@@ -134,23 +171,39 @@ def to_sparse(input: Tensor, sparse_dim: int | None = None, *, layout: Any = Non
            values=tensor([2.]),
            size=(2, 2), nnz=1, layout=xgrad.sparse_coo)
     """
+    kind = "sparse_coo" if layout is None else layout_of(layout)
+    if sparse_dim is not None and not (layout is None and blocksize is None and dense_dim is None):
+        raise TypeError("to_sparse() takes sparse_dim, or else layout, blocksize and dense_dim, but not both")
+    if kind == "strided":
+        return input
+    if kind != "sparse_coo":
+        from . import compressed_tensor
+
+        if dense_dim:
+            raise NotImplementedError(
+                f"to_sparse: {named_layout(kind)} with dense_dim={dense_dim} is not supported. Use layout=sparse_coo."
+            )
+        return compressed_tensor.from_dense(input, kind, blocksize, "ToSparseBackward1", "dense_to_sparse")
+    if blocksize is not None:
+        raise RuntimeError(
+            "dense_to_sparse: conversion from Strided to Sparse with blocksize argument given is not supported"
+        )
+    if dense_dim is not None:
+        if not 0 <= dense_dim <= input.ndim:
+            raise RuntimeError(
+                f"dense_to_sparse: dense_dim argument must be in [0,{input.ndim}] range, but {dense_dim} is given"
+            )
+        sparse_dim = input.ndim - dense_dim
     made = _sparse()
-    if layout not in (None, "sparse_coo"):
-        raise RuntimeError(f"to_sparse: layout {layout} is not implemented: there is sparse_coo only")
     n = input.ndim if sparse_dim is None else sparse_dim
     if not 0 <= n <= input.ndim:
         raise RuntimeError(f"dense_to_sparse: sparse_dim argument must be in [0,{input.ndim}] range, but {n} is given")
     if n == 0 and input.ndim:
         raise RuntimeError("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
-    array = input._read()
-    if isinstance(array, Tracer):
-        raise of_ended_trace(array) or TracedValueError(
-            "to_sparse() needs the values: how many entries there are would be a shape (jax.jit traces)"
-        )
-    host = (np.asarray(array) != 0).any(axis=tuple(range(n, input.ndim)))
+    host = (host_of(input, "to_sparse") != 0).any(axis=tuple(range(n, input.ndim)))
     index = np.stack(np.nonzero(host)) if n else np.zeros((0, int(host)), int)
     places = from_array(jnp.asarray(index.astype(dtypes.default_integer())))
-    name = "ToSparseBackward1" if sparse_dim is None else "ToSparseBackward0"
+    name = "ToSparseBackward1" if sparse_dim is None or dense_dim is not None else "ToSparseBackward0"
     return made.entries_at(input, places, True, name, lambda grad, needs: (made.densely(grad),))
 
 

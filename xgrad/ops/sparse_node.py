@@ -75,12 +75,24 @@ def record(name: str, result: Tensor, inputs: tuple, rule: Callable, saved: tupl
     if state.grad_enabled and result.dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
         kind = _classes.get(name) or _classes.setdefault(name, type(name, (SparseNode,), {"__module__": __name__}))
         node = kind()
-        node.rule, node.avals = rule, (InputMetadata(result.shape, result.dtype),)
+        forms = [t._form() if t.is_sparse else None for t in inputs]
+        node.rule = _formed(rule, forms) if any(forms) else rule
+        node.avals = (InputMetadata(result.shape, result.dtype),)
         node.next_edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in inputs)
         node.saved = tuple(SavedVariable.packed(t, False) for t in saved)
         node.sequence_nr = state.next_sequence_nr()
         result._grad_fn, result._output_nr, result._requires_grad = node, 0, True
     return result
+
+
+def _formed(rule: Callable, forms: list) -> Callable:
+    """A rule whose gradients have the layouts of the tensors that they belong to."""
+
+    def formed(grad: Any, needs: int, *saved: Any) -> tuple:
+        grads = rule(grad, needs, *saved)
+        return tuple(g if form is None or g is None else form(g) for form, g in zip(forms, grads, strict=False))
+
+    return formed
 
 
 def caller() -> str:
@@ -103,6 +115,6 @@ def caller() -> str:
 
 def refusal(name: str) -> NotImplementedError:
     return NotImplementedError(
-        f"Could not run '{name}': {name} is not implemented for sparse tensors (layout sparse_coo). Call to_dense() "
-        "first, or work on values() of a coalesced tensor."
+        f"Could not run '{name}': {name} is not implemented for sparse tensors of this layout. Call to_dense() first, "
+        "or work on values() (of a coalesced tensor)."
     )

@@ -116,10 +116,10 @@ def _sub(self: Any, other: Any, alpha: Any = 1) -> Tensor:
 
 
 def _on_values(self: SparseTensor, values: Tensor) -> SparseTensor:
-    return make(self._index, values, self._sizes, self._coalesced)
+    return self._with(values)
 
 
-def _is_scalar(x: Any) -> bool:
+def is_scalar(x: Any) -> bool:
     return not isinstance(x, Tensor) or (not x.is_sparse and not x.ndim)
 
 
@@ -131,7 +131,7 @@ def _mul(self: Any, other: Any) -> Tensor:
         return record("MulBackward0", result, (self,), lambda grad, needs: (grad * _conj(other),))
     if other.is_sparse:
         return _mul(self.coalesce(), other.to_dense())
-    if _is_scalar(other):
+    if is_scalar(other):
 
         def by_number(grad: Any, needs: int, x: Any, factor: Any) -> tuple:
             right = (densely(x).conj() * densely(grad)).sum() if needs & 2 else None
@@ -151,7 +151,7 @@ def _mul(self: Any, other: Any) -> Tensor:
 
 
 def _div(self: Any, other: Any) -> Tensor:
-    if not isinstance(self, SparseTensor) or not _is_scalar(other):
+    if not isinstance(self, SparseTensor) or not is_scalar(other):
         found = list(other.shape) if isinstance(other, Tensor) else other
         raise RuntimeError(
             f"Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {found} for divisor)"
@@ -245,6 +245,13 @@ def _matmul(self: Any, other: Any) -> Tensor:
     return sparse_mm(self, other, False, "matmul")
 
 
+def addmm(input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1, masked: bool = False) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2), with one sparse factor and a dense sum."""
+    if input.is_sparse or (mat1.is_sparse and mat2.is_sparse):
+        raise refusal("addmm of a sparse input, or of two sparse factors,")
+    return _scaled(input, beta) + _scaled(sparse_mm(mat1, mat2, masked, "addmm"), alpha)
+
+
 # -- reductions, and functions that keep zero -------------------------------------------------------------------------
 
 
@@ -300,7 +307,7 @@ def _sum(self: SparseTensor, dim: Any = None, keepdim: bool = False, dtype: Any 
 
 
 # f(0) == 0: entry by entry, of the coalesced tensor.
-_KEEP_ZERO = frozenset([
+KEEP_ZERO = frozenset([
     "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "expm1", "floor", "isinf", "isnan", "log1p",
     "nan_to_num", "rad2deg", "relu", "round", "sgn", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
 ])  # fmt: skip
@@ -313,7 +320,7 @@ def _keep_zero(op: Operator, self: SparseTensor, rest: tuple, statics: tuple) ->
 
 _TABLE: dict[str, Callable] = {
     "add": _add, "sub": _sub, "mul": _mul, "div": _div, "true_divide": _div, "neg": _neg, "clone": _clone,
-    "mm": _mm, "matmul": _matmul, "mv": _matmul,
+    "mm": _mm, "matmul": _matmul, "mv": _matmul, "addmm": addmm,
 }  # fmt: skip
 
 
@@ -322,6 +329,15 @@ _TABLE: dict[str, Callable] = {
 
 def dispatch(op: Operator, args: tuple, statics: tuple) -> Any:
     """An operator with a sparse tensor among its arguments."""
+    if any(isinstance(a, SparseTensor) and a.layout != "sparse_coo" for a in args):
+        from .compressed_tensor import dispatch  # which is made of what is here
+
+        return dispatch(op, args, statics)
+    return dispatch_coordinates(op, args, statics)
+
+
+def dispatch_coordinates(op: Operator, args: tuple, statics: tuple) -> Any:
+    """The same for sparse_coo tensors, and what is done with others as if they were these."""
     name = op.name
     if name.endswith("_backward") or name == "_fit":  # a gradient's, which takes what it is given
         return call(op, tuple(a.to_dense() if isinstance(a, SparseTensor) else a for a in args), statics)
@@ -329,7 +345,7 @@ def dispatch(op: Operator, args: tuple, statics: tuple) -> Any:
         return _TABLE[name](*args)
     if name == "sum":
         return _sum(args[0], *statics)
-    if name in _KEEP_ZERO and isinstance(args[0], SparseTensor):
+    if name in KEEP_ZERO and isinstance(args[0], SparseTensor):
         return _keep_zero(op, args[0], args[1:], statics)
     raise refusal(caller() if name.startswith("_") else name)
 

@@ -30,6 +30,7 @@ from ..tensor import Tensor, blank, from_array, mark
 from ..views.storage import Detached, Tracer, of_ended_trace
 from .call import call
 from .formatting import format_sparse
+from .layouts import layout_of, named_layout
 from .registry import Operator
 from .sparse_node import caller, record, refusal, require_plain, unrecorded
 
@@ -117,6 +118,10 @@ class SparseTensor(Tensor):
     def _nnz(self) -> int:
         return self._index.shape[1]
 
+    def _parts(self) -> tuple:
+        """What is printed: names and tensors."""
+        return ("indices", self._index), ("values", self._values())
+
     def _indices(self) -> Tensor:
         return private(self._index)
 
@@ -162,10 +167,18 @@ class SparseTensor(Tensor):
 
         return record("ToDenseBackward0", result, (source,), rule)
 
-    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+    def to_sparse(
+        self, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
+    ) -> Any:
+        from .compressed_tensor import converted  # which is made of this class
+
         if sparse_dim is not None and sparse_dim != self.sparse_dim():
             return self.to_dense().to_sparse(sparse_dim)
-        return self
+        if dense_dim is not None and dense_dim != self.dense_dim():
+            raise RuntimeError(
+                "to_sparse: conversion from Sparse with another dense_dim is not supported: call to_dense()"
+            )
+        return converted(self, layout_of(layout or "sparse_coo"), blocksize, "ToSparseBackward1")
 
     def sparse_mask(self, mask: Tensor) -> Any:
         return self.to_dense().sparse_mask(mask)
@@ -178,7 +191,7 @@ class SparseTensor(Tensor):
     def _cast(self, dtype: np.dtype) -> "SparseTensor":
         if dtype == self.dtype:
             return self
-        result = make(self._index, call(_fit_values, (self._entries,), (dtype,)), self._sizes, self._coalesced)
+        result = self._with(call(_fit_values, (self._entries,), (dtype,)))
         return record("ToCopyBackward0", result, (self,), lambda grad, needs: (grad,))
 
     def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
@@ -189,11 +202,18 @@ class SparseTensor(Tensor):
         if moved is self._entries:
             return self
         here, there = self._placed(), moved._placed()
-        index = self._index if there is None or there == here else self._index.to(there)
-        result = make(index, moved, self._sizes, self._coalesced)
+        result = self._with(moved, None if there is None or there == here else self._index.to(there))
         return record(
             "ToCopyBackward0", result, (self,), lambda grad, needs: (grad if here is None else grad.to(here),)
         )
+
+    def _with(self, entries: Tensor, index: Tensor | None = None) -> "SparseTensor":
+        """One like this with other values, and places on another device."""
+        return make(self._index if index is None else index, entries, self._sizes, self._coalesced)
+
+    def _form(self) -> Callable | None:
+        """What gives a gradient this tensor's layout, where it has one of its own."""
+        return None
 
     def cpu(self, memory_format: Any = None) -> Any:
         return self.to("cpu")
@@ -220,7 +240,7 @@ class SparseTensor(Tensor):
         return self._on(_same)
 
     def _alias(self) -> Any:
-        alias = make(self._index, self._entries, self._sizes, self._coalesced)
+        alias = self._with(self._entries)
         if self._version_counter is None:
             self._bump(0)
         alias._inference = self._inference
@@ -242,7 +262,7 @@ class SparseTensor(Tensor):
         return _rebuilt, (*parts, self._sizes, self._coalesced, self._requires_grad)
 
     def __copy__(self) -> "SparseTensor":
-        copy = make(self._index, self._entries, self._sizes, self._coalesced)
+        copy = self._with(self._entries)
         copy._requires_grad = self._requires_grad
         return copy
 
@@ -294,7 +314,8 @@ class SparseTensor(Tensor):
         raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage: call to_dense() first")
 
     def numpy(self, *, force: bool = False) -> NoReturn:
-        raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
+        name = named_layout(self.layout)
+        raise TypeError(f"can't convert {name} layout tensor to numpy. Use Tensor.to_dense() first.")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         self.numpy()

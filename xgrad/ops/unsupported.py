@@ -19,7 +19,11 @@ _NESTED = (
     "XLA needs the shape of an array before it runs, and a nested or jagged tensor has none",
     "Use a padded tensor with a mask (xgrad.masked), or segment_reduce with lengths.",
 )
-_COMPRESSED = ("sparse_coo is the only sparse layout here", "Use to_sparse(), sparse_coo_tensor and xgrad.sparse.mm.")
+_COMPRESSED = (
+    "sparse tensors here do what gradients and products need",
+    "Use xgrad.sparse.mm, or call to_dense() first.",
+)
+_PARTS = ("indices are handed out as what nobody else can write to", "Use the method, x.crow_indices().")
 _SPARSE = ("sparse_coo tensors here do what sparse gradients need", "Call to_dense() first.")
 _NAMED = ("dimensions have no names here", "Use numbers; einsum and xgrad.func.vmap name dimensions where it helps.")
 _SOURCE = ("it compiles C++ source for CUDA", "Write the function with operators and wrap it in jax.jit.")
@@ -68,15 +72,11 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("Tensor", _BACKEND, "to_mkldnn"),
     ("", _NESTED, "nested _nested_tensor_from_mask _nested_tensor_from_tensor_list _nested_view_from_jagged"),
     ("Tensor", _NESTED, "to_padded_tensor"),
-    ("", _COMPRESSED, """
-        sparse_compressed_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
-        ccol_indices_copy col_indices_copy crow_indices_copy row_indices_copy"""),
-    ("Tensor", _COMPRESSED, """
-        to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc ccol_indices col_indices crow_indices row_indices"""),
+    ("", _PARTS, "ccol_indices_copy col_indices_copy crow_indices_copy row_indices_copy"),
     ("", _SPARSE, "dsmm hsmm hspmm saddmm smm spmm sspaddmm resize_as_sparse_"),
     ("Tensor", _SPARSE, "smm sspaddmm sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_"),
     ("sparse", _COMPRESSED, "sampled_addmm spsolve to_sparse_semi_structured"),
-    ("sparse", _SPARSE, "addmm softmax log_softmax spdiags"),
+    ("sparse", _SPARSE, "softmax log_softmax spdiags"),
     ("Tensor", _NAMED, "align_as align_to refine_names rename rename_"),
     ("", _NAMED, "align_tensors"),
     ("", _SOURCE, """
@@ -98,7 +98,6 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
 # What is no function: it raises when it is looked up.
 _VALUES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("qint8", "qint32", "quint8", "per_tensor_affine", "per_channel_affine"), _QUANTIZED),
-    **dict.fromkeys(("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"), _COMPRESSED),
     "jagged": _NESTED,
     **dict.fromkeys(("complex32", "chalf"), _COMPLEX32),
 }  # fmt: skip
