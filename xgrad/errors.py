@@ -13,6 +13,7 @@ __all__ = [
     "MutationContextError",
     "NotDifferentiableError",
     "NumberOverflowError",
+    "OutOfMemoryError",
     "OverlapError",
     "ShapeMismatchError",
     "TracedValueError",
@@ -50,6 +51,10 @@ class MutationContextError(builtins.AssertionError, builtins.RuntimeError):
 
 class InplaceViewError(builtins.RuntimeError):
     """An in-place operation on a view that cannot be differentiated (made under no_grad, one of many, ...)."""
+
+
+class OutOfMemoryError(builtins.RuntimeError):
+    """A device has no memory for a tensor, or for what computes it (PyTorch: torch.OutOfMemoryError)."""
 
 
 class OverlapError(builtins.RuntimeError):

@@ -8,6 +8,9 @@ on each of several processes: there a generator must be seeded, for with entropy
 A checkpoint runs a function twice and needs the same numbers both times: `logged` notes the keys with which a block
 found the generators that it used, `replayed` runs another block on twins that start from these keys.  The generators
 themselves are not touched, so other threads may draw meanwhile.
+
+Under a trace of JAX's (`jax.jit`, `vmap`, `lax.scan`, ...) a generator outlives what is traced, so its key stays
+concrete: seeds, states that are set and `fork_rng` act once, when the function is traced, and not in each call.
 """
 
 import secrets
@@ -24,6 +27,7 @@ from jax.core import Tracer
 
 from .config import state
 from .devices import device as device_of
+from .errors import TracedValueError
 from .programs import jit_named
 from .tensor import Tensor, from_foreign
 
@@ -139,7 +143,10 @@ class Generator:
             return from_foreign(key)
 
     def set_state(self, new_state: Tensor) -> None:
-        """Go on from a state that `get_state` gave.  Raises `TypeError` or `RuntimeError` if it is none."""
+        """Go on from a state that `get_state` gave.  Raises `TypeError` or `RuntimeError` if it is none.
+
+        `TracedValueError`, a RuntimeError, for one that is an argument of `jax.jit` and its like.
+        """
         if not isinstance(new_state, Tensor) or new_state.dtype != np.dtype("uint32"):
             raise TypeError("RNG state must be a tensor of uint32, as get_state() gives")
         key = new_state._export()
@@ -150,9 +157,20 @@ class Generator:
                 raise RuntimeError(
                     f"RNG state has the wrong size: got {list(key.shape)}, expected {list(present.shape)}"
                 )
+            if isinstance(key, Tracer):
+                if state.trace is None and not isinstance(present, Tracer):
+                    raise TracedValueError(
+                        "A generator cannot go on from a state that is being traced (inside jax.jit, jax.vmap or "
+                        "jax.grad), for it outlives the trace. Draw under `with xgrad.random.use_key(key):`, whose key "
+                        "may be traced."
+                    )
+            else:
+                # Through the host: a key that is committed to a device would tie every later draw to it.  Not as a part
+                # of what is being traced, which would give a tracer.
+                with jax.ensure_compile_time_eval():
+                    key = jax.device_put(np.array(key))
             self._log(present)
-            # Through the host: a key that is committed to a device would tie every later draw to it.
-            here._key = key if isinstance(key, Tracer) else jax.device_put(np.array(key))
+            here._key = key
 
     def clone_state(self) -> "Generator":
         """A generator of its own that goes on from this one's state."""

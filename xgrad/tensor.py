@@ -21,6 +21,7 @@ from . import dtypes
 from .config import forward_levels, state
 from .devices import STRIDED, device, left_to_xla, of_trace, supports_as_strided
 from .errors import InferenceTensorError, InplaceViewError
+from .limits import out_of_memory
 from .size import Size, unchecked
 from .views.chain import ViewChain
 from .views.meta import (
@@ -165,7 +166,10 @@ class Tensor(TensorMethods):
             return self._cache
         if isinstance(root, Tracer):
             return self._read_traced(root)
-        array = chain.replay(root)
+        try:
+            array = chain.replay(root)
+        except Exception as error:
+            raise out_of_memory(error) or error from None
         # A tracer made of a concrete root belongs to a trace that ends before this tensor does.
         if not isinstance(array, Tracer):
             self._cache, self._cache_generation = array, generation

@@ -1,8 +1,10 @@
 """Generators and samplers: reproducible, of the right distribution, gradient 0, usable from threads and in traces."""
 
+import contextlib
 import threading
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -212,3 +214,92 @@ def test_inplace_forms_of_random_layers_write_what_the_others_give():
         xgrad.manual_seed(2)
         np.testing.assert_array_equal(y.numpy(), plain(x).numpy())
         assert (y != x).any()
+
+
+# -- under a trace of JAX's -------------------------------------------------------------------------------------------
+
+
+def _forks(x):
+    with xgrad.random.fork_rng():
+        return x + xgrad.rand(2)._read()
+
+
+def _sets(x):
+    xgrad.random.set_rng_state(xgrad.random.get_rng_state())
+    return x + xgrad.rand(2)._read()
+
+
+def _seeds(x):
+    xgrad.manual_seed(3)
+    return x + xgrad.rand(2)._read()
+
+
+def _draws_a_seed(x):
+    xgrad.seed()
+    return x + xgrad.rand(2)._read()
+
+
+def _clones(x):
+    clone = xgrad.default_generator.clone_state()
+    clone.set_state(xgrad.default_generator.get_state())
+    xgrad.default_generator.set_state(clone.get_state())
+    return x + xgrad.rand(2, generator=clone)._read()
+
+
+def _fails(x):
+    with xgrad.random.fork_rng():
+        xgrad.rand(2)
+        raise ZeroDivisionError
+
+
+TRACES = {
+    "jit": lambda f: jax.jit(f),
+    "vmap": lambda f: jax.vmap(f),
+    "grad": lambda f: jax.grad(lambda x: f(x).sum()),
+    "scan": lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, jnp.zeros(2)),
+    "checkpoint": lambda f: jax.checkpoint(f),
+    "compile": lambda f: lambda x: xgrad.compile(lambda t: xgrad.as_tensor(f(t)))(xgrad.ones(2)),
+}
+
+
+@pytest.mark.parametrize("changes", [_forks, _sets, _seeds, _draws_a_seed, _clones, _fails])
+@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.filterwarnings("ignore:Random numbers that are drawn under a JAX trace")
+def test_generator_survives_a_trace(changes, trace):
+    expected = pytest.raises(ZeroDivisionError) if changes is _fails else contextlib.nullcontext()
+    with expected:
+        TRACES[trace](changes)(jnp.ones(2))
+    generator = xgrad.default_generator
+    assert not isinstance(generator._key, jax.core.Tracer)
+    state = generator.get_state()
+    first = xgrad.rand(2).tolist()
+    generator.set_state(state)
+    assert xgrad.rand(2).tolist() == first
+
+
+def test_fork_under_a_trace_gives_the_state_back():
+    xgrad.manual_seed(1)
+    before = xgrad.get_rng_state().tolist()
+    with pytest.warns(UserWarning, match="become constants"):
+        jax.jit(lambda x: _forks(x))(jnp.ones(2))
+    assert xgrad.get_rng_state().tolist() == before
+
+
+def test_state_that_is_traced_is_refused():
+    xgrad.manual_seed(1)
+    before = xgrad.get_rng_state().tolist()
+
+    def sets(key):
+        xgrad.set_rng_state(xgrad.as_tensor(key))
+        return key
+
+    with pytest.raises(xgrad.errors.TracedValueError, match="use_key"):
+        jax.jit(sets)(jax.random.PRNGKey(0))
+    assert xgrad.get_rng_state().tolist() == before
+
+    def forks_from(key):
+        with xgrad.random.use_key(key), xgrad.random.fork_rng():
+            inner = xgrad.rand(2)._read()
+        return inner
+
+    assert jax.jit(forks_from)(jax.random.PRNGKey(0)).shape == (2,)

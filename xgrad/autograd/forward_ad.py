@@ -10,11 +10,10 @@ from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-import jax.numpy as jnp
-
 from ..config import forward_levels, state
 from ..dtypes import INEXACT
 from ..engine.function_tangents import check_shape
+from ..limits import zeros
 from ..ops import registry
 from ..ops.viewing import view, view_along
 from ..tensor import Tangents, Tensor, from_array
@@ -180,9 +179,7 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     whole = mine is None or mine.is_root or mine.overlaps or tangent._level is not None
     if whole or any(isinstance(step, BitCast) for step in mine.steps) or not (mine.expressible or dtype == mine.dtype):
         return tangent.to(dtype, copy=True)
-    root = jnp.zeros(
-        mine.root_shape, mine.root_dtype if dtype == mine.dtype else dtype, device=place_of(tensor._held())
-    )
+    root = zeros(mine.root_shape, mine.root_dtype if dtype == mine.dtype else dtype, place_of(tensor._held()))
     with enable_grad():  # or it could not be written when they are on again
         copy = view_along(from_array(root), mine, "AsStridedBackward0")
     return copy.copy_(tangent)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from ..engine.fusion import apart
+from ..limits import checked
 from ..views.program import scalar_of
 from .trace import input_p
 
@@ -52,7 +53,7 @@ class Backward(NamedTuple):
                         taken.append(jnp.zeros(aval.shape, aval.dtype) if grad is None else grad)
                 return whole(*residuals, *taken, one, *arrays)
 
-            program = self.programs[given] = jax.jit(backward, out_shardings=self.places)
+            program = self.programs[given] = jax.jit(checked(backward), out_shardings=self.places)
         return program(residuals, [grad for grad in grads if grad is not None], one(), self.arrays)
 
 

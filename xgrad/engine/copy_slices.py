@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 from ..config import state
 from ..errors import FreedGraphError
+from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.program import Program
@@ -74,7 +75,7 @@ class CopySlices(InternalNode):
             base_grad = grads[0]
             grads[0] = None
             if results[0] is None:
-                results[0] = jnp.zeros(chain.shape, chain.dtype)
+                results[0] = zeros(chain.shape, chain.dtype)
             results[0] = chain.write_back(base_grad, results[0], donate)
         else:
             results[0] = None

@@ -8,10 +8,9 @@ to no tensor that it made (PyTorch: torch/csrc/autograd/custom_function.cpp, pyt
 import warnings
 from typing import Any
 
-import jax.numpy as jnp
-
 from ..config import INFERENCE_LEVEL, state
 from ..errors import FreedGraphError, LeafInplaceError
+from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.meta import CreationMeta, check_inplace, relation_of
 from .copy_slices import history_of_view, rebase_history
@@ -138,7 +137,7 @@ class BackwardCFunction(Node, FunctionCtx):
     def apply(self, grads: list, needs: int) -> list:
         if self.materialize_grads:
             grads = [
-                from_array(jnp.zeros(a.shape, a.dtype)) if g is None and a is not None else g
+                from_array(zeros(a.shape, a.dtype)) if g is None and a is not None else g
                 for g, a in zip(grads, self.avals, strict=True)
             ]
         if self._forward_cls.boxed_grads_call:

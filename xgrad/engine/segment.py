@@ -19,6 +19,8 @@ from typing import Any
 
 import jax
 
+from ..errors import DtypeDisabledError
+from ..limits import checked
 from .validate import fit
 
 MOST = 1024  # structures that are kept
@@ -39,7 +41,7 @@ class Program:
 
     def traced(self, metas: tuple, donated: tuple, args: list) -> Callable:
         """A new trace, whose results may take the memory of the arguments `donated`."""
-        function = self.traces[metas, donated] = jax.jit(self.function(metas), donate_argnums=donated)
+        function = self.traces[metas, donated] = jax.jit(checked(self.function(metas), metas), donate_argnums=donated)
         self._latest = function, [jax.typeof(a) if isinstance(a, jax.Array) else a for a in args]
         return function
 
@@ -131,8 +133,8 @@ def evaluate(
     try:
         return function, function(*args)
     except Exception as error:
-        if any(isinstance(a, jax.Array) and a.is_deleted() for a in args):
-            raise  # it failed after the arguments were given up
+        if isinstance(error, DtypeDisabledError) or any(isinstance(a, jax.Array) and a.is_deleted() for a in args):
+            raise  # nor may its operations run by themselves; or it failed after the arguments were given up
         # Operations by themselves may do what a program cannot, or say better what is wrong with them.
         _tell(f"segment {program.number}: its program failed, its operations run by themselves: {error!r}")
         metrics.fallbacks += 1

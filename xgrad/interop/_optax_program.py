@@ -12,6 +12,8 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
+from ..limits import checked
+
 _DONATED = (0, 3)  # the parameters and the state, of (parameters, other parameters, gradients, state, extra)
 _MOST = 64  # programs of one structure
 
@@ -100,7 +102,7 @@ class Program:
 
 def _jit(function: Callable, donated: tuple[int, ...], out_shardings: Any) -> Callable:
     placed = {} if out_shardings is None else {"out_shardings": out_shardings}
-    return jax.jit(function, donate_argnums=donated, **placed)
+    return jax.jit(checked(function), donate_argnums=donated, **placed)
 
 
 def _written(jaxpr: Jaxpr) -> str | None:

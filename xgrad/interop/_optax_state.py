@@ -15,13 +15,14 @@ import optax
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 
+from .. import limits
 from ..config import state
 from ..ops.values import jax_array
 from ..tensor import Tensor, from_array, from_foreign
 from ..views.storage import Tracer
 
 # Of our own making, and so nobody's but the holder's; without JAX's weak types, which would change with the first step.
-owned_copy = jax.jit(lambda array: jnp.array(array, dtype=array.dtype, copy=True))
+owned_copy = jax.jit(limits.checked(lambda array: jnp.array(array, dtype=array.dtype, copy=True)))
 
 
 def checked(tx: Any) -> Any:

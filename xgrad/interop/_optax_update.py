@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ..limits import checked
 from ..tensor import Tensor
 from ..views.storage import DONATION, writing
 from ._optax_program import Program
@@ -26,7 +27,7 @@ from ._optax_state import GroupState, Layout, owned_copy
 # As `views.storage.ALONE`, asked for all that is in a list at once.
 _ALONE = max(map(sys.getrefcount, [object()]))
 _MOST = 64  # programs of one plan
-_added = jax.jit(optax.apply_updates)
+_added = jax.jit(checked(optax.apply_updates))
 
 
 class Part(NamedTuple):

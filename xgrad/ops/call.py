@@ -10,13 +10,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, limits
 from ..config import INFERENCE_LEVEL, outer_forward_level, state
 from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..engine.copy_slices import history_of_view, rebase_history
 from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable, snapshot
+from ..errors import DtypeDisabledError, NumberOverflowError, OutOfMemoryError
+from ..limits import out_of_memory
 from ..tensor import Tensor, blank, from_array, from_foreign, mark
 from ..views.meta import PrimalMeta, chain_now, check_inplace, relation_of
 from ..views.storage import VersionCounter, place_of
@@ -195,6 +197,17 @@ def _plain(x: Tensor) -> Tensor:
 
 def explain(error: Exception, op: Operator, arrays: list) -> Exception:
     """An error out of a kernel in the type and words that PyTorch's users know."""
+    if isinstance(error, DtypeDisabledError):
+        return error
+    if (memory := out_of_memory(error)) is not None:
+        return memory
+    if isinstance(error, OverflowError) and "jitted computation" in str(error):
+        return NumberOverflowError(
+            f"{op.name}(): sizes or numbers beyond int32, in which JAX counts while its 64-bit mode is off"
+            f"{dtypes.widen(dtypes.default_integer())}: {error}"
+        )
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError(f"can't allocate memory: {op.name}(): {error}")
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, jax.errors.ConcretizationTypeError):
         return error  # the kernel reads a value that is traced
@@ -447,7 +460,7 @@ def tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
         return
     whole = meta.base._tangent_at(level)
     if whole is None:
-        zeros = jax.numpy.zeros(meta.base.shape, meta.base.dtype, device=place_of(meta.base._read()))
+        zeros = limits.zeros(meta.base.shape, meta.base.dtype, place_of(meta.base._read()))
         whole = batch_like(from_array(zeros), new)
         meta.base._set_tangent(level, whole)
     tangent = view_along(whole, chain_now(meta), meta.name)
@@ -496,7 +509,7 @@ def write_out(name: str, result: Tensor, out: Tensor) -> Tensor:
                 f"match the required output shape {list(result.shape)}. Pass an `out` of the right shape.",
                 stacklevel=3,
             )
-        out._array = jax.numpy.zeros(result.shape, out.dtype, device=_place_for(out, result))
+        out._array = limits.zeros(result.shape, out.dtype, _place_for(out, result))
         out._storage, out._owned = None, True
         out._chain = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class: it goes with _storage
     return out.copy_(result)

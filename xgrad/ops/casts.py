@@ -39,6 +39,7 @@ def _to_dtype(self, *, dtype):
 
 
 _to_dtype.derivative(self=lambda grad: grad)
+_to_dtype.operator.converts = True
 
 
 def _convert(self: Tensor, dtype: np.dtype, copy: bool = False) -> Tensor:

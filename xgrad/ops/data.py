@@ -31,6 +31,9 @@ def _converted(self, *, dtype):
     return cast(self, dtype)
 
 
+_converted.operator.converts = True
+
+
 def place(x: Any, placement: Sharding | Devices | None) -> Any:
     """In a kernel: `x`, computed where `placement` says.  Raises `PlacementError` for a shape that does not fit."""
     where = settled(placement, x.shape)

@@ -84,6 +84,23 @@ def _shown(array: Any) -> np.ndarray:
     return values.astype(np.float64) if values.dtype in dtypes.FLOATS else values
 
 
+def _repeats(self: Tensor) -> bool:
+    """Whether it is a view that shows elements of its storage many times: no reason to make them all."""
+    chain = self._chain
+    return chain is not None and math.prod(chain.shape) > max(math.prod(chain.root_shape), options.threshold)
+
+
+def _shown_of_view(root: Any, chain: Any, dim: int = 0) -> np.ndarray:
+    """As `_shown`, of a view of which nothing but the edges is made."""
+    if dim == len(chain.shape):
+        return _shown(chain.replay(root))
+    n, edge = chain.shape[dim], options.edgeitems
+    if n <= 2 * edge:
+        return _shown_of_view(root, chain, dim + 1)
+    ends = [_shown_of_view(root, chain.view("narrow", dim, start, edge), dim + 1) for start in (0, n - edge)]
+    return np.concatenate(ends, dim)
+
+
 def _formatter(values: np.ndarray) -> tuple[Callable[[Any], str], int]:
     """A function that prints one element like its neighbours, and the width to which all are filled up."""
     if values.dtype.kind != "f":
@@ -141,9 +158,13 @@ def _body(array: Any, indent: int) -> str:
         return "[]"
     if spread(array):
         return "..."
-    values = _shown(array)
+    return _text(_shown(array), array.shape, indent)
+
+
+def _text(values: np.ndarray, shape: tuple, indent: int) -> str:
+    """The values of a tensor of this shape as text, be they all or the edges."""
     show, width = _complex_formatter(values) if values.dtype.kind == "c" else _formatter(values)
-    return _lines(values.tolist(), array.shape, show, width, indent, array.size > options.threshold)
+    return _lines(values.tolist(), shape, show, width, indent, math.prod(shape) > options.threshold)
 
 
 def _suffixes(self: Tensor) -> list[str]:
@@ -153,7 +174,9 @@ def _suffixes(self: Tensor) -> list[str]:
     device = self.device
     if not device._only:
         suffixes.append(f"device='{device}'")
-    apart = not self.is_sparse and not isinstance(self._held(), Tracer) and spread(self._read())
+    held = None if self.is_sparse else self._held()
+    apart = held is not None and not isinstance(held, Tracer)
+    apart = apart and spread(held if _repeats(self) else self._read())
     if apart or (empty and self.ndim != 1 and not self.is_sparse):
         suffixes.append(f"size={tuple(self.shape)}")
     usual = (settings.default_dtype, dtypes.default_integer(), dtypes.bool, dtypes.complex_of(settings.default_dtype))
@@ -214,7 +237,12 @@ def format_tensor(self: Tensor, *, tensor_contents: str | None = None) -> str:
     plain = self.__class__ is Tensor or type(self).__module__.startswith("xgrad.")
     prefix = "tensor(" if plain else f"{type(self).__name__}("
     indent = len(prefix)
-    text = prefix + (_body(self._read(), indent) if tensor_contents is None else tensor_contents)
+    if tensor_contents is not None:
+        text = prefix + tensor_contents
+    elif _repeats(self) and not isinstance(root := self._held(), Tracer) and not spread(root):
+        text = prefix + _text(_shown_of_view(root, self._chain), self.shape, indent)
+    else:
+        text = prefix + _body(self._read(), indent)
     text = _with_suffixes(text, _suffixes(self) if tensor_contents is None else [], indent)
     if not self._is_param:
         return text + ")"

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import dtypes, return_types
 from ..errors import TracedValueError
+from ..limits import checked
 from ..tensor import Tensor
 from ..views.storage import Tracer, of_ended_trace
 from .call import call, write_out
@@ -249,6 +250,7 @@ _bincount.derivative(weights=lambda grad, self: grad[self])
 
 
 @jax.jit
+@checked
 def _extremes(x: Any) -> Any:
     return jnp.stack([x.min(), x.max()])
 

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..engine.validate import fit
 from ..errors import ShapeMismatchError
+from ..limits import checked
 from ..programs import jit_named, jit_placed
 from ..tensor import Tensor
 from .dependence import dependence
@@ -59,7 +60,11 @@ class Kernel:
         self.operator = operator
         self.statics = dict(zip(operator.static_names, statics, strict=True))
         self.function = partial(operator.function, **self.statics) if statics else operator.function
-        self.program: Callable = jit_named(self.function, ("run", self)) if operator.jit else self.function
+        self.program: Callable = (
+            jit_named(self.function, ("run", self), converts=operator.converts)
+            if operator.jit
+            else checked(self.function, self)
+        )
         self.run: Callable = self._first  # then `program` itself
         self.ran = False
         self.differentiable = operator.differentiable

@@ -12,6 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..devices import require_here
 from ..errors import TracedValueError
+from ..limits import checked
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import sizes_of
 from ..views.storage import Tracer, of_ended_trace
@@ -135,6 +136,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 
 
 @jax.jit
+@checked
 def _is_true(array: Any) -> Any:
     return array != 0
 

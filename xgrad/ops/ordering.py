@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..limits import x64_for_now
 
 _UNSIGNED = (dtypes.bool, dtypes.uint8, dtypes.uint16, dtypes.uint32)
 _SIGN, _INFINITY, _NAN = np.uint32(1 << 31), np.uint32(0x7F800000), np.uint32(0x7FC00000)
@@ -40,7 +41,7 @@ def _as_pair(x: Any, dim: int, descending: bool) -> tuple[Any, Any]:
 def _packed(x: Any, dim: int, descending: bool) -> tuple[Any, Any]:
     key = _key(x)
     halves = jnp.stack([jax.lax.broadcasted_iota(jnp.uint32, x.shape, dim), ~key if descending else key], axis=-1)
-    with _64_bits():
+    with x64_for_now():
         numbers = jax.lax.bitcast_convert_type(halves, jnp.uint64)
         found = jax.lax.bitcast_convert_type(jax.lax.sort(numbers, dimension=dim), jnp.uint32)
     indices = found[..., 0].astype(dtypes.default_integer())
@@ -61,12 +62,3 @@ def _key(x: Any) -> Any:
     magnitude = bits & ~_SIGN
     bits = jnp.where(magnitude > _INFINITY, _NAN, jnp.where(magnitude == 0, 0, bits))
     return jnp.where(bits >= _SIGN, ~bits, bits | _SIGN)
-
-
-def _64_bits() -> Any:
-    """Within it 64-bit numbers exist, whatever JAX's mode: they do not leave the program."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax import experimental
-
-    return experimental.enable_x64(True)  # pyright: ignore[reportAttributeAccessIssue] - of older releases

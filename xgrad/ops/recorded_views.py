@@ -5,11 +5,10 @@
 
 from typing import Any
 
-import jax.numpy as jnp
-
 from ..config import outer_forward_level, state
 from ..engine.copy_slices import chain_node
 from ..engine.node import InputMetadata, Node, gradient_edge
+from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
 from .batching import lifted
@@ -41,7 +40,7 @@ class _WriteBack(Node):
             return (None, None)
         if isinstance(grad, Tensor):
             return (write(chain, grad, None), read(chain, grad))
-        return (chain.write_back(grad, jnp.zeros(chain.shape, chain.dtype)), chain.replay(grad))
+        return (chain.write_back(grad, zeros(chain.shape, chain.dtype)), chain.replay(grad))
 
     def name(self) -> str:
         return "SliceScatterBackward0"
@@ -105,7 +104,7 @@ def adjoint(chain: ViewChain, grad: Tensor) -> Tensor:
 def write(chain: ViewChain, base: Tensor, new: Tensor | None) -> Tensor:
     """`chain.write_back`, recorded; `new` None stands for zeros."""
     if new is None:
-        new = from_array(jnp.zeros(chain.shape, chain.dtype))
+        new = from_array(zeros(chain.shape, chain.dtype))
     if base._level is not None or new._level is not None:
         out = lifted(lambda n, whole, part: write(_over(chain, n), whole, part), base, new)
     else:
@@ -119,7 +118,7 @@ def write(chain: ViewChain, base: Tensor, new: Tensor | None) -> Tensor:
         return made
 
     def along(moving: Tensor | None, part: Tensor | None) -> Tensor:
-        whole = moving if moving is not None else from_array(jnp.zeros(chain.root_shape, chain.root_dtype))
+        whole = moving if moving is not None else from_array(zeros(chain.root_shape, chain.root_dtype))
         return write(chain, whole, part)
 
     return record_linear(out, (base, new), node, along)

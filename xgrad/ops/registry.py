@@ -69,6 +69,8 @@ class Operator:
     declared = False
     # Of a backward: whether it is that of an operator which is linear in each of its arguments, as products are.
     multilinear = False
+    # Whether it gives the dtype that it is asked for, so that it may read 64-bit tensors while JAX's x64 mode is off.
+    converts = False
     # Called in backward with (the gradients of the results, what was saved), to refuse those that make no sense.
     check_gradients: Callable | None = None
     # PyTorch's name of the derivative that is missing there and here: it is refused in backward and in forward mode.

@@ -8,8 +8,7 @@ others would no longer share it.  New elements are 0.  (PyTorch: aten/src/ATen/n
 from math import prod
 from typing import Any
 
-import jax.numpy as jnp
-
+from .. import limits
 from ..config import state
 from ..tensor import Tensor
 from ..views.chain import ViewChain
@@ -32,14 +31,20 @@ def _grow(self: Tensor, count: int) -> None:
     """Give a tensor that is alone with its storage one of `count` elements, flat."""
     box = [self._share()]
     self._storage = None
-    if self._view is not None or not sole(box, 0):
-        self._storage = box[0]
+    alone = self._view is None and sole(box, 0)
+    self._storage = box[0]
+    if not alone:
         raise RuntimeError(
             f"Trying to resize storage that is not resizable: it is shared with other tensors, and has "
             f"{box[0].array.size} elements where {count} are asked for. Make a clone() first."
         )
     flat = box[0].array.reshape(-1)
-    self._array, self._owned = jnp.zeros(count, self.dtype).at[: flat.size].set(flat), True
+    try:
+        grown = limits.zeros((count,), self.dtype).at[: flat.size].set(flat)
+    except Exception as error:
+        raise limits.out_of_memory(error) or error from None
+    self._storage = None
+    self._array, self._owned = grown, True
     self._chain = self._cache = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class
     self._share()
 
@@ -62,6 +67,7 @@ def resize_(input: Tensor, *sizes: Any, memory_format: Any = None, **named: Any)
     _refuse(input)
     if shape == tuple(input.shape):
         return input
+    limits.check_size(shape, input.dtype)
     storage, offset = input._share(), input.storage_offset()
     count = offset + prod(shape)
     if count > storage.array.size:

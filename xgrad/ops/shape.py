@@ -6,6 +6,7 @@ All are linear with constant coefficients, so none saves its input: backward is 
 
 import itertools
 from collections.abc import Sequence
+from operator import mul
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..config import settings
 from ..engine.validate import expandable
+from ..limits import LIMIT, check_bytes, check_size
 from ..tensor import Tensor
 from ..views.named.arguments import sizes_of, variadic
 from .call import call
@@ -190,10 +192,26 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return input.new_empty(0)
+    n = input.shape[0]
+    count = _choices(n + r - 1 if with_replacement and n else n, r)
+    check_size((count, r), dtypes.int64)
+    check_bytes(count * r * 4, f"combinations() of {n} elements, {r} at a time, are {count}: the indices")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows: Sequence = list(choose(range(input.shape[0]), r))
-    index = np.array(rows, np.int32).reshape(-1, r)
+    rows = itertools.chain.from_iterable(choose(range(n), r)) if count else ()
+    index = np.fromiter(rows, np.int32, count * r).reshape(count, r)
     return input.take(FUNCTIONS[""]["from_numpy"](index))
+
+
+def _choices(n: int, r: int) -> int:
+    """In how many ways `r` of `n` can be chosen; of more than 2**63 only that they are more."""
+    if r > n:
+        return 0
+    count = 1
+    for i in range(min(r, n - r)):
+        count = count * (n - i) // (i + 1)
+        if count >= LIMIT:
+            break
+    return count
 
 
 # -- repeating --------------------------------------------------------------------------------------------------------
@@ -208,6 +226,8 @@ def _repeat(self, *, repeats):
         )
     if any(n < 0 for n in repeats):
         raise RuntimeError(f"Trying to create tensor with negative dimension: repeats {list(repeats)}")
+    lacking = (1,) * (len(repeats) - self.ndim)
+    check_size(tuple(map(mul, repeats, (*lacking, *self.shape))), self.dtype)  # jnp.tile counts in int64
     return jnp.tile(self, repeats)
 
 
@@ -359,7 +379,8 @@ def _diagonals(x: Any, diagonal: Any, name: str) -> tuple[Any, Any]:
     if diagonal.dtype.kind != "i":
         raise TypeError(f"{name}(): argument 'diagonal' must be int, not {diagonal.dtype.name}")
     row, column = (jax.lax.broadcasted_iota(jnp.int32, x.shape[-2:], axis) for axis in (0, 1))
-    return column - row, diagonal
+    rows, columns = x.shape[-2:]
+    return column - row, jnp.clip(diagonal, -rows, columns)  # as an int32 a large one would be another
 
 
 def _lower(x: Any, diagonal: Any) -> Any:

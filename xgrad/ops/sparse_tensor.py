@@ -25,6 +25,7 @@ from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
 from ..engine.validate import fit
 from ..errors import TracedValueError
+from ..limits import require_kept
 from ..size import Size, unchecked
 from ..tensor import Tensor, blank, from_array, mark
 from ..views.storage import Detached, Tracer, of_ended_trace
@@ -284,6 +285,7 @@ class SparseTensor(Tensor):
 
         if level is not None:
             raise refusal(f"{op.name} under vmap")
+        require_kept(*args, *statics)
         return dispatch(op, args, statics)
 
     def _dispatch_inplace(self, op: Operator, args: tuple, statics: tuple, level: Any) -> Any:
@@ -291,6 +293,7 @@ class SparseTensor(Tensor):
 
         if level is not None:
             raise refusal(f"{op.name}_ under vmap")
+        require_kept(*args, *statics)
         return dispatch_inplace(op, args, statics)
 
     # -- what it has not: one array -------------------------------------------------------------------------------

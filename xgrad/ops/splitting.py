@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from .. import dtypes
+from ..limits import check_views
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, own_dim, wrap_dim
 from .registry import composite
@@ -41,6 +42,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     if size == 0 and length:
         raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {length}")
     count = max(-(-length // size), 1) if size else 1
+    check_views(count, "split")
     return _pieces(tensor, dim, [min(size, length - i * size) if size else 0 for i in range(count)], "SplitBackward0")
 
 
@@ -77,6 +79,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     dim = wrap_dim(dim, input.ndim)
     length = input.shape[dim]
     if length == 0:
+        check_views(chunks, "chunk")
         return _pieces(input, dim, [0] * chunks, "SplitWithSizesBackward0")
     return split(input, -(-length // chunks), dim)
 
@@ -119,10 +122,9 @@ def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *
         return tuple(view(input, key, "SliceBackward0") for key in keys)
     if cuts <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {cuts}")
+    check_views(cuts, "tensor_split")
     small, more = divmod(length, cuts)
-    sizes = [small + (i < more) for i in range(cuts)]
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    keys = [("narrow", dim, a, n) for a, n in zip(starts, sizes, strict=True)]
+    keys = [("narrow", dim, i * small + min(i, more), small + (i < more)) for i in range(cuts)]
     return tuple(view(input, key, "SliceBackward0") for key in keys)
 
 
@@ -157,4 +159,5 @@ _axis_split("dsplit", 3, lambda ndim: 2)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views at each index of one dimension."""
     dim = own_dim(wrap_dim(dim, input.ndim), input.ndim)
+    check_views(input.shape[dim], "unbind")
     return views_of(input, [("select", dim, i) for i in range(input.shape[dim])], "UnbindBackward0")

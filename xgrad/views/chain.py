@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import OverlapError
+from ..limits import check_numel
 from .geometry import OVERLAP, Shape, TensorGeometry
 from .normal_form import combine
 from .program import Program, program_of, scalar_of
@@ -91,6 +92,7 @@ class ViewChain:
             self.shape, self.dtype = root_shape, root_dtype
         else:
             self.shape, self.dtype = steps[-1].result(parent.shape, parent.dtype)
+            check_numel(self.shape)
         self.children: dict[Any, ViewChain | None] = {}
         self._view: Any = _identity if self.is_root else None
         self._starts: tuple[Any, ...] = ()

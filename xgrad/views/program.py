@@ -60,7 +60,7 @@ class Program:
             self.seen.append((shape, dtype))
             shape, dtype = step.result(shape, dtype)
         self.shape, self.dtype = shape, dtype
-        self.view = jit_named(self.trace_replay, ("replay", self))
+        self.view = jit_named(self.trace_replay, ("replay", self), converts=True)
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
         self.write = jit_named(self.trace_write, ("write_back", self), keep_unused=True)
         self.write_donated = jit_named(self.trace_write, ("write_back", self), donate=True, keep_unused=True)

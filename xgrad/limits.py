@@ -1,0 +1,175 @@
+"""What no program may be traced for: arrays of more bytes than 64 bits count, and 64-bit dtypes that JAX would narrow.
+
+Invariant: every program passes through `checked` when JAX traces it, which is once for its shapes, dtypes and settings.
+So a call of a program that was traced before pays nothing for it, and what fails there fails before anything runs.
+
+XLA counts the bytes of each array of a program in int64, from the left, and ends the process where that overflows;
+empty arrays, and those that it would never make, included.  (PyTorch: c10/core/TensorImpl.h, SafePyObject of sizes.)
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from math import isfinite, prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .dtypes import WIDE, x64_enabled
+from .errors import DtypeDisabledError, OutOfMemoryError
+
+LIMIT = 1 << 63
+MOST_VIEWS = 1 << 24
+# Arguments and static arguments of a program whose sizes multiply to more may have larger arrays in between.
+_SUSPICIOUS = 1 << 40
+
+
+def check_numel(shape: Iterable[int]) -> None:
+    """Raise `RuntimeError` for a shape of 2**63 elements or more, which a view may not have either."""
+    if prod(shape) >= LIMIT:
+        raise RuntimeError(
+            f"numel: integer multiplication overflow: a tensor of sizes {list(shape)} would have 2**63 elements or more"
+        )
+
+
+def check_size(shape: tuple[int, ...], dtype: Any) -> None:
+    """Raise `RuntimeError` for an array of 2**63 bytes or more, multiplied from the left, be it empty in the end."""
+    size = np.dtype(dtype).itemsize if isinstance(dtype, (type, np.dtype)) else dtype.itemsize
+    for n in shape:
+        size *= n
+        if size >= LIMIT:
+            raise RuntimeError(
+                f"Storage size calculation overflowed with sizes={list(shape)}: 2**63 bytes of {dtype} are more than "
+                "any memory has"
+            )
+    if prod([max(n, 1) for n in shape[1:]]) >= LIMIT:
+        raise RuntimeError(f"Stride calculation overflowed with sizes={list(shape)}")
+
+
+def zeros(shape: tuple[int, ...], dtype: Any, where: Any = None) -> Any:
+    """`jnp.zeros` of a size and a dtype that were not asked before, outside of any program of ours."""
+    check_size(shape, dtype)
+    require_kept(dtype)
+    return jnp.zeros(shape, dtype, device=where)
+
+
+def check_bytes(size: int, what: str) -> None:
+    """Raise `OutOfMemoryError` where the host has no memory for so many bytes, which `what` takes."""
+    try:
+        np.empty(size, np.int8)  # of which no page is touched
+    except (MemoryError, ValueError):
+        raise OutOfMemoryError(f"can't allocate memory: {what} would take {size} bytes on the host") from None
+
+
+def check_views(count: int, name: str) -> None:
+    """Raise `OutOfMemoryError` for more tensors than one call may make: of each Python keeps some 500 bytes."""
+    if count > MOST_VIEWS:
+        raise OutOfMemoryError(
+            f"can't allocate memory: {name}() would make {count} tensors; at most {MOST_VIEWS} are made by one call. "
+            "Work on larger pieces, or on the whole tensor."
+        )
+
+
+def out_of_memory(error: Exception) -> OutOfMemoryError | None:
+    """What to raise in place of XLA's error that it has no memory; None for any other error."""
+    text = str(error).partition("\n")[0]
+    if not (isinstance(error, jax.errors.JaxRuntimeError) and text.startswith("RESOURCE_EXHAUSTED")):
+        return None
+    return OutOfMemoryError(
+        f"can't allocate memory: {text.partition(': ')[2]} Nothing was changed. Delete tensors that are not needed any "
+        "more, take smaller batches or a narrower dtype, or spread the tensor over several devices (xgrad.mesh)."
+    )
+
+
+def x64_for_now() -> Any:
+    """A block in which JAX keeps 64-bit types; of a trace within it, its part of the program."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax import experimental  # jax 0.7 has it there
+
+    return experimental.enable_x64(True)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def refuse_narrowing(values: Any) -> None:
+    """Raise `DtypeDisabledError` if one of these arrays or dtypes has 64 bits while JAX's x64 mode is off."""
+    for value in values:
+        dtype = getattr(value, "dtype", value)
+        if isinstance(dtype, np.dtype) and dtype in WIDE:
+            raise DtypeDisabledError(
+                f"a tensor of {dtype.name} is used, but JAX's 64-bit mode is off now and would silently narrow it to "
+                f"{WIDE[dtype]}. Enable it again, jax.config.update('jax_enable_x64', True), or convert the tensor: "
+                f"x.to(xgrad.{WIDE[dtype]})."
+            )
+
+
+def require_kept(*values: Any) -> None:
+    """`refuse_narrowing` of what runs outside of any program of ours."""
+    if not x64_enabled():
+        refuse_narrowing(values)
+
+
+def checked(function: Callable, facts: Any = (), *, converts: bool = False) -> Callable:
+    """`function`, to be traced: refuses what has no size, and 64-bit arguments while JAX's x64 mode is off.
+
+    `facts`: what it was made of besides its arguments, whose dtypes and sizes count too.  `converts`: its results have
+    the dtypes that they are asked for, so it may read 64-bit arrays at any time.
+    """
+
+    @functools.wraps(function, updated=())
+    def traced(*args: Any) -> Any:
+        leaves, static = jax.tree.leaves(args), list(_leaves(facts))
+        if not x64_enabled():
+            if not converts:
+                refuse_narrowing((*leaves, *static))
+            elif any(getattr(leaf, "dtype", None) in WIDE for leaf in leaves):
+                with x64_for_now():
+                    return function(*args)
+        if _weight(leaves, static) > _SUSPICIOUS:
+            check_program(jax.make_jaxpr(function)(*args).jaxpr)
+        out = function(*args)
+        for array in jax.tree.leaves(out):
+            check_size(array.shape, array.dtype)
+        return out
+
+    traced.__name__ = getattr(function, "func", function).__name__  # of a partial, which has none: programs show it
+    return traced
+
+
+def _leaves(facts: Any) -> Iterator[Any]:
+    """Numbers, dtypes and the like in a nest of tuples; of objects those that they are told by."""
+    if isinstance(facts, (tuple, list)):
+        for part in facts:
+            yield from _leaves(part)
+    elif isinstance(facts, dict):
+        yield from _leaves(tuple(facts.values()))
+    elif hasattr(facts, "statics"):
+        yield from _leaves(facts.statics)
+    elif hasattr(facts, "shape") and hasattr(facts, "dtype"):
+        yield from (*facts.shape, facts.dtype)
+    else:
+        yield facts
+
+
+def _weight(leaves: list, static: list) -> int:
+    """How large an array in between may be, at a guess: the product of all sizes and numbers."""
+    weight = 1
+    for leaf in leaves:
+        weight *= max(prod(getattr(leaf, "shape", ())), 1)
+    for number in static:
+        if isinstance(number, (int, float)) and isfinite(number):
+            weight *= max(abs(int(number)), 1)
+    return weight
+
+
+def check_program(jaxpr: Any) -> None:
+    """Raise `RuntimeError` if a program, as JAX traced it, makes an array that XLA cannot count."""
+    for equation in jaxpr.eqns:
+        for variable in equation.outvars:
+            aval = variable.aval
+            if hasattr(aval, "shape") and hasattr(aval.dtype, "itemsize"):
+                check_size(aval.shape, aval.dtype)
+        for value in jax.tree.leaves(equation.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                check_program(inner)
