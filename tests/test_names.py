@@ -96,7 +96,6 @@ def test_set_warn_always():
     same_error(lambda T: T.set_warn_always(1), "expects a bool, but got int")
 
 
-@pytest.mark.filterwarnings("default")
 def test_what_is_warned_of_once_is_warned_of_each_time_if_asked_for():
     def backward():
         x = xgrad.ones(1, requires_grad=True)
