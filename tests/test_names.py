@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import xgrad
-from tests.oracle import as_torch, same_error
+from tests.oracle import as_torch, outcome, same_error
 
 FLOATS = (
     "float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz complex64 complex128"
@@ -135,5 +135,40 @@ def test_saved_tensor_is_the_class_of_raw_saved_values():
     def program(T):
         saved = T.ones(2, requires_grad=True).exp().grad_fn._raw_saved_result
         return isinstance(saved, T.autograd.SavedTensor), isinstance(T.ones(1), T.autograd.SavedTensor)
+
+    as_torch(program)
+
+
+def test_what_programs_ask_of_gpus_before_they_choose_a_device():
+    def program(T):
+        T.cuda.empty_cache()
+        asked = T.cuda.is_available(), T.cuda.device_count(), T.cuda.memory_allocated(), T.cuda.max_memory_allocated()
+        return asked, T.device("cuda" if T.cuda.is_available() else "cpu").type
+
+    if not torch.cuda.is_available() and not xgrad.cuda.is_available():
+        as_torch(program)
+        for call in (
+            lambda T: T.cuda.current_device(),
+            lambda T: T.cuda.synchronize(),
+            lambda T: T.cuda.get_device_name(),
+        ):
+            assert isinstance(outcome(call, torch), (RuntimeError, AssertionError))
+            with pytest.raises(RuntimeError, match=r"JAX has no GPU.*is_available"):
+                call(xgrad)
+        with pytest.raises(ValueError, match="Expected a cuda device, but got: cpu"):
+            xgrad.cuda.get_device_name("cpu")
+    xgrad.cuda.manual_seed_all(3)
+    first = xgrad.rand(2)
+    xgrad.manual_seed(3)
+    assert (xgrad.rand(2) == first).all()
+
+
+def test_layouts_and_memory_formats_have_types():
+    def program(T):
+        return (
+            isinstance(T.ones(1).layout, T.layout),
+            isinstance(T.channels_last, T.memory_format),
+            T.strided == T.ones(1).layout,
+        )
 
     as_torch(program)

@@ -89,6 +89,7 @@ newaxis = None  # x[:, newaxis] has a dimension more
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.
     from . import amp as amp
+    from . import cuda as cuda
     from . import distributed as distributed
     from . import fft as fft
     from . import func as func
@@ -140,6 +141,7 @@ strided, sparse_coo = "strided", "sparse_coo"
 sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"
 contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last, channels_last_3d = "channels_last", "channels_last_3d"
+layout = memory_format = str  # what these are: isinstance(x.layout, xgrad.layout)
 
 
 # What not everybody uses is loaded by those who do: together it would add a fifth to xgrad's own import.
@@ -178,7 +180,19 @@ _LATER |= {
         "amp.settings",
     ),
 }
-_MODULES = ("amp", "distributed", "fft", "func", "interop", "masked", "serialization", "signal", "sparse", "utils")
+_MODULES = (
+    "amp",
+    "cuda",
+    "distributed",
+    "fft",
+    "func",
+    "interop",
+    "masked",
+    "serialization",
+    "signal",
+    "sparse",
+    "utils",
+)
 
 
 def __getattr__(name: str) -> _Any:

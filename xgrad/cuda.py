@@ -1,0 +1,111 @@
+"""What programs ask of `torch.cuda` before they choose a device: whether there are GPUs, how many, how full.
+
+GPUs are JAX's; on a TPU or a CPU there are none.  Streams, events and graphs do not exist: XLA orders its work by
+itself.
+(PyTorch: torch/cuda/__init__.py.)
+"""
+
+from typing import Any
+
+import jax
+
+from .devices import device as _device
+from .devices import placement_of
+from .random import manual_seed as _manual_seed
+
+__all__ = [
+    "current_device", "device_count", "empty_cache", "get_device_name", "is_available", "is_bf16_supported",
+    "manual_seed", "manual_seed_all", "max_memory_allocated", "memory_allocated", "synchronize",
+]  # fmt: skip
+
+
+def _gpus() -> list:
+    try:
+        return jax.local_devices(backend="gpu")
+    except RuntimeError:
+        return []
+
+
+def _gpu(which: Any) -> Any:
+    """The `jax.Device` of a GPU: by number or name, the current one by default.
+
+    Raises `RuntimeError` for one that is not there, `ValueError` for what is no GPU.
+    """
+    found: Any = placement_of(
+        f"cuda:{current_device()}" if which is None else f"cuda:{which}" if isinstance(which, int) else which
+    )
+    if not isinstance(found, jax.Device) or _device(found).type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {which}")
+    return found
+
+
+def is_available() -> bool:
+    """Whether JAX has a GPU.
+
+    >>> import xgrad
+    >>> device = xgrad.device("cuda" if xgrad.cuda.is_available() else "cpu")
+    """
+    return bool(_gpus())
+
+
+def device_count() -> int:
+    """How many GPUs this process has."""
+    return len(_gpus())
+
+
+def current_device() -> int:
+    """The number of the GPU on which tensors are made: JAX's default device if it is one, else 0.
+
+    Raises `RuntimeError` without a GPU.
+    """
+    gpus = _gpus()
+    if not gpus:
+        raise RuntimeError("JAX has no GPU: ask xgrad.cuda.is_available(), and `python -m xgrad doctor` why")
+    # jax makes its options attributes at run time.
+    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    return gpus.index(default) if default in gpus else 0
+
+
+def get_device_name(device: Any = None) -> str:
+    """The name of a GPU, such as "NVIDIA H100"."""
+    return _gpu(device).device_kind
+
+
+def is_bf16_supported() -> bool:
+    """Whether bfloat16 can be used on the GPUs: XLA computes in it on all that there are."""
+    return is_available()
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until what was started on a GPU is done.  `Tensor.block_until_ready()` waits for one tensor."""
+    jax.block_until_ready(jax.device_put(0.0, _gpu(device)) + 1)
+
+
+def manual_seed(seed: int) -> None:
+    """As `xgrad.manual_seed`: one generator serves all devices."""
+    _manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """As `xgrad.manual_seed`: one generator serves all devices."""
+    _manual_seed(seed)
+
+
+def empty_cache() -> None:
+    """Without effect: XLA keeps its memory pool (XLA_PYTHON_CLIENT_PREALLOCATE and its like set it up)."""
+
+
+def _memory(device: Any, name: str) -> int:
+    if not is_available():
+        return 0
+    return int((_gpu(device).memory_stats() or {}).get(name, 0))
+
+
+def memory_allocated(device: Any = None) -> int:
+    """The bytes in use on a GPU; 0 without one."""
+    return _memory(device, "bytes_in_use")
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes that were in use on a GPU since the process began; 0 without one."""
+    return _memory(device, "peak_bytes_in_use")
