@@ -19,7 +19,7 @@ from ..ops.viewing import view, view_along
 from ..tensor import Tangents, Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.storage import place_of
-from ..views.value_ops import BitCast
+from ..views.value_ops import BitCast as _BitCast
 from .grad_mode import _Mode, enable_grad
 
 # Each level that is entered gets a number of its own inside: tangents of a level that has ended match no other.  To
@@ -177,7 +177,7 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
             return registry.FUNCTIONS[""]["zeros_like"](tensor.detach(), dtype=dtype).copy_(tangent)
         return tangent.to(dtype, copy=True)
     whole = mine is None or mine.is_root or mine.overlaps or tangent._level is not None
-    if whole or any(isinstance(step, BitCast) for step in mine.steps) or not (mine.expressible or dtype == mine.dtype):
+    if whole or any(isinstance(step, _BitCast) for step in mine.steps) or not (mine.expressible or dtype == mine.dtype):
         return tangent.to(dtype, copy=True)
     root = zeros(mine.root_shape, mine.root_dtype if dtype == mine.dtype else dtype, place_of(tensor._held()))
     with enable_grad():  # or it could not be written when they are on again

@@ -50,8 +50,9 @@ def _place_of(storage: Storage) -> int:
 
 
 def _storage_of(input: Tensor, what: str) -> Storage:
-    if input.is_sparse or input._level is not None:
-        kind = "a sparse tensor: ask its values()" if input.is_sparse else "an entry of a batch: ask outside of vmap"
+    if input.layout != "strided" or input._level is not None:
+        sparse = "a sparse tensor: ask its values()"
+        kind = sparse if input.layout != "strided" else "an entry of a batch: ask outside of vmap"
         raise RuntimeError(f"{what}: cannot access data pointer of a Tensor that doesn't have storage: this is {kind}")
     return input._share()
 
