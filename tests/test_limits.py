@@ -106,6 +106,19 @@ def test_diagonal_far_outside_does_not_wrap_around():
             assert ours.tolist() == theirs.tolist()
 
 
+def test_order_of_a_function_may_be_large():
+    """No program is traced that grows with it beyond all bounds."""
+    x = [0.5, 2.0, -1.3, 30.0, -8.9, -0.5]
+    for n in (5, 20, 60):
+        theirs, ours = (T.polygamma(n, T.tensor(x, dtype=T.float64)) for T in (torch, xgrad))
+        assert ours.tolist() == pytest.approx(theirs.tolist(), rel=1e-9)
+    for p in (1, 3, 40):
+        theirs, ours = (T.mvlgamma(T.tensor([20.0, 30.0], dtype=T.float64), p) for T in (torch, xgrad))
+        assert ours.tolist() == pytest.approx(theirs.tolist(), rel=1e-12)
+    with pytest.raises(xgrad.errors.OutOfMemoryError, match="can't allocate memory"):
+        xgrad.mvlgamma(xgrad.ones(1), 2**46)
+
+
 def test_random_calls_at_the_limits_end_as_torch_does():
     found = sizes.run(seconds=25, seed=4, most=40)
     assert not found["failures"], "\n".join(found["failures"])
