@@ -71,7 +71,7 @@ CHANGES = {
     ),
     "an array": (lambda: np.ones(3), lambda: np.ones(4), "the array of argument 0"),
     "a jax array": (lambda: jax.numpy.ones(3), lambda: jax.numpy.ones(3, int), "the array of argument 0"),
-    "inference": (values, lambda: _inference(), "has other hooks or flags"),
+    "inference": (values, lambda: _inference(), "has other hooks, flags"),
     "a dtype": (lambda: xgrad.float32, lambda: xgrad.float64, "argument 0 was"),
     "a callable": (lambda: abs, lambda: len, "argument 0 is another builtin_function_or_method now"),
 }
@@ -203,7 +203,7 @@ def test_hooks_that_come_and_go(kind):
         handle.remove()
     np.testing.assert_allclose(compiled(x).numpy(), plain)
     assert compiled.metrics().traces == 3  # the second time it is another hook
-    assert "has other hooks or flags" in compiled.metrics().reasons[0]
+    assert "has other hooks, flags" in compiled.metrics().reasons[0]
 
 
 MODES = {

@@ -108,11 +108,6 @@ IGNORED, STDLIB, LOOKED_AT = range(3)
 def kind_of(frame: Any) -> int:
     """How a frame is looked at, by the module that its code belongs to."""
     top = _top(frame.f_globals.get("__name__"))
-    if (
-        top in _OURS
-        or top in _MACHINERY
-        or top.startswith("namedtuple_")
-        or frame.f_code.co_filename.startswith("<frozen ")
-    ):
+    if top in _OURS or top in _MACHINERY or top.startswith("namedtuple_"):
         return IGNORED
     return STDLIB if top in sys.stdlib_module_names else LOOKED_AT

@@ -14,6 +14,7 @@ import jax
 from ..tensor import Tensor, blank
 from ..views.meta import ViewMeta
 from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
+from .containers import INTERNAL
 from .overlay import HOOKS, Reached, _read
 from .trace import Again, Trace, is_plain
 
@@ -218,6 +219,9 @@ class Outputs:
                 raise NotImplementedError(_CHANGED.format(what=_NAMES[name], shape=shape))
             if name == "_moved":
                 raise NotImplementedError(_INPLACE_VIEW)
+            if name not in INTERNAL:
+                shape = list(reached.root.aval.shape)
+                raise NotImplementedError(_CHANGED.format(what=f"the attribute {name!r}", shape=shape))
         node = now.get("_grad_fn")
         stays = node is reached.outside or now.get("_view") is not None
         if node is not None and stays and node._hooks:  # and what was registered would be lost

@@ -138,7 +138,7 @@ class CompiledFunction:
         for entry in self._entries:
             match = entry.match
             if (match.tree is tree or match.tree == tree) and match.modes == modes:
-                found = match.find(leaves)
+                found = match.find(leaves) if not match.orders or match.order(args, kwargs) is None else None
                 if found is not None:
                     return entry, *found, leaves
         if any(isinstance(leaf, Tracer) for leaf in leaves):
@@ -160,7 +160,7 @@ class CompiledFunction:
 
     def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, modes: tuple) -> tuple[Entry, list] | None:
         """A new entry, and what libraries have remembered while it was traced."""
-        reason = self._reason(leaves, tree, modes)
+        reason = self._reason(args, kwargs, leaves, tree, modes)
         start = time.perf_counter()
         made = traced(self._function, args, kwargs, leaves, tree, modes, *self._given[:2], self._out)
         if made is None:
@@ -179,7 +179,7 @@ class CompiledFunction:
         """The function's."""
         return getattr(self._function, "__qualname__", repr(self._function))
 
-    def _reason(self, leaves: list, tree: Any, modes: tuple) -> str | None:
+    def _reason(self, args: tuple, kwargs: dict, leaves: list, tree: Any, modes: tuple) -> str | None:
         """Why no entry fits: what the last one says."""
         if not self._entries:
             return None
@@ -190,7 +190,7 @@ class CompiledFunction:
         if match.modes != modes:
             changed = [f"{name} is {b!r} (was {a!r})" for name, a, b in zip(_MODES, match.modes, modes) if a != b]
             return "another mode: " + ", ".join(changed)
-        return match.why(leaves)
+        return match.order(args, kwargs) or match.why(leaves)
 
     def _tell(self, reason: str | None) -> None:
         name = self.name()

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..tensor import Tensor
 from ..views.storage import place_of
-from .guards import AnyTensor, Guard
+from .containers import INTERNAL
+from .guards import AnyTensor, Guard, is_scalar
 from .trace import is_plain
 from .unchanged import Unchanged
 
@@ -108,7 +109,7 @@ class Expected:
         ):
             if was != now:
                 return f" has another {name}: it was {was}, and is {now}.{_HINTS.get(name, '')}"
-        return " has other hooks or flags, or is a view of another kind"
+        return " has other hooks, flags or attributes, or is a view of another kind"
 
 
 def _kind_of(aval: Any) -> tuple:
@@ -140,11 +141,19 @@ def _rare(tensor: Tensor) -> tuple | None:
     node = _watched(attributes.get("_accumulator"))
     if node is not None:
         found.append(("accumulator", tuple(node._hooks.pre.values()), tuple(node._hooks.post.values())))
+    if not INTERNAL.issuperset(attributes):
+        own = sorted(name for name in attributes if name not in INTERNAL)
+        found.append(("attributes", *((name, _comparable(attributes[name])) for name in own)))
     view: Any = attributes.get("_view")
     if view is not None:
         stale = attributes.get("_grad_fn") is not None and view.attr_version != tensor._version
         found.append(("view", view.chain, view.creation_meta, view.tracking, view.name, stale))
     return tuple(found) or None
+
+
+def _comparable(value: Any) -> Any:
+    """A number and the like, which may be held; other attributes have guards (containers.py)."""
+    return (type(value), repr(value)) if is_scalar(value) else None
 
 
 class Match:
@@ -154,6 +163,7 @@ class Match:
         self,
         tree: Any,
         modes: tuple,
+        orders: list[tuple[tuple, list]],
         arguments: list[tuple[int, Guard]],
         function: Guard,
         doubles: list[tuple[int, int]],
@@ -161,6 +171,7 @@ class Match:
         arrays: list[tuple[int, Any]],
     ) -> None:
         self.tree, self.modes = tree, modes
+        self.orders = orders  # (path, keys) of dictionaries among the arguments
         self.arguments = arguments  # by their places among the leaves
         self.function = function  # and what it leads to: of an `OfRoots`
         self.doubles = doubles  # places at which the same tensor is found
@@ -178,6 +189,16 @@ class Match:
             and not arrays
             and all(guard.__class__ is AnyTensor for _, guard in arguments)
         )
+
+    def order(self, args: tuple, kwargs: dict) -> str | None:
+        """Which dictionary among the arguments has its keys in another order, or None: a tree has them sorted."""
+        for path, keys in self.orders:
+            found: Any = (args, kwargs)
+            for key in path:
+                found = found[key]
+            if list(found) != keys:
+                return f"a dictionary among the arguments had its keys in the order {keys}, and has {list(found)}"
+        return None
 
     def find(self, leaves: list) -> tuple[list, list] | None:
         """The tensors and their roots, if a call is like the one that was traced."""

@@ -158,7 +158,7 @@ class OfFunction(Container):
                     return f" {kind}{name} is another {kind_name(guard.value)} now"
             elif (reason := guard.check(item, found)) is not None:
                 return f" {kind}{name}{reason}"
-        return None
+        return self.check_others(value, found)
 
 
 ATTRIBUTES = {"default of ": "__defaults__", "keyword default of ": "__kwdefaults__", "code of ": "__code__"}

@@ -38,6 +38,16 @@ def containers_among(value: Any) -> Iterator[Container]:
         yield from containers_among(item)
 
 
+def orders_among(value: Any, path: Path) -> list[tuple[Path, list]]:
+    """(path, keys) of the dictionaries with several keys among arguments."""
+    if value.__class__ not in (dict, list, tuple):
+        return []
+    found = [(path, list(value))] if value.__class__ is dict and len(value) > 1 else []
+    for key, item in value.items() if value.__class__ is dict else enumerate(value):
+        found += orders_among(item, (*path, key))
+    return found
+
+
 def nodes_of(value: Any) -> list:
     """Arguments' lists, tuples, dictionaries and other containers."""
     if isinstance(value, Tensor):

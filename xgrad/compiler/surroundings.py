@@ -12,6 +12,7 @@ of a C extension or in a file, is not seen.
 
 import functools
 import gc
+import operator
 import sys
 import threading
 import types
@@ -157,8 +158,8 @@ class Surroundings:
             return Guard(value)
         self.containers.append(found)
         self._fill(found, path)
-        items = not isinstance(found, (OfObject, OfFixed, OfFunction, OfMethod, OfWrapper, OfContext))
-        if items and (slots_of(type(value)) or getattr(value, "__dict__", None)):  # a dict with attributes
+        whole = isinstance(found, (OfObject, OfFixed, OfWrapper, OfContext)) or isinstance(value, types.MethodType)
+        if not whole and (slots_of(type(value)) or getattr(value, "__dict__", None)):  # a dict with attributes
             rest = OfObject(value, (*path, REST), self._of(value), self._names)
             found.rest = rest
             self.containers.append(rest)
@@ -208,10 +209,14 @@ class Surroundings:
         for of, kinds in _KINDS:
             if isinstance(value, kinds):
                 return of(value, path, before)
-        if isinstance(value, jax.Array) or value is sys.modules or (is_ours(kind.__module__) and not _is_module(value)):
-            return None
         if isinstance(value, np.ndarray):
             return OfArray(value, path, before)
+        if isinstance(value, _NAMING):  # attrgetter("lr")
+            texts = (text for text in value.__reduce__()[1] if isinstance(text, str))
+            self._names |= {name for text in texts for name in text.split(".")}
+            return None
+        if isinstance(value, jax.Array) or value is sys.modules or (is_ours(kind.__module__) and not _is_module(value)):
+            return None
         used = self._of(value)
         if _is_module(value):  # library code reads its attributes
             return OfObject(value, path, None, self._names | {"forward"}, before)
@@ -386,6 +391,7 @@ _SKIPPED = (
     Tensor, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType, types.TracebackType,
     types.GeneratorType, np.ndarray, jax.Array, *EqualBytes.kinds,
 )  # fmt: skip
+_NAMING = (operator.attrgetter, operator.methodcaller)
 _ITEMS = (list, tuple, dict, set, frozenset, deque, types.MappingProxyType)
 _KINDS: tuple = (
     (OfSequence, (list, tuple)),

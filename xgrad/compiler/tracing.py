@@ -24,7 +24,7 @@ from .guards import MISSING, Container, shown
 from .history import Target
 from .matching import Expected, Match, _aval
 from .overlay import Inline, Outside, Reached, leave
-from .paths import containers_among, containers_of, nodes_of
+from .paths import containers_among, containers_of, nodes_of, orders_among
 from .places import Places, Shardings, put_out
 from .program import GRADIENT, split
 from .surroundings import Surroundings
@@ -277,7 +277,8 @@ class _Tracing:
             expected.append(Expected(reached.tensor, source, owner, reached.grad_read, reached.by_value))
         arrays = [(place, _aval(self.leaves[place])) for place in self.bare]
         arguments = list(zip(self.places, self.guards))
-        return Match(self.tree, self.modes, arguments, self.function_guard, doubles, expected, arrays)
+        orders = orders_among((self.args, self.kwargs), ())
+        return Match(self.tree, self.modes, orders, arguments, self.function_guard, doubles, expected, arrays)
 
     def _source(self, reached: Reached, places: dict[int, int]) -> tuple:
         """Where a tensor is to be fetched in later calls."""
