@@ -98,6 +98,59 @@ def put(name, value):
     return lambda o: setattr(o, name, value)
 
 
+class _Descriptor:
+    def __init__(self, value):
+        self.value = value
+
+    def __get__(self, instance, owner):
+        return self.value
+
+
+def _with(value, **attributes):
+    for name, item in attributes.items():
+        setattr(value, name, item)
+    return value
+
+
+def _local(**attributes):
+    return _with(threading.local(), **attributes)
+
+
+def _twice():
+    return lambda x: x * 2
+
+
+def _defaulted():
+    return lambda x, by=2.0, *, plus=1.0: x * by + plus
+
+
+def _read_only(value):
+    value.setflags(write=False)
+    return value
+
+
+def _dispatched():
+    @functools.singledispatch
+    def scaled(value, x):
+        return x * 2
+
+    return scaled
+
+
+def _memo():
+    table = {"lr": 1.0}
+
+    @functools.lru_cache
+    def memo(k):
+        return table["lr"] * k
+
+    return memo, table
+
+
+def _flip(keywords):
+    keywords["by"] = 7.0 if keywords["by"] == 2.0 else 2.0
+
+
 # name: (what makes the object, what uses it, what changes it)
 CASES = {
     "a SimpleNamespace": (lambda: types.SimpleNamespace(lr=1.0), lambda o, x: x * o.lr, put("lr", 3.0)),
@@ -150,7 +203,7 @@ CASES = {
         lambda: functools.partial(by_kind, value=1.0), lambda o, x: o(x), lambda o: o.keywords.update(value=3.0),
     ),
     "a partialmethod": (
-        WithPartial, lambda o, x: o.twice(x), lambda o: vars(type(o))["twice"].keywords.update(by=vars(o).setdefault("n", 7.)),
+        WithPartial, lambda o, x: o.twice(x), lambda o: _flip(vars(WithPartial)["twice"].keywords),
     ),
     "a cached_property": (
         lambda: (c := Cached(), c.doubled)[0], lambda o, x: x * o.doubled, put("doubled", 7.0),
@@ -198,7 +251,7 @@ CASES = {
     "__code__": (lambda: _twice(), lambda o, x: o(x), put("__code__", (lambda x: x * 3).__code__)),
     "__defaults__": (lambda: _defaulted(), lambda o, x: o(x), put("__defaults__", (3.0,))),
     "__kwdefaults__": (lambda: _defaulted(), lambda o, x: o(x), put("__kwdefaults__", {"plus": 3.0})),
-    "an entry of __kwdefaults__": (lambda: _defaulted(), lambda o, x: o(x), lambda o: o.__kwdefaults__.update(plus=3.0)),
+    "an entry of __kwdefaults__": (_defaulted, lambda o, x: o(x), lambda o: o.__kwdefaults__.update(plus=3.0)),
     "a large array": (lambda: np.ones(9000), lambda o, x: x * o.sum(), lambda o: o.__setitem__(8999, 5.0)),
     "an array of objects": (
         lambda: np.array([1.0, None], object), lambda o, x: x * o[0], lambda o: o.__setitem__(0, 3.0),
@@ -237,7 +290,10 @@ CASES = {
     "a tensor of a tensor": (
         lambda: _with(xgrad.ones(3), buffer=xgrad.ones(3)), lambda o, x: x * o.buffer, put("buffer", xgrad.zeros(3)),
     ),
-    "os.environ": (lambda: _environ(), lambda o, x: x * len(o.get("XGRAD_OF_A_TEST", "")), lambda o: o.update(XGRAD_OF_A_TEST="ab")),
+    "os.environ": (
+        lambda: os.environ, lambda o, x: x * len(o.get("XGRAD_OF_A_TEST", "")),
+        lambda o: o.update(XGRAD_OF_A_TEST="ab"),
+    ),
     "a descriptor": (
         lambda: type("A", (), {"lr": _Descriptor(1.0)})(), lambda o, x: x * o.lr,
         lambda o: setattr(vars(type(o))["lr"], "value", 3.0),
@@ -246,59 +302,6 @@ CASES = {
     "an lru_cache": (lambda: _memo(), lambda o, x: x * o[0](1), lambda o: (o[1].update(lr=3.0), o[0].cache_clear())),
 }  # fmt: skip
 REMEMBERING = {"a singledispatch"}  # in the first trace, so that there is a second one
-
-
-class _Descriptor:
-    def __init__(self, value):
-        self.value = value
-
-    def __get__(self, instance, owner):
-        return self.value
-
-
-def _with(value, **attributes):
-    for name, item in attributes.items():
-        setattr(value, name, item)
-    return value
-
-
-def _local(**attributes):
-    return _with(threading.local(), **attributes)
-
-
-def _twice():
-    return lambda x: x * 2
-
-
-def _defaulted():
-    return lambda x, by=2.0, *, plus=1.0: x * by + plus
-
-
-def _read_only(value):
-    value.setflags(write=False)
-    return value
-
-
-def _environ():
-    return os.environ
-
-
-def _dispatched():
-    @functools.singledispatch
-    def scaled(value, x):
-        return x * 2
-
-    return scaled
-
-
-def _memo():
-    table = {"lr": 1.0}
-
-    @functools.lru_cache
-    def memo(k):
-        return table["lr"] * k
-
-    return memo, table
 
 
 @pytest.mark.parametrize("where", ["closure", "attribute"])

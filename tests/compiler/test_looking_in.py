@@ -71,7 +71,7 @@ def test_metrics_and_reset():
     assert step.metrics() == (0, 0, (), 0.0, 0)
     for n in (1, 1, 2, 1):
         step(x, n)
-    calls, traces, reasons, seconds = step.metrics()
+    calls, traces, reasons, seconds, _ = step.metrics()
     assert (calls, traces, len(reasons)) == (4, 2, 1)
     assert seconds > 0
     step.reset()

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-import jax
 from jax.core import Tracer
 
-from ..config import INFERENCE_LEVEL, settings, state
+from ..config import INFERENCE_LEVEL, state
 from ..engine import segment
 from ..ops import pytrees
 from ..tensor import Tensor
+from . import modes
 from .buckets import Buckets
 from .entry import Entry
 from .places import Shardings, put_in
@@ -134,10 +134,12 @@ class CompiledFunction:
 
     def _find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
         leaves, tree = _flat(args, kwargs)
-        modes = _modes()
+        if modes.eager():
+            return None
+        now = modes.modes()
         for entry in self._entries:
             match = entry.match
-            if (match.tree is tree or match.tree == tree) and match.modes == modes:
+            if (match.tree is tree or match.tree == tree) and match.modes == now:
                 found = match.find(leaves) if not match.orders or match.order(args, kwargs) is None else None
                 if found is not None:
                     return entry, *found, leaves
@@ -145,7 +147,7 @@ class CompiledFunction:
             return None
         changed = ""
         for _ in range(_TRIES):
-            made = self._traced(args, kwargs, leaves, tree, modes)
+            made = self._traced(args, kwargs, leaves, tree, now)
             if made is None:
                 _log.info("xgrad.compile: %s runs as it is: it uses values of another trace", self.name())
                 return None
@@ -158,11 +160,11 @@ class CompiledFunction:
             changed = entry.match.why(leaves)
         raise RuntimeError(f"xgrad.compile: what {self.name()} depends on changes while it is traced: {changed}")
 
-    def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, modes: tuple) -> tuple[Entry, list] | None:
+    def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> tuple[Entry, list] | None:
         """A new entry, and what libraries have remembered while it was traced."""
-        reason = self._reason(args, kwargs, leaves, tree, modes)
+        reason = self._reason(args, kwargs, leaves, tree, now)
         start = time.perf_counter()
-        made = traced(self._function, args, kwargs, leaves, tree, modes, *self._given[:2], self._out)
+        made = traced(self._function, args, kwargs, leaves, tree, now, *self._given[:2], self._out)
         if made is None:
             return None
         entry, _ = made
@@ -179,7 +181,7 @@ class CompiledFunction:
         """The function's."""
         return getattr(self._function, "__qualname__", repr(self._function))
 
-    def _reason(self, args: tuple, kwargs: dict, leaves: list, tree: Any, modes: tuple) -> str | None:
+    def _reason(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> str | None:
         """Why no entry fits: what the last one says."""
         if not self._entries:
             return None
@@ -187,8 +189,8 @@ class CompiledFunction:
         match = entry.match
         if match.tree != tree:
             return f"the arguments have another structure: {tree}, before {match.tree}"
-        if match.modes != modes:
-            changed = [f"{name} is {b!r} (was {a!r})" for name, a, b in zip(_MODES, match.modes, modes) if a != b]
+        if match.modes != now:
+            changed = [f"{name} is {b!r} (was {a!r})" for name, a, b in zip(modes.NAMES, match.modes, now) if a != b]
             return "another mode: " + ", ".join(changed)
         return match.order(args, kwargs) or match.why(leaves)
 
@@ -232,7 +234,10 @@ class CompiledFunction:
             args, kwargs, _ = put_in(self._in, args, kwargs)
         found = None if _inlined() else self.find(args, kwargs)
         if found is None:
-            raise RuntimeError("xgrad.compile: inside of another trace there is no program to look at")
+            where = (
+                "where JAX is not to compile (disable_jit, debug_nans)" if modes.eager() else "inside of another trace"
+            )
+            raise RuntimeError(f"xgrad.compile: {where} there is no program to look at")
         return found
 
     def as_text(self, *args: Any, **kwargs: Any) -> str:
@@ -261,13 +266,6 @@ def _inlined() -> bool:
     )
 
 
-_MODES = (
-    "grad mode", "inference mode", "the view tracking", "the saved-tensor hooks", "saved-tensor hooks disabled",
-    "anomaly mode", "the layout policy", "compiled_backward", "mutation of saved tensors", "use_key",
-    "the mesh", "autocast", "the default dtype", "x64",
-)  # fmt: skip
-
-
 _trees: dict[int, Any] = {}  # of so many tensors, and nothing else
 
 
@@ -284,26 +282,6 @@ def _flat(args: tuple, kwargs: dict) -> tuple[list, Any]:
                 tree = _trees[len(leaves)] = pytrees.flatten((args, kwargs))[1]
             return leaves, tree
     return pytrees.flatten((args, kwargs))
-
-
-def _modes() -> tuple:
-    """What of the thread's and the process's state a trace depends on."""
-    return (
-        state.grad_enabled,
-        state.inference,
-        state.tracking,
-        state.saved_hooks,
-        state.saved_hooks_disabled,
-        state.anomaly,
-        state.grad_layout,
-        state.compiled,
-        state.mutation_allowed,
-        state.generator is None,
-        state.mesh,
-        state.autocast,
-        settings.default_dtype,
-        jax.config.jax_enable_x64,  # pyright: ignore[reportAttributeAccessIssue]
-    )
 
 
 def compile(
