@@ -99,7 +99,7 @@ class ThreadState(threading.local):
 _PUT_BACK = (
     "grad_enabled", "inference", "grad_in_inference", "tracking", "saved_hooks", "saved_hooks_disabled",
     "overrides_disabled", "mutation_allowed", "forward_level", "outer_forward_levels", "suspended", "compiled", "mesh",
-    "grad_layout", "multithreading", "operator_mode",
+    "grad_layout", "multithreading", "operator_mode", "autocast", "autocast_nesting", "autocast_casts",
 )  # fmt: skip
 
 state = ThreadState()

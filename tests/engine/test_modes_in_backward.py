@@ -29,6 +29,7 @@ def modes(T):
         "allowed": allowed,
         "grad": T.is_grad_enabled(),
         "inference": T.is_inference_mode_enabled(),
+        "autocast": T.is_autocast_enabled("cpu"),
         "forward": T.autograd.forward_ad._is_fwd_grad_enabled(),
         "recorded": (T.ones(2, requires_grad=True) * 2).requires_grad,
     }
@@ -40,6 +41,7 @@ BLOCKS = {
     "no_grad": lambda T: T.no_grad(),
     "enable_grad": lambda T: T.enable_grad(),
     "inference": lambda T: T.inference_mode(),
+    "autocast": lambda T: T.autocast("cpu", T.bfloat16),
     "forward": lambda T: T.autograd.forward_ad._set_fwd_grad_enabled(False),
 }
 kept = []  # blocks that are entered for good; PyTorch's inference mode ends with its block
