@@ -112,6 +112,11 @@ def test_order_of_a_function_may_be_large():
     for n in (5, 20, 60):
         theirs, ours = (T.polygamma(n, T.tensor(x, dtype=T.float64)) for T in (torch, xgrad))
         assert ours.tolist() == pytest.approx(theirs.tolist(), rel=1e-9)
+    for size in (1, 2, 3, 7, 2**40):
+        ours = xgrad.nn.functional.local_response_norm(xgrad.ones(1, 3, 2), size, 1.0)
+        if size < 2**40:  # torch would pad so many channels
+            theirs = torch.nn.functional.local_response_norm(torch.ones(1, 3, 2), size, 1.0)
+            assert ours.flatten().tolist() == pytest.approx(theirs.flatten().tolist())
     for p in (1, 3, 40):
         theirs, ours = (T.mvlgamma(T.tensor([20.0, 30.0], dtype=T.float64), p) for T in (torch, xgrad))
         assert ours.tolist() == pytest.approx(theirs.tolist(), rel=1e-12)

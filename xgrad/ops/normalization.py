@@ -287,11 +287,11 @@ def local_response_norm(self, alpha=1e-4, beta=0.75, k=1.0, *, size):
     """Each element over (k + alpha * the mean square of the `size` channels around it) ** beta."""
     if self.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {self.ndim} dimensions)")
-    low = size // 2
-    pads = [(0, 0)] * self.ndim
-    pads[1] = (low, size - 1 - low)
-    squares = jnp.pad(self * self, pads)
     channels = self.shape[1]
-    total = sum(jax.lax.slice_in_dim(squares, i, i + channels, axis=1) for i in range(size))
+    low, high = (min(n, channels) for n in (size // 2, size - 1 - size // 2))  # beyond them there are zeros only
+    pads = [(0, 0)] * self.ndim
+    pads[1] = (low, high)
+    squares = jnp.pad(self * self, pads)
+    total = sum(jax.lax.slice_in_dim(squares, i, i + channels, axis=1) for i in range(low + high + 1))
     alpha, beta, k = (scalar(self, v, name) for v, name in ((alpha, "alpha"), (beta, "beta"), (k, "k")))
-    return self / (k + alpha * total / size) ** beta
+    return self / (k + alpha * total / float(size)) ** beta
