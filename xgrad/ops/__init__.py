@@ -41,6 +41,7 @@ from . import layers as layers
 from . import layouts as layouts
 from . import linalg as linalg
 from . import linear_cross_entropy as linear_cross_entropy
+from . import lobpcg as lobpcg
 from . import loss as loss
 from . import lowrank as lowrank
 from . import masks as masks
