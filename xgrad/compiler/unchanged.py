@@ -24,9 +24,9 @@ class Unchanged:
         self._attributes: list[tuple[Any, str, Any]] = []
         self._items: list[tuple[Any, int, Any]] = []
         self._lengths: list[tuple[Any, int]] = []
-        self._keys: list[tuple[Any, list]] = []  # of dictionaries, in order
+        self._keys: list[tuple[Any, list]] = []  # of dictionaries, and what is in sets, in order
         self._absent: list[tuple[frozenset, Any]] = []  # (names, a mapping that has none of them)
-        self._contents: list[tuple[Guard, Any]] = []  # NumPy arrays and sets, by what is in them
+        self._contents: list[tuple[Guard, Any]] = []  # NumPy arrays, by what is in them
         # (function, its arguments, None), or the same with the guard of what is to be asked in each call
         self._tensors: list[tuple[Any, tuple, Guard | None]] = []
         self._look(guard)
@@ -96,7 +96,9 @@ class Unchanged:
         if isinstance(guard, OfMapping) and len(guard.keys) > 1:
             self._keys.append((value, guard.keys))
         if isinstance(guard, OfSet):
-            self._contents.append((guard, value))
+            self._lengths.append((value, len(guard.items)))
+            if guard.items:
+                self._keys.append((value, guard.items))
         if isinstance(guard, (OfFixed, OfGlobals)) and guard.unset:
             self._absent.append((guard.unset, value if isinstance(guard, OfGlobals) else vars(value)))
         if isinstance(guard, OfObject):
