@@ -56,7 +56,9 @@ def placement(device: Any) -> Sharding | Devices | None:
 
 def finish(out: Tensor, requires_grad: bool) -> Tensor:
     """The new tensor, marked if it is to require grad."""
-    if not requires_grad:
+    if requires_grad is not True:
+        if requires_grad is not False:
+            raise TypeError(f"argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
         return out
     if out.dtype not in dtypes.INEXACT:
         raise RuntimeError(

@@ -1,26 +1,71 @@
 """On which of its arguments a function depends, as far as its JAX program tells.
 
-The derivative of a product's backward is derived, and takes all its inputs, though the second derivative of x * x is a
-constant.  What a recorded gradient does not depend on must not seem to require grad: `requires_grad` and the `strict`
-checks of `autograd.functional` would say so, and PyTorch's, who writes such formulas out, don't.  This is asked of
-multilinear operators alone, where PyTorch's formulas are as exact: it goes on to differentiate x**3 a fourth time.
+A backward takes all that its formula names, though the gradient of `amax` is a mask, and that of an addend constant.
+What a recorded gradient does not depend on must not seem to require grad: `requires_grad` and the `strict` checks of
+`autograd.functional` would say so, and PyTorch's, who writes such formulas out, don't.
+
+PyTorch is as exact as a program in the first derivative, and in all of a multilinear operator; beyond, it goes on to
+differentiate x**3 a fourth time, and so do we.  A mask that a comparison made has no derivative.  PyTorch's formulas
+end there for the operators in `MASKED`; of others (relu) it differentiates the mask, which gives zeros.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 
-def dependence(function: Callable, arguments: Sequence[Any]) -> tuple[bool, ...]:
-    """For each argument (shape and dtype, a number, or None) whether any result depends on it.
+def _named(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
-    A function called within the program counts as depending on all that it is given: never too little is found.
+
+# The operators whose gradient is the incoming one, where a comparison or an index lets it pass.
+MASKED = _named("""
+    aminmax amax amin clamp clamp_max clamp_min copysign embedding_bag fmax fmin frexp hinge_embedding_loss index_reduce
+    margin_ranking_loss nanmean nansum scatter_reduce special_xlog1py
+    max max.all max.dim maximum median.all min min.all min.dim minimum nan_to_num nanmedian.all nanquantile nextafter
+    quantile sgn angle xlogy
+""")
+
+# Those of which PyTorch differentiates the first derivative too, though it is a choice of elements.
+DIFFERENTIATED = frozenset(
+    f"{kind}max_pool{n}d{form}" for kind in ("", "adaptive_") for n in (1, 2, 3) for form in ("", "_with_indices")
+)
+
+_CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call")  # whose arguments are those of the program that they call
+
+
+def dependence(
+    function: Callable, arguments: Sequence[Any], masked: bool = False
+) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
+    """For each argument (shape and dtype, a number, or None) whether any result depends on it; the same of each result.
+
+    `masked`: not through integers and bools, which have no derivative.  Never too little is found.
     """
     program = jax.make_jaxpr(function)(*arguments).jaxpr
-    live = {id(v) for v in program.outvars}
+    count = len(program.outvars)
+    each = []
+    for i in range(count):
+        operands = iter(_live(program, [i == n for n in range(count)], masked))
+        each.append(tuple(a is not None and next(operands) for a in arguments))
+    return tuple(map(any, zip(*each, strict=True))), each
+
+
+def _live(program: Any, wanted: Sequence[bool], masked: bool) -> list[bool]:
+    """Of the arguments of a program, which its wanted results depend on."""
+    live = {id(v) for v, it in zip(program.outvars, wanted, strict=True) if it and _counts(v, masked)}
     for equation in reversed(program.eqns):
-        if any(id(v) in live for v in equation.outvars):
-            live.update(id(v) for v in equation.invars)
-    operands = iter(program.invars)
-    return tuple(a is not None and id(next(operands)) in live for a in arguments)
+        needed = [id(v) in live for v in equation.outvars]
+        if not any(needed):
+            continue
+        inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+        through = [True] * len(equation.invars)
+        if equation.primitive.name in _CALLS and len(inner.jaxpr.invars) == len(equation.invars):
+            through = _live(inner.jaxpr, needed, masked)
+        live.update(id(v) for v, it in zip(equation.invars, through, strict=True) if it and _counts(v, masked))
+    return [id(v) in live for v in program.invars]
+
+
+def _counts(value: Any, masked: bool) -> bool:
+    return not masked or jnp.issubdtype(value.aval.dtype, jnp.inexact)

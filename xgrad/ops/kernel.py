@@ -206,7 +206,7 @@ class Plan:
         self.programs: dict[Any, Callable] = {}
         self.operators: dict[Any, Any] = {}
         self.formulas: dict[tuple[int, int], Any] = {}  # for a compiled backward, by (given, needs)
-        self.independent: dict[Any, tuple[int, ...]] = {}
+        self.independent: dict[Any, tuple[tuple[bool, ...], list[tuple[bool, ...]]]] = {}
         names = argument_names(operator, count)
         wanted: set[str] = set()
         for i in self.indices:
@@ -273,18 +273,18 @@ class Plan:
             operator = self.kernel.operator
             name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
             found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
-            found.multilinear = self.multilinear
+            found.multilinear, found.masked, found.first = self.multilinear, operator.masked, False
             self.operators[key] = found
         return found
 
-    def constants(self, key: tuple, values: list) -> tuple[int, ...]:
-        """The places among the arguments of `operator(key)` of those on which its results don't depend."""
+    def dependence(self, key: tuple, values: list) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
+        """Of the arguments of `operator(key)`, on which its results depend, and of each result, on which it does."""
         kinds = tuple([(v.shape, v.dtype) if isinstance(v, Tensor) else v.__class__ for v in values])
         found = self.independent.get((key, kinds))
         if found is None:
             given = [jax.ShapeDtypeStruct(v.shape, v.dtype) if isinstance(v, Tensor) else v for v in values]
-            touched = dependence(self.backward(*key[:-1]), given)
-            found = self.independent[key, kinds] = tuple(i for i, it in enumerate(touched) if not it)
+            found = dependence(self.backward(*key[:-1]), given, self.kernel.operator.masked)
+            self.independent[key, kinds] = found
         return found
 
     def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> Callable:

@@ -147,11 +147,7 @@ class OperatorNode(Node):
                     if place not in kept and isinstance(values[i], Tensor):
                         values[i] = values[i].detach()
             values = [*given, *values]
-            if plan.kernel.operator.multilinear:
-                for i in plan.constants(key, values):
-                    if isinstance(values[i], Tensor) and values[i].requires_grad:
-                        values[i] = values[i].detach()
-            results = call(plan.operator(key), tuple(values), ())
+            results = _recorded(plan, key, values)
         else:
             results = plan.program(key)(*given, *values)
         return (results,) if len(edges) == 1 else _spread(results, needs, len(self.next_edges))
@@ -210,6 +206,26 @@ class OperatorNode(Node):
                 if isinstance(entry, SavedVariable):
                     entry.release()
             self.saved = RELEASED
+
+
+def _recorded(plan: "Plan", key: tuple, values: list) -> Any:
+    """The backward of a node, recorded.  A result requires grad where it depends on something that does."""
+    if not (plan.kernel.operator.first or plan.kernel.operator.multilinear):
+        return call(plan.operator(key), tuple(values), ())
+    touched, each = plan.dependence(key, values)
+    moving = [isinstance(v, Tensor) and v.requires_grad for v in values]
+    for i, (moves, used) in enumerate(zip(moving, touched, strict=True)):
+        if moves and not used:
+            values[i] = values[i].detach()
+    results = call(plan.operator(key), tuple(values), ())
+    if len(each) == 1 or not any(moving):
+        return results
+    return tuple(
+        [
+            r if any(m and u for m, u in zip(moving, used, strict=True)) else r.detach()
+            for r, used in zip(results, each, strict=True)
+        ]
+    )
 
 
 def _spread(results: Any, needs: int, count: int) -> list:

@@ -175,6 +175,10 @@ def dist(self, other, *, p=2):
 @operator(inplace=True, signature="input, p, dim, maxnorm")
 def renorm(self, maxnorm, *, p, dim):
     """The sub-tensors along `dim`, those whose `p`-norm is larger scaled down to `maxnorm`."""
+    if not isinstance(p, (int, float)):
+        raise TypeError(f"renorm(): argument 'p' must be Number, not {type(p).__name__}")
+    if p <= 0:
+        raise RuntimeError(f"renorm: non-positive-norm not supported: p is {p}, and has to be above 0")
     dims = wrap_dims(dim, self.ndim)
     others = tuple(d for d in range(self.ndim) if d not in dims)
     size = p_norm(self, float(p), others, True)

@@ -99,7 +99,7 @@ class Shown(inspect.Signature):
 
 def aliases_of(function: Callable) -> dict[str, str]:
     """NumPy's names of the parameters of a function that was written by hand → PyTorch's."""
-    code = function.__code__
+    code = inspect.unwrap(function).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return {alias: name for name in names for alias in ALIASES.get(name, ()) if alias not in names}
 
@@ -108,7 +108,7 @@ def translated(function: Callable, table: dict[str, str], args: tuple, kwargs: d
     """The keyword arguments under PyTorch's names.  Raises `TypeError` for one that is given under both."""
     if table.keys().isdisjoint(kwargs):
         return kwargs
-    before = function.__code__.co_varnames[: len(args)]
+    before = inspect.unwrap(function).__code__.co_varnames[: len(args)]
     found: dict[str, Any] = {}
     for key, value in kwargs.items():
         name = table.get(key, key)

@@ -40,7 +40,9 @@ from ..dtypes import as_dtype
 from ..overrides import overloaded
 from ..tensor import Tensor
 from ..views.named.arguments import NO_DIM, int_of
+from . import kinds
 from .autocasting import asking
+from .dependence import DIFFERENTIATED, MASKED
 from .kernel import Kernel, linear
 from .node_names import NAMES
 from .numpy_names import MISSING, Shown, renamed, widened
@@ -97,6 +99,9 @@ class Operator:
         self.jit = jit
         self.outputs = outputs
         self.pointwise = pointwise
+        # Whether PyTorch knows as well as a program what its gradient depends on; of a backward it is not said.
+        self.first = name not in DIFFERENTIATED
+        self.masked = name in MASKED  # whether its gradient passes a mask, which has no derivative
         self.node_name = node or NAMES.get(name) or _node_name(name)
         self.kernels: dict[tuple, Kernel] = {}
         self.formulas: dict[str, Callable] = {}
@@ -111,6 +116,7 @@ class Operator:
         self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
         positional = function.__defaults__ or ()
         self.defaults.update(zip(self.parameters[n - len(positional) :], positional, strict=True))
+        self.kinds = kinds.kinds_of(name, self.static_names, self.defaults)
 
     def kernel(self, statics: tuple) -> Kernel:
         """The kernel for static arguments; a new one the first time."""
@@ -228,6 +234,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "__name__": __name__, "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "NotImplemented": NotImplemented, "_NO_DIM": NO_DIM, "_int_of": int_of, "_defaults": op.defaults,
+        "_checked": kinds.checked, "_kinds": op.kinds,
         "_MISSING": MISSING, "_renamed": renamed, "_written": _written,
         "_parameters": taken or parameters, "_body": body,
     }  # fmt: skip
@@ -296,6 +303,7 @@ def operator(
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
         # 1.0 == True == 1: a kernel that one of them made must not be found by another.
         guard = "if dim.__class__ in _NO_DIM: _int_of(dim)\n    " if "dim" in op.static_names else ""
+        guard += kinds.guard(op.kinds, op.defaults)
         if check:
             # What is no tensor, but has an `__xgrad_function__`, may have nothing that a check looks at.
             guard += (
@@ -403,6 +411,7 @@ def composite(
         known = name if isinstance(name, str) else fn.__name__.rstrip("_")
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
         fn = asking(f"{places[0]}_{known}" if places[0] in ("linalg", "fft") else known, fn)
+        fn = kinds.checking(known, fn)
         for alias in (known, *aliases):
             if function:
                 for place in places:

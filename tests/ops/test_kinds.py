@@ -1,0 +1,124 @@
+"""Static arguments of a wrong kind: refused where torch refuses them, also if an equal value has a kernel already."""
+
+import numpy as np
+import pytest
+import torch
+
+import xgrad
+from xgrad.ops.registry import OPERATORS
+
+from ..oracle import outcome, values
+
+CALLS = """
+x.std(unbiased=1.5)
+x.std(unbiased=1)
+x.std(0, 1)
+T.var_mean(x, unbiased=1)
+x.diag(1.0)
+x.diag(True)
+T.nn.functional.one_hot(T.tensor([1]), 1.5)
+T.nn.functional.one_hot(T.tensor([1]), num_classes=True)
+x.topk(2.0)
+x.topk(True)
+x.kthvalue(1.0)
+x.sort(descending=1.5)
+x.sort(descending=1)
+x.argsort(0, "x")
+x.sum(0, keepdim=1)
+x.sum(0, 1)
+x.amax(0, 1)
+x.median(0, 1)
+x.quantile(0.5, keepdim=1)
+x.round(decimals=1.5)
+x.tril(1.5)
+x.triu(True)
+x.rot90(1.0)
+x.matrix_power(2.0)
+x.gather(0, T.tensor([[0]]), sparse_grad=1)
+x.index_put((T.tensor([0]),), x[0], accumulate=1)
+T.tril_indices(2, 2, 1.5)
+T.linspace(0, 1, 2.0)
+T.multinomial(x.abs(), 2.0)
+T.multinomial(x.abs(), 2, 1)
+T.allclose(x, x, equal_nan=1)
+T.isclose(x, x, equal_nan=1)
+T.unique(x, sorted=1)
+T.unique(x, return_inverse=1.5)
+T.tensor([1, 2]).bincount(minlength=1.5)
+T.searchsorted(x[0], x[0], right=1)
+T.cov(x, correction=1.5)
+T.hann_window(3, 1)
+T.nonzero(x, as_tuple=1)
+T.zeros(2, requires_grad=1)
+T.tensor([1.0], requires_grad=1)
+T.linalg.pinv(x, hermitian=1)
+T.linalg.solve_triangular(x, x, upper=1)
+T.cholesky_solve(x, x, upper=1)
+T.nn.functional.dropout(x, 0.5, 1)
+T.nn.functional.layer_norm(x, (4.0,))
+T.nn.functional.embedding(T.tensor([1]), x, padding_idx=1.0)
+T.nn.functional.embedding(T.tensor([1]), x, sparse=1)
+T.nn.functional.pixel_shuffle(x.reshape(1, 4, 2, 2), 2.0)
+T.nn.functional.group_norm(x[None], 1.0)
+T.nn.functional.max_pool2d(x[None], 2.0)
+T.nn.functional.avg_pool2d(x[None], 2, count_include_pad=1)
+T.nn.functional.conv2d(x[None, None], x[None, None], groups=1.0)
+T.nn.functional.conv2d(x[None, None], x[None, None], stride=1.5)
+T.nn.functional.conv2d(x[None, None], x[None, None], padding=1.5)
+T.nn.functional.fold(x[None], (2.0, 2), 1)
+T.nn.functional.kl_div(x, x, log_target=1)
+T.nn.functional.batch_norm(x, None, None, training=1)
+T.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=1)
+""".strip().splitlines()
+
+
+def run(line, T):
+    return outcome(lambda T: eval(line, {"T": T, "x": T.from_numpy(values((4, 4)))}), T)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("line", CALLS)
+def test_an_argument_of_a_wrong_kind_is_refused(line):
+    theirs, ours = run(line, torch), run(line, xgrad)
+    assert isinstance(theirs, TypeError), theirs
+    assert isinstance(ours, TypeError), ours
+    assert "must be" in str(ours), ours
+    assert "argument '" in str(ours), ours
+
+
+def test_the_message_names_function_argument_and_kinds():
+    with pytest.raises(TypeError, match=r"^one_hot\(\): argument 'num_classes' must be int, not float$"):
+        xgrad.nn.functional.one_hot(xgrad.tensor([1]), num_classes=1.5)
+    with pytest.raises(TypeError, match=r"^topk\(\): argument 'k' must be int, not float$"):
+        xgrad.ones(3).topk(2.0)
+    with pytest.raises(TypeError, match=r"^sort\(\): argument 'descending' must be bool, not float$"):
+        xgrad.ones(3).sort(descending=1.5)
+
+
+def test_a_number_that_equals_a_good_one_does_not_find_its_kernel():
+    x = xgrad.from_numpy(values((4, 4)))
+    for good, bad in ((2, 2.0), (1, True)):
+        x.topk(good)
+        with pytest.raises(TypeError, match="'k' must be int"):
+            x.topk(bad)
+    x.sum(0, keepdim=True)
+    with pytest.raises(TypeError, match="'keepdim' must be bool, not int"):
+        x.sum(0, keepdim=1)
+    assert not any(isinstance(k, float) for key in OPERATORS["topk"].kernels for k in key)
+
+
+def test_numbers_of_numpy_and_tensors_without_dimensions_stand_for_ints():
+    x = xgrad.from_numpy(values((4, 4)))
+    wanted = x.topk(2).values.tolist()
+    assert x.topk(np.int32(2)).values.tolist() == wanted
+    assert x.topk(xgrad.tensor(2)).values.tolist() == wanted
+    assert x.sum(0, keepdim=np.True_).shape == (1, 4)
+
+
+@pytest.mark.parametrize("p", [0, -1, 0.0])
+def test_renorm_takes_norms_above_zero(p):
+    for T in (torch, xgrad):
+        with pytest.raises(RuntimeError, match="renorm: non-positive-norm not supported"):
+            T.ones(2, 2).renorm(p, 0, 1.0)
+    with pytest.raises(TypeError, match=r"renorm\(\): argument 'p' must be Number, not str"):
+        xgrad.ones(2, 2).renorm("x", 0, 1.0)

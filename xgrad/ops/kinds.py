@@ -1,0 +1,122 @@
+"""The kinds of static arguments: an int is no float and a bool no number, as in PyTorch's signatures.
+
+A kernel is kept by its static arguments, and 2.0 == 2 and 1 == True are one key: what has the wrong kind would find the
+kernel of what it equals, so the public function looks before it asks for one (15 ns an argument; more only for what is
+no plain int or bool).  A static argument whose default is a bool is one; `INTS` names those that are ints.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..views.named.arguments import int_of
+
+_BOOL = np.dtype(bool)
+
+
+def _named(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# PyTorch's names of arguments that are ints in every operator that has them, None allowed where it is the default.
+INTS = _named("""
+    decimals dim1 dim2 divisor_override downscale_factor groups ignore_index k n n_fft num_classes num_groups offset
+    upscale_factor
+""")
+# Those that are ints, or sequences of ints; `padding` may be a word.
+SIZES = _named("kernel_size dilation output_padding normalized_shape output_size padding stride")
+# Those that are bools, though their default is none.
+BOOLS = _named("align_corners upper")
+# The composites that look at their arguments by themselves: those that hand them on to no operator as they are.
+COMPOSITES = _named("""
+    allclose alpha_dropout batch_norm bincount diag diagflat dropout dropout1d dropout2d dropout3d embedding
+    feature_alpha_dropout feature_dropout grid_sample histogram histogramdd index_put index_put_ instance_norm
+    interpolate linspace logspace multinomial nanquantile nonzero one_hot quantile scaled_dot_product_attention
+    std std_mean tril_indices triu_indices unique unique_consecutive var var_mean bartlett_window blackman_window
+    hamming_window hann_window kaiser_window
+""")
+_BY_ANNOTATION = {
+    "int": "int", "bool": "bool", "int | None": "int", "bool | None": "bool", int: "int", bool: "bool",
+    int | None: "int", bool | None: "bool",
+}  # fmt: skip
+
+
+_OF_ONE = {"cov": {"correction": "int"}}  # operator -> kinds that its arguments have in it alone
+
+
+def kinds_of(operator: str, names: tuple[str, ...], defaults: dict[str, Any]) -> dict[str, str]:
+    """The kinds that are known of some static arguments: "int", "ints" or "bool"."""
+    found = dict(_OF_ONE.get(operator, {}))
+    for name in names:
+        if isinstance(defaults.get(name), bool) or name in BOOLS:
+            found[name] = "bool"
+        elif name in INTS:
+            found[name] = "int"
+        elif name in SIZES:
+            found[name] = "ints"
+    return found
+
+
+def guard(kinds: dict[str, str], defaults: dict[str, Any]) -> str:
+    """Source text that hands arguments to `_checked`, unless all have their kind at first sight."""
+    if not kinds:
+        return ""
+    tests = []
+    for name, kind in kinds.items():
+        test = f"{name}.__class__ is not {'bool' if kind == 'bool' else 'int'}"
+        optional = name in defaults and defaults[name] is None
+        tests.append(f"({name} is not None and {test})" if optional else test)
+    names = "".join(f"{name}, " for name in kinds)
+    return f"if {' or '.join(tests)}: ({names}) = _checked(_me.__name__, _kinds, ({names}))\n    "
+
+
+def checked(function: str, kinds: dict[str, str], values: tuple) -> list:
+    """The values of static arguments, each of its kind; NumPy's numbers and 0-dim tensors of it become Python's.
+
+    Raises `TypeError` for any other.
+    """
+    return [_of_kind(function, name, kind, value) for (name, kind), value in zip(kinds.items(), values, strict=True)]
+
+
+def _of_kind(function: str, name: str, kind: str, value: Any) -> Any:
+    if value is None or (value.__class__ is int and kind != "bool"):
+        return value
+    if kind == "bool":
+        if isinstance(value, bool):
+            return value
+        if getattr(value, "dtype", None) == _BOOL and not getattr(value, "ndim", 0):
+            return bool(value)
+    elif kind == "ints" and isinstance(value, (tuple, list)):
+        return tuple([_of_kind(function, name, "int", v) for v in value])
+    elif name == "padding" and isinstance(value, str):
+        return value
+    else:
+        try:
+            return int_of(value)
+        except TypeError:
+            pass
+    wanted = "tuple of ints" if kind == "ints" else kind
+    raise TypeError(f"{function}(): argument '{name}' must be {wanted}, not {type(value).__name__}")
+
+
+def checking(name: str, function: Callable) -> Callable:
+    """A composite of `COMPOSITES` that looks at what is annotated as an int or a bool; any other as it is."""
+    if name not in COMPOSITES:
+        return function
+    code, annotated = inspect.unwrap(function).__code__, function.__annotations__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = [(i, n, _BY_ANNOTATION[annotated[n]]) for i, n in enumerate(names) if annotated.get(n) in _BY_ANNOTATION]
+
+    @functools.wraps(function)
+    def checks(*args: Any, **kwargs: Any) -> Any:
+        for place, parameter, kind in known:
+            if place < len(args):
+                _of_kind(name, parameter, kind, args[place])
+            elif parameter in kwargs:
+                _of_kind(name, parameter, kind, kwargs[parameter])
+        return function(*args, **kwargs)
+
+    return checks
