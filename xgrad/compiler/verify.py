@@ -9,6 +9,7 @@ containers; the program does what the call does.  The first difference is a `Com
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import ref
 
 import jax
 import numpy as np
@@ -123,6 +124,7 @@ class _Run:
             return False
         finally:
             self.keeping.restore()
+        self.overlay.generators.clear()
         for reached in self.overlay.reached:
             reached.before["_array"] = None  # so that the program may use it up
         self.untouched = [
@@ -143,9 +145,8 @@ class _Run:
             {key: self._of_changed(item) for key, item in kept.changes().items()} for kept in self.keeping.kept
         ]
         self.states = [(r.tensor, self._state(r), self._grad_of(r)) for r in list(self.overlay.reached)]
-        self.keys = [
-            (generator, np.array(twin._key), np.array(root.tracer)) for generator, root, twin in self.overlay.generators
-        ]
+        # Weak: one that was made inside is gone when the run is.
+        self.keys = [(ref(generator), np.array(twin._key)) for generator, _, twin in self.overlay.generators]
 
     def _note(self, value: Any) -> Any:
         """A leaf, so that it can be compared later: of a tensor from outside, that it is this one."""
@@ -223,8 +224,9 @@ class _Run:
         for tensor, gradient, version in self.untouched:
             if tensor._grad is not gradient or _version(tensor) != version:
                 raise _DifferenceError(f"the program changes {self._name(tensor)}, and the eager run does not touch it")
-        for generator, key, _ in self.keys:
-            if not np.array_equal(np.asarray(generator._key), key):
+        for weak, key in self.keys:
+            generator = weak()
+            if generator is not None and not np.array_equal(np.asarray(generator._key), key):
                 raise _DifferenceError("a random generator is in another state: other numbers were drawn, or seeded")
         self._containers()
         if self.gradients:
@@ -388,21 +390,21 @@ def apart(value: Any) -> tuple[Any, list[tuple[str, Any]]]:
     As `Outputs.plan` does it: dictionaries keep their order, and may have keys of all kinds.
     """
     found: list[tuple[str, Any]] = []
+    return _structure(value, "", found), found
 
-    def structure(value: Any, path: str) -> Any:
-        kind = value.__class__
-        if kind is list or kind is tuple:
-            return kind.__name__, *(structure(item, f"{path}[{i}]") for i, item in enumerate(value))
-        if kind is dict:
-            return "dict", *((key, structure(item, f"{path}[{key!r}]")) for key, item in value.items())
-        if not isinstance(value, Tensor):
-            items, tree = jax.tree_util.tree_flatten(value, is_leaf=lambda node: node is not value)
-            if len(items) != 1 or items[0] is not value:
-                return str(tree), *(structure(item, f"{path}[{i}]") for i, item in enumerate(items))
-        found.append((path, value))
-        return "a value"
 
-    return structure(value, ""), found
+def _structure(value: Any, path: str, found: list) -> Any:
+    kind = value.__class__
+    if kind is list or kind is tuple:
+        return kind.__name__, *(_structure(item, f"{path}[{i}]", found) for i, item in enumerate(value))
+    if kind is dict:
+        return "dict", *((key, _structure(item, f"{path}[{key!r}]", found)) for key, item in value.items())
+    if not isinstance(value, Tensor):
+        items, tree = jax.tree_util.tree_flatten(value, is_leaf=lambda node: node is not value)
+        if len(items) != 1 or items[0] is not value:
+            return str(tree), *(_structure(item, f"{path}[{i}]", found) for i, item in enumerate(items))
+    found.append((path, value))
+    return "a value"
 
 
 def _equal(a: Any, b: Any) -> bool:
