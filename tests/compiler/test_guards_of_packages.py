@@ -322,6 +322,7 @@ def test_a_package_that_counts_is_refused(package):
     assert package._count == 0
 
 
+@pytest.mark.unverified("what a trace puts into a package's cache stays, and the eager run after it meets it")
 def test_a_package_that_remembers_is_traced_again(package):
     compiled, x = xgrad.compile(lambda x: package.caches(x)), xgrad.ones(3)
     assert [compiled(x).tolist()[0] for _ in range(3)] == [1.0, 3.0, 3.0]

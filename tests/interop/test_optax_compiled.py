@@ -73,6 +73,7 @@ def test_hyperparameters_change_without_another_trace():
     assert compiled.metrics().traces == 1
 
 
+@pytest.mark.unverified("an eager step does not count the writes of its state")
 def test_hyperparameters_are_read_and_set_inside():
     params = parameters()
     optimizer = Optimizer(params, inject())

@@ -185,11 +185,14 @@ def _of_list(value: Any) -> tuple[Callable, Callable]:
 
 
 def _of_dict(value: dict) -> tuple[Callable, Callable]:
-    def write(before: dict) -> None:
-        value.clear()
-        value.update(before)
+    # A class of its own may refuse what puts back: only an OrderedDict keeps more than a dictionary does.
+    kind: Any = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
 
-    return lambda: dict(value), write
+    def write(before: dict) -> None:
+        kind.clear(value)
+        kind.update(value, before)
+
+    return lambda: dict(dict.items(value)), write
 
 
 def _of_set(value: set) -> tuple[Callable, Callable]:
