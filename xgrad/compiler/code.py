@@ -5,6 +5,7 @@ import sys
 import sysconfig
 import types
 from dis import get_instructions, opmap
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import pairwise
 from typing import Any
 
@@ -84,6 +85,23 @@ def is_added_to(code: types.CodeType, name: str) -> bool:
             if following.argval not in ("append", "extend", "add", "update", "appendleft"):
                 return False
     return True
+
+
+def sees_order_of_keywords(function: Any) -> bool:
+    """Whether a function may ask for the order of its keywords: it has `**kwargs`, and does more than `kwargs["a"]`."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return True
+    if not code.co_flags & CO_VARKEYWORDS:
+        return False
+    name = code.co_varnames[code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)]
+    instructions = list(get_instructions(code))
+    for i, one in enumerate(instructions):
+        if name == one.argval or (one.argval.__class__ is tuple and name in one.argval):
+            after = [instruction.opname for instruction in instructions[i + 1 : i + 3]]
+            if one.opname != "LOAD_FAST" or after != ["LOAD_CONST", "BINARY_SUBSCR"]:
+                return True
+    return False
 
 
 def _top(module: Any) -> str:

@@ -16,7 +16,7 @@ from ..engine.node import GradientEdge, InputMetadata, Node
 from ..errors import TracedValueError
 from ..random import default_generator
 from ..tensor import from_array
-from .code import LIBRARIES
+from .code import LIBRARIES, sees_order_of_keywords
 from .effects import RETAINED, Outputs, has_tensors
 from .entry import Entry, Traced
 from .frames import Frames
@@ -278,6 +278,8 @@ class _Tracing:
         arrays = [(place, _aval(self.leaves[place])) for place in self.bare]
         arguments = list(zip(self.places, self.guards))
         orders = orders_among((self.args, self.kwargs), ())
+        if not sees_order_of_keywords(self.function):
+            orders = [(path, keys) for path, keys in orders if path != (1,)]
         return Match(self.tree, self.modes, orders, arguments, self.function_guard, doubles, expected, arrays)
 
     def _source(self, reached: Reached, places: dict[int, int]) -> tuple:
