@@ -10,9 +10,9 @@ from typing import Any
 from ..tensor import Tensor
 from ..views.storage import place_of
 from .containers import INTERNAL
-from .guards import AnyTensor, Guard, is_scalar
+from .guard_code import quick_find
+from .guards import Guard, is_scalar
 from .trace import is_plain
-from .unchanged import Unchanged
 
 # What a tensor may have without having to be looked at more closely.
 _USUAL = frozenset({
@@ -69,20 +69,27 @@ class Expected:
             chain = attributes["_chain"]
             if chain is not self.chain and not (self.chain is None and chain.is_root):
                 return None
-        aval, sharding = array.aval, array.sharding
         if (
-            (aval is not self.aval and _kind_of(aval) != _kind_of(self.aval))
-            or (sharding is not self.sharding and sharding != self.sharding)
+            not self.alike(array)
             or get("_requires_grad", False) is not self.requires_grad
             or (get("_grad_fn") is None) is not self.leaf
             or get("_is_param", False) is not self.parameter
             or (self.grad is not None and (get("_grad") is None) is not self.grad)
         ):
             return None
-        self.aval, self.sharding = aval, sharding  # the next ones are likely to be the same objects: quicker to see
         if self.rare is not None or not _USUAL.issuperset(attributes) or _watched(get("_accumulator")):
             return array if _rare(tensor) == self.rare else None
         return array
+
+    def alike(self, array: Any) -> bool:
+        """Whether an array has the shape, dtype and sharding of the traced one."""
+        aval, sharding = array.aval, array.sharding
+        if aval is not self.aval and _kind_of(aval) != _kind_of(self.aval):
+            return False
+        if sharding is not self.sharding and sharding != self.sharding:
+            return False
+        self.aval, self.sharding = aval, sharding  # the next ones are likely to be the same objects: quicker to see
+        return True
 
     def _value(self, tensor: Tensor) -> Any:
         """The value of a tensor that takes the place of a view which was only read; None if it is more than that."""
@@ -177,18 +184,11 @@ class Match:
         self.doubles = doubles  # places at which the same tensor is found
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
-        self._unchanged = Unchanged(function)
         self._storages = len({e.owner for e in expected if not e.by_value})
-        # Where all tensors are found in places of their own, and have storages of their own: which they are.
-        apart = self._storages == len(expected) and all(e.source[0] == "found" for e in expected)
-        self._order = [e.source[1] for e in expected] if apart else None
-        # Whether all arguments are tensors that the function touches: then they are compared below.
-        touched = {e.source[1] for e in expected if e.source[0] == "found"}
-        self._only_tensors = (
-            touched.issuperset(range(len(arguments)))
-            and not arrays
-            and all(guard.__class__ is AnyTensor for _, guard in arguments)
-        )
+        # Whether all tensors are found in places of their own, and have storages of their own.
+        self._apart = self._storages == len(expected) and all(e.source[0] == "found" for e in expected)
+        compared = expected if self._apart else None
+        self._quick = quick_find(function, arguments, doubles, arrays, _aval, compared, _USUAL)
 
     def order(self, args: tuple, kwargs: dict) -> str | None:
         """Which dictionary among the arguments has its keys in another order, or None: a tree has them sorted."""
@@ -202,32 +202,15 @@ class Match:
 
     def find(self, leaves: list) -> tuple[list, list] | None:
         """The tensors and their roots, if a call is like the one that was traced."""
-        if self._only_tensors:
-            found = list(leaves)
-        else:
-            found = []
-            for place, guard in self.arguments:
-                if guard.check(leaves[place], found) is not None:
-                    return None
-        if not self._unchanged.find(found) and self.function.check(self.function.value, found) is not None:
-            return None
-        for place, aval in self.arrays:
-            if _aval(leaves[place]) != aval:
+        found = self._quick(leaves)
+        if found is None:
+            found = self._found(leaves)
+            if found is None:
                 return None
-        for i, j in self.doubles:
-            if found[i] is not found[j]:
-                return None
-        arrays: list[Any] = []
-        if self._order is not None:
-            tensors = [found[which] for which in self._order]
-            for expected, tensor in zip(self.expected, tensors):
-                array = expected.array(tensor)
-                if array is None:
-                    return None
-                arrays.append(array)
-            # A Storage is always true.
-            return (tensors, arrays) if len({id(t._storage or t) for t in tensors}) == len(tensors) else None
+        elif self._apart:
+            return found
         tensors: list[Any] = []
+        arrays: list[Any] = []
         holders, values = set(), set()
         for expected in self.expected:
             kind, which = expected.source
@@ -244,6 +227,22 @@ class Match:
         if values and not values.isdisjoint(holders):
             return None
         return tensors, arrays
+
+    def _found(self, leaves: list) -> list | None:
+        """The tensors that the guards find, if they say that all is as it was."""
+        found: list[Any] = []
+        for place, guard in self.arguments:
+            if guard.check(leaves[place], found) is not None:
+                return None
+        if self.function.check(self.function.value, found) is not None:
+            return None
+        for place, aval in self.arrays:
+            if _aval(leaves[place]) != aval:
+                return None
+        for i, j in self.doubles:
+            if found[i] is not found[j]:
+                return None
+        return found
 
     def _alike(self, tensors: list) -> bool:
         """Whether tensors share storages as they did."""

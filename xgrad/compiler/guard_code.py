@@ -1,0 +1,124 @@
+"""Guard code: one generated Python function for each program, which looks whether a call is the usual one.
+
+The usual call has the very same objects in all places that the trace read (unchanged.py), and tensors that look as the
+traced ones did.  The function checks what is flat in one expression, and asks a guard where one has to look deeper.
+Anything else it leaves to `Match.find`: another object may be equal.
+
+    def find(leaves):
+        found = [*leaves]
+        try:
+            if not (c7.cell_contents is c8 and c9["scale"] is c10 and "len" not in c9): return None
+            ...
+        except (ValueError, LookupError, AttributeError): return None
+        t = found[0]
+        if t.__class__ is not c11: return None
+        ...
+        return [...], [a0, a1, ...]
+
+Measured for a step of an MLP with eight tensors: see `benchmarks`, "small MLP step".
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .guards import AnyTensor, Guard
+from .unchanged import Source, Unchanged
+
+if TYPE_CHECKING:
+    from .matching import Expected
+
+# A tensor that is found: its array a{i}, if it looks as the traced one did.
+_TENSOR = """\
+    t = found[{which}]
+    if t.__class__ is not {kind}: return None
+    d = t.__dict__
+    s = d.get("_storage")
+    if s is None:
+        a{i} = d.get("_array")
+        if a{i} is None{unshared}: return None
+    else:
+        a{i}, c = s._array, d["_chain"]
+        if a{i} is None or not {chain}: return None
+    if (
+        not (a{i}.aval is {expected}.aval and a{i}.sharding is {expected}.sharding) and not {expected}.alike(a{i})
+        or d.get("_requires_grad", False) is not {requires_grad}
+        or (d.get("_grad_fn") is None) is not {leaf}
+        or d.get("_is_param", False) is not {parameter}{grad}
+        or not usual(d)
+        or (r := d.get("_accumulator")) is not None and (n := r()) is not None and n._hooks
+    ): return None
+"""
+
+
+def quick_find(
+    function: Guard,
+    arguments: list[tuple[int, Guard]],
+    doubles: list[tuple[int, int]],
+    arrays: list[tuple[int, Any]],
+    array_kind: Callable,
+    expected: "list[Expected] | None",
+    usual: frozenset[str],
+) -> Callable[[list], Any]:
+    """The function of a call's leaves that gives, of the usual call, (the tensors, their arrays), else None.
+
+    Without `expected` it gives the tensors that are found and leaves it to its caller to compare them.
+    """
+    source = Source()
+    unchanged = Unchanged(function, source)
+    name, line = source.name, source.lines.append
+    source.objects["usual"] = usual.issuperset
+    compared = {e.source[1] for e in expected or ()}  # below, with their classes
+    line("def find(leaves):")
+    line("    try:")
+    if all(guard.__class__ is AnyTensor for _, guard in arguments) and not arrays:
+        line("        found = [*leaves]")
+        if any(place not in compared for place in range(len(arguments))):
+            line("        for t in found:\n            if not isinstance(t, Tensor): return None")
+    else:
+        line("        found = []")
+        for place, guard in arguments:
+            line(f"        if {name(guard)}.check(leaves[{place}], found) is not None: return None")
+    source.require(unchanged.conditions, "        ")
+    for expression, guard in unchanged.tensors:
+        if guard is None:
+            line(f"        t = {expression}")
+            line("        if not isinstance(t, Tensor): return None")
+            line("        found.append(t)")
+        else:
+            line(f"        if {name(guard)}.check({expression}, found) is not None: return None")
+    # An empty cell, a shorter list, an attribute that is gone.
+    line("    except (ValueError, LookupError, AttributeError): return None")
+    source.require([f"found[{i}] is found[{j}]" for i, j in doubles], "    ")
+    source.require([f"{name(array_kind)}(leaves[{i}]) == {name(kind)}" for i, kind in arrays], "    ")
+    if expected is None:
+        line("    return found")
+        return source.function("find")
+    for i, e in enumerate(expected):
+        line(_of_tensor(source, i, e))
+    if len(expected) > 1:  # tensors that share a storage have the same array
+        ids = ", ".join(f"id(a{i})" for i in range(len(expected)))
+        line(f"    if len({{{ids}}}) != {len(expected)}: return None")
+    tensors = ", ".join(f"found[{e.source[1]}]" for e in expected)
+    line(f"    return [{tensors}], [{', '.join(f'a{i}' for i in range(len(expected)))}]")
+    return source.function("find")
+
+
+def _of_tensor(source: Source, i: int, expected: "Expected") -> str:
+    """The lines for one tensor; one that has what few tensors have is compared by `Expected` itself."""
+    if expected.rare is not None:
+        return (
+            f"    a{i} = {source.name(expected)}.array(found[{expected.source[1]}])\n    if a{i} is None: return None"
+        )
+    whole = expected.chain is None
+    return _TENSOR.format(
+        i=i,
+        which=expected.source[1],
+        kind=source.name(expected.kind),
+        expected=source.name(expected),
+        unshared="" if whole else " or True",
+        chain="c.is_root" if whole else f"c is {source.name(expected.chain)}",
+        requires_grad=expected.requires_grad,
+        leaf=expected.leaf,
+        parameter=expected.parameter,
+        grad="" if expected.grad is None else f'\n        or (d.get("_grad") is None) is not {expected.grad}',
+    )
