@@ -1,0 +1,98 @@
+"""The generated function that sees the usual call: it asks no guard, and lets nothing pass that a guard would stop."""
+
+from collections import defaultdict
+from types import SimpleNamespace
+
+import pytest
+
+import xgrad
+from xgrad.compiler.matching import Match
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How often a call was left to the guards."""
+    calls, found = [], Match._found
+    monkeypatch.setattr(Match, "_found", lambda self, leaves: calls.append(leaves) or found(self, leaves))
+    return calls
+
+
+def test_the_usual_call_asks_no_guard(asked):
+    options, table, w = SimpleNamespace(scale=2.0), {"a": 1.0, "b": [3.0]}, xgrad.ones(3)
+    compiled = xgrad.compile(lambda x, n: x * options.scale + table["b"][0] * w * n)
+    x = xgrad.ones(3)
+    for _ in range(3):
+        assert compiled(x, 2).tolist() == [8.0] * 3
+    assert not asked
+
+
+def test_an_equal_object_is_left_to_the_guards(asked):
+    options = SimpleNamespace(scale=1000.5)
+    compiled, x = xgrad.compile(lambda x: x * options.scale), xgrad.ones(3)
+    compiled(x)
+    options.scale = float("1000.5")  # another object
+    compiled(x)
+    assert len(asked) == 1
+    assert compiled.metrics().traces == 1
+
+
+def test_another_dictionary_as_attributes_is_seen():
+    options = SimpleNamespace(scale=2.0)
+    compiled, x = xgrad.compile(lambda x: x * options.scale), xgrad.ones(3)
+    compiled(x)
+    options.__dict__.clear()
+    options.__dict__.update(scale=3.0)
+    assert compiled(x).tolist() == [3.0] * 3
+
+    class Options:
+        def __init__(self):
+            self.scale = 2.0
+
+    other = Options()
+    compiled = xgrad.compile(lambda x: x * other.scale)
+    compiled(x)
+    other.__dict__ = {"scale": 4.0}
+    assert compiled(x).tolist() == [4.0] * 3
+
+
+def test_a_dictionary_that_makes_what_is_missing_is_not_asked_to():
+    table = defaultdict(lambda: 5.0, a=2.0, b=1.0)
+    compiled, x = xgrad.compile(lambda x: x * table["a"]), xgrad.ones(3)
+    compiled(x)
+    del table["a"]
+    assert compiled(x).tolist() == [5.0] * 3  # traced anew: the function itself makes it
+
+
+@pytest.mark.parametrize("count", [3, 40])  # fewer and more names than have a condition each
+def test_each_of_several_names_is_looked_at(count):
+    table = {f"n{i}": float(i) for i in range(count)}
+    compiled, x = xgrad.compile(lambda x: x * sum(table.values())), xgrad.ones(3)
+    for i in range(0, count, max(1, count // 3)):
+        table[f"n{i}"] += 1.0
+        assert compiled(x).tolist() == [sum(table.values())] * 3
+
+
+def test_tensors_that_come_to_share_a_storage_are_seen():
+    a, b = xgrad.ones(3), xgrad.ones(3)
+
+    @xgrad.compile
+    def step(a, b):
+        a.add_(1)
+        return b * 1
+
+    assert step(a, b).tolist() == [1.0] * 3
+    shared = a[:]
+    assert step(a, shared).tolist() == a.tolist()
+
+
+def test_flags_of_tensors_are_seen():
+    w = xgrad.ones(3)
+    compiled = xgrad.compile(lambda x: (x * w).sum())
+    x = xgrad.ones(3)
+    assert not compiled(x).requires_grad
+    w.requires_grad_()
+    assert compiled(x).requires_grad
+    calls = []
+    w.register_hook(calls.append)
+    compiled(x).backward()
+    assert len(calls) == 1
