@@ -10,6 +10,7 @@ __all__ = [
     "InplaceViewError",
     "LeafInplaceError",
     "LinAlgError",
+    "LostValueError",
     "MutationContextError",
     "NotDifferentiableError",
     "NumberOverflowError",
@@ -43,6 +44,10 @@ class InferenceTensorError(builtins.RuntimeError):
 
 class LeafInplaceError(builtins.RuntimeError):
     """An in-place operation on a leaf that requires grad, or on a view of one."""
+
+
+class LostValueError(builtins.RuntimeError):
+    """A tensor has no value any more: a program failed that was to write it in place, and had taken its memory."""
 
 
 class MutationContextError(builtins.AssertionError, builtins.RuntimeError):

@@ -40,6 +40,7 @@ from .views.storage import (
     Storage,
     Tracer,
     VersionCounter,
+    no_value,
     placed_like,
     rewritten,
     trace_state,
@@ -157,7 +158,12 @@ class Tensor(TensorMethods):
         storage, chain = self._storage, self._chain
         if storage is None:  # another thread adds to this gradient at the moment
             with writing:
-                return self._array if self._storage is None else self._read()
+                if self._storage is not None:
+                    return self._read()
+                array = self._array
+                if array is None:
+                    raise no_value()
+                return array
         generation = storage.generation  # before the root: a write in another thread raises it after
         root = storage.array
         if chain.is_root:
@@ -225,29 +231,46 @@ class Tensor(TensorMethods):
     def _write(self, new: Any) -> None:
         """Replace the value by an array of the same shape and dtype, made by one of our kernels, for all aliases."""
         storage, chain = self._storage, self._chain
-        if storage is None:
-            self._array = placed_like(new, self._read())
-            self._owned = True
-        elif chain.is_root:
-            storage.replace(placed_like(new, storage.array))
+        if storage is None or chain.is_root:
+            new = placed_like(new, self._read())
+            self._rewrite(lambda donate, where=None: lambda root: new)
         else:
-            storage.rewrite(lambda donate, where=None: lambda root: chain.write_back(root, new, donate, where))
-        self._bump()
+            self._rewrite(chain.writer, new, *chain.starts)
 
     def _rewrite(self, program_of: Any, *operands: Any) -> None:
-        """Run `program_of(donate)(root, *operands)` and make its result the value, or the root of the storage."""
+        """Run `program_of(donate)(root, *operands)`: the value, or the root of the storage, and a version more.
+
+        All of it happens, or nothing does, wherever an interrupt arrives: see views/storage.py.
+        """
+        counter = self._version_counter
+        if counter is None:
+            self._bump(0)
+            counter = self._version_counter
+        tracked = counter if counter.__class__ is VersionCounter else None
         with writing:
-            if self._storage is not None:
-                self._storage.rewrite(program_of, *operands)
-                return
-            box = [self._array]
-            self._array = None
-            try:
-                self._array = rewritten(box, self._owned, program_of, operands)
-            except BaseException:
-                self._array = box[0]
-                raise
-            self._owned = True
+            storage = self._storage
+            if storage is not None:
+                storage.rewrite(tracked, program_of, operands)
+            else:
+                # By way of the dictionary: while another thread traces a function, setting an attribute is a call.
+                attributes = self.__dict__
+                box, out = [attributes["_array"]], []
+                attributes["_array"] = None
+                try:
+                    rewritten(out, box, self._owned, program_of, operands)
+                except BaseException:
+                    if box[0] is None and len(box) > 1:
+                        attributes["_chain"] = ViewChain.of(box[1])  # the shape of what is lost
+                    raise
+                finally:  # no call in it
+                    if out:
+                        attributes["_array"], attributes["_owned"] = out[0], True
+                        if tracked is not None:
+                            tracked.value += 1
+                    else:
+                        attributes["_array"] = box[0]
+        if tracked is None:
+            self._bump()
 
     def _bump(self, by: int = 1) -> None:
         with writing:
@@ -548,7 +571,8 @@ class Tensor(TensorMethods):
                 f"{value.dtype.name}"
             )
         value._share()
-        if value.shape != self.shape or value.dtype != self.dtype or value.device != self.device:
+        lost = self._array is None and (self._storage is None or self._storage._array is None)
+        if lost or value.shape != self.shape or value.dtype != self.dtype or value.device != self.device:
             self._accumulator = None  # it expects gradients of the old kind
         self._array = None
         self._storage, self._chain = value._storage, value._chain

@@ -7,7 +7,6 @@ Invariant: a root whose buffer the program uses up is held by nobody else at tha
 storage under the lock, its reference count is looked at, and it is copied if anybody could still read it.
 """
 
-from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import jax
@@ -18,9 +17,11 @@ from ..config import state
 from ..engine.node import InputMetadata
 from ..errors import PlacementError
 from ..ops import pytrees
+from ..programs import SPARE, Results, besides, copied, has_room, lost, surely, through_jax
 from ..random import default_generator
 from ..tensor import Tensor, blank
-from ..views.storage import VersionCounter, sole, writing
+from ..views.chain import ViewChain
+from ..views.storage import VersionCounter, no_value, sole, writing
 from .effects import Effects, Making, Recipe
 from .history import CompiledFunctionBackward, Target
 from .matching import Match
@@ -28,6 +29,7 @@ from .paths import locate
 from .program import Program, one
 
 _copy = jax.jit(jnp.copy)
+_UNDONATED = "xgrad.compile(..., donate=False) keeps what it writes until the new values are there, in twice the memory"
 
 
 class Traced(NamedTuple):
@@ -62,7 +64,14 @@ class Entry:
             (i, array, used.get(root) if donate and root not in kept else None) for i, array, root in effects.writes
         ]
         donated = tuple(sorted(place for _, _, place in self._writes if place is not None))
-        self.jitted = program.jitted(donated, options, *traced.places)
+        # Where it writes, what the program gives is held here until storages have it: under the lock.
+        self._commits = bool(self._writes or effects.versions)
+        self._results: Any = Results() if self._commits else None
+        # `jax.jit` takes no shardings for them: on a mesh C calls it, and puts what it gives in there.
+        self._on_mesh = traced.places[1] is not None
+        self.jitted = program.jitted(donated, options, *traced.places, None if self._on_mesh else self._results)
+        self._ran = False  # from the second call on, JAX runs the program without going through Python
+        self._need = 0  # bytes that it needs besides its operands
         self._keys_alone: Any = None
         self._executable: Any = None  # compiled by the first call
         self._constants: list | None = None  # on a mesh, what the program takes behind its inputs
@@ -71,7 +80,7 @@ class Entry:
         # Which tensors the operands are, where they are nothing else, and nothing is left to differentiate.
         only_tensors = all(kind == "tensor" for kind, _ in traced.inputs) and not traced.targets
         self._order = [traced.inputs[number][1] for number in program.inputs] if only_tensors else None
-        self._affects = traced.puts or any(effects._replace(writes=[], keys=[], versions=[]))
+        self._affects = bool(traced.puts) or any(effects._replace(writes=[], versions=[]))
         # Where what is returned is a list or tuple of all that is made, in order: which of them.
         kind, what = traced.result
         self._bare = {"list": list, "tuple": tuple}.get(kind)
@@ -91,19 +100,63 @@ class Entry:
     # ------------------------------------------------------------ running
 
     def run(self, tensors: list, arrays: list, leaves: list) -> Any:
-        """Run the program, and do what the function does."""
+        """Run the program, and do what the function does: all of it, or nothing, wherever an interrupt arrives."""
         traced = self._traced
         node = CompiledFunctionBackward(traced, tensors) if traced.metas else None
+        if self._generators:
+            return self._run_drawing([], tensors, arrays, leaves, node)
+        return self._run(tensors, arrays, leaves, (), node)
+
+    def _run_drawing(self, keys: list, tensors: list, arrays: list, leaves: list, node: Any) -> Any:
+        """Run with generators locked: their keys go in, and come out moved on.
+
+        A `with` for each: what Python does between two blocks of an ExitStack may be interrupted.
+        """
+        which = self._generators[len(keys)]
+        generator = (which or state.generator or default_generator)._here()
+        with generator._lock:
+            keys = [*keys, generator]
+            if len(keys) < len(self._generators):
+                return self._run_drawing(keys, tensors, arrays, leaves, node)
+            return self._run(tensors, arrays, leaves, keys, node)
+
+    def _run(self, tensors: list, arrays: list, leaves: list, keys: Any, node: Any) -> Any:
+        program, before = self._traced.program, {}
         if self._order is not None:
             operands = [arrays[which] for which in self._order]
             arrays.clear()  # what nobody else holds may be used up
-            out = self._run_on(tensors, operands)
         else:
-            differentiable = node if traced.targets else None
-            if self._generators:
-                out = self._run_drawing(tensors, arrays, leaves, differentiable)
+            values = self._values(arrays, leaves, keys)
+            if keys:
+                before = {i: values[i] for i, (kind, _) in enumerate(self._traced.inputs) if kind == "key"}
+            if node is not None and self._traced.targets:
+                node.take(values)
+            operands = [values[number] for number in program.inputs]
+            del values
+        if program.with_one:
+            operands.append(one())
+        operands += program.arrays
+        done: list = []  # what the program gave, once the storages have their part of it
+        try:
+            if self._commits:
+                self._run_writing(tensors, operands, done)
             else:
-                out = self._run(tensors, self._values(arrays, leaves, ()), differentiable)
+                done.append(self._call(operands))
+            return self._finish(tensors, leaves, keys, before, node, done)
+        except BaseException:
+            if done and self._affects:
+                with_all = self._finish, tensors, leaves, keys, before, node, done
+                try:
+                    surely(*with_all)
+                except BaseException:
+                    surely(*with_all)
+            raise
+
+    def _finish(self, tensors: list, leaves: list, keys: Any, before: dict, node: Any, done: list) -> Any:
+        """Do what is left when the storages have their values.  May be done again."""
+        traced, out = self._traced, done[0]
+        if keys:
+            self._move_on(keys, before, out)
         if self._simple is not None:
             made = []
             for number, edge, requires_grad in self._simple:
@@ -125,24 +178,14 @@ class Entry:
             node.keep(out, made)
         return self._bare(made) if self._bare is not None else built(traced.result, tensors, made, out)
 
-    def _run_drawing(self, tensors: list, arrays: list, leaves: list, node: Any) -> Any:
-        """Run with generators locked: their keys go in, and come out moved on."""
-        with ExitStack() as locked:
-            keys = []
-            for which in self._generators:
-                generator = (which or state.generator or default_generator)._here()
-                locked.enter_context(generator._lock)
-                keys.append(generator)
-            values = self._values(arrays, leaves, keys)
-            before = {i: values[i] for i, (kind, _) in enumerate(self._traced.inputs) if kind == "key"}
-            out = self._run(tensors, values, node)
-            moved_on = self._traced.effects.keys
-            new = [out[number] for _, number in moved_on]
-            if any(k.committed for k in new) and not any(k.committed for k in before.values()):
-                new = self._uncommitted(before, new)
-            for (which, _), key in zip(moved_on, new):
-                keys[which]._key = key
-        return out
+    def _move_on(self, keys: list, before: dict[int, Any], out: Any) -> None:
+        """Give the generators their new keys."""
+        moved_on = self._traced.effects.keys
+        new = [out[number] for _, number in moved_on]
+        if any(k.committed for k in new) and not any(k.committed for k in before.values()):
+            new = self._uncommitted(before, new)
+        for (which, _), key in zip(moved_on, new):
+            keys[which]._key = key
 
     def _uncommitted(self, before: dict[int, Any], new: list) -> list:
         """Keys that no device was asked for: one of a mesh would take each later draw there."""
@@ -164,64 +207,111 @@ class Entry:
         arrays.clear()  # what nobody else holds may be used up
         return values
 
-    def _run(self, tensors: list, values: list, node: Any) -> Any:
-        if node is not None:
-            node.take(values)
-        operands = [values[number] for number in self._traced.program.inputs]
-        values.clear()
-        return self._run_on(tensors, operands)
-
-    def _run_on(self, tensors: list, operands: list) -> Any:
-        program = self._traced.program
-        if program.with_one:
-            operands.append(one())
-        operands += program.arrays
-        out = self._run_writing(tensors, operands) if self._writes else self._call(operands)
-        versions = self._traced.effects.versions
-        if versions:
-            with writing:
-                for i, rise in versions:
-                    counter = tensors[i]._version_counter
-                    if counter.__class__ is VersionCounter:
-                        counter.value += rise
-                    else:
-                        tensors[i]._bump(rise)
-        return out
-
-    def _run_writing(self, tensors: list, operands: list) -> Any:
-        """Run the program on operands of which it uses up those that it replaces."""
-        taken = []
+    def _run_writing(self, tensors: list, operands: list, done: list) -> None:
+        """Run the program on operands of which it uses up those that it replaces; storages get their new values."""
+        taken: list[list] = []  # [holder, place of its array, what is put back]
+        numbers: list[tuple] = []
         with writing:
+            if self._executable is None:
+                self._compile(operands)  # before anything is in danger
+            self._results.clear()
             try:
-                for i, _, place in self._writes:
-                    if place is None:
-                        continue
-                    holder = tensors[i]._storage
-                    operands[place] = None
-                    if holder is None:
-                        holder = tensors[i]
-                        owned = holder._owned
-                    else:
-                        owned = holder.owned
-                    operands[place] = holder._array
-                    holder._array = None
-                    taken.append((holder, place))
-                    if not (owned and sole(operands, place)):
-                        taken[-1] = (holder, operands[place])
-                        operands[place] = _copy(operands[place])
-                out = self._call(operands)
-            except BaseException:
-                for holder, array in taken:
-                    holder._array = operands[array] if array.__class__ is int else array
+                self._take(tensors, operands, taken)
+                self._number(tensors, numbers)
+                if not self._ran or self._need > SPARE:
+                    self._put_aside(operands, taken)
+                self._call(operands)
+                self._settle(tensors, operands, taken, numbers, done)
+                self._ran = True
+            except BaseException as error:
+                with_all = self._settle, tensors, operands, taken, numbers, done
+                try:
+                    surely(*with_all)
+                except BaseException:
+                    surely(*with_all)
+                if through_jax(error):
+                    self._executable = None  # JAX would run it through Python from now on
+                gone = [] if done else [array for *_, array in taken if array is not None and array.is_deleted()]
+                if gone and isinstance(error, Exception):
+                    raise lost(gone, f"the program of {self._traced.name}", _UNDONATED) from error
                 raise
-            del taken
-            for i, array, _ in self._writes:
-                storage = tensors[i]._storage
-                if storage is None:
-                    tensors[i]._array, tensors[i]._owned = out[array], True
-                else:
-                    storage.replace(out[array])
-        return out
+
+    def _take(self, tensors: list, operands: list, taken: list) -> None:
+        """Take the arrays that are used up out of their storages; what others can see is copied first."""
+        for i, _, place in self._writes:
+            if place is None:
+                continue
+            holder = tensors[i]._storage
+            operands[place] = None
+            if holder is None:
+                holder = tensors[i]
+                owned = holder._owned
+            else:
+                owned = holder.owned
+            entry = [holder, place, None]
+            taken.append(entry)
+            operands[place] = holder._array
+            holder._array = None
+            if operands[place] is None:
+                raise no_value()
+            if not (owned and sole(operands, place)):
+                entry[2] = operands[place]
+                operands[place] = _copy(operands[place])
+
+    def _number(self, tensors: list, numbers: list) -> None:
+        """What versions and generations will be: numbers that may be set twice."""
+        for i, _, _ in self._writes:
+            storage = tensors[i]._storage
+            if storage is not None:
+                numbers.append((storage, "generation", storage.generation + 1))
+        for i, rise in self._traced.effects.versions:
+            counter = tensors[i]._version_counter
+            if counter is None:
+                tensors[i]._bump(0)
+                counter = tensors[i]._version_counter
+            if counter.__class__ is VersionCounter:
+                numbers.append((counter, "value", counter.value + rise))
+            else:
+                tensors[i]._bump(rise)  # of an inference tensor: nothing relies on it
+
+    def _put_aside(self, operands: list, taken: list) -> None:
+        """Copy what is to be used up, where the program may fail, or JAX goes through Python: in its first call."""
+        own = [entry for entry in taken if entry[2] is None]
+        size = sum(operands[place].nbytes for _, place, _ in own)
+        if own and not has_room(self._need + (0 if self._ran else size), operands[own[0][1]].sharding):
+            if has_room(self._need, operands[own[0][1]].sharding):
+                return  # not enough for copies, but enough
+        elif self._ran:
+            return
+        for entry, copy in zip(own, copied([operands[place] for _, place, _ in own]), strict=True):
+            entry[2], operands[entry[1]] = operands[entry[1]], copy
+
+    def _settle(self, tensors: list, operands: list, taken: list, numbers: list, done: list) -> None:
+        """Put the new values into their storages, or the old ones back.  May be done again."""
+        results = self._results
+        if done:
+            return
+        if not results:
+            for entry in taken:
+                holder, place, array = entry
+                if array is None:
+                    array = entry[2] = operands[place]
+                if array is not None and not array.is_deleted():
+                    holder._array = array
+                elif array is not None and isinstance(holder, Tensor):
+                    holder._chain = ViewChain.of(array)  # the shape of what is lost
+            return
+        out = results[-1]
+        for i, array, _ in self._writes:
+            storage = tensors[i]._storage
+            if storage is None:
+                tensors[i]._array, tensors[i]._owned = out[array], True
+            else:
+                storage._array, storage.owned = out[array], True
+        for what, name, number in numbers:
+            setattr(what, name, number)
+        done[:] = [out]  # all is there
+        results.clear()
 
     def _affect(self, tensors: list, made: list, out: Any, node: Any, leaves: list) -> None:
         """What the function does to tensors from outside, but for their values."""
@@ -256,26 +346,37 @@ class Entry:
             executable = self._compile(operands)
         if self._constants is not None:
             operands[-len(self._constants) :] = self._constants
+        if self._on_mesh and self._commits:
+            return self._results.extend(map(self.jitted, *zip(operands)))
         return executable(*operands)
+
+    def _lowered(self, operands: list) -> Any:
+        lowered = self.jitted.lower(*operands)
+        if self._results:
+            self._results.clear()  # of the tracers
+        return lowered
 
     def _compile(self, operands: list) -> Any:
         """Make the executable; on a mesh, put what is the same in each call where the program wants it, once."""
-        executable = self.jitted.lower(*operands).compile()
+        executable = self._lowered(operands).compile()
         program = self._traced.program
         constants = [*([one()] if program.with_one else []), *program.arrays]
         places = executable.input_shardings[0][len(program.inputs) :]
         if any(place is not None and len(place.device_set) > 1 for place in places):  # None: it takes it for unused
             self._constants = [jax.device_put(c, place) for c, place in zip(constants, places, strict=True)]
+        self._need, self._ran = besides(executable), False
         self._executable = executable
         return executable
 
     def lower(self, arrays: list, leaves: list) -> Any:
         """The program as a `jax.stages.Lowered`."""
-        return self.jitted.lower(*self._operands(arrays, leaves))
+        with writing:
+            return self._lowered(self._operands(arrays, leaves))
 
     def compiled(self, arrays: list, leaves: list) -> Any:
         """The program as a `jax.stages.Compiled`."""
-        return self._executable or self._compile(self._operands(arrays, leaves))
+        with writing:
+            return self._executable or self._compile(self._operands(arrays, leaves))
 
     def tried(self, arrays: list, leaves: list) -> Any:
         """What the program gives, without doing anything with it."""

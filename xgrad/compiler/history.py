@@ -56,7 +56,9 @@ class CompiledFunctionBackward(Node):
         """
         if self._backward.residuals:
             assert self._residuals is not None
-            self._residuals += out[-self._backward.residuals :]
+            # Said so that it may be said again: an interrupted call is brought to its end.
+            own = self._residuals[: len(self._backward.inputs)]
+            self._residuals = [*own, *out[-self._backward.residuals :]]
         self._versions = tuple([t._version for t in self._inputs])
         edges = zip(self._targets, self.next_edges)
         self.next_edges = tuple(gradient_edge(made[t.reference[1]]) if t.reference[0] else edge for t, edge in edges)

@@ -66,12 +66,19 @@ class Program(NamedTuple):
     arrays: list[Any]  # and then the arrays that the function brought along
     backward: Backward | None
 
-    def jitted(self, donated: tuple[int, ...], options: dict | None, ins: Any = None, outs: Any = None) -> Any:
+    def jitted(
+        self, donated: tuple[int, ...], options: dict | None, ins: Any = None, outs: Any = None, into: Any = None
+    ) -> Any:
         """To be called with the inputs, of which those at the places `donated` are used up.
 
         `ins`, `outs`: how operands and results are sharded, None where they are as they are, or as XLA chooses.
+        `into`: the `programs.Results` that get what it gives, where all `outs` are None.
         """
-        function = jaxpr_as_fun(self.closed)
+        whole = function = jaxpr_as_fun(self.closed)
+        if into is not None:
+
+            def function(*operands: Any) -> Any:
+                return into.holding(whole(*operands))
         return jax.jit(function, donate_argnums=donated, compiler_options=options, in_shardings=ins, out_shardings=outs)
 
     def alone(self, results: list[int]) -> tuple[Callable, list[int]] | None:

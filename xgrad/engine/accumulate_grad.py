@@ -23,7 +23,7 @@ from . import node as _node
 from .anomaly import origin_of
 from .grad_dtype import expected
 from .hooks import run_post_accumulate_hooks
-from .input_buffer import accumulate, add_arrays, stolen
+from .input_buffer import accumulate, add_arrays, add_into, stolen
 from .node import MAX_SEQUENCE_NR, InternalNode
 from .sparse_gradient import SparseGradient
 from .sparse_gradient import accumulate as accumulate_sparse
@@ -118,17 +118,17 @@ class AccumulateGrad(InternalNode):
         if grad is None:
             variable._grad = stolen(new, 0)  # which sees that `moved` is held too
         elif grad._storage is None and grad._owned and grad.shape == new[0].shape:
-            grad._bump()  # first: it refuses an inference tensor
-            buffer = [grad._array]
-            grad._array = None  # a reader in another thread waits for it
+            if grad._inference:
+                grad._bump(0)  # refuses
+            if new[0].__class__ is SparseGradient:
+                buffer = [grad._array]
+                accumulate(buffer, 0, new)
+                grad._write(buffer[0])
+                return
             try:
-                accumulate(buffer, 0, new)
+                grad._rewrite(_adder, new[0])
             except ValueError:  # other devices: without the layout policy the gradient was left there
-                moved = new[0] = jax.device_put(new[0], buffer[0].sharding)
-                accumulate(buffer, 0, new)
-                del moved
-            finally:
-                grad._array = buffer[0]
+                grad._rewrite(_adder, jax.device_put(new[0], grad._array.sharding))
         elif grad.is_sparse:
             accumulate_sparse(variable, stolen(new, 0))
         elif expandable(new[0].shape, grad.shape):
@@ -177,6 +177,11 @@ class AccumulateGrad(InternalNode):
                 stacklevel=2,
             )
         return want
+
+
+def _adder(donate: bool, where: Any = None) -> Any:
+    """The sum of a gradient and what is added to it."""
+    return add_into if donate else add_arrays
 
 
 def _committed(variable: Tensor) -> bool:

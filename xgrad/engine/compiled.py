@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..config import state
-from ..views.storage import sole
+from ..views.storage import Tracer, sole
 from . import engine, segment
 from .graph_task import GraphTask
 from .input_buffer import DONATE_FROM, accumulate
@@ -323,6 +323,8 @@ class _Run:
 
 def _disposable(noted: list, args: list) -> list[int]:
     """The places among the arguments of large arrays that the graph or the engine made and handed out to nobody."""
+    if any(isinstance(a, Tracer) for a in args):
+        return []  # JAX may keep what it meets together with one
     large = [i for i, a in enumerate(args) if isinstance(a, jax.Array) and a.size >= DONATE_FROM]
     if large:
         others: set[int] = set()

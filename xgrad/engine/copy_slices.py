@@ -71,7 +71,7 @@ class CopySlices(InternalNode):
         results = list(fn.apply(part, needs) if fn.raw else apply_on_tensors(fn, part, needs))
         del part
         if needs & 1:
-            donate = not whole and sole(grads, 0)
+            donate = not whole and sole(grads, 0) and not isinstance(results[0], Tracer)
             base_grad = grads[0]
             grads[0] = None
             if results[0] is None:
@@ -160,7 +160,7 @@ class ChainsBackward(Node):
             if isinstance(total, Tensor):
                 total = write_recorded(chain, total, grad)
             else:
-                total = chain.write_back(total, grad, ours and not isinstance(total, Tracer))
+                total = chain.write_back(total, grad, ours and not isinstance(total, Tracer) and not isinstance(grad, Tracer))
         return (total,)
 
     def formula(self, given: int, needs: int) -> Formula | None:

@@ -8,15 +8,15 @@ A buffer is a plain list, one place for each of the node's inputs.
 
 from math import prod
 
-from ..programs import jit_named
+from ..programs import Writing, jit_named
 from ..tensor import Tensor, from_array
-from ..views.storage import sole
+from ..views.storage import Tracer, sole
 from . import sparse_gradient
 
 DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
 
 add_arrays = jit_named(lambda a, b: a + b, "add")
-_add_into = jit_named(lambda a, b: a + b, "add", donate=True)
+add_into = Writing(lambda a, b: a + b, "add")
 
 
 def accumulate(buffer: list, index: int, grad: list) -> None:
@@ -24,10 +24,12 @@ def accumulate(buffer: list, index: int, grad: list) -> None:
     try:
         if prod(grad[0].aval.shape) < DONATE_FROM:
             buffer[index] = add_arrays(buffer[index], grad[0])
+        elif isinstance(grad[0], Tracer) or isinstance(buffer[index], Tracer):
+            buffer[index] = add_arrays(buffer[index], grad[0])  # JAX may keep the one that is none
         elif sole(buffer, index):
-            buffer[index] = _add_into(buffer[index], grad[0])
+            buffer[index] = add_into(buffer[index], grad[0])
         elif sole(grad, 0):
-            buffer[index] = _add_into(grad[0], buffer[index])
+            buffer[index] = add_into(grad[0], buffer[index])
         else:
             buffer[index] = add_arrays(buffer[index], grad[0])
     except (AttributeError, TypeError, ValueError):  # one of them is no array, and has no aval

@@ -63,6 +63,8 @@ class Program:
         self._whole, self._placed = whole, out_shardings
         self.jitted = _jit(whole, _DONATED, out_shardings)
         self._lifted: dict[str, Callable] = {}
+        self.ran = False  # from the second call on, JAX runs it without going through Python
+        self.need = 0  # bytes that it needs besides its operands
 
     def shapes(self, values: tuple, functions: dict[str, Callable]) -> list:
         """The shapes and dtypes of the state after the step."""

@@ -11,6 +11,7 @@ their updates, which are added one after the other, as PyTorch's in-place operat
 
 import sys
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -19,8 +20,9 @@ import jax.numpy as jnp
 import optax
 
 from ..limits import checked
+from ..programs import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..tensor import Tensor
-from ..views.storage import DONATION, writing
+from ..views.storage import DONATION, no_value, writing
 from ._optax_program import Program
 from ._optax_state import GroupState, Layout, owned_copy
 
@@ -131,32 +133,95 @@ class Plan:
             if state.lent:
                 state.take_back()
         others = [p._read() for p in self.others]
-        call = self._program(others, grads, extra, functions)
-        tensors, holders = self.tensors, self.holders
+        call, program = self._program(others, grads, extra, functions)
+        arrays: list = []
+        results: list = []
+        numbers: list[tuple] = []
         with writing:
-            arrays = [h._array for h in holders]
-            for holder in holders:
-                holder._array = None
+            leaves = [t._array for t in self.tensors]
             try:
-                taken = arrays if self._alone(arrays) else self._copied(arrays)
-                values, updates, leaves = call(taken, others, grads, [t._array for t in tensors], extra)
-            except BaseException:
-                for holder, array in zip(holders, arrays):
-                    holder._array = array
+                arrays += [h._array for h in self.holders]
+                if any(map(is_, arrays, repeat(None))):
+                    raise no_value()
+                self._number(numbers)
+                for holder in self.holders:
+                    holder._array = None
+                taken, given = arrays if self._alone(arrays) else self._copied(arrays), leaves
+                if not program.ran or functions or program.need > SPARE:
+                    taken, given = self._put_aside(program, bool(functions), taken, given)
+                # C calls the program and stores what it gives: Python looks for signals when all of it is over.
+                results.extend(map(call, [taken], [others], [grads], [given], [extra]))
+                self._settle(arrays, leaves, numbers, results)
+                if not program.ran and not functions:
+                    del taken, given
+                    self._note(program, others, grads, extra)
+            except BaseException as error:
+                try:
+                    surely(self._settle, arrays, leaves, numbers, results)
+                except BaseException:
+                    surely(self._settle, arrays, leaves, numbers, results)
+                if through_jax(error):
+                    self.programs.clear()  # JAX would run it through Python from now on
+                gone = [] if results else [a for a in (*arrays, *leaves) if a.is_deleted()]
+                if gone and isinstance(error, Exception):
+                    raise lost(gone, "an optimizer's step", "Leave more memory free (a smaller batch)") from error
                 raise
-            for holder, array in zip(holders, values):
-                holder._array = array
-            for storage in self.stored:
-                storage.owned = True
-                storage.generation += 1
-            for param in self.bare:
-                param._owned = True
-            for param in self.own:
-                param._version_counter.value += 1
-            for tensor, array in zip(tensors, leaves):
-                tensor._array = array
-            for param, update in zip(self.others, updates):
+
+    def _number(self, numbers: list) -> None:
+        """What versions and generations will be: numbers that may be set twice."""
+        numbers += [(storage, "generation", storage.generation + 1) for storage in self.stored]
+        rises: dict[int, int] = {}
+        for param in (*self.own, *self.others):
+            counter = param._version_counter
+            number = rises[id(counter)] = rises.get(id(counter), counter.value) + 1
+            numbers.append((counter, "value", number))
+
+    def _settle(self, arrays: list, leaves: list, numbers: list, results: list) -> None:
+        """Put the new values where they belong, or the old ones back.  May be done again."""
+        if not results:
+            for holder, array in zip(self.holders, arrays):
+                if not array.is_deleted():
+                    holder._array = array
+            for tensor, array in zip(self.tensors, leaves):
+                tensor._array = None if array.is_deleted() else array
+            return
+        values, updates, states = results[0]
+        for holder, array in zip(self.holders, values):
+            holder._array = array
+        for storage in self.stored:
+            storage.owned = True
+        for param in self.bare:
+            param._owned = True
+        count = len(numbers) - len(self.others)
+        for what, name, number in numbers[:count]:
+            setattr(what, name, number)
+        for tensor, array in zip(self.tensors, states):
+            tensor._array = array
+        for param, update, (counter, _, number) in zip(self.others, updates, numbers[count:]):
+            if counter.value < number:
                 param._write(_added(param._read(), update))
+
+    def _put_aside(self, program: Program, always: bool, taken: list, leaves: list) -> tuple[list, list]:
+        """Copies to be used up, where the program may fail, or JAX goes through Python, if there is room for them."""
+        size = sum(a.nbytes for a in (*taken, *leaves))
+        sharding = next((a.sharding for a in (*taken, *leaves)), None)
+        if sharding is None:
+            return taken, leaves
+        first = always or not program.ran
+        if not has_room(program.need + size * first, sharding):
+            if has_room(program.need, sharding):
+                return taken, leaves
+        elif not first:
+            return taken, leaves
+        return copied(taken), copied(leaves)
+
+    def _note(self, program: Program, others: list, grads: list, extra: dict) -> None:
+        """After a program's first call: what memory it needs besides."""
+        arrays = [h._array for h in self.holders]
+        program.need = besides(
+            program.jitted.lower(arrays, others, grads, [t._array for t in self.tensors], extra).compile()
+        )
+        program.ran = True
 
     def _alone(self, arrays: list) -> bool:
         """Whether all arrays, which this list alone should hold, may be donated."""
@@ -176,8 +241,8 @@ class Plan:
             for array, mine, count in zip(arrays, owned, counts)
         ]
 
-    def _program(self, others: list, grads: list, extra: dict, functions: dict) -> Callable:
-        """What is to be called with the values."""
+    def _program(self, others: list, grads: list, extra: dict, functions: dict) -> tuple[Callable, Program]:
+        """What is to be called with the values, and the program that it belongs to."""
         key = (*extra, None, *functions)
         program = self.programs.get(key)
         if program is None or functions:
@@ -188,8 +253,8 @@ class Plan:
                     self.programs.clear()
                 program = self.programs[key] = self._made(values, functions)
             if functions:
-                return program.with_functions(values, functions)
-        return program.jitted
+                return program.with_functions(values, functions), program
+        return program.jitted, program
 
     def _made(self, values: tuple, functions: dict) -> Program:
         while True:

@@ -19,6 +19,7 @@ from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable, snapshot
 from ..errors import DtypeDisabledError, NumberOverflowError, OutOfMemoryError
 from ..limits import out_of_memory
+from ..programs import surely
 from ..tensor import Tensor, blank, from_array, from_foreign, mark
 from ..views.meta import PrimalMeta, chain_now, check_inplace, relation_of
 from ..views.storage import VersionCounter, place_of
@@ -388,18 +389,39 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         plan = node.plan
         if plan.saved or plan.static:
             save_for_backward(plan, node, (snapshot(self) if 0 in plan.saved else self, *args[1:]), ())
-    if level is None:
-        _write(op, kernel, self, [a._read() if isinstance(a, Tensor) else a for a in args[1:]])
-    else:
-        write_batched(kernel, statics, args, level)
+    version = self._version if needs else 0
+    inputs = None if node is None else (node.saved, node.versions)
+    try:
+        if level is None:
+            _write(op, kernel, self, [a._read() if isinstance(a, Tensor) else a for a in args[1:]])
+        else:
+            write_batched(kernel, statics, args, level)
+        if node is not None or holder is not None:
+            _follow(self, node, inputs, holder)
+    except BaseException:
+        # An interrupt between a value and its history would leave the gradient of another value.
+        if needs and self._version != version:
+            try:
+                surely(_follow, self, node, inputs, holder)
+            except BaseException:
+                surely(_follow, self, node, inputs, holder)
+        raise
+    return self
+
+
+def _follow(self: Tensor, node: Any, inputs: tuple | None, holder: Tensor | None) -> None:
+    """What an in-place operation does when the value is written.  May be done again."""
     if node is not None:
         node.avals = (InputMetadata(self.shape, self.dtype),)
-        rebase_history(self, node, relation_of)
+        view = self._view
+        if view is None or getattr(view.base._grad_fn, "fn", None) is not node:  # else it has been done
+            rebase_history(self, node, relation_of)
     if holder is not None and holder._tangents:
         _write_tangents(self, holder)
     if node is not None and node.plan.saves_result:
+        assert inputs is not None
+        node.saved, node.versions = inputs
         _save_result(node, self)
-    return self
 
 
 def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
@@ -410,8 +432,8 @@ def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
             self._rewrite(kernel.write, *arrays)
         elif state.trace is not None:
             # Parts of a larger program, which is told apart what is read and what is written (compiler/program.py).
-            read = chain.replay(self._held())
-            self._rewrite(lambda donate, where=None: chain.write_back, kernel.written(read, *arrays))
+            new = kernel.written(chain.replay(self._held()), *arrays)
+            self._rewrite(lambda donate, where=None: chain.writer(False, where), new, *chain.starts)
         else:
             # One program reads the view, computes and writes back; it returns the root and nothing else, for XLA
             # would copy the whole buffer if it did.
@@ -421,7 +443,6 @@ def _write(op: Operator, kernel: Kernel, self: Tensor, arrays: list) -> None:
     except Exception as error:
         op.forget(tuple(kernel.statics.values()))
         raise explain(error, op, [self, *arrays]) from error.__cause__
-    self._bump()
 
 
 def _save_result(node: Any, self: Tensor) -> None:

@@ -19,7 +19,7 @@ from .. import dtypes
 from ..engine.validate import fit
 from ..errors import ShapeMismatchError
 from ..limits import checked
-from ..programs import jit_named, jit_placed
+from ..programs import Writing, jit_named, jit_placed
 from ..tensor import Tensor
 from .dependence import dependence
 from .node_names import name_of
@@ -119,11 +119,13 @@ class Kernel:
         key = donate if where is None else (donate, where)
         program = self._writes.get(key)
         if program is None:
-            if where is None:
-                # It runs where the array is, also if it does not read it (zero_).
-                program = jit_named(self.written, ("write", self), donate=donate, keep_unused=True)
+            # It runs where the array is, also if it does not read it (zero_).
+            if donate:
+                program = Writing(self.written, ("write", self), where)
+            elif where is None:
+                program = jit_named(self.written, ("write", self), keep_unused=True)
             else:
-                program = jit_placed(self.written, where, donate=donate)
+                program = jit_placed(self.written, where)
             self._writes[key] = program
         return program
 

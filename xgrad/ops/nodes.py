@@ -16,7 +16,7 @@ from ..engine.formula import Formula
 from ..engine.node import InternalNode, Node
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, detached_error, freed_error
 from ..tensor import Tensor
-from ..views.storage import sole
+from ..views.storage import Tracer, sole
 
 if TYPE_CHECKING:
     from .kernel import Plan
@@ -65,7 +65,7 @@ class OperatorNode(Node):
         reuse = plan.reuses and prod(grad.shape) >= _REUSE_FROM
         del grad
         values = self._unpack_arrays() if self.saved else ()
-        if reuse and sole(grads, 0):
+        if reuse and sole(grads, 0) and not any(isinstance(value, Tracer) for value in values):
             results = plan.program((needs, _DEFINED, None, plan.no_metas, True))(*grads, *values)
         else:
             program = plan.simple.get(needs)

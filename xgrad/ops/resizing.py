@@ -14,7 +14,7 @@ from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.geometry import contiguous_strides
 from ..views.named.arguments import variadic
-from ..views.storage import sole
+from ..views.storage import Storage, VersionCounter, sole
 from .registry import composite
 
 
@@ -27,12 +27,15 @@ def _refuse(self: Tensor) -> None:
         raise RuntimeError("cannot resize variables that has a forward grad")
 
 
-def _grow(self: Tensor, count: int) -> None:
-    """Give a tensor that is alone with its storage one of `count` elements, flat."""
+def _grown(self: Tensor, count: int) -> Storage:
+    """For a tensor that is alone with its storage, one of `count` elements, flat."""
     box = [self._share()]
-    self._storage = None
-    alone = self._view is None and sole(box, 0)
-    self._storage = box[0]
+    attributes = self.__dict__
+    attributes["_storage"] = None  # for the count of references
+    try:
+        alone = self._view is None and sole(box, 0)
+    finally:
+        attributes["_storage"] = box[0]
     if not alone:
         raise RuntimeError(
             f"Trying to resize storage that is not resizable: it is shared with other tensors, and has "
@@ -43,10 +46,7 @@ def _grow(self: Tensor, count: int) -> None:
         grown = limits.zeros((count,), self.dtype).at[: flat.size].set(flat)
     except Exception as error:
         raise limits.out_of_memory(error) or error from None
-    self._storage = None
-    self._array, self._owned = grown, True
-    self._chain = self._cache = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class
-    self._share()
+    return Storage(grown, True, self._version_counter)
 
 
 @composite("resize_", function=False)
@@ -72,23 +72,30 @@ def resize_(input: Tensor, *sizes: Any, memory_format: Any = None, **named: Any)
     count = offset + prod(shape)
     if count > storage.array.size:
         del storage
-        _grow(input, count)
-        storage = input._share()
+        storage = _grown(input, count)
     root = ViewChain.root(storage.array.shape, storage.array.dtype)
     seen = root.view("as_strided", shape, contiguous_strides(shape), offset)
     assert seen is not None
     # What autograd is to know of it, should the tensor or its base require grad one day: a chain over the base's first
     # value, which has to be the whole storage.
-    meta = input._view
+    meta, counter = input._view, input._version_counter
+    changed: dict[str, Any] = {"_storage": storage, "_chain": seen, "_cache": None, "_cache_generation": -1}
     if meta is None:
-        if input._chain.is_root or input._chain is input._moved:
-            input._moved = seen
-    elif (chain := meta.base._chain).is_root or chain is meta.base._moved:
-        meta.chain = seen
-    else:
+        if input._chain.is_root or input._chain is input._moved or storage is not input._storage:
+            changed["_moved"] = seen
+    elif not ((chain := meta.base._chain).is_root or chain is meta.base._moved):
         raise RuntimeError("resize_ of a view whose base never showed its whole storage: make a clone() first")
-    input._chain, input._cache, input._cache_generation = seen, None, -1
-    input._bump()
+    if counter.__class__ is VersionCounter:
+        assert counter is not None
+        if meta is not None:
+            meta.chain = seen
+        counter.value += 1
+        input.__dict__.update(changed)  # in C, and after no other call: no interrupt comes in between
+    else:
+        input._bump()
+        if meta is not None:
+            meta.chain = seen
+        input.__dict__.update(changed)
     return input
 
 

@@ -392,6 +392,15 @@ class ViewChain:
             self.check_writable()
         return write(array, new, *self._starts)
 
+    def writer(self, donate: bool, where: Any = None) -> Any:
+        """The program `(root, new, *starts)` of `write_back`.  Raises `OverlapError` if the view overlaps itself."""
+        if self._overlaps is not False:
+            self.check_writable()
+        program = self.program
+        if where is not None:
+            return program.write_placed(donate, where)
+        return program.write_donated if donate else program.write
+
     def adjoint(self, grad: Any) -> Any:
         """The gradient of the root, given that of the view: zero elsewhere, summed where the view overlaps.
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..programs import jit_named, jit_placed
+from ..programs import Writing, jit_named, jit_placed
 from .geometry import Shape
 from .view_ops import ViewStep
 
@@ -63,7 +63,7 @@ class Program:
         self.view = jit_named(self.trace_replay, ("replay", self), converts=True)
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
         self.write = jit_named(self.trace_write, ("write_back", self), keep_unused=True)
-        self.write_donated = jit_named(self.trace_write, ("write_back", self), donate=True, keep_unused=True)
+        self.write_donated = Writing(self.trace_write, ("write_back", self))
         self.adjoint = jit_named(self.trace_adjoint, ("adjoint", self))
         self.updates: dict[tuple, Any] = {}
         self.placed: dict[tuple, Any] = {}
@@ -103,7 +103,7 @@ class Program:
         """The program that writes, of which the result is sharded as `where` says: XLA may choose another way."""
         program = self.placed.get((donate, where))
         if program is None:
-            program = jit_placed(self.trace_write, where, donate=donate)
+            program = Writing(self.trace_write, None, where) if donate else jit_placed(self.trace_write, where)
             self.placed[donate, where] = program
         return program
 
@@ -114,10 +114,12 @@ class Program:
             def view_update(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
                 return self.trace_write(root, function(self.trace_replay(root, *starts), *operands), *starts)
 
-            if where is None:
-                program = jit_named(view_update, ("update", self, key), donate=donate, keep_unused=True)
+            if donate:
+                program = Writing(view_update, ("update", self, key), where)
+            elif where is None:
+                program = jit_named(view_update, ("update", self, key), keep_unused=True)
             else:
-                program = jit_placed(view_update, where, donate=donate)
+                program = jit_placed(view_update, where)
             self.updates[key, donate, where] = program
         return program
 

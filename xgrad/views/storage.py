@@ -1,8 +1,13 @@
 """Storage: the one owner of a root array; version counters; and the proof that a buffer may be donated.
 
-Invariant: a write donates the root's buffer to XLA only if nobody else can see it (`Storage.rewrite`): the array came
-from one of our own kernels, its reference count is that of an array held by one attribute, and it is no tracer.
-Anything else is copied by the write, and owned from then on.
+Invariants: a write donates the root's buffer to XLA only if nobody else can see it (`Storage.rewrite`): the array came
+from one of our own kernels, its reference count is that of an array held by one attribute, and neither it nor an
+operand is a tracer (JAX may keep what it meets together with one).  Anything else is copied by the write, and owned
+from then on.
+
+However a write ends, by Ctrl-C or for want of memory too, there is the old value or the new one, and root, generation
+and version belong together (`programs.run_writing`).  What CPython does between two calls no signal interrupts: so the
+lines that put a root back, or in, call nothing.
 
     before the first view            after it
     Tensor._array ──► jax.Array      Tensor._storage ──► Storage.array ──► jax.Array
@@ -22,7 +27,8 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..config import state
-from ..errors import InferenceTensorError
+from ..errors import InferenceTensorError, LostValueError
+from ..programs import Writing, run_writing
 
 _ids = itertools.count(1)
 
@@ -97,11 +103,13 @@ class Storage:
 
     @property
     def array(self) -> Any:
-        """The root."""
+        """The root.  Raises `LostValueError` if a program took it and failed."""
         array = self._array
         if array is None:
             with writing:
                 array = self._array
+            if array is None:
+                raise no_value()
         return array
 
     def replace(self, array: Any) -> None:
@@ -110,20 +118,25 @@ class Storage:
         self.owned = True
         self.generation += 1
 
-    def rewrite(self, program_of: Callable, *operands: Any) -> None:
+    def rewrite(self, counter: VersionCounter | None, program_of: Callable, operands: tuple) -> None:
         """Run `program_of(donate)(root, *operands)` and make its result the root; see `rewritten`.
 
         The root is taken out of the storage first, so that from its reference count on nobody can get hold of it.
+        `counter`: the version that rises with it.
         """
         with writing:
-            box = [self._array]
+            box, out = [self._array], []
             self._array = None
             try:
-                new = rewritten(box, self.owned, program_of, operands)
-            except BaseException:
-                self._array = box[0]
-                raise
-            self.replace(new)
+                rewritten(out, box, self.owned, program_of, operands)
+            finally:  # no call in it
+                if out:
+                    self._array, self.owned = out[0], True
+                    self.generation += 1
+                    if counter is not None:
+                        counter.value += 1
+                else:
+                    self._array = box[0]
 
 
 def trace_state() -> Any:
@@ -159,6 +172,14 @@ ALONE = _references([object()], 0)  # of what one list alone holds, asked for as
 DONATION = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
+def no_value() -> LostValueError:
+    """The error of a read that finds no value."""
+    return LostValueError(
+        "the value of this tensor was lost: a program that was to write it in place failed after it had taken its "
+        "memory (the error then told why). Give it another one: x.data = ..., or load a checkpoint."
+    )
+
+
 def sole(values: list, index: int) -> bool:
     """Whether `values[index]` is referenced by that list alone, so that the engine may donate it.
 
@@ -167,18 +188,28 @@ def sole(values: list, index: int) -> bool:
     return DONATION and sys.getrefcount(values[index]) <= ALONE and not isinstance(values[index], Tracer)
 
 
-def rewritten(box: list, owned: bool, program_of: Callable, operands: tuple) -> Any:
-    """`program_of(donate)(box[0], *operands)`; donates an array that our kernels made and that `box` alone holds.
+def rewritten(out: list, box: list, owned: bool, program_of: Callable, operands: tuple) -> None:
+    """Put `program_of(donate)(box[0], *operands)` into `out`.
 
-    Of an array on a mesh: `program_of(donate, sharding)`, whose result is to have the sharding that the array has.
+    Donates an array that our kernels made and that `box` alone holds, where no operand is a tracer.  Of an array on a
+    mesh: `program_of(donate, sharding)`, whose result is to have the sharding that the array has.
     """
+    if box[0] is None:
+        raise no_value()
     try:
         where = box[0].sharding
     except AttributeError:  # a tracer
         where = None
-    if where is None or where.__class__ is SingleDeviceSharding:
-        return program_of(owned and sole(box, 0))(box[0], *operands)
-    return program_of(owned and sole(box, 0), where)(box[0], *operands)
+    donate = owned and sole(box, 0)
+    if donate:
+        for operand in operands:
+            if isinstance(operand, Tracer):
+                donate = False
+    program = program_of(donate) if where is None or where.__class__ is SingleDeviceSharding else program_of(donate, where)
+    if program.__class__ is Writing:
+        run_writing(program, out, box, operands)
+    else:
+        out.append(program(box[0], *operands))
 
 
 def place_of(array: Any) -> Any:

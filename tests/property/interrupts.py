@@ -1,0 +1,353 @@
+"""Attack: interrupts at random times during writes; no value may be lost, or be half of what it was to become.
+
+Each kind is a piece of work that is done again and again until a signal arrives, at a time drawn at random, as Ctrl-C
+would: the handler raises in the main thread.  Then a check looks at what there is.
+"""
+
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+
+import xgrad
+from xgrad.config import state
+from xgrad.views.storage import writing
+
+N = 50_000
+
+
+class Interrupt(BaseException):
+    """As KeyboardInterrupt, which a test runner would take for its own."""
+
+
+def _raise(*_):
+    raise Interrupt
+
+
+class Kind:
+    """One kind of write.  `work` is interrupted; `check` says what is wrong afterwards, and `make` begins again."""
+
+    def make(self):
+        raise NotImplementedError
+
+    def work(self):
+        raise NotImplementedError
+
+    def check(self):
+        raise NotImplementedError
+
+
+def values(tensor):
+    """The one value that all elements have."""
+    found = np.unique(tensor.detach().numpy(force=True))
+    assert len(found) == 1, f"{len(found)} values in one tensor"
+    return float(found[0])
+
+
+def versions(tensor, count):
+    assert tensor._version == count, f"version {tensor._version} after {count} writes"
+
+
+class Eager(Kind):
+    """`add_` to a tensor without views."""
+
+    def make(self):
+        self.x, self.one = xgrad.zeros(N), xgrad.ones(N)
+        self.done = 0
+
+    def work(self):
+        self.x.add_(self.one)
+
+    def check(self):
+        versions(self.x, values(self.x))
+
+
+class Recorded(Kind):
+    """`mul_` of a tensor that requires grad: value and history belong together."""
+
+    def make(self):
+        self.w = xgrad.full((N,), 2.0, requires_grad=True)
+        self.x = self.w.clone()
+
+    def work(self):
+        if self.x._version > 4:
+            self.x = self.w.clone()
+        self.x.mul_(self.w)
+
+    def check(self):
+        power = np.log2(values(self.x))
+        versions(self.x, power - 1)
+        (grad,) = xgrad.autograd.grad(self.x.sum(), self.w)
+        assert values(grad) == (self.x._version + 1) * 2**self.x._version, "the history is another value's"
+        self.x = self.w.clone()
+
+
+class View(Kind):
+    """A write through a view, which its siblings see."""
+
+    def make(self):
+        self.base, self.one = xgrad.zeros(4, N), xgrad.ones(N)
+        self.row, self.twin, self.flat = self.base[1], self.base[1], self.base.view(-1)
+
+    def work(self):
+        self.row.add_(self.one)
+        self.twin._read()
+
+    def check(self):
+        count = values(self.row)
+        assert values(self.twin) == values(self.base[1]) == values(self.flat[N : 2 * N]) == count
+        assert values(self.base[0]) == values(self.base[2:]) == 0
+        versions(self.base, count)
+
+
+class RecordedView(Kind):
+    """A recorded write through a view: CopySlices."""
+
+    def make(self):
+        self.w = xgrad.full((N,), 2.0, requires_grad=True)
+        self._new()
+
+    def _new(self):
+        self.base = xgrad.ones(4, N) * self.w
+        self.row = self.base[1]
+        self.versions = self.base._version
+
+    def work(self):
+        if self.base._version > 4:
+            self._new()
+        self.row.mul_(self.w)
+
+    def check(self):
+        count = self.base._version
+        assert values(self.row) == 2.0 ** (count + 1), f"{values(self.row)} after {count} writes"
+        assert values(self.base[1]) == 2.0 ** (count + 1), "the base has not what its view has"
+        (grad,) = xgrad.autograd.grad(self.base.sum(), self.w)
+        assert values(grad) == 3 + (count + 1) * 2.0**count, "the history is another value's"
+        self._new()
+
+
+class Filled(Kind):
+    """`copy_` into a slice, `zero_`, and assignment."""
+
+    def make(self):
+        self.base, self.row = xgrad.zeros(4, N), xgrad.full((N,), 1.0)
+
+    def work(self):
+        self.base[2].zero_()
+        self.base[2] = self.row
+        self.base[2:].copy_(self.row)
+
+    def check(self):
+        assert values(self.base[2]) in (0, 1) and values(self.base[3]) in (0, 1) and values(self.base[:2]) == 0
+
+
+class Accumulated(Kind):
+    """Backward, which adds to `.grad` in place."""
+
+    compiled = False
+
+    def make(self):
+        self.w = xgrad.full((N,), 2.0, requires_grad=True)
+        self.v = xgrad.full((N,), 3.0, requires_grad=True)
+        self.last = {}
+
+    def work(self):
+        loss = (self.w * self.v * self.w).sum()
+        with xgrad.autograd.compiled_backward() if self.compiled else contextlib.nullcontext():
+            loss.backward()
+
+    def check(self):
+        for leaf, each in ((self.w, 12.0), (self.v, 4.0)):
+            if leaf.grad is not None:
+                count = values(leaf.grad) / each
+                assert count == int(count), "a gradient that no backward gives"
+                assert leaf.grad._version == max(count - 1, 0), f"version {leaf.grad._version} after {count} backwards"
+                if count > 1000:
+                    leaf.grad = None
+
+
+class CompiledBackward(Accumulated):
+    """The same, as compiled programs."""
+
+    compiled = True
+
+
+class ThroughViews(Kind):
+    """Backward through writes to views: CopySlices, whose gradients are written in place."""
+
+    def make(self):
+        self.w = xgrad.full((N,), 2.0, requires_grad=True)
+
+    def work(self):
+        base = xgrad.zeros(4, N) * 1.0
+        for i in range(3):
+            base[i].copy_(self.w)
+        base.view(-1)[:N].mul_(2.0)
+        base.sum().backward()
+
+    def check(self):
+        if self.w.grad is not None:
+            assert values(self.w.grad) % 4 == 0, "a gradient that no backward gives"
+
+
+class Step(Kind):
+    """A compiled step with weights, momentum, a counter and a generator."""
+
+    def make(self):
+        self.w = xgrad.zeros(N, requires_grad=True)
+        self.momentum, self.count = xgrad.zeros(N), xgrad.zeros(())
+        self.head = self.momentum[:7]
+        self.x = xgrad.ones(N)
+
+        def step(x):
+            self.w.grad = None
+            (self.w * x).sum().backward()
+            with xgrad.no_grad():
+                self.momentum.add_(self.w.grad)
+                self.w.add_(self.momentum, alpha=0).add_(x)
+                self.count.add_(1)
+            return self.w.sum()
+
+        self.step = xgrad.compile(step)
+        self.step(self.x)
+
+    def work(self):
+        self.step(self.x)
+
+    def check(self):
+        count = values(self.count)
+        assert values(self.momentum) == values(self.w) == values(self.head) == count, "half of a step"
+        versions(self.momentum, count)
+        versions(self.w, 2 * count)
+        assert values(self.w.grad) == 1
+
+
+class Optimizer(Kind):
+    """A step of an optimizer of optax's."""
+
+    def make(self):
+        import optax
+
+        from xgrad.interop.optax import Optimizer as Wrapped
+
+        self.w = xgrad.zeros(N, requires_grad=True)
+        self.v = xgrad.zeros(N, requires_grad=True)
+        self.w.grad, self.v.grad = xgrad.ones(N), xgrad.ones(N)
+        self.optimizer = Wrapped([self.w, self.v], optax.sgd(1.0, momentum=1.0))
+        self.optimizer.step()
+
+    def work(self):
+        if self.w._version > 1000:
+            self.make()
+        self.optimizer.step()
+
+    def check(self):
+        n = self.w._version
+        assert self.v._version == n
+        assert values(self.w) == values(self.v) == -n * (n + 1) / 2, "half of a step"
+
+
+class Resized(Kind):
+    """`resize_`, which lets a storage grow."""
+
+    def make(self):
+        self.x = xgrad.ones(16)
+
+    def work(self):
+        n = self.x.numel()
+        self.x.resize_(n + 16 if n < 128 else 16)
+
+    def check(self):
+        seen = self.x.numpy(force=True)
+        assert seen.ndim == 1 and (seen[:16] == 1).all() and set(np.unique(seen)) <= {0.0, 1.0}
+
+
+KINDS = {
+    "eager": Eager, "recorded": Recorded, "view": View, "recorded view": RecordedView, "filled": Filled,
+    "accumulation": Accumulated, "copy slices": ThroughViews, "compiled step": Step, "optimizer": Optimizer,
+    "compiled backward": CompiledBackward, "resize_": Resized,
+}  # fmt: skip
+
+
+MODES = {
+    "grad_enabled": True, "trace": None, "graph_task": None, "current_node": None, "saved_hooks": (),
+    "forward_level": -1, "compiled": None,
+}  # fmt: skip
+
+
+def usable():
+    """Whether locks and modes are as they were."""
+    left = {name: value for name, value in MODES.items() if getattr(state, name) != value}
+    assert not left, f"a mode is left: {list(left)}"
+    assert "__getattribute__" not in vars(xgrad.Tensor), "a trace is left"
+    free = []
+
+    def take():
+        with contextlib.ExitStack() as taken:
+            for lock in (writing, xgrad.random.default_generator._lock):
+                if lock.acquire(timeout=5):
+                    taken.callback(lock.release)
+                    free.append(lock)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    assert len(free) == 2, "a lock is held"
+
+
+def interrupted(kind, chosen, longest):
+    """Work until a signal arrives; whether one did."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-6 + chosen.random() * longest)
+        stop = time.monotonic() + longest + 1
+        while time.monotonic() < stop:
+            kind.work()
+    except Interrupt:
+        return True
+    finally:
+        with contextlib.suppress(Interrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    return False
+
+
+def attack(name, seconds, seed):
+    """How many interrupts one kind of write was given, and after how many something was wrong."""
+    chosen, kind = random.Random(f"{name} {seed}"), KINDS[name]()
+    kind.make()
+    for _ in range(3):
+        kind.work()  # compiled by now
+    begun = time.perf_counter()
+    kind.work()
+    longest = 3 * (time.perf_counter() - begun)
+    counts = Counter(tried=0, lost=0)
+    stop = time.monotonic() + seconds
+    while time.monotonic() < stop:
+        try:
+            counts["tried"] += interrupted(kind, chosen, longest)
+            kind.check()
+            if counts["tried"] % 16 == 0:
+                usable()
+            kind.work()  # and go on: what was interrupted while it was compiled is compiled here
+            kind.check()
+        except Exception as error:
+            counts["lost"] += 1
+            counts[f"{type(error).__name__}: {str(error)[:100]}"] += 1
+            for name in MODES:
+                state.__dict__.pop(name, None)
+            kind.make()
+            kind.work()
+    return dict(counts)
+
+
+def run(seconds, seed):
+    """Attack each kind of write for its share of `seconds`: {kind: {"tried": ..., "lost": ..., what: how often}}."""
+    before = signal.signal(signal.SIGALRM, _raise)
+    try:
+        return {name: attack(name, seconds / len(KINDS), seed) for name in KINDS}
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
