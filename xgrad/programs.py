@@ -9,7 +9,7 @@ promise: when a call is over, in whatever way, there is the array or the result.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -84,6 +84,7 @@ class Writing:
             return function(*values)
 
         writing.__name__ = getattr(function, "__name__", "writing")  # compiler/program.py knows some of them by it
+        self.jitted: Any
         # It runs where its first argument is, also if it does not read it (zero_).
         if where is None:
             self.jitted = jit_named(writing, self._name, donate=True, keep_unused=True)
@@ -119,7 +120,7 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
             out.extend(map(program.jitted, box[:1], *zip(operands)))
         if len(box) > 1:
             _note_need(program, out, operands)
-        return
+        return None
     except BaseException as error:
         _call.box = None
         failure = error
@@ -132,8 +133,9 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
         _call.box = None
     # The first call failed for want of memory: without the copy there may be enough.
     need = besides(program.jitted.lower(box[0], *operands).compile())
-    if need and not (need != program.needs.get(_kind(box, operands)) and has_room(need, box[0].sharding)):
-        raise failure
+    if need and not has_room(need, box[0].sharding):
+        raise (failure.__cause__ if isinstance(failure, _NoRoomError) else failure) or failure
+    failure = None  # whose traceback would hold this frame, and the result with it
     try:
         out.extend(map(program.jitted, box[:1], *zip(operands)))
     except BaseException as error:
@@ -195,7 +197,7 @@ def has_room(need: int, sharding: Any) -> bool:
     devices = list(sharding.addressable_devices)
     stats = [device.memory_stats() for device in devices]
     if all(stats):
-        return all(need <= s.get("bytes_limit", 1 << 63) - s.get("bytes_in_use", 0) for s in stats)  # pyright: ignore[reportOptionalMemberAccess]
+        return all(need <= s.get("bytes_limit", 1 << 63) - s.get("bytes_in_use", 0) for s in stats)
     try:  # the CPU's memory is this process's; what is not touched costs nothing
         np.empty(need * len(devices) + SPARE, np.uint8)
     except MemoryError:
@@ -211,7 +213,7 @@ class Results(list):
     """
 
     __slots__ = ()
-    __hash__ = object.__hash__  # JAX asks these of a pytree's metadata
+    __hash__: Any = object.__hash__  # JAX asks these of a pytree's metadata
     __eq__ = object.__eq__
     __ne__ = object.__ne__
 
@@ -227,8 +229,8 @@ def _last(results: Results) -> tuple[list, Results]:
 
 jax.tree_util.register_pytree_node(
     Results,
-    _last,
-    list.__iadd__,  # pyright: ignore[reportArgumentType] - of (metadata, children), which gives the metadata back
+    cast("Any", _last),
+    cast("Any", list.__iadd__),  # of (metadata, children); it gives the metadata back
 )
 
 

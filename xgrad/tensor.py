@@ -218,6 +218,8 @@ class Tensor(TensorMethods):
                 storage = self._storage
                 if storage is None:
                     array = self._array
+                    if array is None:
+                        raise no_value()
                     if self._version_counter is None:
                         self._version_counter = VersionCounter()
                     self._chain = ViewChain.of(array)

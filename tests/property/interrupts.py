@@ -142,7 +142,9 @@ class Filled(Kind):
         self.base[2:].copy_(self.row)
 
     def check(self):
-        assert values(self.base[2]) in (0, 1) and values(self.base[3]) in (0, 1) and values(self.base[:2]) == 0
+        assert values(self.base[2]) in (0, 1)
+        assert values(self.base[3]) in (0, 1)
+        assert values(self.base[:2]) == 0
 
 
 class Accumulated(Kind):
@@ -263,7 +265,9 @@ class Resized(Kind):
 
     def check(self):
         seen = self.x.numpy(force=True)
-        assert seen.ndim == 1 and (seen[:16] == 1).all() and set(np.unique(seen)) <= {0.0, 1.0}
+        assert seen.ndim == 1
+        assert (seen[:16] == 1).all()
+        assert set(np.unique(seen)) <= {0.0, 1.0}
 
 
 KINDS = {

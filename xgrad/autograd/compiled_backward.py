@@ -50,7 +50,8 @@ class compiled_backward(ContextDecorator):
         return self
 
     def __exit__(self, *error: Any) -> None:
-        state.compiled = self._previous.pop()
+        state.compiled = self._previous[-1]  # before any call: an interrupt would leave the mode
+        self._previous.pop()
 
     @staticmethod
     def metrics() -> dict[str, Any]:

@@ -222,8 +222,10 @@ class inference_mode(_Mode):
         state.grad_enabled = not self.mode
 
     def __exit__(self, *error: Any) -> None:
-        state.inference, state.grad_enabled, state.grad_in_inference, forward = self._previous.pop()
+        # No call before it is done: an interrupt would leave the mode.
+        state.inference, state.grad_enabled, state.grad_in_inference, forward = self._previous[-1]
         state.forward_level, state.outer_forward_levels = forward
+        self._previous.pop()
 
     def clone(self) -> "inference_mode":
         """Another one like it, for each call of a function that it decorates."""

@@ -79,6 +79,7 @@ class Program(NamedTuple):
 
             def function(*operands: Any) -> Any:
                 return into.holding(whole(*operands))
+
         return jax.jit(function, donate_argnums=donated, compiler_options=options, in_shardings=ins, out_shardings=outs)
 
     def alone(self, results: list[int]) -> tuple[Callable, list[int]] | None:

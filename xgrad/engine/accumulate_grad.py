@@ -117,6 +117,7 @@ class AccumulateGrad(InternalNode):
             new[0] = fit(new[0], new[0].shape, grad.dtype)
         if grad is None:
             variable._grad = stolen(new, 0)  # which sees that `moved` is held too
+            del moved
         elif grad._storage is None and grad._owned and grad.shape == new[0].shape:
             if grad._inference:
                 grad._bump(0)  # refuses

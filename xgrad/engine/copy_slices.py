@@ -160,7 +160,8 @@ class ChainsBackward(Node):
             if isinstance(total, Tensor):
                 total = write_recorded(chain, total, grad)
             else:
-                total = chain.write_back(total, grad, ours and not isinstance(total, Tracer) and not isinstance(grad, Tracer))
+                traced = isinstance(total, Tracer) or isinstance(grad, Tracer)
+                total = chain.write_back(total, grad, ours and not traced)
         return (total,)
 
     def formula(self, given: int, needs: int) -> Formula | None:

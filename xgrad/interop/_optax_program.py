@@ -61,7 +61,7 @@ class Program:
             return function(*rest, {**extra, **{name: functions.noted(name) for name in functions.given}})
 
         self._whole, self._placed = whole, out_shardings
-        self.jitted = _jit(whole, _DONATED, out_shardings)
+        self.jitted: Any = _jit(whole, _DONATED, out_shardings)
         self._lifted: dict[str, Callable] = {}
         self.ran = False  # from the second call on, JAX runs it without going through Python
         self.need = 0  # bytes that it needs besides its operands

@@ -172,7 +172,7 @@ class Plan:
         numbers += [(storage, "generation", storage.generation + 1) for storage in self.stored]
         rises: dict[int, int] = {}
         for param in (*self.own, *self.others):
-            counter = param._version_counter
+            counter: Any = param._version_counter
             number = rises[id(counter)] = rises.get(id(counter), counter.value) + 1
             numbers.append((counter, "value", number))
 

@@ -205,7 +205,8 @@ def rewritten(out: list, box: list, owned: bool, program_of: Callable, operands:
         for operand in operands:
             if isinstance(operand, Tracer):
                 donate = False
-    program = program_of(donate) if where is None or where.__class__ is SingleDeviceSharding else program_of(donate, where)
+    usual = where is None or where.__class__ is SingleDeviceSharding
+    program = program_of(donate) if usual else program_of(donate, where)
     if program.__class__ is Writing:
         run_writing(program, out, box, operands)
     else:

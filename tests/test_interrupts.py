@@ -1,0 +1,118 @@
+"""Interrupts lose no value: a short run of the attack in tests/property/interrupts.py, and what it cannot time."""
+
+import gc
+import signal
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+import xgrad
+from xgrad import programs
+
+from .property import interrupts
+
+pytestmark = pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(), reason="signals arrive in the main thread"
+)
+N = 1 << 15
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """What the attack counted; kinds are compiled for N = 50,000 elements before it begins."""
+    pytest.importorskip("optax")
+    return interrupts.run(8.0, 0)
+
+
+@pytest.mark.parametrize("kind", interrupts.KINDS)
+def test_interrupt_leaves_the_old_value_or_the_new_one(counts, kind):
+    found = counts[kind]
+    assert found["tried"] > 0
+    assert found["lost"] == 0, found
+
+
+class Stop(BaseException):
+    pass
+
+
+def stopped(monkeypatch, name, work):
+    """Have `work` interrupted where it first calls a function of `programs`."""
+
+    def stop(*_):
+        monkeypatch.undo()
+        raise Stop
+
+    monkeypatch.setattr(programs, name, stop)
+    with pytest.raises(Stop):
+        work()
+    monkeypatch.undo()
+
+
+def test_first_call_that_is_interrupted_loses_nothing(monkeypatch):
+    """In it JAX goes through Python, where an interrupt may come after XLA took the memory."""
+    x = xgrad.ones(3, N)
+    view = x[1]
+    stopped(monkeypatch, "_note_need", lambda: x.add_(7))
+    assert x._version == 1
+    assert [x[0, 0].item(), view[0].item()] == [8, 8]
+
+
+def test_program_runs_in_c_again_after_its_first_call_was_interrupted():
+    """JAX runs a program through Python ever after if its first call was broken off."""
+    x = xgrad.ones(5, N)
+
+    def stop(*_):
+        raise Stop
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(Stop):  # while it is traced and compiled
+            signal.setitimer(signal.ITIMER_REAL, 1e-3)
+            for i in range(1000):
+                x.renorm_(2, i % 2, 1.0) if i % 3 else x.lerp_(x + 1, 0.5)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    x.lerp_(x + 1, 0.5)
+    assert np.isfinite(x.numpy(force=True)).all()
+
+
+def test_cleared_caches_are_a_first_call_again(monkeypatch):
+    x = xgrad.ones(3, N)
+    x.add_(7)
+    jax.clear_caches()
+    aside = []
+    monkeypatch.setattr(programs, "_put_aside", lambda box: aside.append(len(box)))
+    x.add_(7)
+    assert aside == [1]
+    assert x[0, 0].item() == 15
+
+
+def test_lost_value_is_told_in_words():
+    x, view = xgrad.ones(2, N), xgrad.ones(N)
+
+    def failing(donate, where=None):
+        program = programs.Writing(lambda a: a + 1, None)
+        program.jitted = broken
+        return program
+
+    def broken(array):
+        array.delete()
+        raise RuntimeError("RESOURCE: no more")
+
+    with pytest.raises(xgrad.errors.LostValueError, match=r"lost \(\[2, 32768\] float32\).*x\.data ="):
+        x._rewrite(failing)
+    gc.collect()
+    for read in (x.numpy, x.sum, lambda: x + 1, lambda: x.add_(1), lambda: x[0].item(), lambda: repr(x)):
+        with pytest.raises(xgrad.errors.LostValueError, match="the value of this tensor was lost"):
+            read()
+    assert x.shape == (2, N)
+    x.data = xgrad.ones(2, N)
+    assert x.sum().item() == 2 * N
+    view.view(2, -1)
+    with pytest.raises(xgrad.errors.LostValueError):
+        view._rewrite(failing)
+    with pytest.raises(xgrad.errors.LostValueError, match="the value of this tensor was lost"):
+        view.numpy()

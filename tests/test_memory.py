@@ -1,0 +1,115 @@
+"""Where memory runs out, what was to be written in place keeps its value: in a process that is allowed little.
+
+The limit is on addresses: large arrays that nobody touches cost nothing, and what cannot be had fails as it does on a
+device that is full.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from xgrad.views import storage
+
+pytestmark = [
+    pytest.mark.skipif(not storage.DONATION, reason="on a free-threaded Python nothing is donated"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits addresses as Linux does"),
+]
+
+PRELUDE = """
+import resource
+import jax, numpy as np, xgrad
+
+MB = 1 << 20
+
+def leave(mb):
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + mb * MB, resource.RLIM_INFINITY))
+
+def free():
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+def fails(work):
+    try:
+        work()
+    except Exception as error:
+        assert "RESOURCE_EXHAUSTED" in str(error) or isinstance(error, MemoryError), error
+        assert not isinstance(error, xgrad.errors.LostValueError), error
+        return True
+    return False
+"""
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_write_that_needs_memory_fails_and_loses_nothing():
+    run("""
+for warm in (False, True):
+    x = xgrad.ones(16 * MB)  # 64 MB
+    if warm:
+        x.cumsum_(0)
+        x.fill_(1)
+    view = x[5:]
+    leave(50)
+    assert fails(lambda: x.cumsum_(0))
+    free()
+    assert x._version == (2 if warm else 0)
+    assert x[-1].item() == 1 == view[-1].item()
+    x.cumsum_(0)  # and when there is memory again, it works
+    assert x[-1].item() == 16 * MB == view[-1].item()
+    del x, view
+""")
+
+
+def test_write_that_needs_none_works_where_there_is_none():
+    run("""
+x, y = xgrad.ones(16 * MB), xgrad.ones(16 * MB)
+before = x._array.unsafe_buffer_pointer()
+leave(50)
+x.add_(y)  # its first call, and no room for a copy
+x.add_(y)
+x[3:9].mul_(2)
+free()
+assert x[1].item() == 3 and x[4].item() == 6
+assert x._storage.array.unsafe_buffer_pointer() == before
+""")
+
+
+def test_compiled_step_that_does_not_fit_keeps_weights_and_momentum():
+    """Catch it, and halve the batch."""
+    run("""
+w, momentum = xgrad.ones(8, 8, requires_grad=True), xgrad.zeros(8, 8)
+
+@xgrad.compile
+def step(x):
+    w.grad = None
+    ((x @ w).tanh() @ w).sum().backward()
+    with xgrad.no_grad():
+        momentum.mul_(0.9).add_(w.grad)
+        w.sub_(momentum, alpha=1e-9)
+
+small, large = xgrad.ones(64, 8), xgrad.ones(2 * MB, 8)  # 64 MB, and as much again several times
+step(small)
+kept = [t.detach().numpy().copy() for t in (w, momentum)]
+versions = w._version, momentum._version
+for _ in range(2):
+    leave(100)
+    assert fails(lambda: step(large))
+    free()
+    assert (w._version, momentum._version) == versions
+    for tensor, value in zip((w, momentum), kept):
+        np.testing.assert_array_equal(tensor.detach().numpy(), value)
+step(small)
+step(large)  # now it fits
+step(large)
+kept = [t.detach().numpy().copy() for t in (w, momentum)]
+leave(100)
+assert fails(lambda: step(large))  # and then no more
+free()
+for tensor, value in zip((w, momentum), kept):
+    np.testing.assert_array_equal(tensor.detach().numpy(), value)
+step(small)
+""")
