@@ -2,10 +2,10 @@
 
 import gc
 import signal
+import sys
 import threading
 
 import jax
-import numpy as np
 import pytest
 
 import xgrad
@@ -66,17 +66,28 @@ def test_program_runs_in_c_again_after_its_first_call_was_interrupted():
     def stop(*_):
         raise Stop
 
+    def work():
+        signal.setitimer(signal.ITIMER_REAL, 1e-3)  # while it is traced and compiled
+        for _ in range(1000):
+            x.clamp_(-3.0, 3.0)
+
     before = signal.signal(signal.SIGALRM, stop)
     try:
-        with pytest.raises(Stop):  # while it is traced and compiled
-            signal.setitimer(signal.ITIMER_REAL, 1e-3)
-            for i in range(1000):
-                x.renorm_(2, i % 2, 1.0) if i % 3 else x.lerp_(x + 1, 0.5)
+        with pytest.raises(Stop):
+            work()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    x.lerp_(x + 1, 0.5)
-    assert np.isfinite(x.numpy(force=True)).all()
+    x.clamp_(-3.0, 3.0)
+    if jax.__version_info__ < (0, 8):
+        pytest.skip("with jax 0.7 the program still goes through Python after such an interrupt")
+    ran = []
+    sys.setprofile(lambda frame, event, _: ran.append(frame.f_globals.get("__name__", "")))
+    try:
+        x.clamp_(-3.0, 3.0)
+    finally:
+        sys.setprofile(None)
+    assert not any(name.endswith(".pjit") for name in ran)
 
 
 def test_cleared_caches_are_a_first_call_again(monkeypatch):

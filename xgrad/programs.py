@@ -135,7 +135,10 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
     need = besides(program.jitted.lower(box[0], *operands).compile())
     if need and not has_room(need, box[0].sharding):
         raise (failure.__cause__ if isinstance(failure, _NoRoomError) else failure) or failure
-    failure = None  # whose traceback would hold this frame, and the result with it
+    for error in (failure, failure.__cause__, failure.__context__):
+        if error is not None:
+            error.__traceback__ = None  # which would hold this frame, and the result with it
+    failure = error = None
     try:
         out.extend(map(program.jitted, box[:1], *zip(operands)))
     except BaseException as error:

@@ -269,6 +269,7 @@ class Tensor(TensorMethods):
                         attributes["_array"], attributes["_owned"] = out[0], True
                         if tracked is not None:
                             tracked.value += 1
+                        del out[:]  # a traceback may hold it
                     else:
                         attributes["_array"] = box[0]
         if tracked is None:

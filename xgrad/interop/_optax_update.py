@@ -170,7 +170,7 @@ class Plan:
     def _number(self, numbers: list) -> None:
         """What versions and generations will be: numbers that may be set twice."""
         numbers += [(storage, "generation", storage.generation + 1) for storage in self.stored]
-        rises: dict[int, int] = {}
+        rises: dict[int, Any] = {}
         for param in (*self.own, *self.others):
             counter: Any = param._version_counter
             number = rises[id(counter)] = rises.get(id(counter), counter.value) + 1

@@ -135,6 +135,7 @@ class Storage:
                     self.generation += 1
                     if counter is not None:
                         counter.value += 1
+                    del out[:]  # a traceback may hold it
                 else:
                     self._array = box[0]
 
