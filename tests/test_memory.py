@@ -33,7 +33,8 @@ def fails(work):
     try:
         work()
     except Exception as error:
-        assert "RESOURCE_EXHAUSTED" in str(error) or isinstance(error, MemoryError), error
+        kinds = MemoryError, xgrad.errors.OutOfMemoryError
+        assert "RESOURCE_EXHAUSTED" in str(error) or isinstance(error, kinds), error
         assert not isinstance(error, xgrad.errors.LostValueError), error
         return True
     return False

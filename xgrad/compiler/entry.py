@@ -284,7 +284,7 @@ class Entry:
         elif self._ran:
             return
         for entry, copy in zip(own, copied([operands[place] for _, place, _ in own]), strict=True):
-            entry[2], operands[entry[1]] = operands[entry[1]], copy
+            entry[2] = copy
 
     def _settle(self, tensors: list, operands: list, taken: list, numbers: list, done: list) -> None:
         """Put the new values into their storages, or the old ones back.  May be done again."""
