@@ -122,3 +122,46 @@ def test_renorm_takes_norms_above_zero(p):
             T.ones(2, 2).renorm(p, 0, 1.0)
     with pytest.raises(TypeError, match=r"renorm\(\): argument 'p' must be Number, not str"):
         xgrad.ones(2, 2).renorm("x", 0, 1.0)
+
+
+LOSES = """
+T.full((2,), n)
+T.full_like(x, n)
+x.new_full((2,), n)
+T.scalar_tensor(n)
+T.arange(n)
+T.arange(0, n, n)
+x.norm(n)
+T.linalg.vector_norm(x, n)
+T.histc(x, min=n, max=3)
+x.clone().uniform_(0, n)
+x.clone().exponential_(n)
+T.randint(n, (2,))
+T.nn.functional.dropout(x, n)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", LOSES)
+def test_number_that_requires_grad_is_refused_where_its_gradient_would_be_lost(line):
+    def run(T):
+        given = {"T": T, "x": T.ones(2), "n": T.tensor(1.0, requires_grad=True)}
+        return eval(line, given)
+
+    with pytest.raises(TypeError):
+        run(torch)
+    with pytest.raises(TypeError, match=r"argument '\w+' must be Number, not Tensor, for this one requires grad"):
+        run(xgrad)
+
+
+@pytest.mark.parametrize("line", ["T.full((2,), n)", "T.full_like(x, n)", "T.scalar_tensor(n)", "T.arange(n)"])
+def test_number_of_a_tensor_without_grad_is_taken(line):
+    results = [eval(line, {"T": T, "x": T.ones(2), "n": T.tensor(2.0)}) for T in (xgrad, torch)]
+    assert results[0].tolist() == results[1].tolist()
+    assert results[0].dtype.name in str(results[1].dtype)
+
+
+def test_order_of_a_norm_given_as_a_tensor_is_read_at_each_call():
+    x, order = xgrad.tensor([1.0, 2.0, 3.0]), xgrad.tensor(2.0)
+    assert x.norm(order).item() == pytest.approx(14**0.5)
+    order.fill_(1.0)
+    assert x.norm(order).item() == 6.0

@@ -18,6 +18,7 @@ from .. import dtypes
 from ..devices import Devices, placement_of, require_here, same_placement, settled
 from ..tensor import Tensor, from_foreign
 from .call import call
+from .kinds import require_no_grad
 from .numbers import all_fit, fill_value, number
 from .promotion import cast
 from .registry import composite, operator
@@ -277,9 +278,8 @@ def scalar_tensor(
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A 0-dim tensor of a number, of the default dtype unless another is given."""
-    return tensor(
-        s, dtype=dtypes.get_default_dtype() if dtype is None else dtype, device=device, requires_grad=requires_grad
-    )
+    require_no_grad("scalar_tensor", s=s)
+    return finish(_convert(s, dtypes.get_default_dtype() if dtype is None else dtype, device, True), requires_grad)
 
 
 @composite(function=False)

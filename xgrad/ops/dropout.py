@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from ..tensor import Tensor
 from .keys import draw_key
+from .kinds import require_no_grad
 from .promotion import require_floating
 from .registry import FUNCTIONS, composite, operator
 
@@ -59,6 +60,7 @@ _alpha_dropout.derivative(
 def _apply(operator: Any, input: Tensor, p: float, training: bool, inplace: bool, channels: bool) -> Tensor:
     from .call import call, call_inplace
 
+    require_no_grad("dropout", p=p)
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0:

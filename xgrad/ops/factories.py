@@ -21,6 +21,7 @@ from ..views.named.arguments import int_of, sizes_of, variadic
 from .batching import batch_like
 from .call import call, write_out
 from .data import filled, finish, number_dtype, place, placement
+from .kinds import require_no_grad
 from .numbers import fill_value
 from .registry import composite, operator
 
@@ -137,14 +138,14 @@ ones = _constants("ones", 1, "of ones")
 empty = _constants("empty", 0, "whose values are not to be relied upon (zeros: XLA leaves no memory uninitialised)")
 
 
-def _full(value: Any, size: tuple, dtype: Any, where: Sharding | Devices | None) -> Tensor:
+def _full(value: Any, size: tuple, dtype: Any, where: Sharding | Devices | None, name: str) -> Tensor:
     if dtype is None:
         dtype = value.dtype if isinstance(value, (Tensor, np.generic)) else number_dtype(value)
     dtype = dtypes.as_dtype(dtype)
     if isinstance(value, Tensor):
         if value.ndim:
-            raise TypeError(f"full(): fill_value must be a number or a 0-dim tensor, got shape {list(value.shape)}")
-        value = value.detach()
+            raise TypeError(f"{name}(): fill_value must be a number or a 0-dim tensor, got shape {list(value.shape)}")
+        require_no_grad(name, fill_value=value)
     return call(filled.operator, (fill_value(value, dtype),), (size, dtype, where))
 
 
@@ -160,7 +161,7 @@ def full(
     tensor([[3.5000, 3.5000],
             [3.5000, 3.5000]])
     """
-    return made(_full(fill_value, checked_sizes(size), dtype, placement(device)), requires_grad, out, "full")
+    return made(_full(fill_value, checked_sizes(size), dtype, placement(device), "full"), requires_grad, out, "full")
 
 
 @composite(method=False)
@@ -170,7 +171,7 @@ def full_like(
 ) -> Tensor:  # fmt: skip
     """A tensor with `fill_value` everywhere, of the shape, dtype and device of `input` unless others are given."""
     where = like(input) if device is None else placement(device)
-    result = _full(fill_value, tuple(input.shape), dtype or input.dtype, where)
+    result = _full(fill_value, tuple(input.shape), dtype or input.dtype, where, "full_like")
     return finish(batch_like(result, input), requires_grad)
 
 
@@ -181,7 +182,7 @@ def new_full(
 ) -> Tensor:  # fmt: skip
     """A tensor of the given size with `fill_value` everywhere, of this tensor's dtype and device."""
     where = like(input, False) if device is None else placement(device)
-    result = _full(fill_value, checked_sizes(size), dtype or input.dtype, where)
+    result = _full(fill_value, checked_sizes(size), dtype or input.dtype, where, "new_full")
     return finish(batch_like(result, input), requires_grad)
 
 
@@ -242,6 +243,7 @@ def arange(
         start, end = None, start
     if end is None:
         raise TypeError("arange() missing 1 required positional argument: 'end'")
+    require_no_grad("arange", start=start, end=end, step=step)
     start, end, step = (_number(v) for v in (0 if start is None else start, end, step))
     if dtype is None and out is not None:
         dtype = out.dtype
@@ -273,6 +275,7 @@ def range_(
     """
     if end is None:
         raise TypeError('range() missing 1 required positional arguments: "end"')
+    require_no_grad("range", start=start, end=end, step=step)
     warnings.warn(
         "range is deprecated, as Python's range leaves its end out: use arange(start, end + step, step).",
         UserWarning, stacklevel=2,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tensor import Tensor
 from ..views.named.arguments import int_of
 
 _BOOL = np.dtype(bool)
@@ -100,6 +101,28 @@ def _of_kind(function: str, name: str, kind: str, value: Any) -> Any:
             pass
     wanted = "tuple of ints" if kind == "ints" else kind
     raise TypeError(f"{function}(): argument '{name}' must be {wanted}, not {type(value).__name__}")
+
+
+def require_no_grad(function: str, **numbers: Any) -> None:
+    """Raise `TypeError` for a tensor that requires grad where a number is wanted, which hands no gradient on."""
+    for name, value in numbers.items():
+        if isinstance(value, Tensor) and value.requires_grad:
+            raise TypeError(
+                f"{function}(): argument '{name}' must be Number, not Tensor, for this one requires grad and its "
+                "gradient would be lost here. Hand in its detach(), or make the result of it by operators, "
+                "such as number.expand(size) or number * ones(size)."
+            )
+
+
+def without_tensors(function: str, names: tuple[str, ...], statics: tuple) -> tuple | None:
+    """Static arguments with numbers for 0-dim tensors, by which a kernel would be found after a write; None for others.
+
+    Raises `TypeError` for a tensor that requires grad.
+    """
+    if not any(isinstance(value, Tensor) for value in statics):
+        return None
+    require_no_grad(function, **dict(zip(names, statics, strict=True)))
+    return tuple([value.item() if isinstance(value, Tensor) else value for value in statics])
 
 
 def checking(name: str, function: Callable) -> Callable:

@@ -126,6 +126,9 @@ class Operator:
             statics = freeze(statics)
             kernel = self.kernels.get(statics)
         if kernel is None:
+            plain = kinds.without_tensors(self.name, self.static_names, statics)
+            if plain is not None:
+                return self.kernel(plain)
             if len(self.kernels) >= MOST_KERNELS:
                 self.kernels.pop(next(iter(self.kernels)), None)
             kernel = self.kernels[statics] = Kernel(self, statics)
@@ -166,7 +169,9 @@ def _node_name(name: str) -> str:
 
 
 def freeze(value: Any) -> Any:
-    """A static argument as something hashable: lists become tuples."""
+    """A static argument as something hashable: lists become tuples, 0-dim tensors numbers."""
+    if isinstance(value, Tensor):
+        return value.item()
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
     if isinstance(value, slice):
