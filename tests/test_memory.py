@@ -17,13 +17,20 @@ pytestmark = [
 ]
 
 PRELUDE = """
-import resource
+import gc, resource, time
 import jax, numpy as np, xgrad
 
 MB = 1 << 20
 
 def leave(mb):
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    gc.collect()
+    before = None
+    while True:  # until what was used before has been given back
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        if used == before:
+            break
+        before = used
+        time.sleep(0.2)
     resource.setrlimit(resource.RLIMIT_AS, (used + mb * MB, resource.RLIM_INFINITY))
 
 def free():

@@ -16,6 +16,7 @@ import numpy as np
 
 import xgrad
 from xgrad.config import state
+from xgrad.programs import through_jax
 from xgrad.views.storage import writing
 
 N = 50_000
@@ -341,7 +342,8 @@ def attack(name, seconds, seed):
         except Exception as error:
             # JAX's caches of traces may be left broken by an interrupt, and a `with` block's end has a gap of Python's:
             # counted, and not called a loss.
-            known = isinstance(error, RecursionError) or "_get_vars" in str(error) or "a mode is left" in str(error)
+            gone = isinstance(error, xgrad.errors.LostValueError) or "deleted" in str(error)
+            known = (through_jax(error) and not gone) or "a mode is left" in str(error)
             counts["other" if known else "lost"] += 1
             counts[f"{type(error).__name__}: {str(error)[:100]}"] += 1
             for name in MODES:
