@@ -12,6 +12,7 @@ from typing import Any
 _GLOBAL = opmap["LOAD_GLOBAL"]
 _NAMED = {opmap[name] for name in ("LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")}
 _EXTENDED = opmap["EXTENDED_ARG"]
+_IMPORT = opmap["IMPORT_NAME"]
 
 # Code that names one of these may ask for attributes by names that stand nowhere.
 DYNAMIC = frozenset({
@@ -70,6 +71,28 @@ def globals_in(code: types.CodeType) -> frozenset[str]:
 
 
 _BY_NAME = frozenset({"globals", "eval", "exec"})
+_IMPORTS_BY_NAME = frozenset({"modules", "import_module", "__import__"})
+
+
+@functools.lru_cache(maxsize=4096)
+def imports_in(code: types.CodeType, package: str) -> frozenset[str]:
+    """The names in `sys.modules` of what a code object, of a package, imports when it runs."""
+    found: set[str] = set()
+    if _IMPORT in code.co_code[::2] or not _IMPORTS_BY_NAME.isdisjoint(code.co_names):
+        instructions = list(get_instructions(code))
+        for i, one in enumerate(instructions):
+            if one.opname == "IMPORT_NAME":
+                levels = (before.argval for before in instructions[max(i - 2, 0) : i] if before.argval.__class__ is int)
+                level = next(levels, 0)
+                base = package.rsplit(".", level - 1)[0] if level > 1 else package
+                found.add(".".join(filter(None, (base, one.argval))) if level else one.argval)
+        if not _IMPORTS_BY_NAME.isdisjoint(code.co_names):
+            found |= {const for const in code.co_consts if isinstance(const, str) and const in sys.modules}
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            found |= imports_in(const, package)
+    parents = (name.split(".")[:i] for name in found for i in range(1, name.count(".") + 2))
+    return frozenset(".".join(parts) for parts in parents)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from .guards import MISSING, Container, Path, kind_name, same_scalar, shown
 
 
 def other_type(guard: Container, value: Any) -> str | None:
-    return None if value.__class__ is guard.type else f" was a {guard.type.__name__} and is {shown(value)}"
+    return None if type(value) is guard.type else f" was a {guard.type.__name__} and is {shown(value)}"
 
 
 class OfSequence(Container):
@@ -148,41 +148,70 @@ class OfObject(Container):
         self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str], before: dict | None = None
     ) -> None:
         self.slots = slots_of(type(value))
-        self.own = hasattr(value, "__dict__")
+        self.own = dict_of(value) is not None
         super().__init__(value, path, before)
         self.names, self.missing = names, used.difference(self.before) if self.own else frozenset()
         self.unfilled = [name for name in self.slots if name not in self.before and self.looks(name)]
 
     def read(self, value: Any) -> dict:
         if not self.slots:
-            return value.__dict__
-        found = {name: item for name in self.slots if (item := getattr(value, name, MISSING)) is not MISSING}
-        return {**found, **value.__dict__} if self.own else found
+            return dict_of(value) or {}
+        found = {name: item for name in self.slots if (item := _slot(value, name)) is not MISSING}
+        return {**found, **(dict_of(value) or {})}
 
     def looks(self, key: Any) -> bool:
         return self.names is None or key in self.names
 
     def put(self, value: Any, key: Any, item: Any) -> None:
         if key not in self.slots:
-            OfMapping.put(self, value.__dict__, key, item)  # pyright: ignore[reportArgumentType]
+            OfMapping.put(self, dict_of(value), key, item)  # pyright: ignore[reportArgumentType]
         elif item is MISSING:
             object.__delattr__(value, key)
         else:
             object.__setattr__(value, key, item)  # of a frozen dataclass too
 
     def differs(self, value: Any) -> str | None:
-        if value.__class__ is not self.type:
+        if type(value) is not self.type:
             return other_type(self, value)
-        if self.missing and not value.__dict__.keys().isdisjoint(self.missing):
-            return f" has got {', '.join(sorted(self.missing.intersection(value.__dict__)))}"
+        own = dict_of(value) or {}
+        if self.missing and not own.keys().isdisjoint(self.missing):
+            return f" has got {', '.join(sorted(self.missing.intersection(own)))}"
         for name in self.unfilled:
-            if hasattr(value, name):
+            if _slot(value, name) is not MISSING:
                 return f" has got {name}"
         if self.names is None and self.own:
             now = self.read(value)
             if now.keys() != self.before.keys():
                 return f" has other attributes: {', '.join(sorted(now.keys() ^ self.before.keys()))}"
         return None
+
+
+def dict_of(value: Any) -> dict | None:
+    """The `__dict__` of an object, without a `__getattribute__` of the user's, or None if it has none."""
+    if not asks_itself(type(value)):
+        return getattr(value, "__dict__", None)
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+
+
+_NATIVE = (Tensor, dict, list, tuple, set, frozenset, int, float, complex, str, bytes, type, types.ModuleType)
+
+
+@functools.lru_cache(maxsize=4096)
+def asks_itself(kind: type) -> bool:
+    """Whether a class has a `__getattribute__` of the user's, which even isinstance runs: `type` tells what it is."""
+    return isinstance(kind.__getattribute__, types.FunctionType) and not issubclass(kind, _NATIVE)
+
+
+def _slot(value: Any, name: str) -> Any:
+    if not asks_itself(type(value)):
+        return getattr(value, name, MISSING)
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return MISSING
 
 
 class OfLocal(OfObject):

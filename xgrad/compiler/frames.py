@@ -78,7 +78,7 @@ class Frames:
         note = self._around.note
         if event in ("call", "return"):
             for name, value in frame.f_locals.items():
-                if value.__class__ in _COLLECTING:
+                if type(value) in _COLLECTING:
                     self._around.variable(value, name, code)
                 note(value, names, wholly)
         if event == "return":
@@ -90,7 +90,7 @@ class Frames:
                     note(arg, known[1], known[2])
         elif event == "c_call":
             owner = getattr(arg, "__self__", None)
-            if owner is not None and owner.__class__ is not types.ModuleType:
+            if owner is not None and type(owner) is not types.ModuleType:
                 note(owner, names, wholly)
 
     def _is_called_by_ignored(self, frame: Any) -> bool:

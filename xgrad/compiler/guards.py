@@ -29,14 +29,15 @@ Path = tuple  # of keys of `Container.read`, from a function or from an argument
 
 def is_scalar(value: Any) -> bool:
     """Whether a value is a number, a string, and the like; not what is derived from these and may have attributes."""
-    return value.__class__ in _SCALARS or isinstance(value, (np.dtype, np.generic, device))
+    kind = type(value)
+    return kind in _SCALARS or issubclass(kind, (np.dtype, np.generic, device))
 
 
 def same_scalar(a: Any, b: Any) -> bool:
     """Whether two scalars are the same, down to the type, the sign of a zero and NaN."""
-    if a.__class__ is not b.__class__ or not is_scalar(a):
+    if type(a) is not type(b) or not is_scalar(a):
         return False
-    return bool(a == b) if a.__class__ in _EXACT or isinstance(a, np.dtype) else repr(a) == repr(b)
+    return bool(a == b) if type(a) in _EXACT or isinstance(a, np.dtype) else repr(a) == repr(b)
 
 
 class Guard:
@@ -128,7 +129,7 @@ class Container(Guard):
 
     def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
         self.value: Any = value
-        self.path, self.type = path, value.__class__
+        self.path, self.type = path, type(value)
         self.children: list[tuple[Any, Guard]] = []
         self.before = dict(self.read(value)) if before is None else before
         self.rest: Guard | None = None  # of its attributes, if it has items too
@@ -168,7 +169,7 @@ class Container(Guard):
     def check_others(self, value: Any, found: list) -> str | None:
         """The attributes of what has items too, and the class."""
         reason = None if self.rest is None else self.rest.check(value, found)
-        return reason if reason is not None or self.kind is None else self.kind.check(value.__class__, found)
+        return reason if reason is not None or self.kind is None else self.kind.check(type(value), found)
 
     def forget(self) -> None:
         """Hold nothing of what was in it any more, nor itself if it may be another one next time."""

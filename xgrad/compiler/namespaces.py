@@ -5,7 +5,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from .containers import OfMapping, other_type
+from .containers import OfMapping, OfObject, dict_of, other_type
 from .guards import MISSING, Container, Guard, Path, kind_name, same_scalar
 
 
@@ -108,6 +108,22 @@ class OfGlobals(Container):
         OfMapping.put(self, value, key, item)  # pyright: ignore[reportArgumentType]
 
 
+class OfImports(OfGlobals):
+    """`sys.modules`: the modules that code imports when it runs.  An import in the trace is no change."""
+
+    __slots__ = ()
+
+    def name(self, key: Any) -> str:
+        return f"the module {key}"
+
+    def differs(self, value: Any) -> str | None:
+        found = sorted(self.unset.intersection(value))
+        return f"there is a module {', '.join(found)} now" if found else None
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        return iter(())
+
+
 class OfFunction(Container):
     """A Python function: its code, its closure, its defaults."""
 
@@ -161,6 +177,17 @@ class OfFunction(Container):
         return self.check_others(value, found)
 
 
+class OfAttributes(OfObject):
+    """A function's attributes."""
+
+    __slots__ = ()
+
+    fixed = True
+
+    def differs(self, value: Any) -> str | None:
+        return f" is another {kind_name(self.value)} now" if value is not self.value else super().differs(value)
+
+
 ATTRIBUTES = {"default of ": "__defaults__", "keyword default of ": "__kwdefaults__", "code of ": "__code__"}
 
 
@@ -194,7 +221,7 @@ class OfWrapper(Container):
 
 def has(value: Any, name: str) -> bool:
     """Whether something has an attribute, without asking a `__getattr__` of the user's."""
-    return name in getattr(value, "__dict__", ()) or any(name in vars(kind) for kind in type(value).__mro__)
+    return name in (dict_of(value) or ()) or any(name in vars(kind) for kind in type(value).__mro__)
 
 
 _WRAPPED = ("__wrapped__", "fget", "fset")

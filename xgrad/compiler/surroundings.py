@@ -12,48 +12,36 @@ of a C extension or in a file, is not seen.
 
 import functools
 import gc
-import operator
 import sys
 import threading
 import types
-from collections import deque
 from typing import Any
 
 import jax
 import numpy as np
 
 from ..tensor import Tensor
-from ..views.storage import Tracer
-from .code import globals_in, is_added_to, is_library, is_ours, names_in
+from .code import DYNAMIC, globals_in, imports_in, is_added_to, is_library, is_ours, names_in
 from .containers import (
     OfArray,
     OfContext,
-    OfDeque,
     OfLocal,
-    OfMapping,
     OfObject,
-    OfSequence,
-    OfSet,
     OfSubclass,
     OfTensor,
+    asks_itself,
     attributes_of,
+    dict_of,
     is_scalar_type,
     slots_of,
 )
 from .guards import MISSING, REST, AnyTensor, Container, Equal, EqualArray, EqualBytes, Guard, Path, is_scalar
-from .namespaces import OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots, OfWrapper, has
+from .kinds import CALLED, ITEMS, KINDS, NAMING, PLAIN, SKIPPED, holds_tensors, is_library_class, is_module, may_change
+from .namespaces import OfAttributes, OfFixed, OfFunction, OfGlobals, OfImports, OfMethod, OfRoots, OfWrapper, has
 
 _LIMIT = 50_000  # values that are looked at; the others have to be the same objects
 _MANY = 256  # entries of a dictionary that a library's code sees; of a larger one only those that are reached otherwise
-# What of a class is called without being named, and what of it is of no account.
-_CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
-_PLAIN = {
-    "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__", "__slots__",
-    "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
-    "__orig_bases__", "__parameters__", "__abstractmethods__",
-}  # fmt: skip
 _NONE: frozenset[str] = frozenset()
-_IMMUTABLE = 1 << 8  # of a class that C code defines: Py_TPFLAGS_IMMUTABLETYPE
 
 
 class Surroundings:
@@ -68,6 +56,8 @@ class Surroundings:
         self._globals: dict[int, tuple[dict, set[str]]] = {}  # by the id of a module's dictionary
         self._held: list[Any] = []
         self._before: dict[int, tuple[Any, dict]] = {}  # (an object, what was in it at first), by its id
+        self._attributes: dict[int, tuple[Any, dict]] = {}  # the same of functions' attributes
+        self._imports: dict[str, set[str]] = {}  # by the name of a module: what the code that imports it names
         # What frames have seen:
         self._ran: dict[int, types.CodeType] = {}
         self._used: dict[int, set[str]] = {}  # attributes of an object that code asks for, by its id,
@@ -122,7 +112,12 @@ class Surroundings:
         place = len(self.root.value)
         self.root.value.append(names)
         self.root.before[place] = names
-        found = OfGlobals(names, (place,), used, self._whole(names))
+        if names is sys.modules:
+            found = OfImports(names, (place,), used)
+            for name in used.intersection(names):
+                self._used.setdefault(id(names[name]), set()).update(self._imports[name])
+        else:
+            found = OfGlobals(names, (place,), used, self._whole(names))
         self.containers.append(found)
         self.root.children.append((place, found))
         self._fill(found, (place,))
@@ -133,6 +128,8 @@ class Surroundings:
         return None if known is None else known[1]
 
     def _guard(self, value: Any, path: Path) -> Guard:
+        if asks_itself(type(value)):
+            return self._look_into(value, path)
         if isinstance(value, Tensor):
             self.tensors.append(value)
             whole = self._whole(value)
@@ -150,6 +147,9 @@ class Surroundings:
             return EqualArray(value)
         if isinstance(value, EqualBytes.kinds):
             return EqualBytes(value)
+        return self._look_into(value, path)
+
+    def _look_into(self, value: Any, path: Path) -> Guard:
         if id(value) in self._seen or len(self._seen) > _LIMIT or self._is_log(value):
             return Guard(value)
         self._seen[id(value)] = value
@@ -159,12 +159,16 @@ class Surroundings:
         self.containers.append(found)
         self._fill(found, path)
         whole = isinstance(found, (OfObject, OfFixed, OfWrapper, OfContext)) or isinstance(value, types.MethodType)
-        if not whole and (slots_of(type(value)) or getattr(value, "__dict__", None)):  # a dict with attributes
+        rest = None
+        if isinstance(found, OfFunction):
+            rest = self._function_attributes(value, (*path, REST))
+        elif not whole and (slots_of(type(value)) or dict_of(value)):  # a dict with attributes
             rest = OfObject(value, (*path, REST), self._of(value), self._names)
+        if rest is not None:
             found.rest = rest
             self.containers.append(rest)
             self._fill(rest, (*path, REST))
-        if not isinstance(found, (OfFixed, OfFunction, OfMethod)) and _may_change(type(value)):
+        if not isinstance(found, (OfFixed, OfFunction, OfMethod)) and may_change(type(value)):
             found.kind = self._guard(type(value), ("__class__",))
         return found
 
@@ -194,8 +198,11 @@ class Surroundings:
         guards = getattr(kind, "__xgrad_guards__", None)
         if guards is not None:  # it names what of it counts
             return OfObject(value, path, guards, _NONE, before)
+        if asks_itself(kind):
+            return self._object_guard(value, path, before)
         if isinstance(value, types.FunctionType):
-            return self._function_guard(value, path, before)
+            found = self._function_guard(value, path, before)
+            return self._function_attributes(value, path) if found is None and id(value) in self._used else found
         if isinstance(value, (types.MethodType, functools.partial)):
             return OfMethod(value, path, before)
         if isinstance(value, types.ModuleType):
@@ -206,24 +213,30 @@ class Surroundings:
             return self._class_guard(value, path, before)
         if isinstance(value, (property, classmethod)) or (callable(value) and has(value, "__wrapped__")):
             return OfWrapper(value, path, before)
-        for of, kinds in _KINDS:
+        if value is sys.modules:  # of it the modules that code imports
+            return None
+        for of, kinds in KINDS:
             if isinstance(value, kinds):
                 return of(value, path, before)
         if isinstance(value, np.ndarray):
             return OfArray(value, path, before)
-        if isinstance(value, _NAMING):  # attrgetter("lr")
+        if isinstance(value, NAMING):  # attrgetter("lr")
             texts = (text for text in value.__reduce__()[1] if isinstance(text, str))
             self._names |= {name for text in texts for name in text.split(".")}
             return None
-        if isinstance(value, jax.Array) or value is sys.modules or (is_ours(kind.__module__) and not _is_module(value)):
+        if isinstance(value, jax.Array) or (is_ours(kind.__module__) and not is_module(value)):
             return None
+        return self._object_guard(value, path, before)
+
+    def _object_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
+        kind = type(value)
         used = self._of(value)
-        if _is_module(value):  # library code reads its attributes
+        if is_module(value):  # library code reads its attributes
             return OfObject(value, path, None, self._names | {"forward"}, before)
-        if not slots_of(kind) and not hasattr(value, "__dict__"):
+        if not slots_of(kind) and dict_of(value) is None:
             return None
         missing = self._names if used is None else used
-        if isinstance(value, threading.local):
+        if issubclass(kind, threading.local):
             return OfLocal(value, path, used, missing, before)
         if any(map(is_scalar_type, kind.__mro__)) or any(base.__module__ == "enum" for base in kind.__mro__):
             return OfSubclass(value, path, used, missing, before)
@@ -238,17 +251,24 @@ class Surroundings:
         if not is_library(value.__globals__):
             self._names |= names_in(code)
             self.name_globals(value.__globals__, globals_in(code))
+            self._name_imports(value.__globals__, code)
         elif id(code) not in self._ran:
             return OfWrapper(value, path, before) if has(value, "__wrapped__") else None
         return OfFunction(value, path, before)
 
+    def _function_attributes(self, value: Any, path: Path) -> Container:
+        """The guard of a function's attributes: it has them from its definition, or gets them later."""
+        names = self._of(value)
+        _, before = self._attributes.setdefault(id(value), (value, dict(vars(value))))
+        return OfAttributes(value, path, names, self._names if names is None else names, before)
+
     def _class_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
-        if not _may_change(value):
+        if not may_change(value):
             return None
         names = self._names | self._used.get(id(value), _NONE)
         library = is_library_class(value)
         for name, item in vars(value).items():
-            if name in _CALLED or (name[:2] == name[-2:] == "__" and name not in _PLAIN):
+            if name in CALLED or (name[:2] == name[-2:] == "__" and name not in PLAIN):
                 code = getattr(item, "__code__", None)
                 if not library or id(code) in self._ran:
                     names |= {name}
@@ -258,6 +278,14 @@ class Surroundings:
         """Note the globals that code names."""
         self._globals.setdefault(id(names), (names, set()))[1].update(used)
 
+    def _name_imports(self, names: dict, code: types.CodeType) -> None:
+        """Note the modules that code imports when it runs; `names`: its globals."""
+        found = imports_in(code, names.get("__package__") or "")
+        if found:
+            self.name_globals(sys.modules, found)
+            for name in found:
+                self._imports.setdefault(name, set()).update(names_in(code))
+
     # ------------------------------------------------------------ what frames see
 
     def ran(self, code: types.CodeType, names: dict | None) -> None:
@@ -266,9 +294,11 @@ class Surroundings:
         if names is not None:
             used = globals_in(code)
             self.name_globals(names, used)
+            self._name_imports(names, code)
             self._before.setdefault(id(names), (names, dict(names)))
+            named = names_in(code)
             for name in used:
-                self.note(names.get(name), names_in(code), False)
+                self.note(names.get(name), named, not DYNAMIC.isdisjoint(named))
 
     def variable(self, value: Any, name: str, code: types.CodeType) -> None:
         """Note the variable in which code has a list, say."""
@@ -287,13 +317,18 @@ class Surroundings:
         waiting = [(value, wholly, library)]
         while waiting:
             value, wholly, library = waiting.pop()
-            if is_scalar(value) or isinstance(value, _SKIPPED):
+            itself = asks_itself(type(value))
+            if not itself and (is_scalar(value) or isinstance(value, SKIPPED)):
                 continue
             key = id(value), id(names), wholly
             if key in self._noted:
                 continue
             self._noted[key] = value
-            if isinstance(value, types.MethodType):
+            kind = type(value)
+            if kind is types.FunctionType:
+                waiting += self._note_function(value, names, wholly)
+                continue
+            if kind is types.MethodType:
                 waiting.append((value.__self__, wholly, library))
                 continue
             before = self._whole(value)
@@ -303,26 +338,40 @@ class Surroundings:
                     continue
                 before = self._before[id(value)][1]
             self._met.setdefault(id(value), value)
-            kind = type(value)
             library = is_library_class(kind) if kind.__module__ != "builtins" else library
             if library:
                 self._owned.add(id(value))
-            fixed = isinstance(value, (type, types.ModuleType))
-            named = fixed or not isinstance(value, _ITEMS)
-            if named or getattr(value, "__dict__", None):
+            fixed = issubclass(kind, (type, types.ModuleType))
+            named = fixed or itself or not issubclass(kind, ITEMS)
+            if named or dict_of(value):
                 self._used.setdefault(id(value), set()).update(names)
                 if wholly and not fixed:
                     self._wholly.add(id(value))
-            if isinstance(value, functools._lru_cache_wrapper):
+            if kind is functools._lru_cache_wrapper:
                 self._memos.append(value)
                 waiting += [(item, wholly, library) for item in gc.get_referents(value)]
-            classes = (*value.__mro__[1:], kind) if isinstance(value, type) else (kind,)
-            waiting += [(base, False, library) for base in classes if _may_change(base)]
+            classes = (*value.__mro__[1:], kind) if issubclass(kind, type) else (kind,)
+            waiting += [(base, False, library) for base in classes if may_change(base)]
             for name, item in before.items() if named or len(before) <= _MANY else ():
                 if not named or name in names:
                     waiting.append((item, wholly, library))
                 elif wholly and not fixed:
                     waiting.append((item, False, library))
+
+    def _note_function(self, value: Any, names: frozenset[str], wholly: bool) -> list[tuple[Any, bool, bool]]:
+        """Note the attributes of a function that code sees; those that it names are to be noted too."""
+        if is_ours(value.__globals__.get("__name__")):
+            return []
+        _, before = self._attributes.setdefault(id(value), (value, dict(vars(value))))
+        self._used.setdefault(id(value), set()).update(names)
+        if wholly:
+            self._wholly.add(id(value))
+        library = is_library(value.__globals__)
+        if library:
+            self._owned.add(id(value))
+        if before:
+            self._met.setdefault(id(value), value)
+        return [(item, wholly, library) for name, item in before.items() if wholly or name in names]
 
     def given(self, nodes: list) -> None:
         """Note the containers among the arguments, of which only the leaves are guarded."""
@@ -334,12 +383,17 @@ class Surroundings:
         for key, (value, before) in list(self._before.items()):
             if key in self._globals:
                 container = OfGlobals(value, (), frozenset(self._globals[key][1] - self._first.get(key, _NONE)), before)
-            elif key in self._met and key not in self._given and (key not in self._seen or isinstance(value, type)):
+            elif key not in self._met or key in self._given:
+                continue
+            elif key not in self._seen or issubclass(type(value), type):
                 container = None if self._is_log(value) else self._made(value, (), before)
             else:
                 continue
             if container is not None and not isinstance(container, OfTensor) and any(True for _ in container.changes()):
                 found.append(container)
+        for key, (value, before) in self._attributes.items():
+            if key not in self._seen and key not in self._given and before != vars(value):
+                found.append(OfAttributes(value, (), None, _NONE, before))
         new = is_new([container.value for container in found])
         return [c for c in found if id(c.value) not in new]
 
@@ -350,7 +404,7 @@ class Surroundings:
         """
         names = container.value
         library = is_library(names) if isinstance(container, OfGlobals) else id(names) in self._owned
-        if not library or (was is not MISSING and was is not None) or _holds_tensors(now):
+        if not library or (was is not MISSING and was is not None) or holds_tensors(now):
             return False
         self.kept.append((container.put, container.value, key, now))
         return True
@@ -363,16 +417,16 @@ class Surroundings:
         functions = self._functions()
         new = is_new([*met, *functions])
         for item in (item for memo in self._memos for item in gc.get_referents(memo) if id(item) in new):
-            if not _holds_tensors(item):  # it was made now, and stays
+            if not holds_tensors(item):  # it was made now, and stays
                 new.discard(id(item))
                 self._before.pop(id(item), None)
-        self._held = [v for v in [*functions, *met] if id(v) not in new and not isinstance(v, types.ModuleType)]
+        self._held = [v for v in [*functions, *met] if id(v) not in new and not issubclass(type(v), types.ModuleType)]
         self.look()
 
     def _functions(self) -> list:
         """Functions that ran and are reached in no other way, if their code takes more than its module's globals."""
         nested = {id(const) for code in self._ran.values() for const in code.co_consts}
-        known = {id(v.__code__) for v in self._seen.values() if isinstance(v, types.FunctionType)}
+        known = {id(v.__code__) for v in self._seen.values() if type(v) is types.FunctionType}
         codes = [
             code for key, code in self._ran.items()
             if code.co_freevars and key not in nested and key not in known
@@ -385,47 +439,3 @@ class Surroundings:
         """Put back what was in the containers."""
         for container in (*self.changed(is_new), *self.containers):
             container.restore()
-
-
-_SKIPPED = (
-    Tensor, types.FunctionType, types.BuiltinFunctionType, types.CodeType, types.FrameType, types.TracebackType,
-    types.GeneratorType, np.ndarray, jax.Array, *EqualBytes.kinds,
-)  # fmt: skip
-_NAMING = (operator.attrgetter, operator.methodcaller)
-_ITEMS = (list, tuple, dict, set, frozenset, deque, types.MappingProxyType)
-_KINDS: tuple = (
-    (OfSequence, (list, tuple)),
-    (OfMapping, (dict, types.MappingProxyType)),
-    (OfDeque, deque),
-    (OfSet, (set, frozenset)),
-    (OfContext, OfContext.kinds),
-)
-
-
-def _holds_tensors(value: Any) -> bool:
-    """Whether a tensor or a tracer is found in a value, within a few hundred objects."""
-    waiting, seen = [value], set()
-    while waiting and len(seen) < 500:
-        value = waiting.pop()
-        if isinstance(value, (Tensor, Tracer)):
-            return True
-        if id(value) not in seen and not isinstance(value, (type, types.ModuleType, types.FunctionType)):
-            seen.add(id(value))
-            waiting += gc.get_referents(value)
-    return False
-
-
-def _is_module(value: Any) -> bool:
-    return "_parameters" in getattr(value, "__dict__", ())
-
-
-@functools.lru_cache(maxsize=4096)
-def is_library_class(kind: type) -> bool:
-    """Whether a class is of an installed library."""
-    module = sys.modules.get(kind.__module__)
-    return module is None or is_library(vars(module))
-
-
-def _may_change(kind: type) -> bool:
-    """Whether a class is looked into: no C code's, and not ours."""
-    return not kind.__flags__ & _IMMUTABLE and not is_ours(kind.__module__)

@@ -16,9 +16,9 @@ from operator import is_, itemgetter
 from typing import Any
 
 from ..tensor import Tensor
-from .containers import OfArray, OfMapping, OfObject, OfSequence, OfSet, OfTensor
+from .containers import OfArray, OfMapping, OfObject, OfSequence, OfSet, OfTensor, asks_itself, dict_of
 from .guards import MISSING, AnyTensor, Container, EqualArray, EqualBytes, Guard
-from .namespaces import ATTRIBUTES, OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots
+from .namespaces import ATTRIBUTES, OfAttributes, OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots
 
 _MANY = 32  # names of one mapping that have a condition each; of more a loop in C is as quick, and no text to compile
 
@@ -28,7 +28,14 @@ class Source:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.objects: dict[str, Any] = {"Tensor": Tensor, "MISSING": MISSING, "all": all, "map": map, "is_": is_}
+        self.objects: dict[str, Any] = {
+            "Tensor": Tensor,
+            "MISSING": MISSING,
+            "all": all,
+            "map": map,
+            "is_": is_,
+            "dict_of": dict_of,
+        }
         self._names: dict[int, str] = {}
 
     def name(self, value: Any) -> str:
@@ -79,15 +86,19 @@ class Unchanged:
         if isinstance(guard, OfFixed):
             self._absent(guard.unset, vars(value))
         if isinstance(guard, OfObject):
-            add(f"{name(value)}.__class__ is {name(value.__class__)}")
-            if guard.own:  # and not another dictionary, set as __dict__
-                add(f"{name(value)}.__dict__ is {name(value.__dict__)}")
-                self._absent(guard.missing, value.__dict__)
+            own = dict_of(value)
+            if isinstance(guard, OfAttributes) and not own:  # few functions have any
+                add(f"not {name(value)}.__dict__")
+                return
+            itself = asks_itself(type(value))
+            add(f"{f'type({name(value)})' if itself else f'{name(value)}.__class__'} is {name(type(value))}")
+            if own is not None:  # and not another dictionary, set as __dict__
+                add(f"{f'dict_of({name(value)})' if itself else f'{name(value)}.__dict__'} is {name(own)}")
+                self._absent(guard.missing, own)
             if guard.unfilled:
                 self._ask(guard, value)
-            if guard.names is None and guard.own:
-                count = sum(key in value.__dict__ for key in guard.before)
-                add(f"len({name(value.__dict__)}) == {count}")
+            if guard.names is None and own is not None:
+                add(f"len({name(own)}) == {sum(key in own for key in guard.before)}")
         if isinstance(guard, Container):
             for key, child in guard.children:
                 self._place(guard, value, key, child)
@@ -143,7 +154,7 @@ class Unchanged:
         elif isinstance(guard, (OfMapping, OfGlobals)):
             self._item(value, key, item)
         elif isinstance(guard, (OfFixed, OfObject)) and not (isinstance(guard, OfObject) and key in guard.slots):
-            self._item(vars(value), key, item)
+            self._item(dict_of(value), key, item)
         elif not isinstance(guard, (OfMethod, OfRoots)):  # of which nothing can be changed
             self._attribute(value, key, item)
         if isinstance(child, (EqualArray, EqualBytes)):
@@ -162,7 +173,7 @@ class Unchanged:
         if isinstance(guard, OfFunction):
             return f"{name(guard.cells[key[1]])}.cell_contents"
         if isinstance(guard, (OfFixed, OfObject)) and not (isinstance(guard, OfObject) and key in guard.slots):
-            return f"{name(vars(value))}[{name(key)}]"
+            return f"{name(dict_of(value))}[{name(key)}]"
         if isinstance(guard, _BY_KEY):
             return f"{name(value)}[{name(key)}]"
         return f"getattr({name(value)}, {name(key)})"

@@ -1,0 +1,71 @@
+"""Kinds of objects: which a guard looks into, which are passed over, and which belong to a library."""
+
+import functools
+import gc
+import operator
+import sys
+import types
+from collections import deque
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..tensor import Tensor
+from ..views.storage import Tracer
+from .code import is_library, is_ours
+from .containers import OfContext, OfDeque, OfMapping, OfSequence, OfSet, dict_of
+from .guards import EqualBytes
+
+# What of a class is called without being named, and what of it is of no account.
+CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
+PLAIN = {
+    "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__", "__slots__",
+    "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
+    "__orig_bases__", "__parameters__", "__abstractmethods__",
+}  # fmt: skip
+_IMMUTABLE = 1 << 8  # of a class that C code defines: Py_TPFLAGS_IMMUTABLETYPE
+
+SKIPPED = (
+    Tensor, types.BuiltinFunctionType, types.CodeType, types.FrameType, types.TracebackType,
+    types.GeneratorType, np.ndarray, jax.Array, *EqualBytes.kinds,
+)  # fmt: skip
+NAMING = (operator.attrgetter, operator.methodcaller)
+ITEMS = (list, tuple, dict, set, frozenset, deque, types.MappingProxyType)
+KINDS: tuple = (
+    (OfSequence, (list, tuple)),
+    (OfMapping, (dict, types.MappingProxyType)),
+    (OfDeque, deque),
+    (OfSet, (set, frozenset)),
+    (OfContext, OfContext.kinds),
+)
+
+
+def holds_tensors(value: Any) -> bool:
+    """Whether a tensor or a tracer is found in a value, within a few hundred objects."""
+    waiting, seen = [value], set()
+    while waiting and len(seen) < 500:
+        value = waiting.pop()
+        kind = type(value)
+        if issubclass(kind, (Tensor, Tracer)):
+            return True
+        if id(value) not in seen and not issubclass(kind, (type, types.ModuleType, types.FunctionType)):
+            seen.add(id(value))
+            waiting += gc.get_referents(value)
+    return False
+
+
+def is_module(value: Any) -> bool:
+    return "_parameters" in (dict_of(value) or ())
+
+
+@functools.lru_cache(maxsize=4096)
+def is_library_class(kind: type) -> bool:
+    """Whether a class is of an installed library."""
+    module = sys.modules.get(kind.__module__)
+    return module is None or is_library(vars(module))
+
+
+def may_change(kind: type) -> bool:
+    """Whether a class is looked into: no C code's, and not ours."""
+    return not kind.__flags__ & _IMMUTABLE and not is_ours(kind.__module__)
