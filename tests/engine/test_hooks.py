@@ -3,6 +3,7 @@
 import gc
 import pickle
 import weakref
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -830,3 +831,27 @@ def test_post_hook_of_an_accumulator_cannot_give_gradients():
     y.grad_fn.next_functions[0][0].register_hook(lambda inputs, outputs: outputs)
     with pytest.raises(RuntimeError, match=r"incorrect number of values \(got 1, but expected 0\)"):
         y.sum().backward()
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+def test_backward_hooks_can_be_set_to_a_dictionary_or_to_none(leaf):
+    def gradient(hooks):
+        x = xgrad.ones(2, requires_grad=True)
+        y = x if leaf else x * 1
+        y.register_hook(lambda grad: grad * 7)
+        y._backward_hooks = hooks
+        y.register_hook(lambda grad: grad * 5)
+        (y * 1).sum().backward()
+        return x.grad.tolist()
+
+    assert gradient(OrderedDict({0: lambda grad: grad * 3})) == [15.0, 15.0]
+    assert gradient(None) == [5.0, 5.0]
+    with pytest.raises(TypeError, match=r"hooks come as None or as an OrderedDict, .* not int"):
+        xgrad.ones(2)._backward_hooks = 3
+
+
+@pytest.mark.parametrize("name", ["_backward_hooks", "_post_accumulate_grad_hooks"])
+def test_deletion_of_the_hooks_is_refused(name):
+    for T in (torch, xgrad):
+        with pytest.raises(RuntimeError, match=r"Deletion of \w+_hooks not allowed"):
+            delattr(T.ones(2, requires_grad=True), name)

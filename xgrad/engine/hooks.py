@@ -54,10 +54,27 @@ class RemovableHandle:
         return (self.hooks_dict_ref(), self.id)
 
     def __setstate__(self, state: Any) -> None:
-        global _ids
         hooks, self.id = state
         self.hooks_dict_ref = weakref.ref(Hooks() if hooks is None else hooks)
-        _ids = itertools.count(max(self.id + 1, next(_ids)))  # no later handle may have this number
+        _take(self.id)
+
+
+def _take(number: int) -> None:
+    """Let no later handle have a number."""
+    global _ids
+    _ids = itertools.count(max(number + 1, next(_ids)))
+
+
+def adopted(hooks: Any) -> Hooks | None:
+    """The container of hooks that come as a dictionary, {number: hook}, or None.  Raises `TypeError` for others."""
+    if hooks is None:
+        return None
+    if not isinstance(hooks, dict) or not all(map(callable, hooks.values())):
+        raise TypeError(f"hooks come as None or as an OrderedDict, {{number: hook}}, not {type(hooks).__name__}")
+    for number in hooks:
+        if isinstance(number, int):
+            _take(number)
+    return Hooks(hooks)
 
 
 def register(hooks: dict, hook: Callable) -> RemovableHandle:

@@ -113,6 +113,8 @@ class SavedVariable:
     released = False
     _unpack: Callable | None = None
     _packed: Any = None
+    _shape: Any = None  # of what was packed
+    _misshapen: Any = None  # the shape of what its unpack hook gave, where that is another
     _edge = _NO_EDGE  # of an input that was packed: requires_grad, and its gradient's edge
     _weak_grad_fn: Any = None
     _tensor: Any = None
@@ -185,7 +187,7 @@ class SavedVariable:
                 "not be modified by in-place operations as this can lead to unexpected side-effects. Please open an "
                 "issue if you need to perform in-place operations on the input to a pack hook."
             )
-        self._packed, self._unpack = packed, unpack
+        self._packed, self._unpack, self._shape = packed, unpack, plain.shape
         if state.forward_level >= 0 and plain._moves():
             self._tangents = {level: snapshot(tangent) for level, tangent in plain._tangents.items()}
         if self._tensor is not None:  # keep where its gradient goes, and let the value go
@@ -304,7 +306,18 @@ class SavedVariable:
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                 f"{type(value).__name__}"
             )
+        if value.shape != self._shape:
+            self._misshapen = value.shape
         return value
+
+    def misfit(self) -> str:
+        """The words on an unpack hook that gave another shape than was packed; empty where none did."""
+        if self._misshapen is None:
+            return ""
+        return (
+            f"The size of the tensor that a saved tensor unpack_hook returned, {list(self._misshapen)}, must match "
+            f"the size of the tensor that was packed, {list(self._shape)}"
+        )
 
     def _rebuild(self, value: Tensor, owner: Any) -> Tensor:
         """What an unpack hook gave, in the graph; the very tensor where it and what was saved are outside."""

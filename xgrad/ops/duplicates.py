@@ -112,13 +112,9 @@ def reduce(self: Tensor, protocol: Any) -> tuple:
 
 
 def _hooks(self: Tensor) -> list:
-    hooks = backward_hooks(self)
+    """The tensor hooks, in the order in which they run."""
+    hooks = self._hooks if self._grad_fn is None else hooks_of(self)
     return [] if hooks is None else list(hooks.values())
-
-
-def backward_hooks(self: Tensor) -> dict | None:
-    """The tensor hooks, in the order in which they run; None if there never was one."""
-    return self._hooks if self._grad_fn is None else hooks_of(self)
 
 
 class _Array:
@@ -179,5 +175,4 @@ def attach(tensor: Any) -> None:
     """Give `Tensor` and `Storage` these methods."""
     tensor.__copy__, tensor.__deepcopy__ = shallow_copy, deep_copy
     tensor.__reduce_ex__, tensor.__setstate__ = reduce, set_state
-    tensor._backward_hooks = property(backward_hooks)
     Storage.__reduce_ex__ = _reduce_storage

@@ -65,13 +65,17 @@ class OperatorNode(Node):
         reuse = plan.reuses and prod(grad.shape) >= _REUSE_FROM
         del grad
         values = self._unpack_arrays() if self.saved else ()
-        if reuse and sole(grads, 0) and not any(isinstance(value, Tracer) for value in values):
-            results = plan.program((needs, _DEFINED, None, plan.no_metas, True))(*grads, *values)
-        else:
-            program = plan.simple.get(needs)
-            if program is None:
-                program = plan.simple[needs] = plan.program((needs, _DEFINED, None, plan.no_metas, False))
-            results = program(grads[0], *values)
+        try:
+            if reuse and sole(grads, 0) and not any(isinstance(value, Tracer) for value in values):
+                results = plan.program((needs, _DEFINED, None, plan.no_metas, True))(*grads, *values)
+            else:
+                program = plan.simple.get(needs)
+                if program is None:
+                    program = plan.simple[needs] = plan.program((needs, _DEFINED, None, plan.no_metas, False))
+                results = program(grads[0], *values)
+        except (TypeError, ValueError):
+            self._refuse_misfit()
+            raise
         if len(self.next_edges) == 1:
             return (results,)
         return results if needs == plan.all else _spread(results, needs, len(self.next_edges))
@@ -140,17 +144,27 @@ class OperatorNode(Node):
         check = plan.kernel.operator.check_gradients
         if check is not None:
             check(grads, values)
-        if recorded:
-            if needs != plan.needs:  # what only the other formulas use must not enter the new graph
-                kept = plan.kernel.narrowed(needs, len(plan.used)).saved
-                for i, place in enumerate(plan.saved):
-                    if place not in kept and isinstance(values[i], Tensor):
-                        values[i] = values[i].detach()
-            values = [*given, *values]
-            results = _recorded(plan, key, values)
-        else:
-            results = plan.program(key)(*given, *values)
+        if recorded and needs != plan.needs:  # what only the other formulas use must not enter the new graph
+            kept = plan.kernel.narrowed(needs, len(plan.used)).saved
+            for i, place in enumerate(plan.saved):
+                if place not in kept and isinstance(values[i], Tensor):
+                    values[i] = values[i].detach()
+        try:
+            if recorded:
+                values = [*given, *values]
+                results = _recorded(plan, key, values)
+            else:
+                results = plan.program(key)(*given, *values)
+        except (TypeError, ValueError):
+            self._refuse_misfit()
+            raise
         return (results,) if len(edges) == 1 else _spread(results, needs, len(self.next_edges))
+
+    def _refuse_misfit(self) -> None:
+        """Raise `RuntimeError` where an unpack hook gave another shape: why a derivative failed."""
+        for entry in self.saved:
+            if isinstance(entry, SavedVariable) and (words := entry.misfit()):
+                raise RuntimeError(f"{words} (in the backward of {self.name()}).") from None
 
     def takes_sparse(self) -> bool:
         return len(self.avals) == 1

@@ -13,7 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..devices import require_here
-from ..engine.hooks import Hooks, RemovableHandle, hooks_of, register, retain_grad
+from ..engine.hooks import Hooks, RemovableHandle, adopted, hooks_of, register, retain_grad
 from ..errors import InplaceViewError, TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
@@ -230,6 +230,29 @@ def backward_hooks(self: Tensor) -> dict | None:
     return self._hooks if self.grad_fn is None else hooks_of(self)
 
 
+def set_backward_hooks(self: Tensor, hooks: dict | None) -> None:
+    """Replace a tensor's hooks by a copy of {number: hook}, or by none: they run for a non-leaf too, unlike PyTorch's.
+
+    Raises `TypeError` for anything but a dictionary of functions or None.
+    """
+    given, node = adopted(hooks), self.grad_fn
+    if node is None:
+        self._hooks = given
+        return
+    known = hooks_of(self)
+    if known is None:
+        known = node.hooks().tensor.setdefault(self._output_nr, Hooks())
+    known.clear()
+    known.update(given or {})
+
+
+def no_deletion_of(name: str) -> Callable:
+    def delete(self: Tensor) -> None:
+        raise RuntimeError(f"Deletion of {name} not allowed! remove() the handles of the hooks instead.")
+
+    return delete
+
+
 def post_accumulate_hooks(self: Tensor) -> dict | None:
     """The hooks of `register_post_accumulate_grad_hook`, {handle's id: hook}, or None."""
     return self._post_accumulate_hooks
@@ -296,7 +319,10 @@ def attach(tensor: type) -> None:
         "__format__": formatted, "block_until_ready": block_until_ready,
         "__dlpack__": dlpack, "__dlpack_device__": dlpack_device,
         "register_hook": register_hook, "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
-        "_backward_hooks": property(backward_hooks), "_post_accumulate_grad_hooks": property(post_accumulate_hooks),
+        "_backward_hooks": property(backward_hooks, set_backward_hooks, no_deletion_of("_backward_hooks")),
+        "_post_accumulate_grad_hooks": property(
+            post_accumulate_hooks, None, no_deletion_of("_post_accumulate_grad_hooks")
+        ),
         "retain_grad": keep_grad, "is_floating_point": is_floating_point, "is_complex": is_complex,
         "element_size": element_size, "__repr__": format_tensor, "dim": dim,
         "ndimension": dim, "itemsize": property(element_size),
