@@ -69,6 +69,11 @@ T.nn.functional.fold(x[None], (2.0, 2), 1)
 T.nn.functional.kl_div(x, x, log_target=1)
 T.nn.functional.batch_norm(x, None, None, training=1)
 T.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=1)
+T.linalg.eigh(x, UPLO=1)
+T.linalg.qr(x, mode=1)
+T.nn.functional.gelu(x, approximate=1)
+T.histc(x, min="x")
+T.cdist(x, x, p="x")
 """.strip().splitlines()
 
 
@@ -84,6 +89,18 @@ def test_an_argument_of_a_wrong_kind_is_refused(line):
     assert isinstance(ours, TypeError), ours
     assert "must be" in str(ours), ours
     assert "argument '" in str(ours), ours
+
+
+@pytest.mark.parametrize("line", [
+    "x.repeat_interleave(1.5)", "T.randint(3.0, (2,))", "T.randint(0, 3.0, (2,))", "T.randint_like(x, 3.0)",
+    "x.random_(3.0)", "T.nn.functional.interpolate(x[None, None], size=2.0)", "T.cartesian_prod(1)",
+    "T.nn.functional.interpolate(x[None, None], size=(2, 2.0))",
+])  # fmt: skip
+def test_an_argument_that_a_composite_reads_is_refused_if_its_kind_is_wrong(line):
+    theirs, ours = run(line, torch), run(line, xgrad)
+    assert isinstance(theirs, TypeError), theirs
+    assert isinstance(ours, TypeError), ours
+    assert str(ours).startswith("expected Tensor") or "must be int, not float" in str(ours)
 
 
 def test_the_message_names_function_argument_and_kinds():

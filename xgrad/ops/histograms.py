@@ -22,7 +22,7 @@ from ..views.storage import Tracer, of_ended_trace
 from .call import call, write_out
 from .factories import spaced
 from .indices import on_host
-from .kinds import require_no_grad
+from .kinds import require_no_grad, require_number
 from .promotion import promote_float, require_real
 from .registry import composite, operator
 
@@ -69,6 +69,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     """
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    require_number("histc", min=min, max=max)
     require_no_grad("histc", min=min, max=max)
     low, high = (float(v) for v in (min, max))
     if low == high and (values := on_host(input)) is not None and values.size and values.dtype.kind in "fV":

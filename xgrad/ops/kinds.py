@@ -1,8 +1,8 @@
 """The kinds of static arguments: an int is no float and a bool no number, as in PyTorch's signatures.
 
 A kernel is kept by its static arguments, and 2.0 == 2 and 1 == True are one key: what has the wrong kind would find the
-kernel of what it equals, so the public function looks before it asks for one (15 ns an argument; more only for what is
-no plain int or bool).  A static argument whose default is a bool is one; `INTS` names those that are ints.
+kernel of what it equals, so the public function looks before it asks for one (at length
+only where it is no plain int or bool).  A static argument whose default is a bool is one; `INTS` names the ints.
 """
 
 import functools
@@ -31,6 +31,8 @@ INTS = _named("""
 SIZES = _named("kernel_size dilation output_padding normalized_shape output_size padding stride")
 # Those that are bools, though their default is none.
 BOOLS = _named("align_corners upper")
+# Those that are words.
+WORDS = _named("UPLO approximate")
 # The composites that look at their arguments by themselves: those that hand them on to no operator as they are.
 COMPOSITES = _named("""
     allclose alpha_dropout batch_norm bincount diag diagflat dropout dropout1d dropout2d dropout3d embedding
@@ -45,11 +47,12 @@ _BY_ANNOTATION = {
 }  # fmt: skip
 
 
-_OF_ONE = {"cov": {"correction": "int"}}  # operator -> kinds that its arguments have in it alone
+# Operator -> kinds that its arguments have in it alone.
+_OF_ONE = {"cov": {"correction": "int"}, "linalg_qr": {"mode": "str"}}
 
 
 def kinds_of(operator: str, names: tuple[str, ...], defaults: dict[str, Any]) -> dict[str, str]:
-    """The kinds that are known of some static arguments: "int", "ints" or "bool"."""
+    """The kinds that are known of some static arguments: "int", "ints", "bool" or "str"."""
     found = dict(_OF_ONE.get(operator, {}))
     for name in names:
         if isinstance(defaults.get(name), bool) or name in BOOLS:
@@ -58,6 +61,8 @@ def kinds_of(operator: str, names: tuple[str, ...], defaults: dict[str, Any]) ->
             found[name] = "int"
         elif name in SIZES:
             found[name] = "ints"
+        elif name in WORDS:
+            found[name] = "str"
     return found
 
 
@@ -67,7 +72,7 @@ def guard(kinds: dict[str, str], defaults: dict[str, Any]) -> str:
         return ""
     tests = []
     for name, kind in kinds.items():
-        test = f"{name}.__class__ is not {'bool' if kind == 'bool' else 'int'}"
+        test = f"{name}.__class__ is not {kind if kind in ('bool', 'str') else 'int'}"
         optional = name in defaults and defaults[name] is None
         tests.append(f"({name} is not None and {test})" if optional else test)
     names = "".join(f"{name}, " for name in kinds)
@@ -83,9 +88,12 @@ def checked(function: str, kinds: dict[str, str], values: tuple) -> list:
 
 
 def _of_kind(function: str, name: str, kind: str, value: Any) -> Any:
-    if value is None or (value.__class__ is int and kind != "bool"):
+    if value is None or (value.__class__ is int and kind not in ("bool", "str")):
         return value
-    if kind == "bool":
+    if kind == "str":
+        if isinstance(value, str):
+            return value
+    elif kind == "bool":
         if isinstance(value, bool):
             return value
         if getattr(value, "dtype", None) == _BOOL and not getattr(value, "ndim", 0):
@@ -101,6 +109,19 @@ def _of_kind(function: str, name: str, kind: str, value: Any) -> Any:
             pass
     wanted = "tuple of ints" if kind == "ints" else kind
     raise TypeError(f"{function}(): argument '{name}' must be {wanted}, not {type(value).__name__}")
+
+
+def require_number(function: str, **numbers: Any) -> None:
+    """Raise `TypeError` for what is no number, nor a tensor or array of one."""
+    for name, value in numbers.items():
+        if value is None or isinstance(value, (str, bytes, list, tuple)):
+            raise TypeError(f"{function}(): argument '{name}' must be Number, not {type(value).__name__}")
+
+
+def require_int(function: str, **numbers: Any) -> None:
+    """Raise `TypeError` for what is no int, nor a NumPy integer or 0-dim tensor of one."""
+    for name, value in numbers.items():
+        _of_kind(function, name, "int", value)
 
 
 def require_no_grad(function: str, **numbers: Any) -> None:

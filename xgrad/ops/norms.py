@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from .. import dtypes
 from ..tensor import Tensor
+from .kinds import require_number
 from .promotion import as_float, broadcast_shapes, promote, wrap_dims
 from .reduction import safe_sqrt
 from .registry import FUNCTIONS, composite, operator
@@ -192,6 +193,7 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
 
     Distances are computed from the differences in every `compute_mode`.
     """
+    require_number("cdist", p=p)
     if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(
             "cdist only supports at least 2D tensors, and X1 and X2 must have the same number of columns, but got "

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..tensor import Tensor
+from .kinds import require_int
 from .pooling import adaptive_mean
 from .promotion import require_floating, widen
 from .registry import composite, linear, operator
@@ -150,6 +151,8 @@ def interpolate(
     if size is not None:
         if recompute_scale_factor:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+        for length in many:
+            require_int("interpolate", size=length)
         sizes, scales = many, (None,) * n
     else:
         sizes = tuple(floor(float(s) * float(f)) for s, f in zip(input.shape[2:], many, strict=True))

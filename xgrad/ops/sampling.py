@@ -24,7 +24,7 @@ from .data import place, placement
 from .factories import checked_sizes, like, made
 from .indices import on_host
 from .keys import draw_key
-from .kinds import require_no_grad
+from .kinds import require_int, require_no_grad
 from .registry import Operator, composite, operator
 
 _WIDEST = {8: 3, 16: 11, 32: 24, 64: 53}  # bits of a float → integers up to 2**n that it holds exactly (float8: fewer)
@@ -116,6 +116,7 @@ randn = _random("randn", _randn.operator, "numbers of the standard normal distri
 def _bounds(low: Any, high: Any, dtype: np.dtype) -> tuple[Any, Any]:
     """Bounds of integers as arguments: `RuntimeError` for an empty range, `OverflowError` outside of the dtype."""
     require_no_grad("randint", low=low, high=high)
+    require_int("randint", low=low, high=high)
     low, high = (int(v.item() if isinstance(v, Tensor) else v) for v in (low, high))
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")

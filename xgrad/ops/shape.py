@@ -21,6 +21,7 @@ from ..tensor import Tensor
 from ..views.named.arguments import sizes_of, variadic
 from .call import call
 from .copying import fit_to
+from .kinds import require_int
 from .promotion import common_dtype, scalar, wrap_dim, wrap_dims
 from .registry import FUNCTIONS, composite, operator
 
@@ -175,7 +176,9 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     from .broadcasting import meshgrid
 
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-    for x in given:
+    for i, x in enumerate(given):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}")
         if x.ndim != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
     if len(given) == 1:
@@ -290,6 +293,7 @@ def repeat_interleave(
                 f"input.size({dim}) = {n}"
             )
     elif source is not None:
+        require_int("repeat_interleave", repeats=repeats if not isinstance(repeats, Tensor) else repeats.item())
         count = repeats.item() if isinstance(repeats, Tensor) else int(repeats)
         if count < 0:
             raise RuntimeError("repeats can not be negative")
