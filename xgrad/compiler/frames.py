@@ -12,6 +12,7 @@ import threading
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import CO_GENERATOR
 from typing import Any
 
 from .code import DYNAMIC, IGNORED, LOOKED_AT, STDLIB, kind_of, names_in
@@ -76,6 +77,8 @@ class Frames:
             self._around.ran(code, frame.f_globals if kind == LOOKED_AT else None)
         _, names, wholly = known
         note = self._around.note
+        if event == "call" and code.co_flags & CO_GENERATOR:
+            self._around.progress.resumed(frame)
         if event in ("call", "return"):
             for name, value in frame.f_locals.items():
                 if type(value) in _COLLECTING:
@@ -90,8 +93,13 @@ class Frames:
                     note(arg, known[1], known[2])
         elif event == "c_call":
             owner = getattr(arg, "__self__", None)
+            self._around.progress.called(arg, owner, frame)
+            if arg is gc.collect:
+                self._new.before_collection()
             if owner is not None and type(owner) is not types.ModuleType:
                 note(owner, names, wholly)
+        elif event == "c_return" and arg is gc.collect:
+            self._new.after_collection()
 
     def _is_called_by_ignored(self, frame: Any) -> bool:
         """Whether a frame of the standard library's is run for JAX, say, and not for the function."""
@@ -126,6 +134,7 @@ class _New:
                 self._older = set(map(id, gc.get_objects(generation=0)))
             _open += 1
             self._collected = _collections()
+            self._younger: set[int] = set()
 
     def stop(self) -> None:
         global _open
@@ -134,14 +143,24 @@ class _New:
             if _open == 0 and _enabled:
                 gc.enable()
 
+    def before_collection(self) -> None:
+        """Remember what is young, for the function collects itself."""
+        if _collections() == self._collected:
+            self._younger.update(map(id, gc.get_objects(generation=0)))
+
+    def after_collection(self) -> None:
+        """Go on: what has not been remembered and is not young is from outside."""
+        self._collected = _collections()
+
     def among(self, values: list) -> set[int]:
         """The ids of those that are new."""
         if not values:
             return set()
         waiting = {id(value) for value in values}
-        if _collections() != self._collected:  # the function has collected itself: nothing can be said, or held
+        if _collections() != self._collected:  # another thread has collected: nothing can be said, or held
             return waiting
-        found = {id(value) for value in gc.get_objects(generation=0) if id(value) in waiting} - self._older
+        young = self._younger.union(map(id, gc.get_objects(generation=0)))
+        found = waiting.intersection(young) - self._older
         return found | {id(value) for value in values if not gc.is_tracked(value)}  # small, and nothing tells
 
 

@@ -38,6 +38,7 @@ from .containers import (
 from .guards import MISSING, REST, AnyTensor, Container, Equal, EqualArray, EqualBytes, Guard, Path, is_scalar
 from .kinds import CALLED, ITEMS, KINDS, NAMING, PLAIN, SKIPPED, holds_tensors, is_library_class, is_module, may_change
 from .namespaces import OfAttributes, OfFixed, OfFunction, OfGlobals, OfImports, OfMethod, OfRoots, OfWrapper, has
+from .progress import Progress, moves
 
 _LIMIT = 50_000  # values that are looked at; the others have to be the same objects
 _MANY = 256  # entries of a dictionary that a library's code sees; of a larger one only those that are reached otherwise
@@ -71,7 +72,9 @@ class Surroundings:
         self.kept: list[tuple] = []  # what a library's code has remembered: (put, object, key, value)
         self._marks = -1
         self.guards: list[Guard] = []
+        self.progress = Progress()
         self.look()
+        self.progress.begun = True
         self._first = {key: frozenset(used) for key, (_, used) in self._globals.items()}  # that have guards from now on
 
     # ------------------------------------------------------------ the guards
@@ -155,6 +158,8 @@ class Surroundings:
         self._seen[id(value)] = value
         found = self._container(value, path)
         if found is None:
+            if moves(type(value)):
+                self.progress.note(value)
             return Guard(value)
         self.containers.append(found)
         self._fill(found, path)
@@ -318,7 +323,12 @@ class Surroundings:
         while waiting:
             value, wholly, library = waiting.pop()
             itself = asks_itself(type(value))
-            if not itself and (is_scalar(value) or isinstance(value, SKIPPED)):
+            if not itself and is_scalar(value):
+                continue
+            if moves(type(value)):
+                self.progress.note(value)
+                continue
+            if not itself and isinstance(value, SKIPPED):
                 continue
             key = id(value), id(names), wholly
             if key in self._noted:
@@ -366,8 +376,7 @@ class Surroundings:
         self._used.setdefault(id(value), set()).update(names)
         if wholly:
             self._wholly.add(id(value))
-        library = is_library(value.__globals__)
-        if library:
+        if library := is_library(value.__globals__):
             self._owned.add(id(value))
         if before:
             self._met.setdefault(id(value), value)

@@ -27,6 +27,7 @@ from .overlay import Inline, Outside, Reached, leave
 from .paths import containers_among, containers_of, nodes_of, orders_among
 from .places import Places, Shardings, put_out
 from .program import GRADIENT, split
+from .progress import ADVANCED
 from .surroundings import Surroundings
 from .trace import Again, Trace, input_p
 
@@ -116,6 +117,7 @@ class _Tracing:
                 self.around.restore(self.frames.is_new)
                 for container in self.given:
                     container.restore()
+            self.around.progress.warn(self.frames.is_new)
             self.around.finish(self.frames.is_new)
         *self.guards, self.function_guard = *self.around.guards, self.around.root
         if any(isinstance(const, Tracer) for const in jaxpr.consts):
@@ -182,6 +184,9 @@ class _Tracing:
 
         Raises `NotImplementedError` for anything but tensors, in the place of what was there or under new keys.
         """
+        advanced = self.around.progress.advanced(self.frames.is_new)
+        if advanced is not None:
+            raise NotImplementedError(ADVANCED.format(advanced))
         for container in self.given:
             for key, was, now in container.changes():
                 raise NotImplementedError(_GIVEN.format(container.told(key), shown(was), shown(now)))

@@ -1,0 +1,182 @@
+"""Progress: what gives another value each time it is asked, so that no guard can tell what it would give.
+
+An iterator from outside that the function advances is refused.  A clock and random numbers are constants of the
+program, of which the function's caller is warned.
+"""
+
+import functools
+import gc
+import os
+import random
+import sys
+import time
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+_MODULES = ("builtins", "itertools", "collections", "_collections")
+_IMMUTABLE = 1 << 8  # of a class that C code defines: Py_TPFLAGS_IMMUTABLETYPE
+# Of generators of NumPy's, how far they are.
+_STATES: dict[str, Callable] = {
+    "random_raw": lambda value: value.state,
+    "bit_generator": lambda value: value.bit_generator.state,
+    "get_state": lambda value: value.get_state(legacy=False),
+}
+_CLOCKS = frozenset(
+    getattr(time, name)
+    for name in ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time",
+                 "process_time_ns", "thread_time", "thread_time_ns", "localtime", "gmtime", "ctime", "strftime")
+    if hasattr(time, name)
+) | {os.urandom}  # fmt: skip
+_RANDOM = frozenset({"random", "secrets", "uuid"})  # modules whose functions are named by the line that calls them
+
+
+@functools.lru_cache(maxsize=4096)
+def moves(kind: type) -> bool:
+    """Whether objects of a class are an iterator or a generator of random numbers that C code advances."""
+    module = str(kind.__module__)
+    if module.startswith("numpy.random."):
+        return any(hasattr(kind, name) for name in _STATES)
+    return module in _MODULES and bool(kind.__flags__ & _IMMUTABLE) and hasattr(kind, "__next__")
+
+
+@functools.lru_cache(maxsize=4096)
+def _draws(kind: type) -> bool:
+    return issubclass(kind, random.Random)
+
+
+class Progress:
+    """What a trace has met that advances, and how far it was when it was met first."""
+
+    def __init__(self) -> None:
+        self.begun = False  # whether frames of the function are running
+        self._met: dict[int, tuple[Callable, Any, bool]] = {}  # (a reference, its state, whether it is from outside)
+        self._frames: dict[int, Callable] = {}  # generators, by the id of their frame
+        self._lines: dict[int, str] = {}  # where a generator was advanced, by its id
+        self._inputs: list[tuple[str, Any, str]] = []  # (what was called, the object that draws, where)
+        if "numpy.random" in sys.modules:
+            self.note(np.random.get_bit_generator())  # pyright: ignore[reportAttributeAccessIssue]
+
+    def note(self, value: Any) -> None:
+        """Note something that `moves`."""
+        known = self._met.get(id(value))
+        if known is not None and known[0]() is value:
+            return
+        # A generator that is forgotten runs its `finally`: nothing may hold it.
+        reference = weakref.ref(value) if isinstance(value, types.GeneratorType) else lambda: value
+        self._met[id(value)] = reference, _state(value), not self.begun
+        if isinstance(value, types.GeneratorType) and value.gi_frame is not None:
+            self._frames[id(value.gi_frame)] = reference
+
+    def resumed(self, frame: Any) -> None:
+        """Note that a generator's frame runs on."""
+        reference = self._frames.get(id(frame))
+        generator = None if reference is None else reference()
+        if generator is not None and generator.gi_frame is frame:
+            self._lines[id(generator)] = _line(frame.f_back)
+
+    def called(self, function: Any, owner: Any, frame: Any) -> None:
+        """Note a call of C code's, if it reads a clock or draws random numbers."""
+        kind = type(owner)
+        if kind is types.ModuleType:
+            if function not in _CLOCKS:
+                return
+            name, owner = f"{owner.__name__}.{function.__name__}()", None
+        elif kind is type:
+            if not issubclass(owner, date) or function.__name__ not in ("now", "today", "utcnow"):
+                return
+            name, owner = f"{owner.__name__}.{function.__name__}()", None
+        elif _draws(kind) and function.__name__ in ("random", "getrandbits"):
+            name = "random numbers of Python"
+        else:
+            return
+        while frame is not None and frame.f_globals.get("__name__") in _RANDOM:
+            frame = frame.f_back
+        if frame is None or str(frame.f_globals.get("__name__")).partition(".")[0] in sys.stdlib_module_names:
+            return  # a temporary file's name, say
+        self._inputs.append((name, owner, _line(frame)))
+
+    def advanced(self, is_new: Callable[[list], set[int]]) -> str | None:
+        """An iterator from outside that was advanced, in words, or None."""
+        found = [(value, outside) for value, outside in self._moved() if hasattr(value, "__next__")]
+        new = is_new([value for value, outside in found if not outside])
+        for value, _ in found:
+            if id(value) not in new:
+                name = getattr(value, "__name__", None)
+                what = f"the generator {name}" if name else f"a {type(value).__name__}"
+                return what + self._lines.get(id(value), "")
+        return None
+
+    def warn(self, is_new: Callable[[list], set[int]]) -> None:
+        """Warn once of what was a number when the function was traced, and would be another one now."""
+        drawn = [(value, outside) for value, outside in self._moved() if not hasattr(value, "__next__")]
+        found = self._inputs
+        new = is_new([value for value, outside in drawn if not outside] + [owner for _, owner, _ in found])
+        said = [name + line for name, owner, line in found if owner is None or id(owner) not in new]
+        said += ["random numbers of NumPy" for value, _ in drawn if id(value) not in new]
+        said = list(dict.fromkeys(said))
+        if said:
+            more = f", and {len(said) - 1} more" if len(said) > 1 else ""
+            warnings.warn(_CONSTANT.format(said[0] + more), UserWarning, stacklevel=2)
+
+    def _moved(self) -> list[tuple[Any, bool]]:
+        """What has moved on, with whether it was met before the function ran."""
+        found = []
+        for key, (reference, state, outside) in list(self._met.items()):
+            value = reference()
+            if value is not None and (key in self._lines or _state(value) != state):
+                found.append((value, outside))
+        return found
+
+
+def _state(value: Any) -> Any:
+    """How far an iterator is."""
+    kind = type(value)
+    if kind is types.GeneratorType:
+        return None if value.gi_frame is None else value.gi_frame.f_lasti
+    for name, state in _STATES.items():
+        if hasattr(kind, name):
+            return repr(state(value))
+    if hasattr(kind, "__length_hint__"):
+        try:
+            return value.__length_hint__()
+        except TypeError:  # itertools.repeat, without an end
+            return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python 3.12 and 3.13 say that 3.14 cannot do that
+            parts = _parts(value.__reduce__(), 3)
+    except Exception:
+        parts = None
+    inner = [
+        (id(item), _state(item)) for item in gc.get_referents(value) if type(item) is not kind and moves(type(item))
+    ]
+    return repr(value) if kind.__name__ == "count" else parts, inner
+
+
+def _parts(value: Any, depth: int) -> Any:
+    """Numbers and iterators' states in what `__reduce__` gives."""
+    if isinstance(value, tuple) and depth:
+        return [_parts(item, depth - 1) for item in value]
+    if isinstance(value, int):
+        return value
+    return _state(value) if moves(type(value)) else type(value)
+
+
+def _line(frame: Any) -> str:
+    return "" if frame is None else f" ({frame.f_code.co_filename}, line {frame.f_lineno}, in {frame.f_code.co_name})"
+
+
+_CONSTANT = (
+    "xgrad.compile: the function uses {}, which is a constant of the program now: each call gets what the first one "
+    "got. Read it outside and give it as a tensor; xgrad.rand and its kind draw in each call."
+)
+ADVANCED = (
+    "xgrad.compile: the function advances {}, which was made outside, and a compiled program cannot repeat that. Call "
+    "next() outside and give what it gives as an argument, or make the iterator inside of the function."
+)
