@@ -254,7 +254,10 @@ def surely(finish: Callable, *arguments: Any) -> None:
 
 def copied(arrays: list) -> list:
     """Arrays of the same values, to be used up in place of these."""
-    return [jax.device_put(array, may_alias=False) for array in arrays]
+    return [jax.device_put(a, may_alias=False) if a.is_fully_addressable else _copy(a) for a in arrays]
+
+
+_copy = jax.jit(lambda array: array.copy())  # of an array of several processes, which `device_put` refuses
 
 
 def lost(arrays: list, what: str, instead: str) -> LostValueError:
