@@ -426,3 +426,17 @@ def test_attributes_of_tensors_that_the_function_sets_are_refused():
     with pytest.raises(NotImplementedError, match="changes the attribute 'seen' of a tensor from outside"):
         xgrad.compile(step)()
     assert not hasattr(x, "seen")
+
+
+def test_tensors_that_are_only_compared_by_identity():
+    a, b = xgrad.ones(2), xgrad.ones(2)
+    found = Plain(a=a, b=a)
+
+    def function(x):
+        return x * (2.0 if found.a is found.b else 3.0)
+
+    compiled, x = xgrad.compile(function), xgrad.ones(2)
+    for other in (a, b, a, b):
+        found.b = other
+        np.testing.assert_array_equal(compiled(x).numpy(), function(x).numpy())
+    assert compiled.metrics().traces == 2

@@ -54,6 +54,7 @@ def quick_find(
     function: Guard,
     arguments: list[tuple[int, Guard]],
     doubles: list[tuple[int, int]],
+    count: int,
     arrays: list[tuple[int, Any]],
     array_kind: Callable,
     expected: "list[Expected] | None",
@@ -89,6 +90,8 @@ def quick_find(
     # An empty cell, a shorter list, an attribute that is gone.
     line("    except (ValueError, LookupError, AttributeError): return None")
     source.require([f"found[{i}] is found[{j}]" for i, j in doubles], "    ")
+    if count > 1:  # a function may ask whether one is the other
+        line(f"    if len({{*map(id, found)}}) != {count}: return None")
     source.require([f"{name(array_kind)}(leaves[{i}]) == {name(kind)}" for i, kind in arrays], "    ")
     if expected is None:
         line("    return found")

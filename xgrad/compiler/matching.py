@@ -174,6 +174,7 @@ class Match:
         arguments: list[tuple[int, Guard]],
         function: Guard,
         doubles: list[tuple[int, int]],
+        count: int,
         expected: list[Expected],
         arrays: list[tuple[int, Any]],
     ) -> None:
@@ -181,14 +182,15 @@ class Match:
         self.orders = orders  # (path, keys) of dictionaries among the arguments
         self.arguments = arguments  # by their places among the leaves
         self.function = function  # and what it leads to: of an `OfRoots`
-        self.doubles = doubles  # places at which the same tensor is found
+        self.doubles = doubles  # places at which the same tensor is found; at the others it is another one
+        self.count = count  # of the tensors that are found, each counted once
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
         self._storages = len({e.owner for e in expected if not e.by_value})
         # Whether all tensors are found in places of their own, and have storages of their own.
         self._apart = self._storages == len(expected) and all(e.source[0] == "found" for e in expected)
         compared = expected if self._apart else None
-        self._quick = quick_find(function, arguments, doubles, arrays, _aval, compared, _USUAL)
+        self._quick = quick_find(function, arguments, doubles, count, arrays, _aval, compared, _USUAL)
 
     def order(self, args: tuple, kwargs: dict) -> str | None:
         """Which dictionary among the arguments has its keys in another order, or None: a tree has them sorted."""
@@ -242,7 +244,7 @@ class Match:
         for i, j in self.doubles:
             if found[i] is not found[j]:
                 return None
-        return found
+        return found if len(set(map(id, found))) == self.count else None
 
     def _alike(self, tensors: list) -> bool:
         """Whether tensors share storages as they did."""
@@ -271,6 +273,8 @@ class Match:
         for i, j in self.doubles:
             if found[i] is not found[j]:
                 return "two places that had the same tensor have two"
+        if len(set(map(id, found))) != self.count:
+            return "two places that had two tensors have the same one"
         tensors: list[Any] = []
         for expected in self.expected:
             kind, which = expected.source

@@ -285,7 +285,9 @@ class _Tracing:
         orders = orders_among((self.args, self.kwargs), ())
         if not sees_order_of_keywords(self.function):
             orders = [(path, keys) for path, keys in orders if path != (1,)]
-        return Match(self.tree, self.modes, orders, arguments, self.function_guard, doubles, expected, arrays)
+        return Match(
+            self.tree, self.modes, orders, arguments, self.function_guard, doubles, len(places), expected, arrays
+        )
 
     def _source(self, reached: Reached, places: dict[int, int]) -> tuple:
         """Where a tensor is to be fetched in later calls."""
