@@ -33,6 +33,7 @@ class Kept(Operator):
 
     def __init__(self, plain: Operator, results: Callable, count: int, needs: int, policy: Callable | None) -> None:
         super().__init__(plain.name, _over(self), node=plain.node_name)
+        self.first = False  # recorded, its backward is of the leaves, where the program's is of the residuals
         self.plain, self.count = plain, count
         self.wanted = [i for i in range(count) if needs >> i & 1]
         everything = policy is jax.checkpoint_policies.everything_saveable
