@@ -424,7 +424,10 @@ class Surroundings:
         """Make the guards again, with what the frames have added.  `is_new(values)`: ids of what the trace made."""
         met = [value for key, value in self._met.items() if key not in self._seen and key not in self._given]
         functions = self._functions()
-        new = is_new([*met, *functions])
+        # Dictionaries that the function made as globals of code that it runs by exec().
+        made = [names for names, _ in self._globals.values() if not _is_of_module(names)]
+        new = is_new([*met, *functions, *made])
+        self._globals = {key: noted for key, noted in self._globals.items() if key not in new}
         for item in (item for memo in self._memos for item in gc.get_referents(memo) if id(item) in new):
             if not holds_tensors(item):  # it was made now, and stays
                 new.discard(id(item))
@@ -448,3 +451,9 @@ class Surroundings:
         """Put back what was in the containers."""
         for container in (*self.changed(is_new), *self.containers):
             container.restore()
+
+
+def _is_of_module(names: dict) -> bool:
+    """Whether a dictionary holds the globals of a module that is imported."""
+    module = sys.modules.get(str(names.get("__name__")))
+    return names is sys.modules or (module is not None and names is getattr(module, "__dict__", None))
