@@ -146,7 +146,8 @@ def test_only_what_has_one_meaning_in_all_processes_is_told():
     assert kept.told(chain.program) != kept.told(xgrad.ones(4, 6)[1]._chain.program) is not None
     for value in (len, object(), (1, [object()]), {1: 2}, np.ones(3)):
         assert kept.told(value) is None
-    assert all(op.declared for op in OPERATORS.values())
+    ours = [op for op in OPERATORS.values() if op.function.__module__.startswith("xgrad.")]  # other tests declare some
+    assert all(op.declared for op in ours)
     assert kept.told(OPERATORS["mul"].kernel(())) is not None
     assert kept.told(Operator("mul", lambda self, other: self + other).kernel(())) is None
 

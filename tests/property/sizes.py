@@ -142,7 +142,19 @@ def table():
     for place, prefix in places.items():
         found += [(prefix + name, function) for name, function in sorted(FUNCTIONS.get(place, {}).items())]
     found += [("T.Tensor." + name, function) for name, function in sorted(METHODS.items()) if name[0] != "_"]
-    skipped = ("seed", "Tensor.type", "set_", "load", "save", "compile", "printoptions", "default_dtype", "from_file")
+    # They set something, or give no tensor that could be compared (result_type).
+    skipped = (
+        "seed",
+        "Tensor.type",
+        "set_",
+        "load",
+        "save",
+        "compile",
+        "printoptions",
+        "default_dtype",
+        "from_file",
+        "result_type",
+    )
     listed = []
     for name, function in found:
         if not any(word in name for word in skipped) and callable(function):
