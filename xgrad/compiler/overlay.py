@@ -290,3 +290,17 @@ def leave(overlay: Overlay) -> None:
                 if name in vars(Tensor):
                     delattr(Tensor, name)
     overlay.end()
+
+
+def ends(node: Node | None) -> list[Node]:
+    """The nodes at which a graph ends: accumulators of leaves, and tensors that were computed outside."""
+    found, seen, stack = [], set(), [node]
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.is_accumulator or isinstance(node, Outside):
+            found.append(node)
+        stack += [child for child, _ in node.next_edges]
+    return found

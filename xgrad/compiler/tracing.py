@@ -23,7 +23,7 @@ from .frames import Frames
 from .guards import MISSING, Container, shown
 from .history import Target
 from .matching import Expected, Match, _aval
-from .overlay import Inline, Outside, Reached, leave
+from .overlay import Inline, Reached, ends, leave
 from .paths import containers_among, containers_of, nodes_of, orders_among
 from .places import Places, Shardings, put_out
 from .program import GRADIENT, split
@@ -251,7 +251,7 @@ class _Tracing:
         """The nodes at which the graph of the trace ends, with the tensors whose gradients arrive there."""
         sources: dict[Node, int] = {}
         for i, tensor in enumerate(outputs.edges):
-            for node in _ends(tensor._grad_fn):
+            for node in ends(tensor._grad_fn):
                 sources[node] = sources.get(node, 0) | 1 << i
         outside = {id(r.outside): r for r in self.trace.reached if r.outside is not None}
         found = []
@@ -318,20 +318,6 @@ class _Tracing:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, jax.Array) or (isinstance(value, np.ndarray) and value.dtype.kind not in "OSUMm")
-
-
-def _ends(node: Node | None) -> list[Node]:
-    """The nodes without edges that are reached from one."""
-    found, seen, stack = [], set(), [node]
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node.is_accumulator or isinstance(node, Outside):
-            found.append(node)
-        stack += [child for child, _ in node.next_edges]
-    return found
 
 
 # ---------------------------------------------------------------- errors

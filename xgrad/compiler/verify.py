@@ -20,7 +20,7 @@ from ..errors import CompiledMismatchError, InferenceTensorError
 from ..tensor import Tensor, from_array
 from .guards import MISSING, shown
 from .history import CompiledFunctionBackward
-from .overlay import Inline, Outside, run_in
+from .overlay import Inline, ends, run_in
 from .rehearsal import Keeping, Rehearsal
 
 VARIABLE = "XGRAD_COMPILE"
@@ -186,7 +186,7 @@ class _Run:
             if history is None or id(leaf) in self.overlay.by_id:
                 continue
             nodes = {}
-            for node in _ends(history):
+            for node in ends(history):
                 if node.is_accumulator:
                     nodes[node] = node.variable
                 else:
@@ -416,17 +416,3 @@ def _equal(a: Any, b: Any) -> bool:
         return bool(a == b) or bool(a != a and b != b) or (type(a) is type(b) and not hasattr(a, "__len__"))
     except Exception:  # the user's: two objects that cannot be compared count as the same
         return True
-
-
-def _ends(node: Any) -> list:
-    """The nodes at which a graph ends: leaves, and tensors that were computed outside."""
-    found, seen, stack = [], set(), [node]
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node.is_accumulator or isinstance(node, Outside):
-            found.append(node)
-        stack += [child for child, _ in node.next_edges]
-    return found
