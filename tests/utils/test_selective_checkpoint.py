@@ -226,7 +226,9 @@ def test_debug_can_be_switched_off_for_all():
 
 
 def test_debug_with_torchs_header():
-    def program(T):
-        T.utils.checkpoint.checkpoint(changing(T), leaf(T, 3), use_reentrant=False, debug=True).sum().backward()
-
-    same_error(program, "(?s)An error happened while unpacking tensors.*Detected non-determinism while running activ")
+    # Not beside torch: its own debug mode logs records that other log handlers of a process cannot format.
+    y = checkpoint(changing(xgrad), leaf(xgrad, 3), use_reentrant=False, debug=True)
+    with pytest.raises(CheckpointError) as error:
+        y.sum().backward()
+    assert str(error.value).startswith("An error happened while unpacking tensors")
+    assert "Detected non-determinism while running activation checkpointing" in str(error.value)

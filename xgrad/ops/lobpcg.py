@@ -153,8 +153,8 @@ def lobpcg(
     >>> import xgrad
     >>> A = xgrad.diag(xgrad.arange(1.0, 10.0))
     >>> values, vectors = xgrad.lobpcg(A, k=2, tol=1e-6)
-    >>> values
-    tensor([9.0000, 8.0000])
+    >>> xgrad.allclose(values, xgrad.tensor([9.0, 8.0]), atol=1e-4)
+    True
     """
     if tracker is not None:
         raise NotImplementedError(
