@@ -8,6 +8,7 @@ paths.py         from a guard or an argument to the containers within
 code.py          what code names, and whose it is
 frames.py        the Python frames that run in a trace, and what they see
 surroundings.py  what else the function depends on: closures, globals, objects
+noted.py         what its code names, and which guard an object gets by it
 unchanged.py     the same, where nothing is another object, quickly
 matching.py      whether a later call is like the one that was traced
 program.py       the traced equations as a forward and a backward program

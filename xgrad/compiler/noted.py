@@ -1,0 +1,155 @@
+"""What the code of a traced function names: globals, imports, attributes; and which guard an object gets by it.
+
+A container (containers.py, namespaces.py) is guarded as far as code can see into it: of a module's globals what is
+named, of an object the attributes that are named, or all of them where code asks in another way (`vars(obj)`).  What is
+named grows while code is looked through (surroundings.py) and while frames run (frames.py), so the guard of an object
+is made again once more is known; `before` is what was in the object when it was first looked at.
+"""
+
+import functools
+import sys
+import threading
+import types
+from typing import Any
+
+import jax
+import numpy as np
+
+from .code import globals_in, imports_in, is_added_to, is_library, is_ours, names_in
+from .containers import OfArray, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
+from .guards import Container, Path
+from .kinds import CALLED, KINDS, NAMING, PLAIN, is_library_class, is_module, may_change
+from .namespaces import OfAttributes, OfFixed, OfFunction, OfMethod, OfWrapper, has
+
+NONE: frozenset[str] = frozenset()
+
+
+class Noted:
+    """The names that code uses, and the containers that follow from them."""
+
+    def __init__(self) -> None:
+        self._names: frozenset[str] = frozenset()  # that the function's own code uses
+        self._globals: dict[int, tuple[dict, set[str]]] = {}  # by the id of a module's dictionary
+        self._imports: dict[str, set[str]] = {}  # by the name of a module: what the code that imports it names
+        self._before: dict[int, tuple[Any, dict]] = {}  # (an object, what was in it at first), by its id
+        self._attributes: dict[int, tuple[Any, dict]] = {}  # the same of functions' attributes
+        self._ran: dict[int, types.CodeType] = {}  # in the trace
+        self._variables: dict[int, set] = {}  # in which code has a list, by its id
+        self._used: dict[int, set[str]] = {}  # attributes of an object that code asks for, by its id,
+        self._wholly: set[int] = set()  # or all of them
+
+    def _whole(self, value: Any) -> dict | None:
+        """What was in something when it was first looked at."""
+        known = self._before.get(id(value))
+        return None if known is None else known[1]
+
+    def _of(self, value: Any) -> frozenset[str] | None:
+        """The attributes of an object that are looked at; None for all."""
+        if id(value) in self._wholly:
+            return None
+        used = self._used.get(id(value))
+        return self._names if used is None else self._names | used
+
+    def _container(self, value: Any, path: Path) -> Container | None:
+        found = self._made(value, path, self._whole(value))
+        if found is not None and id(value) not in self._before:
+            self._before[id(value)] = value, dict(found.before)
+        return found
+
+    def _made(self, value: Any, path: Path, before: dict | None) -> Container | None:
+        kind = type(value)
+        guards = getattr(kind, "__xgrad_guards__", None)
+        if guards is not None:  # it names what of it counts
+            return OfObject(value, path, guards, NONE, before)
+        if asks_itself(kind):
+            return self._object_guard(value, path, before)
+        if isinstance(value, types.FunctionType):
+            found = self._function_guard(value, path, before)
+            return self._function_attributes(value, path) if found is None and id(value) in self._used else found
+        if isinstance(value, (types.MethodType, functools.partial)):
+            return OfMethod(value, path, before)
+        if isinstance(value, types.ModuleType):
+            if is_ours(value.__name__):
+                return None
+            return OfFixed(value, path, self._names | self._used.get(id(value), NONE), before)
+        if isinstance(value, type):
+            return self._class_guard(value, path, before)
+        if isinstance(value, (property, classmethod)) or (callable(value) and has(value, "__wrapped__")):
+            return OfWrapper(value, path, before)
+        if value is sys.modules:  # of it the modules that code imports
+            return None
+        for of, kinds in KINDS:
+            if isinstance(value, kinds):
+                return of(value, path, before)
+        if isinstance(value, np.ndarray):
+            return OfArray(value, path, before)
+        if isinstance(value, NAMING):  # attrgetter("lr")
+            texts = (text for text in value.__reduce__()[1] if isinstance(text, str))
+            self._names |= {name for text in texts for name in text.split(".")}
+            return None
+        if isinstance(value, jax.Array) or (is_ours(kind.__module__) and not is_module(value)):
+            return None
+        return self._object_guard(value, path, before)
+
+    def _object_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
+        kind = type(value)
+        used = self._of(value)
+        if is_module(value):  # library code reads its attributes
+            return OfObject(value, path, None, self._names | {"forward"}, before)
+        if not slots_of(kind) and dict_of(value) is None:
+            return None
+        missing = self._names if used is None else used
+        if issubclass(kind, threading.local):
+            return OfLocal(value, path, used, missing, before)
+        if any(map(is_scalar_type, kind.__mro__)) or any(base.__module__ == "enum" for base in kind.__mro__):
+            return OfSubclass(value, path, used, missing, before)
+        return OfObject(value, path, used, missing, before)
+
+    def _function_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
+        code = value.__code__
+        if before is not None and ("code of ", value.__name__) not in before:
+            before = None  # its code had not run
+        if is_ours(value.__globals__.get("__name__")) or is_ours(value.__module__):
+            return OfWrapper(value, path, before) if has(value, "__wrapped__") else None
+        if not is_library(value.__globals__):
+            self._names |= names_in(code)
+            self.name_globals(value.__globals__, globals_in(code))
+            self._name_imports(value.__globals__, code)
+        elif id(code) not in self._ran:
+            return OfWrapper(value, path, before) if has(value, "__wrapped__") else None
+        return OfFunction(value, path, before)
+
+    def _function_attributes(self, value: Any, path: Path) -> Container:
+        """The guard of a function's attributes: it has them from its definition, or gets them later."""
+        names = self._of(value)
+        _, before = self._attributes.setdefault(id(value), (value, dict(vars(value))))
+        return OfAttributes(value, path, names, self._names if names is None else names, before)
+
+    def _class_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
+        if not may_change(value):
+            return None
+        names = self._names | self._used.get(id(value), NONE)
+        library = is_library_class(value)
+        for name, item in vars(value).items():
+            if name in CALLED or (name[:2] == name[-2:] == "__" and name not in PLAIN):
+                code = getattr(item, "__code__", None)
+                if not library or id(code) in self._ran:
+                    names |= {name}
+        return OfFixed(value, path, names, before)
+
+    def name_globals(self, names: dict, used: frozenset[str]) -> None:
+        """Note the globals that code names."""
+        self._globals.setdefault(id(names), (names, set()))[1].update(used)
+
+    def _name_imports(self, names: dict, code: types.CodeType) -> None:
+        """Note the modules that code imports when it runs; `names`: its globals."""
+        found = imports_in(code, names.get("__package__") or "")
+        if found:
+            self.name_globals(sys.modules, found)
+            for name in found:
+                self._imports.setdefault(name, set()).update(names_in(code))
+
+    def _is_log(self, value: Any) -> bool:
+        """Whether code that was met only adds to a list: then it is no part of what it computes."""
+        variables = self._variables.get(id(value), ())
+        return bool(variables) and all(is_added_to(self._ran[code], name) for name, code in variables)
