@@ -230,3 +230,66 @@ def test_a_compiled_function_in_a_hook_of_another_thread():
         assert grad.tolist() == [1.0] * 3
 
     together(hooked, backward, hooked, backward)
+
+
+@pytest.mark.parametrize("beside", ["compiled", "eager"])
+def test_undonated_writes_of_two_threads_are_all_there(beside):
+    x = xgrad.zeros(3, dtype=xgrad.float64)
+    one = xgrad.ones(3, dtype=xgrad.float64)
+    step = xgrad.compile(lambda: x.add_(one), donate=False)
+    step()
+
+    def call(work):
+        return lambda: [work() for _ in range(100)] and None
+
+    together(call(step), call(step if beside == "compiled" else lambda: x.add_(one)))
+    assert (x.tolist(), x._version) == ([201.0] * 3, 201)
+
+
+def test_two_functions_that_put_into_one_container():
+    v = xgrad.ones(3, dtype=xgrad.float64)
+
+    def putting(cache, key):
+        def put(x):
+            cache[key] = x * 2
+            return x + 1
+
+        return xgrad.compile(put)
+
+    for _ in range(2):
+        cache = {}
+        functions = [putting(cache, key) for key in "abc"]
+        together(*[lambda f=f: [f(v) for _ in range(2)] for f in functions])
+        assert sorted(cache) == ["a", "b", "c"]
+        assert all(tensor.tolist() == [2.0] * 3 for tensor in cache.values())
+
+
+def test_counts_in_a_container_are_not_lost():
+    cache = {"n": xgrad.zeros((), dtype=xgrad.float64)}
+
+    @xgrad.compile
+    def step():
+        cache["n"] = cache["n"] + 1
+
+    together(*[lambda: [step() for _ in range(20)]] * 2)
+    assert cache["n"].item() == 40
+
+
+def test_a_traced_function_may_wait_for_another_threads_call():
+    """That call runs uncompiled: the trace would wait for it, and it for the trace."""
+    x, seen, first = xgrad.ones(3, dtype=xgrad.float64), {}, threading.get_ident()
+    other = xgrad.compile(lambda v: v * 3)
+
+    def calls():
+        seen["same"], seen["other"] = step(x), other(x)
+
+    @xgrad.compile
+    def step(v):
+        if threading.get_ident() == first:
+            thread = threading.Thread(target=calls)
+            thread.start()
+            thread.join(60)
+        return v + 1
+
+    assert step(x).tolist() == [2.0] * 3
+    assert {name: tensor.tolist() for name, tensor in seen.items()} == {"same": [2.0] * 3, "other": [3.0] * 3}

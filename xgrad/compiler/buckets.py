@@ -29,6 +29,10 @@ _DEPENDS = (
     "(loss * (xgrad.arange(x.shape[0]) < valid)).sum() / valid. (Random numbers of another shape differ too; "
     "check=False takes your word for it.)"
 )
+_WAITS = (
+    "xgrad.compile: {name} cannot be traced now: another thread is within a trace, whose function waits, maybe for this "
+    "very call. Do not wait for threads within compiled functions."
+)
 
 
 class Buckets:
@@ -84,12 +88,14 @@ class Buckets:
     def _cut(self, bound: Any, exact: tuple, size: int, bucket: int) -> list:
         """For each result the dimensions to cut; in the first padded call of a kind the results are compared."""
         padded = self._compiled.find(bound.args, bound.kwargs)
-        assert padded is not None  # `Buckets` is asked outside of other traces alone
+        if padded is None:
+            raise RuntimeError(_WAITS.format(name=self._compiled.name()))
         cuts = self._cuts.get(padded[0])
         if cuts is None:
             other = self._compiled.alone()
             true = other.find(*exact)
-            assert true is not None
+            if true is None:
+                raise RuntimeError(_WAITS.format(name=self._compiled.name()))
             cuts = []
             for a, b in zip(padded[0].shapes(), true[0].shapes(), strict=True):
                 pairs = () if a is None or b is None else enumerate(zip(a, b, strict=True))

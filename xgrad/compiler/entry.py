@@ -63,6 +63,8 @@ class Entry:
         self._writes = [
             (i, array, used.get(root) if donate and root not in kept else None) for i, array, root in effects.writes
         ]
+        # Of these the program gets the value that is there once no other thread can write it, or that write were lost.
+        self._kept = [i for i, _, root in effects.writes if root in used and (not donate or root in kept)]
         donated = tuple(sorted(place for _, _, place in self._writes if place is not None))
         # Where it writes, what the program gives is held here until storages have it: under the lock.
         self._commits = bool(self._writes or effects.versions)
@@ -121,6 +123,14 @@ class Entry:
             return self._run(tensors, arrays, leaves, keys, node)
 
     def _run(self, tensors: list, arrays: list, leaves: list, keys: Any, node: Any) -> Any:
+        if self._kept:
+            with writing:
+                for i in self._kept:
+                    arrays[i] = tensors[i]._held()
+                return self._run_on(tensors, arrays, leaves, keys, node)
+        return self._run_on(tensors, arrays, leaves, keys, node)
+
+    def _run_on(self, tensors: list, arrays: list, leaves: list, keys: Any, node: Any) -> Any:
         program, before = self._traced.program, {}
         if self._order is not None:
             operands = [arrays[which] for which in self._order]

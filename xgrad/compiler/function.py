@@ -20,6 +20,7 @@ from .buckets import Buckets
 from .entry import Entry
 from .places import Shardings, put_in
 from .tracing import traced
+from .turns import turns
 from .verify import asked, verified
 
 _TRACES = 8  # after so many, a warning
@@ -61,9 +62,7 @@ class CompiledFunction:
         self._out = None if out_shardings is None else Shardings("out_shardings", out_shardings)
         self._buckets = Buckets(self, dynamic, buckets, check) if dynamic else None
         self._entries: list[Entry] = []
-        # Held while a program is looked for and traced.  Other threads that call the function wait, for what the trace
-        # puts into containers must not be met, and the program of the first is likely theirs too.
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # for the counts, and what guards remember; traces have their turns
         self.reset()
 
     def __repr__(self) -> str:
@@ -99,21 +98,45 @@ class CompiledFunction:
         copies: list[Tensor] = []
         if self._in is not None:
             args, kwargs, copies = put_in(self._in, args, kwargs)
-        with self._lock:
-            found = self._find(args, kwargs)
-            if found is not None:
-                entry, *given = found
-                if copies:
-                    entry.check_unwritten(given[0], copies)
-                self._calls += 1
-                if self._verify is not None:
-                    return self._verified(args, kwargs, entry, given)
-                if entry.puts:  # into containers, which a trace in another thread would take for its own doing
-                    return entry.run(*given)
+        if modes.eager():
+            return self._function(*args, **kwargs)
+        leaves, tree = _flat(args, kwargs)
+        now = modes.modes()
+        found = None
+        if not self._in_turns:
+            with self._lock:
+                found = self._known(args, kwargs, leaves, tree, now)
+                if found is not None:
+                    if copies:
+                        found[0].check_unwritten(found[1], copies)
+                    self._calls += 1
+        if found is None:
+            done: list = []
+            found = turns.take(self._in_turn, done, copies, args, kwargs, leaves, tree, now)
+            if done:
+                return done[0]
         if found is None:
             return self._function(*args, **kwargs)
         entry, *given = found
         return entry.run(*given)
+
+    def _in_turn(
+        self, done: list, copies: list, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple
+    ) -> tuple | None:
+        """Find a program, traced if there is none.  One that no trace may meet is run here: `done` gets its value."""
+        found = self._find(args, kwargs, leaves, tree, now)
+        if found is None:
+            return None
+        entry, *given = found
+        if copies:
+            entry.check_unwritten(given[0], copies)
+        with self._lock:
+            self._calls += 1
+        if self._verify is not None:
+            done.append(self._verified(args, kwargs, entry, given))
+        elif entry.puts:
+            done.append(entry.run(*given))
+        return found
 
     def _verified(self, args: tuple, kwargs: dict, entry: Entry, given: list) -> Any:
         """Run a program, and compare it with the eager run; its backward once."""
@@ -129,20 +152,37 @@ class CompiledFunction:
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
         """The entry for a call, traced if there is none; None if the function is to be run as it is."""
-        with self._lock:
-            return self._find(args, kwargs)
-
-    def _find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
-        leaves, tree = _flat(args, kwargs)
         if modes.eager():
             return None
+        leaves, tree = _flat(args, kwargs)
         now = modes.modes()
+        with self._lock:
+            found = self._known(args, kwargs, leaves, tree, now)
+        return turns.take(self._find, args, kwargs, leaves, tree, now) if found is None else found
+
+    def _known(
+        self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple
+    ) -> tuple[Entry, list, list, list] | None:
+        """The entry for a call that has been traced before."""
         for entry in self._entries:
             match = entry.match
             if (match.tree is tree or match.tree == tree) and match.modes == now:
                 found = match.find(leaves) if not match.orders or match.order(args, kwargs) is None else None
-                if found is not None:
-                    return entry, *found, leaves
+                if found is None:
+                    continue
+                if turns.owner is not None and any(isinstance(array, Tracer) for array in found[1]):
+                    continue  # what another thread's trace has put there
+                return entry, *found, leaves
+        return None
+
+    def _find(
+        self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple
+    ) -> tuple[Entry, list, list, list] | None:
+        """The same, traced if there is none: in this thread's turn."""
+        with self._lock:
+            known = self._known(args, kwargs, leaves, tree, now)  # by another thread, meanwhile
+        if known is not None:
+            return known
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return None
         changed = ""
@@ -169,8 +209,10 @@ class CompiledFunction:
             return None
         entry, _ = made
         self._seconds += time.perf_counter() - start
-        self._entries.insert(0, entry)
-        del self._entries[_PROGRAMS:]
+        with self._lock:
+            self._entries.insert(0, entry)
+            del self._entries[_PROGRAMS:]
+        self._in_turns = self._in_turns or entry.puts
         self._traces += 1
         if reason is not None:
             self._reasons.append(reason)
@@ -203,7 +245,7 @@ class CompiledFunction:
                 f"xgrad.compile: {name} has been traced {_TRACES} times; each trace is compiled anew, which takes "
                 f"longer than running it once. The last reason: {last}. Pass numbers that change as tensors and arrays "
                 "as arguments, keep shapes the same (or give dynamic=), and see metrics().reasons.",
-                stacklevel=6,
+                stacklevel=8,
             )
 
     # ------------------------------------------------------------ looking in
@@ -217,6 +259,8 @@ class CompiledFunction:
         self._entries.clear()
         self._calls = self._traces = self._verifications = 0
         self._backwards: WeakSet[Entry] = WeakSet()  # of which backward has been verified
+        # Whether its calls run in a turn: verified ones, and those that put tensors into containers.
+        self._in_turns = self._verify is not None
         self._seconds = 0.0
         self._reasons: list[str] = []
 
