@@ -30,8 +30,8 @@ _DEPENDS = (
     "check=False takes your word for it.)"
 )
 _WAITS = (
-    "xgrad.compile: {name} cannot be traced now: another thread is within a trace, whose function waits, maybe for this "
-    "very call. Do not wait for threads within compiled functions."
+    "xgrad.compile: {name} cannot be traced now: a function that another thread traces waits, maybe for "
+    "this very call. Do not wait for threads within compiled functions."
 )
 
 
