@@ -16,7 +16,7 @@ LAYERS = (
     ("limits", "programs", "kept", "compile_cache"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("ops",), ("autograd",), ("func",), ("compiler",),
-    ("attach", "amp", "cuda", "distributed", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
+    ("attach", "amp", "cuda", "cpu", "distributed", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
     ("interop", "utils", "viz", "cli", "serialization"),
 )  # fmt: skip
 

@@ -89,6 +89,7 @@ newaxis = None  # x[:, newaxis] has a dimension more
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name, for the line below makes them names of this one.
     from . import amp as amp
+    from . import cpu as cpu
     from . import cuda as cuda
     from . import distributed as distributed
     from . import fft as fft
@@ -182,6 +183,7 @@ _LATER |= {
 }
 _MODULES = (
     "amp",
+    "cpu",
     "cuda",
     "distributed",
     "fft",

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from ..config import state
@@ -26,8 +27,12 @@ def step(
     grads: list[Any],
     extra: dict[str, Any],
     functions: dict[str, Callable],
+    unless: Any = None,
 ) -> None:
-    """Do the step; `all_params` are those of each state, `params` those that have a gradient."""
+    """Do the step; `all_params` are those of each state, `params` those that have a gradient.
+
+    unless: an array; where the program finds it above zero, parameters and state stay as they are.
+    """
     direct = direct_of(params)
     arrays = [p._read() for p in params]
     extra = {**extra, **functions}
@@ -46,9 +51,15 @@ def step(
     values, updates, leaves = updated(parts, direct, arrays, grads, [t._read() for t in tensors], extra)
     values, updates = iter(values), iter(updates)
     for param, is_direct in zip(params, direct, strict=True):
-        param._write(next(values) if is_direct else optax.apply_updates(param._read(), next(updates)))
+        new = next(values) if is_direct else optax.apply_updates(param._read(), next(updates))
+        param._write(new if unless is None else _kept(param, new, unless))
     for tensor, leaf in zip(tensors, leaves, strict=True):
-        tensor._write(leaf)
+        tensor._write(leaf if unless is None else _kept(tensor, leaf, unless))
+
+
+def _kept(tensor: Tensor, new: Any, unless: Any) -> Any:
+    """Return the new value of a tensor, or the one that it has if `unless` is above zero."""
+    return jax.lax.select(jnp.broadcast_to(unless > 0, new.shape), tensor._read(), new)
 
 
 @contextmanager

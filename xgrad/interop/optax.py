@@ -84,6 +84,7 @@ class Optimizer:
 
     # What a compiled function looks at: it is traced again for other groups and hooks.
     __xgrad_guards__ = frozenset({"_structure", "_step_pre_hooks", "_step_post_hooks"})
+    _unless: Any = None  # within a compiled step of a GradScaler: whether gradients are inf or NaN
 
     def __init__(self, params: Iterable[Any], tx: Any = None) -> None:
         if isinstance(params, Tensor):
@@ -281,6 +282,14 @@ class Optimizer:
         self._plans[present] = plans
         return plans
 
+    def _step_unless(self, found: Any, *args: Any, **kwargs: Any) -> Any:
+        """Step in a compiled function, but change nothing where the program finds `found` above zero."""
+        self._unless, before = found, self._unless
+        try:
+            return self.step(*args, **kwargs)
+        finally:
+            self._unless = before
+
     def _step_traced(self, given: list, present: tuple[bool, ...], extra: dict, functions: dict) -> None:
         share = self._parts(present)
         if share:
@@ -294,6 +303,7 @@ class Optimizer:
                 [_dense(given[i]) for i in places],
                 extra,
                 functions,
+                self._unless,
             )
 
     def _value_of(self, closure: Callable[[], Any]) -> Callable:

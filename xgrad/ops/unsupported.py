@@ -43,11 +43,6 @@ _PYTHON = ("it runs Python for each element", "Use operators, or xgrad.from_nump
 _STREAMS = ("XLA orders its work by itself: there are no streams", "Leave it out.")
 _COMPLEX32 = ("XLA has no arrays of complex32", "Use complex64: xgrad.complex64, or cfloat().")
 _MASKED_TENSOR = ("a tensor here has no mask of its own", "Give the mask to the functions of xgrad.masked.")
-_SCALER = (
-    "it skips the steps of an optimizer whose gradients are not finite, and optax does that",
-    "Use bfloat16, which has float32's range and needs no scale; with float16, (loss * scale).backward(), and "
-    "optax.apply_if_finite(optax.chain(optax.scale(1 / scale), tx), 10) as the optimizer's transformation.",
-)
 
 # (namespace, (reason, alternative), names); "Tensor" stands for the methods.
 TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
@@ -90,7 +85,6 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("Tensor", _MEMORY, "map_ map2_ set_ storage_type share_memory_"),
     ("Tensor", _PYTHON, "apply_"),
     ("Tensor", _STREAMS, "record_stream"),
-    ("amp", _SCALER, "GradScaler"),
     ("Tensor", _COMPLEX32, "chalf"),
     ("masked", _MASKED_TENSOR, "MaskedTensor as_masked_tensor is_masked_tensor masked_tensor"),
 )  # fmt: skip

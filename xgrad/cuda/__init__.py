@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 
-from .devices import device as _device
-from .devices import placement_of
-from .random import manual_seed as _manual_seed
+from ..devices import device as _device
+from ..devices import placement_of
+from ..random import manual_seed as _manual_seed
 
 __all__ = [
     "current_device", "device_count", "empty_cache", "get_device_name", "is_available", "is_bf16_supported",

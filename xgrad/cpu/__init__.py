@@ -1,0 +1,5 @@
+"""The older spelling `xgrad.cpu.amp` of `xgrad.amp` (PyTorch: torch/cpu/__init__.py)."""
+
+from . import amp as amp
+
+__all__ = ["amp"]
