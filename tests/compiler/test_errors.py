@@ -300,3 +300,62 @@ def test_version_errors_inside_are_those_of_eager():
 def test_what_is_no_function():
     with pytest.raises(TypeError, match=r"xgrad\.compile takes a function, but got a int"):
         xgrad.compile(3)
+
+
+def test_a_read_of_a_value_that_the_function_catches_is_an_error_all_the_same():
+    @xgrad.compile
+    def step(x):
+        try:
+            scale = float(x.sum())  # here
+        except Exception:
+            scale = -1.0
+        return x * scale
+
+    with pytest.raises(xgrad.errors.TracedValueError, match=r"scale = float\(x.sum\(\)\)  # here"):
+        step(xgrad.ones(3))
+
+
+class Result:
+    def __init__(self, value):
+        self.value = value
+
+
+async def _awaited(x):
+    return x * 2
+
+
+RETURNED = {
+    "a generator": (lambda x: (x * i for i in range(2)), "gives what it has only once"),
+    "an iterator": (lambda x: map(x.mul, [1, 2]), "gives what it has only once"),
+    "a coroutine": (_awaited, "gives what it has only once"),
+    "an object": (lambda x: [Result(x * 2)], "returns a Result that holds tensors"),
+    "a set": (lambda x: {x * 2}, "returns a set that holds tensors"),
+    "a closure": (lambda x: lambda y, doubled=x * 2: doubled + y, "returns a function that holds tensors"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+@pytest.mark.parametrize("name", RETURNED)
+def test_what_no_later_call_could_return_is_refused(name):
+    function, message = RETURNED[name]
+    with pytest.raises(NotImplementedError, match=message):
+        xgrad.compile(function)(xgrad.ones(3))
+
+
+def test_objects_from_outside_may_be_returned():
+    mine, leaf = Result(xgrad.ones(3)), xgrad.ones(3)
+    step = xgrad.compile(lambda x: (mine, Result(leaf), x * 2))
+    for _ in range(2):
+        first, second, _ = step(xgrad.ones(3))
+        assert first is mine
+        assert second.value is leaf
+
+
+def test_a_mode_that_the_function_leaves_changed_is_refused_and_put_back():
+    def step(x):
+        xgrad.set_grad_enabled(False)
+        return x * 2
+
+    with pytest.raises(NotImplementedError, match=r"leaves a mode changed \(grad mode\)"):
+        xgrad.compile(step)(xgrad.ones(3))
+    assert xgrad.is_grad_enabled()

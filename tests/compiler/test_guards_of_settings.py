@@ -65,7 +65,7 @@ def test_without_jit_the_function_runs_as_it_is():
         for _ in range(2):
             assert compiled(x).item() == 8
             assert xgrad.compile(noting)(x).tolist() == [[2.0, 2.0]] * 2
-        with pytest.raises(RuntimeError, match=r"\(disable_jit, debug_nans\) there is no program"):
+        with pytest.raises(RuntimeError, match=r"\(disable_jit, debug_nans, anomaly mode\) there is no program"):
             compiled.lower(x)
     assert len(seen) == 2
     assert compiled.metrics().traces == 0
@@ -101,3 +101,16 @@ def test_the_default_dtype_is_xgrads():
         finally:
             xgrad.set_default_dtype(xgrad.float32)
     assert compiled.metrics().traces == 2
+
+
+def test_anomaly_mode_looks_at_each_operation():
+    w = xgrad.tensor([-1.0, 2.0], requires_grad=True)
+    step = xgrad.compile(lambda: w.sqrt().sum().backward())
+    step()
+    with (
+        pytest.warns(UserWarning, match="Anomaly|Error detected in SqrtBackward0"),
+        xgrad.autograd.detect_anomaly(),
+        pytest.raises(RuntimeError, match="'SqrtBackward0' returned nan"),
+    ):
+        step()
+    assert step.metrics().calls == 1

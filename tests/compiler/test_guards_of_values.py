@@ -9,6 +9,7 @@ import enum
 import functools
 import operator
 import os
+import sys
 import threading
 import types
 import weakref
@@ -62,6 +63,9 @@ class Cached:
     @functools.cached_property
     def doubled(self):
         return 2 * self.lr
+
+    def rate(self):
+        return self.lr
 
 
 class Meta(type):
@@ -299,6 +303,38 @@ CASES = {
         lambda o: setattr(vars(type(o))["lr"], "value", 3.0),
     ),
     "a singledispatch": (lambda: _dispatched(), lambda o, x: o(1, x), lambda o: o.register(int)(lambda v, x: x * 3)),
+    "a ContextVar's default": (
+        lambda: contextvars.ContextVar("DEFAULT", default=Plain(lr=1.0)),  # noqa: B039 - it changes
+        lambda o, x: x * o.get().lr,
+        lambda o: setattr(o.get(), "lr", 3.0),
+    ),
+    "a dictionary's values": (
+        lambda: (d := {"lr": 1.0}, d.values()), lambda o, x: x * sum(o[1]), lambda o: o[0].update(lr=3.0),
+    ),
+    "a dictionary's keys": (
+        lambda: (d := {"lr": 1.0}, d.keys()), lambda o, x: x * len(o[1]), lambda o: o[0].update(m=3.0),
+    ),
+    "a WeakMethod": (
+        lambda: (c := Cached(), weakref.WeakMethod(c.rate)), lambda o, x: x * o[1]()(),
+        lambda o: setattr(o[0], "lr", 3.0),
+    ),
+    "a default_factory": (
+        lambda: collections.defaultdict(lambda: 1.0), lambda o, x: x * o.default_factory(),
+        put("default_factory", lambda: 3.0),
+    ),
+    "an exception's arguments": (lambda: KeyError(1.0), lambda o, x: x * o.args[0], put("args", (3.0,))),
+    "__init__": (
+        lambda: type("A", (), {"__init__": lambda self: setattr(self, "lr", 1.0)}), lambda o, x: x * o().lr,
+        put("__init__", lambda self: setattr(self, "lr", 3.0)),
+    ),
+    "the class of a tensor": (
+        lambda: xgrad.ones(3).as_subclass(type("Rated", (xgrad.Tensor,), {"lr": 1.0})), lambda o, x: x * o.lr,
+        lambda o: setattr(type(o), "lr", 3.0),
+    ),
+    "a module that is there later": (
+        lambda: sys.modules, lambda o, x: x * (1 + ("xgrad_of_a_test" in sys.modules)),
+        lambda o: o.update(xgrad_of_a_test=types),
+    ),
     "an lru_cache": (lambda: _memo(), lambda o, x: x * o[0](1), lambda o: (o[1].update(lr=3.0), o[0].cache_clear())),
 }  # fmt: skip
 REMEMBERING = {"a singledispatch"}  # in the first trace, so that there is a second one
@@ -326,6 +362,7 @@ def test_what_is_changed_is_seen(name, where, monkeypatch):
         VAR.set(1.0)
         Made.made = None
         vars(Color.RED).pop("lr", None)
+        sys.modules.pop("xgrad_of_a_test", None)
 
 
 @pytest.mark.parametrize("kind", ["an argument", "keywords", "within a list", "within a tree"])

@@ -78,6 +78,9 @@ def test_in_jax():
     np.testing.assert_allclose(jax.grad(lambda a: jax.jit(by_array)(a))(a), 2 * a)
     np.testing.assert_allclose(jax.vmap(by_array)(np.stack([a, a])), [5.0, 5.0])
     np.testing.assert_allclose(compiled(xgrad.asarray(a)).numpy(), 5.0)
+    np.testing.assert_allclose(jax.grad(by_array)(a), 2 * a)  # now that there is a program for such a tensor
+    np.testing.assert_allclose(jax.jit(jax.vmap(by_array))(np.stack([a, a])), [5.0, 5.0])
+    assert compiled.metrics().traces == 1
     captured = []
 
     def closing_over(a):

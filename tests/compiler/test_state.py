@@ -1,6 +1,7 @@
 """State that lives in closures, globals, containers, objects and modules, and what is refused of it."""
 
 import collections
+import functools
 
 import numpy as np
 import pytest
@@ -430,3 +431,18 @@ def test_a_set():
     with pytest.raises(NotImplementedError, match="changes a set in Python"):
         adds()
     assert names == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("maxsize", [None, 2])
+def test_a_cache_of_tensors_that_the_trace_fills(maxsize):
+    """As of masks: the program has them as constants, and outside there are tensors with values."""
+
+    @functools.lru_cache(maxsize=maxsize)
+    def mask(n):
+        return xgrad.ones(n).cumsum(0)
+
+    step = xgrad.compile(lambda x: x * mask(3))
+    for _ in range(2):
+        np.testing.assert_array_equal(step(xgrad.ones(3)).numpy(), [1, 2, 3])
+        np.testing.assert_array_equal(mask(3).numpy(), [1, 2, 3])
+    assert mask.cache_info().currsize == 1

@@ -87,7 +87,8 @@ def imports_in(code: types.CodeType, package: str) -> frozenset[str]:
                 base = package.rsplit(".", level - 1)[0] if level > 1 else package
                 found.add(".".join(filter(None, (base, one.argval))) if level else one.argval)
         if not _IMPORTS_BY_NAME.isdisjoint(code.co_names):
-            found |= {const for const in code.co_consts if isinstance(const, str) and const in sys.modules}
+            texts = (const for const in code.co_consts if isinstance(const, str))
+            found |= {text for text in texts if all(part.isidentifier() for part in text.split("."))}
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             found |= imports_in(const, package)

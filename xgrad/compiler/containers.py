@@ -1,5 +1,6 @@
 """Containers: how guards look into lists, dictionaries, sets, objects, tensors, each in its own way."""
 
+import collections
 import contextvars
 import functools
 import types
@@ -242,11 +243,15 @@ def is_scalar_type(kind: type) -> bool:
     return kind in (int, float, complex, str, bytes)
 
 
+_SLOTS_OF_C: dict[type, tuple[str, ...]] = {collections.defaultdict: ("default_factory",), BaseException: ("args",)}
+
+
 @functools.lru_cache(maxsize=1024)
 def slots_of(kind: type) -> tuple[str, ...]:
     """The attributes of a class's instances that are not in a `__dict__`."""
     found = []
     for base in kind.__mro__:
+        found += _SLOTS_OF_C.get(base, ())
         names = base.__dict__.get("__slots__", ())
         for n in (names,) if isinstance(names, str) else tuple(names):
             if n not in ("__dict__", "__weakref__"):
@@ -312,11 +317,21 @@ class OfContext(Container):
     kinds = (contextvars.ContextVar, weakref.ref)
 
     def read(self, value: Any) -> dict:
-        return {"": value.get(MISSING) if isinstance(value, contextvars.ContextVar) else value()}
+        if not isinstance(value, contextvars.ContextVar):
+            return {"": value()}
+        try:
+            return {"": value.get()}  # or its default
+        except LookupError:
+            return {"": MISSING}
 
     def put(self, value: Any, key: Any, item: Any) -> None:
-        if item is not MISSING:
+        if item is not MISSING and isinstance(value, contextvars.ContextVar):
             value.set(item)
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        for key, was, here in super().changes():
+            if not (isinstance(self.value, weakref.WeakMethod) and was == here):  # it makes a method each time
+                yield key, was, here
 
     def differs(self, value: Any) -> str | None:
         return other_type(self, value)
@@ -326,6 +341,26 @@ class OfContext(Container):
 
     def name(self, key: Any) -> str:
         return ".get()" if issubclass(self.type, contextvars.ContextVar) else "()"
+
+
+class OfView(Container):
+    """The keys, the values or the items of a dictionary: by what is in the dictionary."""
+
+    __slots__ = ()
+
+    kinds = (type({}.keys()), type({}.values()), type({}.items()))
+
+    def read(self, value: Any) -> dict:
+        return {"mapping": value.mapping}
+
+    def differs(self, value: Any) -> str | None:
+        return other_type(self, value)
+
+    def changes(self) -> Iterator[tuple[Any, Any, Any]]:
+        return iter(())  # the dictionary's guard looks
+
+    def takes(self, key: Any) -> bool:
+        return False
 
 
 class OfTensor(Container):
@@ -353,7 +388,7 @@ class OfTensor(Container):
             reason = guard.check(now.get(key, MISSING), found)
             if reason is not None:
                 return self.name(key) + reason
-        return None
+        return self.check_others(value, found)
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
         return iter(())  # Outputs.effects looks at tensors

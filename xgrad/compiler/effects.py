@@ -7,6 +7,7 @@ Invariant: a recipe refers to what the call gives it (arrays, reached tensors by
 trace, so that no tracer outlives it.
 """
 
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +40,9 @@ _NAMES = {
     "_hooks": "the hooks", "_post_accumulate_hooks": "the hooks", "_retains_grad": "retain_grad", "_view": "the base",
     "_tangents": "the tangents", "_grad_dtype": "grad_dtype",
 }  # fmt: skip
+
+
+ONCE = (Iterator, AsyncIterator, Awaitable)  # kinds that give what they have only once
 
 
 class Recipe(NamedTuple):
@@ -77,6 +81,7 @@ class Outputs:
         self.trace = trace
         self.arrays: list[Any] = []
         self.recipes: list[Recipe] = []
+        self.constants: list[Any] = []  # what each call gives again
         self.edges: list[Tensor] = []  # tensors of the trace with a history, as results of the call's node
         self._made: dict[int, int] = {}
         self._keep: list[Tensor] = []  # so that ids stay taken
@@ -122,8 +127,10 @@ class Outputs:
             return value.__class__.__name__, [self.plan(item) for item in value]
         if value.__class__ is dict:  # a pytree would sort its keys
             return "dict", {key: self.plan(item) for key, item in value.items()}
-        leaves, tree = jax.tree_util.tree_flatten(value, is_leaf=lambda node: node is not value)
+        alone = isinstance(value, ONCE)  # at which JAX would warn
+        leaves, tree = ([value], None) if alone else jax.tree_util.tree_flatten(value, is_leaf=lambda n: n is not value)
         if len(leaves) == 1 and leaves[0] is value:
+            self.constants.append(value)
             return "constant", value
         return "tree", (tree, [self.plan(leaf) for leaf in leaves])
 

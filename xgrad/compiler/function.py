@@ -183,7 +183,7 @@ class CompiledFunction:
             known = self._known(args, kwargs, leaves, tree, now)  # by another thread, meanwhile
         if known is not None:
             return known
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
+        if any(map(_is_traced, leaves)):
             return None
         changed = ""
         for _ in range(_TRIES):
@@ -278,9 +278,8 @@ class CompiledFunction:
             args, kwargs, _ = put_in(self._in, args, kwargs)
         found = None if _inlined() else self.find(args, kwargs)
         if found is None:
-            where = (
-                "where JAX is not to compile (disable_jit, debug_nans)" if modes.eager() else "inside of another trace"
-            )
+            not_here = "where JAX is not to compile (disable_jit, debug_nans, anomaly mode)"
+            where = not_here if modes.eager() else "inside of another trace"
             raise RuntimeError(f"xgrad.compile: {where} there is no program to look at")
         return found
 
@@ -308,6 +307,15 @@ def _inlined() -> bool:
         or state.operator_mode is not None
         or state.recorder is not None
     )
+
+
+def _is_traced(leaf: Any) -> bool:
+    """Whether an argument has its value in another trace."""
+    if isinstance(leaf, Tensor):
+        attributes = leaf.__dict__
+        storage = attributes.get("_storage")
+        leaf = attributes.get("_array") if storage is None else storage._array
+    return isinstance(leaf, Tracer)
 
 
 _trees: dict[int, Any] = {}  # of so many tensors, and nothing else
@@ -384,8 +392,9 @@ def compile(
 
     Raises in the first call: `TracedValueError` where the function reads a value (`item()`, `if t:`), naming the line;
     `NotImplementedError` for what a program cannot repeat (a Python number that it counts up, hooks that it registers
-    on tensors from outside, sparse tensors).  A trace that fails changes nothing, and other threads do not see it: of
-    several that call the function for the first time one traces, and the others wait.  (PyTorch: torch.compile.)
+    on tensors from outside, a generator that it returns, sparse tensors).  A trace that fails changes nothing, and
+    other threads do not see it: of several that call the function for the first time one traces, and the others wait.
+    (PyTorch: torch.compile.)
 
     >>> import xgrad
     >>> w = xgrad.ones(2, requires_grad=True)

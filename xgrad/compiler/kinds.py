@@ -6,6 +6,7 @@ import operator
 import sys
 import types
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,13 +15,13 @@ import numpy as np
 from ..tensor import Tensor
 from ..views.storage import Tracer
 from .code import is_library, is_ours
-from .containers import OfContext, OfDeque, OfMapping, OfSequence, OfSet, dict_of
+from .containers import OfContext, OfDeque, OfMapping, OfSequence, OfSet, OfView, dict_of
 from .guards import EqualBytes
 
 # What of a class is called without being named, and what of it is of no account.
 CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
 PLAIN = {
-    "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__init__", "__slots__",
+    "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__slots__",
     "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
     "__orig_bases__", "__parameters__", "__abstractmethods__",
 }  # fmt: skip
@@ -38,20 +39,25 @@ KINDS: tuple = (
     (OfDeque, deque),
     (OfSet, (set, frozenset)),
     (OfContext, OfContext.kinds),
+    (OfView, OfView.kinds),
 )
 
 
-def holds_tensors(value: Any) -> bool:
-    """Whether a tensor or a tracer is found in a value, within a few hundred objects."""
+def holds_tensors(value: Any, counts: Callable[[Any], bool] = lambda tensor: True) -> bool:
+    """Whether a tensor or a tracer is found in a value, within a few hundred objects; `counts`: one that counts."""
     waiting, seen = [value], set()
     while waiting and len(seen) < 500:
         value = waiting.pop()
         kind = type(value)
         if issubclass(kind, (Tensor, Tracer)):
-            return True
-        if id(value) not in seen and not issubclass(kind, (type, types.ModuleType, types.FunctionType)):
+            if counts(value):
+                return True
+        elif id(value) not in seen and not issubclass(kind, (type, types.ModuleType)):
             seen.add(id(value))
-            waiting += gc.get_referents(value)
+            if issubclass(kind, types.FunctionType):  # its globals are no part of it
+                waiting += [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__]
+            else:
+                waiting += gc.get_referents(value)
     return False
 
 

@@ -8,7 +8,7 @@ they are, and which of them share a storage.  This runs in each call, so the usu
 from typing import Any
 
 from ..tensor import Tensor
-from ..views.storage import place_of
+from ..views.storage import Tracer, place_of
 from .containers import INTERNAL
 from .guard_code import quick_find
 from .guards import Guard, is_scalar
@@ -83,6 +83,8 @@ class Expected:
 
     def alike(self, array: Any) -> bool:
         """Whether an array has the shape, dtype and sharding of the traced one."""
+        if isinstance(array, Tracer):  # of another trace: it has no sharding
+            return False
         aval, sharding = array.aval, array.sharding
         if aval is not self.aval and _kind_of(aval) != _kind_of(self.aval):
             return False
@@ -96,8 +98,7 @@ class Expected:
         if not is_plain(tensor.__dict__) or tensor.requires_grad or not tensor.is_contiguous():
             return None
         array = tensor._read()
-        same = _kind_of(array.aval) == _kind_of(self.aval) and array.sharding == self.sharding
-        return array if same else None
+        return array if self.alike(array) else None
 
     def why(self, tensor: Tensor) -> str:
         """What is different about a tensor."""
@@ -106,7 +107,7 @@ class Expected:
             ("shape", self.chain.shape if self.chain else self.aval.shape, tuple(tensor.shape)),
             ("shape of its storage", self.aval.shape, array.shape),
             ("dtype", self.aval.dtype, array.dtype),
-            ("sharding", self.sharding, array.sharding),
+            ("sharding", self.sharding, getattr(array, "sharding", None)),
             ("type", self.kind.__name__, type(tensor).__name__),
             ("view of its storage", self.chain, None if self.by_value else _chain(tensor)),
             ("requires_grad", self.requires_grad, tensor._requires_grad),
@@ -204,7 +205,10 @@ class Match:
 
     def find(self, leaves: list) -> tuple[list, list] | None:
         """The tensors and their roots, if a call is like the one that was traced."""
-        found = self._quick(leaves)
+        try:
+            found = self._quick(leaves)
+        except AttributeError:  # a tracer of another trace has no sharding
+            found = None
         if found is None:
             found = self._found(leaves)
             if found is None:

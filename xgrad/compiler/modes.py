@@ -64,5 +64,27 @@ def modes() -> tuple:
 
 
 def eager() -> bool:
-    """Whether JAX is asked not to compile (`disable_jit`), or to look at each operation (`debug_nans`)."""
-    return any(get(_config) for get in _getters_of_eager)
+    """Whether JAX is asked not to compile (`disable_jit`), or each operation is looked at (`debug_nans`, anomalies)."""
+    return state.anomaly or any(get(_config) for get in _getters_of_eager)
+
+
+_OF_THREAD = (
+    "grad_enabled", "inference", "tracking", "saved_hooks", "saved_hooks_disabled", "anomaly", "grad_layout",
+    "compiled", "mutation_allowed", "generator", "mesh", "autocast",
+)  # fmt: skip
+
+
+def taken() -> tuple:
+    """The modes of the thread, and the default dtype, to be compared and put back (`left`)."""
+    return (*[getattr(state, name) for name in _OF_THREAD], settings.default_dtype)
+
+
+def left(before: tuple) -> str | None:
+    """Put the modes back as they were taken; the name of one that was left on."""
+    names = [name for name, a, b in zip(NAMES, before, taken(), strict=False) if a is not b and a != b]
+    if not names:
+        return None
+    for name, value in zip(_OF_THREAD, before, strict=False):
+        setattr(state, name, value)
+    settings.default_dtype = before[-1]
+    return names[0]

@@ -132,8 +132,8 @@ class Noted:
         library = is_library_class(value)
         for name, item in vars(value).items():
             if name in CALLED or (name[:2] == name[-2:] == "__" and name not in PLAIN):
-                code = getattr(item, "__code__", None)
-                if not library or id(code) in self._ran:
+                ran = id(getattr(item, "__code__", None)) in self._ran
+                if ran or not (library or name == "__init__"):  # of most objects it made them long before
                     names |= {name}
         return OfFixed(value, path, names, before)
 

@@ -15,6 +15,7 @@ import functools
 import gc
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -117,15 +118,7 @@ class Surroundings(Noted):
             return self._look_into(value, path)
         if isinstance(value, Tensor):
             self.tensors.append(value)
-            whole = self._whole(value)
-            if id(value) in self._seen or not (attributes_of(value) if whole is None else whole):
-                return AnyTensor()
-            self._seen[id(value)] = value
-            found = OfTensor(value, path, whole)
-            self._before[id(value)] = value, found.before
-            self.containers.append(found)
-            self._fill(found, path)
-            return found
+            return self._of_tensor(value, path)
         if is_scalar(value):
             return Equal(value)
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
@@ -133,6 +126,21 @@ class Surroundings(Noted):
         if isinstance(value, EqualBytes.kinds):
             return EqualBytes(value)
         return self._look_into(value, path)
+
+    def _of_tensor(self, value: Tensor, path: Path) -> Guard:
+        """The guard of a tensor: of its attributes and hooks, if it has any, and of its class, if it is the user's."""
+        whole, kind = self._whole(value), type(value)
+        plain = not (attributes_of(value) if whole is None else whole) and not may_change(kind)
+        if plain or id(value) in self._seen:
+            return AnyTensor()
+        self._seen[id(value)] = value
+        found = OfTensor(value, path, whole)
+        self._before[id(value)] = value, found.before
+        self.containers.append(found)
+        self._fill(found, path)
+        if may_change(kind):
+            found.kind = self._guard(kind, ("__class__",))
+        return found
 
     def _look_into(self, value: Any, path: Path) -> Guard:
         if id(value) in self._seen or len(self._seen) > _LIMIT or self._is_log(value):
@@ -167,6 +175,12 @@ class Surroundings(Noted):
             elif found.looks(key):
                 found.children.append((key, self._guard(item, (*path, key))))
 
+    def forget_memos(self, made: Callable[[Any], bool]) -> None:
+        """Empty what functools.lru_cache keeps, where `made` says that it holds tensors of the trace."""
+        for memo in self._memos:
+            if any(map(made, gc.get_referents(memo))):
+                memo.cache_clear()
+
     # ------------------------------------------------------------ what frames see
 
     def ran(self, code: types.CodeType, names: dict | None) -> None:
@@ -200,6 +214,8 @@ class Surroundings(Noted):
                 self.progress.note(value)
                 continue
             if not itself and isinstance(value, SKIPPED):
+                if isinstance(value, Tensor) and may_change(type(value)):
+                    waiting.append((type(value), False, library))
                 continue
             key = id(value), id(names), wholly
             if key in self._noted:

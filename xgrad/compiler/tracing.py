@@ -16,12 +16,14 @@ from ..engine.node import GradientEdge, InputMetadata, Node
 from ..errors import TracedValueError
 from ..random import default_generator
 from ..tensor import from_array
+from . import modes
 from .code import LIBRARIES, sees_order_of_keywords
-from .effects import RETAINED, Outputs, has_tensors
+from .effects import ONCE, RETAINED, Outputs, has_tensors
 from .entry import Entry, Traced
 from .frames import Frames
-from .guards import MISSING, Container, shown
+from .guards import MISSING, Container, is_scalar, shown
 from .history import Target
+from .kinds import holds_tensors
 from .matching import Expected, Match, _aval
 from .overlay import Inline, Reached, ends, leave
 from .paths import containers_among, containers_of, nodes_of, orders_among
@@ -115,6 +117,7 @@ class _Tracing:
             finally:
                 leave(self.trace)
                 self.around.restore(self.frames.is_new)
+                self.around.forget_memos(lambda value: holds_tensors(value, self._is_made_here))
                 for container in self.given:
                     container.restore()
             self.around.progress.warn(self.frames.is_new)
@@ -157,19 +160,38 @@ class _Tracing:
         args, kwargs = self._arguments()
         known = {id(container.value) for container in self.around.containers}
         self.given = [c for c in containers_among((args, kwargs)) if id(c.value) not in known]
+        before = modes.taken()
         try:
             value = self.function(*args, **kwargs)
         except Exception as error:
             raise _FailedError from error
+        if self.trace.asked_for_value is not None:  # the function has caught it, and went another way
+            raise _FailedError from self.trace.asked_for_value
+        mode = modes.left(before)
+        if mode is not None:
+            raise NotImplementedError(_MODE.format(mode))
         if self.out is not None:
             value, self.placed = put_out(self.out, value)
         outputs = self.outputs = Outputs(self.trace)
         self.result = outputs.plan(value)
+        self._check_returned(outputs.constants)
         self.puts = self._changes(outputs)
         self.effects = outputs.effects()
         pulled = self._pull(outputs)
         self.count = len(outputs.arrays)
         return [*outputs.arrays, *pulled]
+
+    def _check_returned(self, values: list) -> None:
+        """Raise `NotImplementedError` for what would be used up by the first call, or holds tensors of the trace."""
+        new = self.frames.is_new([value for value in values if not is_scalar(value)])
+        for value in values:
+            if id(value) in new and isinstance(value, ONCE):
+                raise NotImplementedError(_ONCE.format(type(value).__name__))
+            if id(value) in new and holds_tensors(value, self._is_made_here):
+                raise NotImplementedError(_HOLDS.format(type(value).__name__))
+
+    def _is_made_here(self, tensor: Any) -> bool:
+        return isinstance(tensor, Tracer) or object.__getattribute__(tensor, "__dict__").get("_trace") is self.trace
 
     def _arguments(self) -> tuple[tuple, dict]:
         if not self.bare:
@@ -334,6 +356,18 @@ _VALUE = (
     "xgrad.compile: the function reads the value of a tensor, which is not known while it is traced{where}. "
     "Use xgrad.where(condition, a, b) in the place of `if`, keep numbers as tensors in the place of item() and "
     "float(), and read values outside, from what the function returns."
+)
+_ONCE = (
+    "xgrad.compile: the function returns a {}, which gives what it has only once, and a compiled function returns the "
+    "same one in each call. Return a list (list(...)), or compile the function that is called for each item."
+)
+_HOLDS = (
+    "xgrad.compile: the function returns a {} that holds tensors, which a compiled program cannot make anew in each "
+    "call. Return lists, tuples, dictionaries, or what JAX knows as a pytree (jax.tree_util.register_dataclass)."
+)
+_MODE = (
+    "xgrad.compile: the function leaves a mode changed ({}), which a compiled program does not repeat. Use it as "
+    "`with ...:` inside of the function, or change it outside."
 )
 _OURS = str(Path(__file__).parent.parent)
 

@@ -35,10 +35,13 @@ def jax_array(self: Tensor) -> Any:
 def _concrete(self: Tensor, what: str) -> Any:
     array = self._export()
     if isinstance(array, Tracer):
-        raise of_ended_trace(array) or TracedValueError(
+        error = of_ended_trace(array) or TracedValueError(
             f"{what} needs the value of a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad). "
             "Return the tensor and read it outside, or use xgrad.where instead of a Python branch."
         )
+        if state.trace is not None:
+            state.trace.asked_for_value = error
+        raise error
     require_here(array, what)
     return array
 
