@@ -61,6 +61,8 @@ class ThreadState(threading.local):
     graph_exec_group: Any = None  # of utils.checkpoint: several backward calls that share their recomputations
 
     def __init__(self) -> None:
+        # These stand in each thread's dictionary, which is quicker to ask for many than the thread's state is for each.
+        self.__dict__.update(_ASKED)
         # Bound method of a counter: one call gives the next number, nothing to store back.  Recording asks for
         # `next_sequence_nr`, in whose place anomaly mode puts a function that adds to what `count` gives.
         self.count = self.next_sequence_nr = itertools.count().__next__
@@ -94,6 +96,16 @@ class ThreadState(threading.local):
     def restore(self, modes: dict[str, Any]) -> None:
         self.__dict__.update(modes)
 
+
+# What a compiled function asks in each call (compiler/modes.py).
+_ASKED = {
+    name: getattr(ThreadState, name)
+    for name in (
+        "grad_enabled", "inference", "tracking", "saved_hooks", "saved_hooks_disabled", "anomaly", "grad_layout",
+        "compiled", "mutation_allowed", "generator", "mesh", "autocast",
+        "overlay", "vmap_levels", "transforms", "forward_level", "operator_mode", "recorder",
+    )
+}  # fmt: skip
 
 # The modes of a thread that belong to a block, and end with it.
 _PUT_BACK = (

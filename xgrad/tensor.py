@@ -220,12 +220,13 @@ class Tensor(TensorMethods):
                     array = self._array
                     if array is None:
                         raise no_value()
-                    if self._version_counter is None:
-                        self._version_counter = VersionCounter()
+                    counter = self._version_counter
+                    if counter is None:
+                        counter = self._version_counter = VersionCounter()
                     self._chain = ViewChain.of(array)
-                    storage = self._storage = Storage(array, self._owned, self._version_counter)
-                    del array
+                    storage = self._storage = Storage(array, self._owned, counter)
                     self._array = None
+                    return storage
         if self._version_counter is None:
             self._bump(0)
         return storage
@@ -289,8 +290,11 @@ class Tensor(TensorMethods):
         """A tensor with the same storage, chain and version counter, and no autograd metadata."""
         alias = blank(Tensor)
         alias._storage = self._share()
-        alias._chain, alias._version_counter = self._chain, self._version_counter
-        if self._cache is not None:
+        alias._chain = chain = self._chain
+        alias._version_counter = self._version_counter
+        if chain.is_root:
+            pass  # nothing is kept of it but the root
+        elif self._cache is not None:
             alias._cache, alias._cache_generation = self._cache, self._cache_generation
         elif self._traced is not None:
             alias._traced = self._traced
@@ -398,17 +402,18 @@ class Tensor(TensorMethods):
         """
         if requires_grad is not True and requires_grad is not False:
             raise TypeError(f"requires_grad must be a bool, but got {type(requires_grad).__name__}")
-        if requires_grad and self.dtype not in dtypes.INEXACT:
+        if requires_grad and self.dtype.kind not in dtypes.INEXACT_KINDS:
             raise RuntimeError(
                 "only Tensors of floating point dtype can require gradients, and those of a complex one, not of "
                 f"{self.dtype.name}"
             )
         if requires_grad and self._inference and not state.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-        if not requires_grad and not self.is_leaf:
-            raise RuntimeError(_NOT_A_LEAF + _INSTEAD_OF_FALSE)
-        if self.is_leaf:
+        leaf = self._grad_fn is None if self._view is None else self.is_leaf
+        if leaf:
             self._requires_grad = requires_grad
+        elif not requires_grad:
+            raise RuntimeError(_NOT_A_LEAF + _INSTEAD_OF_FALSE)
         return self
 
     @property

@@ -11,7 +11,6 @@ from weakref import WeakSet
 
 from jax.core import Tracer
 
-from ..config import INFERENCE_LEVEL, state
 from ..engine import segment
 from ..ops import pytrees
 from ..tensor import Tensor
@@ -89,7 +88,7 @@ class CompiledFunction:
         return (getattr, (function.__self__, function.__name__)) if hasattr(function, "__self__") else self.name()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _inlined():
+        if modes.inlined():
             return self._function(*args, **kwargs)
         return self.run(args, kwargs) if self._buckets is None else self._buckets.call(args, kwargs)
 
@@ -98,8 +97,6 @@ class CompiledFunction:
         copies: list[Tensor] = []
         if self._in is not None:
             args, kwargs, copies = put_in(self._in, args, kwargs)
-        if modes.eager():
-            return self._function(*args, **kwargs)
         leaves, tree = _flat(args, kwargs)
         now = modes.modes()
         found = None
@@ -110,7 +107,7 @@ class CompiledFunction:
                     if copies:
                         found[0].check_unwritten(found[1], copies)
                     self._calls += 1
-        if found is None:
+        if found is None and not modes.eager():
             done: list = []
             found = turns.take(self._in_turn, done, copies, args, kwargs, leaves, tree, now)
             if done:
@@ -152,13 +149,13 @@ class CompiledFunction:
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
         """The entry for a call, traced if there is none; None if the function is to be run as it is."""
-        if modes.eager():
-            return None
         leaves, tree = _flat(args, kwargs)
         now = modes.modes()
         with self._lock:
             found = self._known(args, kwargs, leaves, tree, now)
-        return turns.take(self._find, args, kwargs, leaves, tree, now) if found is None else found
+        if found is not None or modes.eager():
+            return found
+        return turns.take(self._find, args, kwargs, leaves, tree, now)
 
     def _known(
         self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple
@@ -276,7 +273,7 @@ class CompiledFunction:
     def _found(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list]:
         if self._in is not None:
             args, kwargs, _ = put_in(self._in, args, kwargs)
-        found = None if _inlined() else self.find(args, kwargs)
+        found = None if modes.inlined() else self.find(args, kwargs)
         if found is None:
             not_here = "where JAX is not to compile (disable_jit, debug_nans, anomaly mode)"
             where = not_here if modes.eager() else "inside of another trace"
@@ -295,18 +292,6 @@ class CompiledFunction:
     def memory_analysis(self, *args: Any, **kwargs: Any) -> Any:
         """The bytes that the program takes: arguments, results, temporaries."""
         return self._compiled(args, kwargs).memory_analysis()
-
-
-def _inlined() -> bool:
-    """Whether the function is part of something else here, and so runs as it is."""
-    return bool(
-        state.overlay is not None
-        or state.vmap_levels
-        or state.transforms
-        or (state.forward_level >= 0 and state.forward_level != INFERENCE_LEVEL)
-        or state.operator_mode is not None
-        or state.recorder is not None
-    )
 
 
 def _is_traced(leaf: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from ..config import settings, state
+from ..config import INFERENCE_LEVEL, settings, state
 
 # Names of JAX's settings that a program or its result depends on; a release may lack some.
 _WANTED = (
@@ -26,46 +26,53 @@ _config = jax.config
 _SETTINGS = tuple(name for name in _WANTED if hasattr(_config, name))
 
 
-def _getters(names: tuple[str, ...]) -> list[Callable[[Any], Any]]:
-    """What reads settings, as properties do it: half of what asking for the attribute takes."""
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple]:
+    """A function of `jax.config` that reads settings, as properties do it: half of what asking for the attribute takes.
+
+    Its text calls one after the other, `(c0(config), c1(config), ...)`, which a loop would do in twice the time.
+    """
     kind = type(_config)
-    found = [getattr(vars(kind).get(name), "fget", None) for name in names]
-    return [get or (lambda config, name=name: getattr(config, name)) for get, name in zip(found, names, strict=True)]
+    getters: dict[str, Any] = {}
+    for i, name in enumerate(names):
+        getters[f"c{i}"] = getattr(vars(kind).get(name), "fget", None) or (lambda config, name=name: getattr(config, name))
+    return eval(f"lambda config: ({' '.join(f'{c}(config),' for c in getters)})", getters)
 
 
-_getters_of_settings, _getters_of_eager = _getters(_SETTINGS), _getters(_EAGER)
+_read = _reader(_SETTINGS + _EAGER)
+_read_eager = _reader(_EAGER)
 
 NAMES = (
     "grad mode", "inference mode", "the view tracking", "the saved-tensor hooks", "saved-tensor hooks disabled",
     "anomaly mode", "the layout policy", "compiled_backward", "mutation of saved tensors", "use_key",
     "the mesh", "autocast", "the default dtype",
-    *(name.removeprefix("jax_").removeprefix("enable_") for name in _SETTINGS),
+    *(name.removeprefix("jax_").removeprefix("enable_") for name in _SETTINGS + _EAGER),
 )  # fmt: skip
 
 
 def modes() -> tuple:
-    """What of the thread's and the process's state a trace depends on, as in `NAMES`."""
+    """What of the thread's and the process's state a trace depends on, as in `NAMES`; not those of a trace if `eager`."""
+    mine = state.__dict__
     return (
-        state.grad_enabled,
-        state.inference,
-        state.tracking,
-        state.saved_hooks,
-        state.saved_hooks_disabled,
-        state.anomaly,
-        state.grad_layout,
-        state.compiled,
-        state.mutation_allowed,
-        state.generator is None,
-        state.mesh,
-        state.autocast,
+        mine["grad_enabled"],
+        mine["inference"],
+        mine["tracking"],
+        mine["saved_hooks"],
+        mine["saved_hooks_disabled"],
+        mine["anomaly"],
+        mine["grad_layout"],
+        mine["compiled"],
+        mine["mutation_allowed"],
+        mine["generator"] is None,
+        mine["mesh"],
+        mine["autocast"],
         settings.default_dtype,
-        *[get(_config) for get in _getters_of_settings],
+        *_read(_config),
     )
 
 
 def eager() -> bool:
     """Whether JAX is asked not to compile (`disable_jit`), or each operation is looked at (`debug_nans`, anomalies)."""
-    return state.anomaly or any(get(_config) for get in _getters_of_eager)
+    return state.anomaly or any(_read_eager(_config))
 
 
 _OF_THREAD = (
@@ -88,3 +95,16 @@ def left(before: tuple) -> str | None:
         setattr(state, name, value)
     settings.default_dtype = before[-1]
     return names[0]
+
+
+def inlined() -> bool:
+    """Whether a compiled function is part of something else here, and so runs as it is."""
+    mine = state.__dict__
+    return bool(
+        mine["overlay"] is not None
+        or mine["vmap_levels"]
+        or mine["transforms"]
+        or (mine["forward_level"] >= 0 and mine["forward_level"] != INFERENCE_LEVEL)
+        or mine["operator_mode"] is not None
+        or mine["recorder"] is not None
+    )
