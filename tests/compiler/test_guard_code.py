@@ -96,3 +96,25 @@ def test_flags_of_tensors_are_seen():
     w.register_hook(calls.append)
     compiled(x).backward()
     assert len(calls) == 1
+
+
+def test_a_tensor_that_looked_bare_and_gets_more_is_seen():
+    compiled = xgrad.compile(lambda x: (x * 2).sum() if x.grad is None else x.grad * 3)
+    x = xgrad.ones(3, requires_grad=True)
+
+    def traces():
+        compiled(x), compiled(x)
+        return compiled.metrics().traces
+
+    assert traces() == 1
+    x.scale = 2.0
+    assert traces() == 2
+    del x.scale
+    handle = x.register_hook(lambda grad: grad * 2)
+    assert traces() == 3
+    handle.remove()
+    x.grad = xgrad.ones(3)
+    assert traces() == 4
+    assert compiled(x).tolist() == [3.0] * 3
+    x.grad = None
+    assert compiled(x).tolist() == 6.0

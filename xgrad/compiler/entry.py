@@ -7,6 +7,7 @@ Invariant: a root whose buffer the program uses up is held by nobody else at tha
 storage under the lock, its reference count is looked at, and it is copied if anybody could still read it.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +28,7 @@ from .history import CompiledFunctionBackward, Target
 from .matching import Match
 from .paths import locate
 from .program import Program, one
+from .straight import straight
 
 _copy = jax.jit(jnp.copy)
 _UNDONATED = "xgrad.compile(..., donate=False) keeps what it writes until the new values are there, in twice the memory"
@@ -88,6 +90,7 @@ class Entry:
         self._bare = {"list": list, "tuple": tuple}.get(kind)
         if self._bare is not None and what != [("made", i) for i in range(len(traced.recipes))]:
             self._bare = None
+        self._straight: Callable[[list, list, list], Any] | None = None  # once it is compiled, where it changes nothing
 
     def check_unwritten(self, tensors: list, copies: list) -> None:
         """Raise `PlacementError` if the function changes one of the tensors that are copies of what the caller gave."""
@@ -103,6 +106,8 @@ class Entry:
 
     def run(self, tensors: list, arrays: list, leaves: list) -> Any:
         """Run the program, and do what the function does: all of it, or nothing, wherever an interrupt arrives."""
+        if self._straight is not None:
+            return self._straight(tensors, arrays, leaves)
         traced = self._traced
         node = CompiledFunctionBackward(traced, tensors) if traced.metas else None
         if self._generators:
@@ -376,6 +381,9 @@ class Entry:
             self._constants = [jax.device_put(c, place) for c, place in zip(constants, places, strict=True)]
         self._need, self._ran = besides(executable), False
         self._executable = executable
+        pure = not (self._commits or self._affects or self._generators or self._on_mesh or self._constants)
+        if pure and self._order is not None and self._simple is not None:
+            self._straight = straight(self._traced, executable, self._order, constants, self._simple)
         return executable
 
     def lower(self, arrays: list, leaves: list) -> Any:

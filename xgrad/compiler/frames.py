@@ -44,7 +44,13 @@ class Frames:
         """A block in which frames are seen."""
         previous: Any = sys.getprofile()
         self._previous = previous
-        sys.setprofile(self._see)
+        see, kind_of_file = self._see, self._kinds.get
+
+        def seen(frame: Any, event: str, arg: Any) -> None:
+            if kind_of_file(frame.f_code.co_filename) != IGNORED:  # nearly all that a trace runs is JAX's
+                see(frame, event, arg)
+
+        sys.setprofile(seen)
         try:
             yield
         finally:

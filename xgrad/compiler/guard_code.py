@@ -18,6 +18,7 @@ Anything else it leaves to `Match.find`: another object may be equal.
 Measured for a step of an MLP with eight tensors: see `benchmarks`, "small MLP step".
 """
 
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ from .unchanged import Source, Unchanged
 
 if TYPE_CHECKING:
     from .matching import Expected
+
+# Of the usual attributes, those that are more than a value.
+MORE = frozenset({"_grad_fn", "_grad", "_is_param", "_accumulator"})
 
 # A tensor that is found: its array a{i}, if it looks as the traced one did.
 _TENSOR = """\
@@ -42,11 +46,25 @@ _TENSOR = """\
     if (
         not (a{i}.aval is {expected}.aval and a{i}.sharding is {expected}.sharding) and not {expected}.alike(a{i})
         or d.get("_requires_grad", False) is not {requires_grad}
-        or (d.get("_grad_fn") is None) is not {leaf}
+    ): return None
+"""
+
+# What else it may have.
+_REST = """\
+    if (
+        (d.get("_grad_fn") is None) is not {leaf}
         or d.get("_is_param", False) is not {parameter}{grad}
         or not usual(d)
         or (r := d.get("_accumulator")) is not None and (n := r()) is not None and n._hooks
     ): return None
+"""
+
+# The same of a leaf that is no Parameter: if its attributes' names are those of one that fitted, and that had nothing
+# but a value, then this one has nothing else either.
+_BARE = """\
+    k = tuple(d)
+    if k != {expected}.bare:
+{rest}        if bare(k): {expected}.bare = k
 """
 
 
@@ -67,7 +85,7 @@ def quick_find(
     source = Source()
     unchanged = Unchanged(function, source)
     name, line = source.name, source.lines.append
-    source.objects["usual"] = usual.issuperset
+    source.objects.update(usual=usual.issuperset, bare=(usual - MORE).issuperset, tuple=tuple)
     compared = {e.source[1] for e in expected or ()}  # below, with their classes
     line("def find(leaves):")
     line("    try:")
@@ -113,7 +131,10 @@ def _of_tensor(source: Source, i: int, expected: "Expected") -> str:
             f"    a{i} = {source.name(expected)}.array(found[{expected.source[1]}])\n    if a{i} is None: return None"
         )
     whole = expected.chain is None
-    return _TENSOR.format(
+    rest = _REST
+    if expected.leaf and not expected.parameter and expected.grad is not False:
+        rest = _BARE.replace("{rest}", textwrap.indent(_REST, "    "))
+    return (_TENSOR + rest).format(
         i=i,
         which=expected.source[1],
         kind=source.name(expected.kind),

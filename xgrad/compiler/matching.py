@@ -32,8 +32,8 @@ class Expected:
     """What one tensor has to look like."""
 
     __slots__ = (
-        "aval", "by_value", "chain", "grad", "kind", "leaf", "owner", "parameter", "rare", "requires_grad", "sharding",
-        "source",
+        "aval", "bare", "by_value", "chain", "grad", "kind", "leaf", "owner", "parameter", "rare", "requires_grad",
+        "sharding", "source",
     )  # fmt: skip
 
     def __init__(self, tensor: Tensor, source: tuple, owner: int, grad_read: bool, by_value: bool) -> None:
@@ -48,6 +48,7 @@ class Expected:
         self.parameter = tensor._is_param
         self.grad = (tensor._grad is None) if grad_read else None  # None: the function doesn't look
         self.rare = _rare(tensor)
+        self.bare: tuple = ()  # names of the attributes that one which fitted had, if there was nothing but a value
 
     def array(self, tensor: Tensor) -> Any:
         """The root that the tensor stands on; None if the tensor does not look as expected."""

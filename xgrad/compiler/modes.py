@@ -34,7 +34,8 @@ def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple]:
     kind = type(_config)
     getters: dict[str, Any] = {}
     for i, name in enumerate(names):
-        getters[f"c{i}"] = getattr(vars(kind).get(name), "fget", None) or (lambda config, name=name: getattr(config, name))
+        getter = getattr(vars(kind).get(name), "fget", None)
+        getters[f"c{i}"] = getter or (lambda config, name=name: getattr(config, name))
     return eval(f"lambda config: ({' '.join(f'{c}(config),' for c in getters)})", getters)
 
 
@@ -50,7 +51,10 @@ NAMES = (
 
 
 def modes() -> tuple:
-    """What of the thread's and the process's state a trace depends on, as in `NAMES`; not those of a trace if `eager`."""
+    """What of the thread's and the process's state a trace depends on, as in `NAMES`.
+
+    Where `eager()`, they are not those of any trace.
+    """
     mine = state.__dict__
     return (
         mine["grad_enabled"],

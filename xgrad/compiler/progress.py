@@ -141,7 +141,7 @@ def _state(value: Any) -> Any:
         return None if value.gi_frame is None else value.gi_frame.f_lasti
     for name, state in _STATES.items():
         if hasattr(kind, name):
-            return repr(state(value))
+            return _comparable(state(value))
     if hasattr(kind, "__length_hint__"):
         try:
             return value.__length_hint__()
@@ -157,6 +157,13 @@ def _state(value: Any) -> Any:
         (id(item), _state(item)) for item in gc.get_referents(value) if type(item) is not kind and moves(type(item))
     ]
     return repr(value) if kind.__name__ == "count" else parts, inner
+
+
+def _comparable(state: Any) -> Any:
+    """A generator's state as numbers and bytes."""
+    if isinstance(state, dict):
+        return {name: _comparable(part) for name, part in state.items()}
+    return state.tobytes() if isinstance(state, np.ndarray) else repr(state)
 
 
 def _parts(value: Any, depth: int) -> Any:

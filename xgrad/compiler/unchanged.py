@@ -12,6 +12,7 @@ equal.
 
 import types
 from collections.abc import Callable, Iterable
+from keyword import iskeyword
 from operator import is_, itemgetter
 from typing import Any
 
@@ -130,7 +131,9 @@ class Unchanged:
             self.conditions.append(f"{item} is {self._name(value)}")
 
     def _attribute(self, value: Any, attribute: str, item: Any) -> None:
-        self.conditions.append(f"getattr({self._name(value)}, {attribute!r}) is {self._name(item)}")
+        plain = attribute.isascii() and attribute.isidentifier() and not iskeyword(attribute)  # so that it is a name
+        read = f"{self._name(value)}.{attribute}" if plain else f"getattr({self._name(value)}, {attribute!r})"
+        self.conditions.append(f"{read} is {self._name(item)}")
 
     def _place(self, guard: Container, value: Any, key: Any, child: Guard) -> None:
         item = guard.before[key]
