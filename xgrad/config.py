@@ -49,8 +49,8 @@ class ThreadState(threading.local):
     graph_task: Any = None  # the GraphTask that this thread drives
     current_node: Any = None  # the node that is being evaluated
     generator: Any = None  # the one that `use_key` put in place of the default generator
-    random_log: dict | None = None  # {generator: its key when it was first used} of the innermost `random.logged` block
-    random_replay: dict | None = None  # {generator: what stands for it} in a `random.replayed` block
+    random_log: dict | None = None  # {generator: its key when it was first used} of the innermost block to be replayed
+    random_replay: dict | None = None  # {generator: what stands for it} after `random.replay`
     operator_mode: Any = None  # the innermost ops.modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
     autocast: Any = None  # the ops.autocasting.Settings, None where nothing is cast and all is as by default
@@ -117,19 +117,14 @@ _PUT_BACK = (
 state = ThreadState()
 
 
-class outer_forward_level:
-    """A `with` block at the forward level around the present one, which it gives: -1 where there is none."""
+def to_outer_forward_level() -> int:
+    """Go to the forward level around the present one, and return it: -1 where there is none.
 
-    __slots__ = ("level", "outer")
-
-    def __enter__(self) -> int:
-        self.level, self.outer = state.forward_level, state.outer_forward_levels
-        state.forward_level = self.outer[-1] if self.outer else -1
-        state.outer_forward_levels = self.outer[:-1]
-        return state.forward_level
-
-    def __exit__(self, *error: Any) -> None:
-        state.forward_level, state.outer_forward_levels = self.level, self.outer
+    Who calls it puts both values back by stores: the `__exit__` of a `with` block may be interrupted before it begins.
+    """
+    outer = state.outer_forward_levels
+    state.forward_level, state.outer_forward_levels = outer[-1] if outer else -1, outer[:-1]
+    return state.forward_level
 
 
 def forward_levels() -> tuple[int, ...]:

@@ -147,9 +147,12 @@ def default_xgrad_function(
     """
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
-    with disable_overrides():
+    before, state.overrides_disabled = state.overrides_disabled, True
+    try:
         result = func(*args, **(kwargs or {}))
         return result if _getter_of(func) in _NOT_WRAPPED else _as_class(result, cls, args)
+    finally:
+        state.overrides_disabled = before
 
 
 _NOT_WRAPPED = frozenset({"_base", "grad", "_grad", "grad_fn"})
@@ -191,8 +194,11 @@ def as_subclass(self: Tensor, cls: type) -> Any:
     Raises `TypeError` for a class that is no subclass of Tensor.
     """
     _check_class("as_subclass", cls)
-    with disable_overrides():
+    before, state.overrides_disabled = state.overrides_disabled, True
+    try:
         alias = self.alias()
+    finally:
+        state.overrides_disabled = before
     return alias if cls is Tensor or type(alias) is not Tensor else taken_over(alias, cls)
 
 
@@ -202,8 +208,11 @@ def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
     Raises `TypeError` for a class that is no subclass of Tensor.
     """
     _check_class("_make_subclass", cls)
-    with disable_overrides():
+    before, state.overrides_disabled = state.overrides_disabled, True
+    try:
         leaf = data.detach().requires_grad_(require_grad)
+    finally:
+        state.overrides_disabled = before
     return leaf if cls is Tensor or type(leaf) is not Tensor else taken_over(leaf, cls)
 
 

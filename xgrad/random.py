@@ -5,8 +5,8 @@ by one cached program that splits the state, so draws are as reproducible as the
 threads each draw gets a key of its own.  A seed gives the same numbers on every device, and with and without x64, and
 on each of several processes: there a generator must be seeded, for with entropy each would go on with other numbers.
 
-A checkpoint runs a function twice and needs the same numbers both times: `logged` notes the keys with which a block
-found the generators that it used, `replayed` runs another block on twins that start from these keys.  The generators
+A checkpoint runs a function twice and needs the same numbers both times: `random_log` notes the keys with which a block
+found the generators that it used, `replay` runs another block on twins that start from these keys.  The generators
 themselves are not touched, so other threads may draw meanwhile.
 
 Under a trace of JAX's (`jax.jit`, `vmap`, `lax.scan`, ...) a generator outlives what is traced, so its key stays
@@ -32,8 +32,8 @@ from .programs import jit_named
 from .tensor import Tensor, from_foreign
 
 __all__ = [
-    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "logged", "manual_seed", "next_key",
-    "replayed", "seed", "set_rng_state", "use_key",
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "next_key",
+    "seed", "set_rng_state", "use_key",
 ]  # fmt: skip
 
 
@@ -296,30 +296,22 @@ def use_key(key: Any) -> Iterator[Generator]:
         state.generator = outer
 
 
-@contextmanager
-def logged() -> Iterator[dict[Generator, Any]]:
-    """A block that may be replayed: gives {generator: the key with which the block found it} of those that it uses."""
-    outer, log = state.random_log, {}
-    state.random_log = log
-    try:
-        yield log
-    finally:
-        state.random_log = outer
-        if outer is not None:  # what an outer block had not used before, it found in the same state
-            for generator, key in log.items():
-                outer.setdefault(generator, key)
+# A checkpoint switches these for a block, and puts `state.random_log` and its like back by stores: the end of a `with`
+# block may be interrupted before it begins.
 
 
-@contextmanager
-def replayed(log: dict[Generator, Any], generator: Generator | None) -> Iterator[None]:
-    """A block in which this thread draws what the block that was logged drew; no generator moves on by it.
+def note_drawn(log: dict[Generator, Any]) -> None:
+    """At the end of a block whose `state.random_log` was `log`: what an outer one had not used before, it used here."""
+    outer = state.random_log
+    if outer is not None:  # it found the generators in the same state
+        for generator, key in log.items():
+            outer.setdefault(generator, key)
+
+
+def replay(log: dict[Generator, Any], generator: Generator | None) -> None:
+    """Have this thread draw what the block drew that filled `log`; no generator moves on by it.
 
     `generator` is the one that `use_key` had put in place of the default generator then.
     """
-    outer = state.random_replay, state.random_log, state.generator
     state.random_replay = {known: known._twin(key) for known, key in log.items()}
     state.random_log, state.generator = None, generator
-    try:
-        yield
-    finally:
-        state.random_replay, state.random_log, state.generator = outer

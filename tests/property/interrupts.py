@@ -152,7 +152,7 @@ class Filled(Kind):
 class Accumulated(Kind):
     """Backward, which adds to `.grad` in place."""
 
-    compiled = False
+    compiled = None
 
     def make(self):
         self.w = xgrad.full((N,), 2.0, requires_grad=True)
@@ -161,8 +161,7 @@ class Accumulated(Kind):
 
     def work(self):
         loss = (self.w * self.v * self.w).sum()
-        with xgrad.autograd.compiled_backward() if self.compiled else contextlib.nullcontext():
-            loss.backward()
+        loss.backward(compiled=self.compiled)
 
     def check(self):
         for leaf, each in ((self.w, 12.0), (self.v, 4.0)):
@@ -272,23 +271,72 @@ class Resized(Kind):
         assert set(np.unique(seen)) <= {0.0, 1.0}
 
 
+class Modes(Kind):
+    """What switches modes while it works: checkpoints, transforms, batches, tangents, Functions, hooks, a trace."""
+
+    def make(self):
+        self.x = xgrad.full((3,), 2.0, requires_grad=True)
+        self.x.register_hook(lambda grad: grad * 1)
+        self.turn = 0
+
+        class Twice(xgrad.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 2
+
+            @staticmethod
+            def jvp(ctx, tangent):
+                return tangent * 2
+
+        f = xgrad.func
+        checkpoint = xgrad.utils.checkpoint.checkpoint
+        ones = xgrad.ones(3)
+        self.works = [
+            lambda: checkpoint(Twice.apply, self.x, use_reentrant=False).sum().backward(),
+            lambda: checkpoint(Twice.apply, self.x, use_reentrant=True).sum().backward(),
+            lambda: f.grad(lambda x: Twice.apply(x).sum())(ones),
+            lambda: f.vmap(f.grad(lambda x: x * x))(ones),
+            lambda: f.jvp(lambda x: Twice.apply(x)[:2] * x[1:], (ones,), (ones,)),
+            lambda: f.linearize(lambda x: x * x, ones)[1](ones),
+            lambda: xgrad.autograd.functional.hessian(lambda x: (x * x).sum(), ones[:1]),
+            lambda: xgrad.autograd.grad((self.x * self.x).sum(), self.x, create_graph=True, compiled=False),
+        ]
+
+    def work(self):
+        self.turn += 1
+        self.works[self.turn % len(self.works)]()
+
+    def check(self):
+        modes()
+
+
 KINDS = {
     "eager": Eager, "recorded": Recorded, "view": View, "recorded view": RecordedView, "filled": Filled,
     "accumulation": Accumulated, "copy slices": ThroughViews, "compiled step": Step, "optimizer": Optimizer,
-    "compiled backward": CompiledBackward, "resize_": Resized,
+    "compiled backward": CompiledBackward, "resize_": Resized, "modes": Modes,
 }  # fmt: skip
 
 
 MODES = {
-    "grad_enabled": True, "trace": None, "graph_task": None, "current_node": None, "saved_hooks": (),
-    "forward_level": -1, "compiled": None,
+    "grad_enabled": True, "trace": None, "overlay": None, "graph_task": None, "current_node": None, "saved_hooks": (),
+    "forward_level": -1, "outer_forward_levels": (), "compiled": None, "transforms": 0, "vmap_levels": (),
+    "random_log": None, "random_replay": None, "generator": None, "autocast": None, "inference": False,
 }  # fmt: skip
+
+
+def modes():
+    """Whether modes are as they were."""
+    left = {name: value for name, value in MODES.items() if getattr(state, name) != value}
+    assert not left, f"a mode is left: {list(left)}"
 
 
 def usable():
     """Whether locks and modes are as they were."""
-    left = {name: value for name, value in MODES.items() if getattr(state, name) != value}
-    assert not left, f"a mode is left: {list(left)}"
+    modes()
     assert "__getattribute__" not in vars(xgrad.Tensor), "a trace is left"
     free = []
 
@@ -340,12 +388,11 @@ def attack(name, seconds, seed):
             kind.work()  # and go on: what was interrupted while it was compiled is compiled here
             kind.check()
         except Exception as error:
-            # JAX's caches of traces may be left broken by an interrupt, and a `with` block's end has a gap of Python's:
-            # counted, and not called a loss.
+            # JAX's caches of traces may be left broken by an interrupt: counted, and not called a loss.
             gone = isinstance(error, xgrad.errors.LostValueError) or "deleted" in str(error)
             # jax 0.7 has an `except:` that makes an error of its own of any interrupt, whose frames it may hide.
             swallowed = str(error).startswith("couldn't apply typeof to args")
-            known = swallowed or (through_jax(error) and not gone) or "a mode is left" in str(error)
+            known = swallowed or (through_jax(error) and not gone)
             counts["other" if known else "lost"] += 1
             counts[f"{type(error).__name__}: {str(error)[:100]}"] += 1
             for name in MODES:
@@ -360,7 +407,7 @@ def attack(name, seconds, seed):
 def run(seconds, seed):
     """Attack each kind of write for its share of `seconds`: {kind: {"tried": ..., "lost": ..., what: how often}}.
 
-    "other": what is left of an interrupt in JAX's caches, or of a mode at the end of a `with` block.
+    "other": what is left of an interrupt in JAX's caches.
     """
     before = signal.signal(signal.SIGALRM, _raise)
     try:

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,12 +11,12 @@ from ..config import settings, state
 from ..engine.engine import execute
 from ..engine.node import GradientEdge, Node, gradient_edge
 from ..ops import registry
-from ..ops.batching import close_level, open_level, remove_batch, wrap
+from ..ops.batching import VmapLevel, in_level, remove_batch, wrap
 from ..overrides import dispatch, overloaded
 from ..programs import jit_named
 from ..size import Size
 from ..tensor import Tensor, from_array
-from .compiled_backward import using
+from .compiled_backward import use
 
 # An argument that is not used, so that it is made where `like` lies.
 _ones = jit_named(lambda like: jnp.ones_like(like), "ones_like", keep_unused=True)
@@ -179,8 +178,12 @@ def backward(
     if create_graph:
         _warn_of_cycle()
     keep = create_graph if retain_graph is None else retain_graph
-    with using(compiled) or nullcontext():
+    before = state.compiled
+    try:
+        use(compiled)
         execute(edges, values, keep_graph=keep, create_graph=create_graph, outputs=outputs, accumulate_grad=True)
+    finally:
+        state.compiled = before
 
 
 def _root_grads(grads: Any, roots: tuple) -> tuple:
@@ -274,8 +277,12 @@ def grad(
     values = [_root_grad(t, g, i, is_grads_batched) for t, g, i in pairs]
     keep = create_graph if retain_graph is None else retain_graph
     run = _run_batched if is_grads_batched else _run
-    with using(compiled) or nullcontext():
+    before = state.compiled
+    try:
+        use(compiled)
         results = run(edges, values, targets, keep, create_graph)
+    finally:
+        state.compiled = before
     for i, (x, result) in enumerate(zip(wanted, results, strict=True)):
         if result is None and materialize_grads:
             if isinstance(x, GradientEdge):
@@ -295,12 +302,12 @@ def _run(edges: tuple, values: list, targets: list, keep: bool, create_graph: bo
 
 def _run_batched(edges: tuple, values: list, targets: list, keep: bool, create_graph: bool) -> list:
     """One run for all entries of a batch of root gradients: the gradients are mapped over, the graph is not."""
-    level = open_level(_batch_size(values))
-    try:
+
+    def run(level: VmapLevel) -> list:
         results = _run(edges, [wrap(v, level) for v in values], targets, keep, create_graph)
         return [None if r is None else remove_batch(r, 0, level) for r in results]
-    finally:
-        close_level(level)
+
+    return in_level(run, _batch_size(values))
 
 
 def backward_of(

@@ -80,8 +80,7 @@ class compiled_backward(ContextDecorator):
         clear()
 
 
-def using(compiled: bool | None) -> compiled_backward | None:
-    """The block for an argument `compiled=`, None where there is nothing to change."""
-    if compiled is None or bool(compiled) == (state.compiled is not None):
-        return None
-    return compiled_backward(enabled=bool(compiled))
+def use(compiled: bool | None) -> None:
+    """Switch to what an argument `compiled=` asks for.  Who calls it puts `state.compiled` back."""
+    if compiled is not None and bool(compiled) != (state.compiled is not None):
+        state.compiled = compiled_backward()._options if compiled else None

@@ -5,7 +5,6 @@ A view of a tensor that gets its tangent later takes it over when it is asked fo
 """
 
 import itertools
-from contextlib import contextmanager
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -20,7 +19,7 @@ from ..tensor import Tangents, Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.storage import place_of
 from ..views.value_ops import BitCast as _BitCast
-from .grad_mode import _Mode, enable_grad
+from .grad_mode import _Mode
 
 # Each level that is entered gets a number of its own inside: tangents of a level that has ended match no other.  To
 # the user it is level 0, as in PyTorch.
@@ -58,16 +57,14 @@ def exit_dual_level(*, level: int | None = None) -> None:
     state.carry(-1)
 
 
-@contextmanager
-def new_level() -> Any:
-    """A level inside of those that are entered, for a `with` block: what `func.jvp`, which nests, differentiates at."""
-    previous = state.forward_level, state.outer_forward_levels
+def enter_level() -> int:
+    """Enter a level inside of those that are entered: what `func.jvp`, which nests, differentiates at.
+
+    Who calls it puts `state.forward_level` and `state.outer_forward_levels` back.
+    """
     state.outer_forward_levels = forward_levels()
     state.forward_level = level = next(_numbers)
-    try:
-        yield level
-    finally:
-        state.forward_level, state.outer_forward_levels = previous
+    return level
 
 
 class dual_level(_Mode):
@@ -180,8 +177,11 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     if whole or any(isinstance(step, _BitCast) for step in mine.steps) or not (mine.expressible or dtype == mine.dtype):
         return tangent.to(dtype, copy=True)
     root = zeros(mine.root_shape, mine.root_dtype if dtype == mine.dtype else dtype, place_of(tensor._held()))
-    with enable_grad():  # or it could not be written when they are on again
+    enabled, state.grad_enabled = state.grad_enabled, not state.inference  # or it could not be written when it is on
+    try:
         copy = view_along(from_array(root), mine, "AsStridedBackward0")
+    finally:
+        state.grad_enabled = enabled
     return copy.copy_(tangent)
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from ..ops.batching import add_batch, close_level, open_level, remove_batch
+from ..ops.batching import VmapLevel, add_batch, in_level, remove_batch
 from ..tensor import Tensor
 
 
 def mapped(function: Callable[..., tuple[Tensor, ...]], *batches: Tensor) -> tuple[Tensor, ...]:
     """`function` of each entry of the batches, along their dimension 0; the results joined along theirs."""
-    level = open_level(len(batches[0]))
-    try:
+
+    def run(level: VmapLevel) -> tuple[Tensor, ...]:
         results = function(*(add_batch(b, 0, level) for b in batches))
         return tuple(remove_batch(r, 0, level) for r in results)
-    finally:
-        close_level(level)
+
+    return in_level(run, len(batches[0]))

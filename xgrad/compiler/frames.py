@@ -10,8 +10,6 @@ import gc
 import sys
 import threading
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from inspect import CO_GENERATOR
 from typing import Any
 
@@ -22,7 +20,7 @@ from .surroundings import Surroundings
 class Frames:
     """Looks at the frames of this thread, for the time of a trace.  A profiler that was there before goes on after it.
 
-    As a context manager it is the whole time in which something may be asked to be new.
+    Who calls `start` and `watch` calls `stop` and `unwatch`, twice if an interrupt comes in the first.
     """
 
     def __init__(self, around: Surroundings) -> None:
@@ -31,19 +29,20 @@ class Frames:
         self._codes: dict[int, tuple[types.CodeType, frozenset[str], bool]] = {}
         self._new = _New()
         self._previous: Any = None
+        self._seeing = False
 
-    def __enter__(self) -> "Frames":
+    def start(self) -> None:
+        """Begin the time in which something may be asked to be new."""
         self._new.start()
-        return self
 
-    def __exit__(self, *error: Any) -> None:
+    def stop(self) -> None:
+        """End it.  May be done again."""
         self._new.stop()
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """A block in which frames are seen."""
-        previous: Any = sys.getprofile()
-        self._previous = previous
+    def watch(self) -> None:
+        """See frames from now on."""
+        self._previous = sys.getprofile()
+        self._seeing = True
         see, kind_of_file = self._see, self._kinds.get
 
         def seen(frame: Any, event: str, arg: Any) -> None:
@@ -51,14 +50,16 @@ class Frames:
                 see(frame, event, arg)
 
         sys.setprofile(seen)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
-            if callable(previous):
-                sys.setprofile(previous)
-            elif previous is not None:  # cProfile's, which is no function
-                previous.enable()
+
+    def unwatch(self) -> None:
+        """See no more frames.  May be done again."""
+        previous: Any = self._previous
+        if self._seeing:
+            sys.setprofile(previous if callable(previous) else None)
+            self._seeing = False
+        if previous is not None and not callable(previous):  # cProfile's, which is no function
+            self._previous = None
+            previous.enable()
 
     def is_new(self, values: list) -> set[int]:
         """The ids of those among values that were made since the block was entered."""
@@ -128,6 +129,8 @@ _COLLECTING = (list, dict, set)
 class _New:
     """Tells what was made in a block: what the garbage collector, which rests meanwhile, takes for young."""
 
+    _started = False
+
     def start(self) -> None:
         global _open, _enabled
         with _lock:
@@ -138,14 +141,15 @@ class _New:
                 self._older: set[int] = set()
             else:  # another thread traces: what it has made stays young
                 self._older = set(map(id, gc.get_objects(generation=0)))
-            _open += 1
+            _open, self._started = _open + 1, True
             self._collected = _collections()
             self._younger: set[int] = set()
 
     def stop(self) -> None:
         global _open
         with _lock:
-            _open -= 1
+            if self._started:
+                _open, self._started = _open - 1, False
             if _open == 0 and _enabled:
                 gc.enable()
 

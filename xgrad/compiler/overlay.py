@@ -276,8 +276,12 @@ def run_in(overlay: Overlay, function: Callable[[], Any]) -> Any:
         state.overlay = overlay
         return function()
     finally:
-        leave(overlay)
-        state.autocast_casts = casts
+        state.autocast_casts, state.overlay, state.trace = casts, None, None  # before any call: it may be interrupted
+        try:
+            leave(overlay)
+        except BaseException:
+            leave(overlay)
+            raise
 
 
 def leave(overlay: Overlay) -> None:

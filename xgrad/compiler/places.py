@@ -15,7 +15,6 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from ..autograd.grad_mode import no_grad
 from ..config import state
 from ..devices import device, mesh, placement_of, same_placement, settled
 from ..errors import PlacementError
@@ -155,8 +154,11 @@ def put_out(shardings: Shardings, value: Any) -> tuple[Any, list[tuple[Tensor, A
 def _left(tensor: Tensor, where: Any) -> Tensor:
     if tensor._grad_fn is not None:
         return move(tensor, where)
-    with no_grad():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         return move(tensor, where).requires_grad_(tensor._requires_grad)
+    finally:
+        state.grad_enabled = enabled
 
 
 # -- what stays where it was ------------------------------------------------------------------------------------------

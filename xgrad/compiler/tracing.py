@@ -107,7 +107,8 @@ class _Tracing:
     def entry(self, args: tuple, kwargs: dict, donate: bool, options: dict | None) -> tuple[Entry, list]:
         self.args, self.kwargs = args, kwargs
         self.around.given(nodes_of((args, kwargs)))
-        with self.frames:
+        try:
+            self.frames.start()
             try:
                 jaxpr = jax.make_jaxpr(self._body)()
             except _FailedError as failed:
@@ -122,6 +123,12 @@ class _Tracing:
                     container.restore()
             self.around.progress.warn(self.frames.is_new)
             self.around.finish(self.frames.is_new)
+        finally:
+            try:
+                self.frames.stop()
+            except BaseException:  # an interrupt
+                self.frames.stop()
+                raise
         *self.guards, self.function_guard = *self.around.guards, self.around.root
         if any(isinstance(const, Tracer) for const in jaxpr.consts):
             raise Inline
@@ -153,8 +160,15 @@ class _Tracing:
 
     def _body(self) -> list:
         """What is traced: the function, what leaves, and the backward of what leaves with a history."""
-        with self.frames.watching():
+        try:
+            self.frames.watch()
             return self.trace.run(self._leaving)
+        finally:
+            try:
+                self.frames.unwatch()
+            except BaseException:  # an interrupt
+                self.frames.unwatch()
+                raise
 
     def _leaving(self) -> list:
         args, kwargs = self._arguments()

@@ -165,9 +165,13 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
             callbacks[position]()
             position += 1
     finally:
+        state.graph_task, state.grad_enabled, state.current_node = previous  # before any call: it may be interrupted
         if task.users_code or task.tensors:
-            state.put_back(task.modes)
-        state.graph_task, state.grad_enabled, state.current_node = previous
+            try:
+                state.put_back(task.modes)
+            except BaseException:
+                state.put_back(task.modes)
+                raise
 
 
 def _loop(task: GraphTask) -> None:

@@ -6,7 +6,7 @@ input that forward changed in place is changed in place (PyTorch: _process_forwa
 
 from typing import Any
 
-from ..config import outer_forward_level, state
+from ..config import state, to_outer_forward_level
 from ..dtypes import INEXACT
 from ..tensor import Tensor
 
@@ -23,13 +23,17 @@ def set_tangents(
     inputs = [a for a in args if isinstance(a, Tensor)]
     given = [a._tangent_at(level) for a in inputs]
     versions = [None if t is None else t._version for t in given]
-    with outer_forward_level() as outer:
+    levels = state.forward_level, state.outer_forward_levels
+    try:
+        outer = to_outer_forward_level()
         if outer >= 0:
             set_tangents(node, function, args, outputs, wired, dirty, without)
         if all(t is None for t in given):
             return
         found = iter(given)
         results = function.jvp(node, *(_filled(node, a, next(found)) if isinstance(a, Tensor) else None for a in args))
+    finally:
+        state.forward_level, state.outer_forward_levels = levels
     results = results if isinstance(results, tuple) else (results,)
     if len(results) != len(outputs):
         raise RuntimeError(
@@ -52,7 +56,9 @@ def set_tangents(
                 f"{function.__name__} returned {tangent.dtype.name} at position {i}"
             )
         check_shape(output, tangent)
-        with outer_forward_level():
+        levels = state.forward_level, state.outer_forward_levels
+        try:
+            to_outer_forward_level()
             if any(raw is d for d in dirty):
                 place = next((k for k, x in enumerate(inputs) if x is raw), None)
                 _set_in_place(
@@ -60,6 +66,8 @@ def set_tangents(
                 )
             else:
                 _set_tangent(output, tangent, level, inputs, given)
+        finally:
+            state.forward_level, state.outer_forward_levels = levels
 
 
 def differentiable(output: Tensor, without: tuple) -> bool:

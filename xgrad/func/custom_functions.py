@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..autograd.function import Function
 from ..config import state
 from ..engine.python_function import FunctionCtx, run_function
-from ..ops.batching import VmapLevel, add_batch, at_level, close_level, open_level, remove_batch, wrap
+from ..ops.batching import VmapLevel, add_batch, at_level, in_level, remove_batch, wrap
 from ..tensor import Tensor
 from .trees import flatten, spread, unflatten
 
@@ -146,11 +146,7 @@ def _mapped(function: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any
     """A Function over whole batches, whose forward, backward and jvp are those of `function`, mapped."""
 
     def opened(body: Any) -> Any:
-        level = open_level(*info)
-        try:
-            return body(level)
-        finally:
-            close_level(level)
+        return in_level(body, *info)
 
     def entries(values: Any, dims: list, level: VmapLevel) -> list:
         return [v if d is None or v is None else wrap(v, level) for v, d in zip(values, dims, strict=True)]

@@ -8,11 +8,20 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..autograd.forward_ad import new_level
+from ..autograd.forward_ad import enter_level
 from ..config import state
 from ..dtypes import INEXACT
 from ..tensor import Tensor
-from .standing import Targets, at_innermost, normal_mode, outside, requires_grad_below, stand_in, transform
+from .standing import (
+    Targets,
+    at_innermost,
+    enter_transform,
+    leave_inference,
+    modes_now,
+    outside,
+    requires_grad_below,
+    stand_in,
+)
 from .trees import flatten, leaves_like, map_tensors, unflatten
 
 
@@ -91,7 +100,9 @@ def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: 
 def _grad_and_value(func: Callable, argnums: Any, has_aux: bool, args: tuple, kwargs: dict) -> tuple[Any, Any]:
     where = "grad_and_value(f)(*args)"
     leaves, structure = flatten(chosen(args, argnums))
-    with transform() as outer:
+    modes = modes_now()
+    try:
+        outer = enter_transform()
         targets = Targets(leaves, outer)
         result = func(*replaced(args, unflatten(structure, targets.tensors), argnums), **kwargs)
         output, aux = _with_aux(result, has_aux, where)
@@ -104,6 +115,10 @@ def _grad_and_value(func: Callable, argnums: Any, has_aux: bool, args: tuple, kw
             )
         create = outer and targets.elsewhere([output])
         found = targets.gradients([output], None, create, create)
+    finally:
+        state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
+        if modes[1]:
+            state.forward_level, state.outer_forward_levels = modes[4:]
     keep = _keeper(targets, outer)
     value = keep(output)
     return unflatten(structure, found), (value, map_tensors(keep, aux)) if has_aux else value
@@ -133,7 +148,9 @@ def vjp_of(func: Callable, primals: tuple, argnums: Any, has_aux: bool = False) 
     """`vjp` with respect to some of the primals (`argnums` None: all)."""
     where = "vjp(f, *primals)"
     leaves, structure = flatten(primals if argnums is None else chosen(primals, argnums))
-    with transform() as outer:
+    modes = modes_now()
+    try:
+        outer = enter_transform()
         targets = Targets(leaves, outer)
         inner = unflatten(structure, targets.tensors)
         result = func(*(inner if argnums is None else replaced(primals, inner, argnums)))
@@ -146,6 +163,10 @@ def vjp_of(func: Callable, primals: tuple, argnums: Any, has_aux: bool = False) 
                     "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
                     f"{output.dtype.name}"
                 )
+    finally:
+        state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
+        if modes[1]:
+            state.forward_level, state.outer_forward_levels = modes[4:]
     recorded = targets.elsewhere(outputs)
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -158,8 +179,14 @@ def vjp_of(func: Callable, primals: tuple, argnums: Any, has_aux: bool = False) 
             )
         if create_graph is None:
             create_graph = state.grad_enabled and (recorded or any(requires_grad_below(g) for g in given))
-        with transform():
+        modes = modes_now()
+        try:
+            enter_transform()
             found = targets.gradients(outputs, given, retain_graph, create_graph)
+        finally:
+            state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
+            if modes[1]:
+                state.forward_level, state.outer_forward_levels = modes[4:]
         return unflatten(structure, found)
 
     keep = _keeper(targets, outer)
@@ -212,7 +239,10 @@ def jvp_of(
         for leaf in leaves:
             if not isinstance(leaf, Tensor):
                 raise RuntimeError(f"{where}: Expected {what} to only contain Tensors, got {type(leaf)}")
-    with normal_mode(), new_level() as level:
+    modes = modes_now()
+    try:
+        leave_inference()
+        level = enter_level()
         duals = [_dual(p, t, level) for p, t in zip(at, along, strict=True)]
         inner = unflatten(structure, duals)
         if argnums is not None:
@@ -228,6 +258,9 @@ def jvp_of(
             )
         moved = [o.detach().new_zeros(o.shape) if t is None else t for o, t in zip(outputs, found, strict=True)]
         values = [_without(o, level) for o in outputs]
+    finally:
+        state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
+        state.forward_level, state.outer_forward_levels = modes[4:]
     return unflatten(made, values), unflatten(made, moved), map_tensors(lambda t: _without(t, level), aux)
 
 
@@ -267,9 +300,15 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     output, pull = vjp(func, *primals)
     outputs, made = flatten(output)
     leaves, structure = flatten(primals)
-    with transform():
+    modes = modes_now()
+    try:
+        enter_transform()
         cotangents = Targets([o.detach().new_zeros(o.shape) for o in outputs], False)
         gradients = flatten(pull(unflatten(made, cotangents.tensors), create_graph=True))[0]
+    finally:
+        state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
+        if modes[1]:
+            state.forward_level, state.outer_forward_levels = modes[4:]
 
     def push(*tangents: Any) -> Any:
         """The tangents of the outputs, given those of the primals."""
@@ -287,7 +326,13 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
                         "corresponding primal."
                     )
         create = state.grad_enabled and (any(requires_grad_below(t) for t in given) or cotangents.elsewhere(gradients))
-        with transform():
+        modes = modes_now()
+        try:
+            enter_transform()
             return unflatten(made, cotangents.gradients(gradients, given, True, create))
+        finally:
+            state.transforms, state.inference, state.grad_enabled, state.grad_in_inference = modes[:4]
+            if modes[1]:
+                state.forward_level, state.outer_forward_levels = modes[4:]
 
     return output, push

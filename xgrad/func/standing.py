@@ -6,11 +6,10 @@ node, which leads to that tensor if it requires grad, and else nowhere.  So a gr
 """
 
 from collections.abc import Iterable
-from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ..autograd.backward import grad
-from ..autograd.grad_mode import enable_grad, inference_mode
+from ..autograd.grad_mode import inference_mode
 from ..config import state
 from ..dtypes import INEXACT
 from ..engine.node import GradientEdge, InputMetadata, Node, gradient_edge, number
@@ -131,18 +130,28 @@ def outside(tensor: Tensor, kept: bool) -> Tensor:
     return out
 
 
-def normal_mode() -> Any:
-    """A `with` block outside of inference mode: what a transform makes is saved, or has tangents."""
-    return inference_mode(False) if state.inference else nullcontext()
+# A transform puts the modes back in a `finally`, by stores: of a `with` block, the end may be interrupted before it
+# begins.
 
 
-@contextmanager
-def transform() -> Any:
-    """Within the block gradients are recorded, and `backward()` is refused; gives whether they were outside too."""
+def modes_now() -> tuple:
+    """The modes that a transform switches: how many there are, inference and grad mode, and the forward levels."""
+    return (
+        state.transforms, state.inference, state.grad_enabled, state.grad_in_inference,
+        state.forward_level, state.outer_forward_levels,
+    )  # fmt: skip
+
+
+def leave_inference() -> None:
+    """Leave inference mode: what a transform makes is saved, or has tangents."""
+    if state.inference:
+        inference_mode(False).__enter__()
+
+
+def enter_transform() -> bool:
+    """Record gradients from now on, and refuse `backward()`; whether they were recorded before."""
     outer = state.grad_enabled
     state.transforms += 1
-    try:
-        with normal_mode(), enable_grad():
-            yield outer
-    finally:
-        state.transforms -= 1
+    leave_inference()
+    state.grad_enabled = True
+    return outer

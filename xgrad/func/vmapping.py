@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..ops.batching import VmapLevel, add_batch, at_level, close_level, inner_value, open_level, remove_batch
+from ..ops.batching import VmapLevel, add_batch, at_level, in_level, inner_value, remove_batch
 from ..ops.registry import FUNCTIONS
 from ..random import get_rng_state, set_rng_state
 from ..tensor import Tensor
@@ -80,13 +80,12 @@ def _vmap(
     size = _batch_size([leaf.shape[d] for leaf, d in zip(leaves, dims, strict=True) if d is not None])
 
     def run(some: list, n: int) -> tuple[list, list, Any]:
-        level = open_level(n, randomness)
-        try:
+        def entry(level: VmapLevel) -> tuple[list, list, Any]:
             entries = [a if d is None else add_batch(a, d, level) for a, d in zip(some, dims, strict=True)]
             outputs = func(*unflatten(structure, entries), **kwargs)
             return _outputs(func, outputs, out_dims, level)
-        finally:
-            close_level(level)
+
+        return in_level(entry, n, randomness)
 
     if chunk_size is None or chunk_size >= size:
         outputs, _, made = run(leaves, size)

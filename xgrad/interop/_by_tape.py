@@ -16,7 +16,7 @@ import jax
 
 from .. import dtypes
 from ..autograd.backward import grad
-from ..autograd.grad_mode import enable_grad
+from ..config import state
 from ..ops import pytrees
 from ..tensor import Tensor, from_foreign
 
@@ -48,8 +48,11 @@ def _runs(flat: Callable[..., list]) -> Any:
 
     @jax.custom_vjp
     def run(*arrays: Any) -> list:
-        with enable_grad():
+        enabled, state.grad_enabled = state.grad_enabled, not state.inference
+        try:
             results = flat(*[_recorded(array) for array in arrays])
+        finally:
+            state.grad_enabled = enabled
         return [r._read() if isinstance(r, Tensor) else r for r in results]
 
     def forward(*arrays: Any) -> tuple[list, tuple]:

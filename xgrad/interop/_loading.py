@@ -6,7 +6,6 @@ Invariant: what could make one of the writes fail is found before the first.
 from collections.abc import Iterable
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
 from ..config import state
 from ..errors import InferenceTensorError, OverlapError
 from ..tensor import Tensor, from_foreign
@@ -26,9 +25,12 @@ def check_writable(name: str, tensor: Tensor) -> None:
 
 def write_all(pairs: Iterable[tuple[Tensor, Any]]) -> None:
     """Write each array, of the same shape, dtype and sharding, into its tensor: storages stay, versions rise."""
-    with no_grad():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         for tensor, array in pairs:
             tensor.copy_(from_foreign(array))
+    finally:
+        state.grad_enabled = enabled
 
 
 def home_of(tensor: Tensor) -> Any:

@@ -22,7 +22,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..autograd.grad_mode import no_grad
 from ..config import state
 from ..nn.module import Module
 from ..nn.parameter import Parameter
@@ -101,8 +100,11 @@ class Cell:
             if tensor._placed() == new._placed():
                 tensor._write(array)
                 return
-        with no_grad():
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
             tensor.copy_(new.detach())
+        finally:
+            state.grad_enabled = enabled
 
     def _twin(self, array: Any) -> "_Replayed":
         return _Replayed(array)
@@ -184,9 +186,12 @@ class Wrapped(Part):
             its.training = mine.training
         for mine, its in zip(self.parameters(), new.parameters(), strict=True):
             its.requires_grad = mine.requires_grad
-        with no_grad():
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
             for mine, its in zip(self.buffers(), new.buffers(), strict=True):
                 its.data = mine.detach().clone()
+        finally:
+            state.grad_enabled = enabled
         for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
             getattr(new, name).update(getattr(self, name))
         return new

@@ -14,7 +14,6 @@ try:
 except ImportError as error:
     raise ImportError('xgrad.interop.optax needs optax: pip install "xgrad[optax]"') from error
 
-from ..autograd.grad_mode import enable_grad, no_grad
 from ..config import state
 from ..engine.hooks import Hooks, RemovableHandle, register
 from ..ops import pytrees
@@ -159,9 +158,12 @@ class Optimizer:
         group.update(params=params, tx=checked(tx))
         if names is not None:
             group["param_names"] = names
-        with no_grad():
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
             added = GroupState(group["tx"], params, names)
             self.param_groups.append(ParamGroup(group, added))
+        finally:
+            state.grad_enabled = enabled
         self._states.append(added)
         self._params += params
         self._plans.clear()
@@ -230,8 +232,11 @@ class Optimizer:
         loss = None
         functions = {}
         if closure is not None:
-            with enable_grad():
+            enabled, state.grad_enabled = state.grad_enabled, not state.inference
+            try:
                 loss = closure()
+            finally:
+                state.grad_enabled = enabled
             functions["value_of"] = self._value_of(closure)
             if loss is not None:
                 extra.setdefault("value", loss)
@@ -315,8 +320,11 @@ class Optimizer:
             try:
                 for p, array in zip(params, arrays, strict=True):
                     p._array, p._storage, p._chain, p._cache = array, None, None, None
-                with enable_grad():
+                enabled, state.grad_enabled = state.grad_enabled, not state.inference
+                try:
                     loss = closure()
+                finally:
+                    state.grad_enabled = enabled
                 return _array(loss) if isinstance(loss, Tensor) else loss
             finally:
                 for p, attributes in zip(self._params, before):

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from ..autograd.grad_mode import no_grad
+from ..config import state
 from ..ops.registry import FUNCTIONS
 from ..tensor import Tensor
 from .module import Module
@@ -33,9 +33,12 @@ class Linear(Module):
     def reset_parameters(self) -> None:
         """Draw weight and bias anew."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
-        with no_grad():
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
             for parameter in self.parameters(recurse=False):
                 parameter.uniform_(-bound, bound)
+        finally:
+            state.grad_enabled = enabled
 
     def forward(self, input: Tensor) -> Tensor:
         """`input @ weight.T + bias`."""

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..autograd.grad_mode import no_grad
+from ..config import state
 from ..size import Size
 from ..tensor import Tensor
 from .parameter import Parameter
@@ -87,8 +87,11 @@ def load_state_dict(
         if assign:
             holder[inner] = Parameter(given, value.requires_grad) if isinstance(value, Parameter) else given
         else:
-            with no_grad():
+            enabled, state.grad_enabled = state.grad_enabled, False
+            try:
                 value.copy_(given)
+            finally:
+                state.grad_enabled = enabled
     return IncompatibleKeys(missing, unexpected)
 
 

@@ -18,7 +18,6 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import combinations
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -241,15 +240,12 @@ def _cast_of_weight(weight: Tensor, to: Any) -> Tensor:
     return cast
 
 
-@contextmanager
-def autocast_as(settings: Settings | None) -> Iterator[None]:
-    """A block with these settings, and with casts of weights of its own; a checkpoint runs in one, both times."""
-    before = state.autocast, state.autocast_casts, state.autocast_nesting
-    state.autocast, state.autocast_casts, state.autocast_nesting = settings, None, before[2] + 1
-    try:
-        yield
-    finally:
-        state.autocast, state.autocast_casts, state.autocast_nesting = before
+def use_casts(settings: Settings | None) -> None:
+    """Switch to these settings, with casts of weights of their own; a checkpoint runs so, both times.
+
+    Who calls it puts `state.autocast`, `autocast_casts` and `autocast_nesting` back.
+    """
+    state.autocast, state.autocast_casts, state.autocast_nesting = settings, None, state.autocast_nesting + 1
 
 
 # -- where the question is asked --------------------------------------------------------------------------------------

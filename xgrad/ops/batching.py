@@ -14,6 +14,7 @@ Two invariants, which are those of PyTorch's functorch (torch/_functorch/vmap.py
 An operator with arguments of several levels runs at the innermost first; below, there may be more BatchedTensors.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from ..config import state
@@ -283,17 +284,16 @@ def remove_batch(tensor: Tensor, dim: int, level: VmapLevel) -> Tensor:
     return whole.movedim(0, dim) if dim else whole
 
 
-def open_level(size: int, randomness: str = "error") -> VmapLevel:
-    """A new innermost level; close it with `close_level`."""
-    levels = state.vmap_levels
-    level = VmapLevel(len(levels) + 1, size, randomness)
-    state.vmap_levels = (*levels, level)
-    return level
-
-
-def close_level(level: VmapLevel) -> None:
-    level.open = False
-    state.vmap_levels = state.vmap_levels[: level.depth - 1]
+def in_level(work: Callable[[VmapLevel], Any], size: int, randomness: str = "error") -> Any:
+    """`work(level)` at a new innermost level, which is closed after it."""
+    before = state.vmap_levels
+    level = VmapLevel(len(before) + 1, size, randomness)
+    try:
+        state.vmap_levels = (*before, level)
+        return work(level)
+    finally:  # no call in it: that might be interrupted
+        state.vmap_levels = before
+        level.open = False
 
 
 # Set by call.py, which needs this module.

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .. import dtypes, limits
-from ..config import INFERENCE_LEVEL, outer_forward_level, state
+from ..config import INFERENCE_LEVEL, state, to_outer_forward_level
 from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..engine.copy_slices import history_of_view, rebase_history
@@ -319,7 +319,9 @@ def _forward(kernel: Kernel, args: tuple, results: tuple) -> None:
         return
     tangents = [a._tangent_at(level) if isinstance(a, Tensor) else None for a in args]
     moving = kernel.differentiable and any(t is not None for t in tangents)
-    with outer_forward_level() as outer:
+    levels = state.forward_level, state.outer_forward_levels
+    try:
+        outer = to_outer_forward_level()
         if outer >= 0:
             _forward(kernel, args, results)
         if not moving:
@@ -332,6 +334,8 @@ def _forward(kernel: Kernel, args: tuple, results: tuple) -> None:
             # The rule may save more than the operator does: what is written later must not concern it.
             operands = tuple(snapshot(x) if isinstance(x, Tensor) else x for x in operands)
         out = call(rule, operands, ())
+    finally:
+        state.forward_level, state.outer_forward_levels = levels
     constant = kernel.operator.constant
     for i, (result, tangent) in enumerate(zip(results, out if isinstance(out, tuple) else (out,), strict=True)):
         if result.dtype in INEXACT and i not in constant:
@@ -460,7 +464,9 @@ def _save_result(node: Any, self: Tensor) -> None:
 def _write_tangents(self: Tensor, holder: Tensor) -> None:
     """Tangents are written in place like the value, so that views of them stay views."""
     level = state.forward_level
-    with outer_forward_level() as outer:
+    levels = state.forward_level, state.outer_forward_levels
+    try:
+        outer = to_outer_forward_level()
         if outer >= 0:
             _write_tangents(self, holder)
         new = holder._tangent_at(level)
@@ -471,6 +477,8 @@ def _write_tangents(self: Tensor, holder: Tensor) -> None:
             mine.copy_(new)
         else:
             tangent_through_base(self, new.to(self.dtype), level)
+    finally:
+        state.forward_level, state.outer_forward_levels = levels
 
 
 def tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:

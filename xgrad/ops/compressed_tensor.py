@@ -24,7 +24,7 @@ from ..tensor import Tensor, blank, from_array, mark
 from .call import call
 from .layouts import BLOCKED, ROWS, host_of, named_layout
 from .registry import Operator
-from .sparse_node import record, refusal, unrecorded
+from .sparse_node import record, refusal
 from .sparse_tensor import Pattern, SparseTensor, densely, gather, make, private
 
 
@@ -79,8 +79,11 @@ class CompressedTensor(SparseTensor):
     def values(self) -> Any:
         if not (state.grad_enabled and self.requires_grad):
             return self._values()
-        with unrecorded():
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
             values = private(self._entries).reshape(self._shape_of_values())
+        finally:
+            state.grad_enabled = enabled
         like = self._with(self._entries)
         return record("ValuesBackward0", values, (self,), lambda grad, needs: (from_values(like, grad),))
 
@@ -151,8 +154,11 @@ class CompressedTensor(SparseTensor):
         raise refusal("sparse_mask")
 
     def _become(self, other: SparseTensor) -> None:
-        with unrecorded():
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
             other = converted(other, self.layout, self._block)
+        finally:
+            state.grad_enabled = enabled
         assert isinstance(other, CompressedTensor)
         self._compressed, self._plain, self._block = other._compressed, other._plain, other._block
         super()._become(other)
@@ -278,8 +284,11 @@ def from_dense(input: Tensor, layout: str, block: Any, name: str, where: str) ->
     host = host_of(input, where)
     first, plain, at, _ = _structure(layout, np.stack(np.nonzero(host)), size, block)
     index = _integers(at)
-    with unrecorded():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         entries = call(gather, (input, index), ())
+    finally:
+        state.grad_enabled = enabled
     made = compressed(layout, _integers(first), _integers(plain), block, index, entries, size)
     return record(name, made, (input,), lambda grad, needs: (densely(grad),))
 

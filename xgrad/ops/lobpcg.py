@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..config import state
 from ..tensor import Tensor
 from .matrices import differences
 from .registry import FUNCTIONS, composite, operator
-from .sparse_node import unrecorded
 
 _MANY = 2**31 - 1
 
@@ -190,8 +190,11 @@ def lobpcg(
         if A.requires_grad:
             raise ValueError("lobpcg.backward does not support sparse input: give it to_dense(), or detach()")
         source: Any = A if A.layout != "sparse_coo" else A.coalesce()
-        with unrecorded():
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
             return _lobpcg_sparse.function(source._entries.to(dtype), source._index, X, iK, *statics)
+        finally:
+            state.grad_enabled = enabled
     A = A.to_dense().to(dtype)
     A = (A + A.mT) / 2 if A.requires_grad else A
     if B is None:

@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from ..config import outer_forward_level, state
+from ..config import state, to_outer_forward_level
 from ..engine.copy_slices import chain_node
 from ..engine.node import InputMetadata, Node, gradient_edge
 from ..limits import zeros
@@ -59,11 +59,15 @@ def record_linear(result: Tensor, tensors: tuple, node: Any, again: Any) -> Tens
 def _along(result: Tensor, tensors: tuple, again: Any) -> None:
     level = state.forward_level
     moving = [t._tangent_at(level) for t in tensors]
-    with outer_forward_level() as outer:
+    levels = state.forward_level, state.outer_forward_levels
+    try:
+        outer = to_outer_forward_level()
         if outer >= 0:
             _along(result, tensors, again)
         if any(t is not None for t in moving):
             result._set_tangent(level, again(*moving))
+    finally:
+        state.forward_level, state.outer_forward_levels = levels
 
 
 def _over(chain: ViewChain, n: int | None) -> ViewChain:

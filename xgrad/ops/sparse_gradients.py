@@ -12,7 +12,7 @@ from ..config import state
 from ..engine.sparse_gradient import boxed
 from ..tensor import Tensor
 from .call import call
-from .sparse_node import record, unrecorded
+from .sparse_node import record
 from .sparse_tensor import SparseTensor, densely, from_parts, gather, private
 
 
@@ -58,8 +58,11 @@ def _at_entries(node: Any, grad: SparseTensor) -> list | None:
 
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int, lookup: Callable) -> Tensor:
     """The rows that `indices` name; the gradient of `weight` holds those rows alone, one entry for each index."""
-    with unrecorded():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         result = lookup()
+    finally:
+        state.grad_enabled = enabled
     size = tuple(weight.shape)
     index = private(indices)
 

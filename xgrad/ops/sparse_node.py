@@ -4,9 +4,8 @@ A SparseNode works on Tensors: its rule is made of operators, so that it is diff
 asks a sparse tensor for its one array is refused under the name of the function that the user called.
 """
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
@@ -15,16 +14,6 @@ from ..engine.node import InputMetadata, Node, gradient_edge
 from ..engine.saved_variable import RELEASED, SavedVariable, freed_error
 from ..engine.sparse_gradient import boxed
 from ..tensor import Tensor, from_array
-
-
-@contextlib.contextmanager
-def unrecorded() -> Iterator[None]:
-    """The values of an operation whose node is made by `record`."""
-    enabled, state.grad_enabled = state.grad_enabled, False
-    try:
-        yield
-    finally:
-        state.grad_enabled = enabled
 
 
 class SparseNode(Node):

@@ -18,7 +18,7 @@ from . import registry
 from .call import call, call_inplace
 from .promotion import conj, promote
 from .registry import Operator
-from .sparse_node import caller, record, refusal, unrecorded
+from .sparse_node import caller, record, refusal
 from .sparse_tensor import (
     Pattern,
     SparseTensor,
@@ -83,8 +83,11 @@ def _add(self: Any, other: Any, alpha: Any = 1) -> Any:
     parts: Any = (self, other._entries, other._index, alpha)
     if not (state.grad_enabled and other.requires_grad):
         return call(_add_entries, parts, ())
-    with unrecorded():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         result = call(_add_entries, parts, ())
+    finally:
+        state.grad_enabled = enabled
     return record("AddBackward0", result, (self, other), rule)
 
 
@@ -137,16 +140,22 @@ def _mul(self: Any, other: Any) -> Tensor:
             right = (densely(x).conj() * densely(grad)).sum() if needs & 2 else None
             return grad * factor.conj(), right
 
-        with unrecorded():
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
             result = _on_values(self, self._entries * other)
+        finally:
+            state.grad_enabled = enabled
         return record("MulBackward0", result, (self, other), by_number, (self, other))
     _same_size(self, other, "mul")
 
     def rule(grad: Any, needs: int, x: Any, y: Any) -> tuple:
         return grad * y.conj() if needs & 1 else None, _mul(x, densely(grad)) if needs & 2 else None
 
-    with unrecorded():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         result = _on_values(self, self._entries * call(gather, (other, self._index), ()))
+    finally:
+        state.grad_enabled = enabled
     return record("MulBackward0", result, (self, other), rule, (self, other))
 
 
@@ -164,8 +173,11 @@ def _div(self: Any, other: Any) -> Tensor:
         below = -(densely(grad) * densely(x).conj() / (y * y).conj()).sum() if needs & 2 else None
         return grad / y.conj(), below
 
-    with unrecorded():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         result = _on_values(self, self._entries / other)
+    finally:
+        state.grad_enabled = enabled
     return record("DivBackward0", result, (self, other), rule, (self, other))
 
 
@@ -213,8 +225,11 @@ def sparse_mm(self: Any, other: Any, masked: bool, name: str = "mm") -> Tensor:
     if other.is_sparse:
         return sparse_mm(self, other.to_dense(), True, name).to_sparse()
     entries, index, size = self._entries, self._index, self._sizes
-    with unrecorded():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         result = call(_product, (entries, index, other), (size,))
+    finally:
+        state.grad_enabled = enabled
     pattern = Pattern(self)
 
     def rule(grad: Any, needs: int, x: Any, y: Any) -> tuple:
@@ -380,8 +395,11 @@ def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         return call_inplace(_add_entries, (self, other._entries, other._index, alpha), ())
     check_inplace(self)
     node: Any = _add(self, other, alpha)._grad_fn
-    with unrecorded():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         call_inplace(_add_entries, (self, other._entries, other._index, alpha), ())
+    finally:
+        state.grad_enabled = enabled
     rebase_history(self, node, relation_of)
     return self
 

@@ -33,7 +33,7 @@ from .call import call
 from .formatting import format_sparse
 from .layouts import layout_of, named_layout
 from .registry import Operator
-from .sparse_node import caller, record, refusal, require_plain, unrecorded
+from .sparse_node import caller, record, refusal, require_plain
 
 
 def bcoo(values: Any, indices: Any, size: tuple) -> BCOO:
@@ -383,8 +383,11 @@ def empty(like: SparseTensor, size: tuple, sparse_dim: int | None = None) -> Spa
 
 def entries_at(input: Tensor, index: Tensor, coalesced: bool, name: str, rule: Callable) -> SparseTensor:
     """The elements of a dense tensor at the places `index`, as a sparse one."""
-    with unrecorded():
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
         values = call(gather, (input, index), ())
+    finally:
+        state.grad_enabled = enabled
     return record(name, make(index, values, tuple(input.shape), coalesced), (input,), rule)
 
 

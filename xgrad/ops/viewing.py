@@ -4,10 +4,9 @@ The whole cost of a view that was made before is one dictionary look-up in its c
 node if it is recorded.
 """
 
-from contextlib import nullcontext
 from typing import Any
 
-from ..config import outer_forward_level, state
+from ..config import state, to_outer_forward_level
 from ..engine.copy_slices import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
 from ..engine.hooks import hooks_of, move_retained_hook
 from ..engine.node import gradient_edge
@@ -143,11 +142,15 @@ def _view_tangent(self: Tensor, out: Tensor, relative: ViewChain, name: str) -> 
     """The tangent of a view is the same view of the tangent, so that a write into either shows in both."""
     level = state.forward_level
     tangent = self._tangent_at(level)
-    with outer_forward_level() as outer:
+    levels = state.forward_level, state.outer_forward_levels
+    try:
+        outer = to_outer_forward_level()
         if outer >= 0:
             _view_tangent(self, out, relative, name)
         if tangent is not None:
             out._set_tangent(level, view_along(tangent, relative, name))
+    finally:
+        state.forward_level, state.outer_forward_levels = levels
 
 
 def tangent_of_view(self: Tensor, level: int) -> Tensor:
@@ -156,12 +159,14 @@ def tangent_of_view(self: Tensor, level: int) -> Tensor:
     assert meta is not None
     whole = meta.base._tangent_at(level)
     assert whole is not None
-    enabled, state.grad_enabled = state.grad_enabled, True  # it stays, whatever mode the first reader is in
+    modes = state.grad_enabled, state.forward_level, state.outer_forward_levels
+    state.grad_enabled = True  # it stays, whatever mode the first reader is in
     try:
-        with outer_forward_level() if level == state.forward_level else nullcontext():
-            tangent = view_along(whole, chain_now(meta), meta.name)
+        if level == state.forward_level:
+            to_outer_forward_level()
+        tangent = view_along(whole, chain_now(meta), meta.name)
     finally:
-        state.grad_enabled = enabled
+        state.grad_enabled, state.forward_level, state.outer_forward_levels = modes
     self._set_tangent(level, tangent)
     return tangent
 

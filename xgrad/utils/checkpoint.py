@@ -16,10 +16,9 @@ from jax.core import Tracer
 
 from ..autograd.backward import backward
 from ..autograd.function import Function
-from ..autograd.grad_mode import enable_grad, no_grad
 from ..config import state
-from ..ops.autocasting import autocast_as
-from ..random import logged, replayed
+from ..ops.autocasting import use_casts
+from ..random import note_drawn, replay
 from ..tensor import Tensor
 from .recompute import CheckpointError, after, metadata, run_checkpointed
 from .selective import (
@@ -201,11 +200,18 @@ class CheckpointFunction(Function):
         ctx.tensor_indices = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.tensor_indices))
         ctx.generator, ctx.drawn, ctx.autocast = state.generator, None, state.autocast
-        with no_grad():
+        # Modes are put back by stores: the end of a `with` block may be interrupted before it begins.
+        modes = state.grad_enabled, state.random_log
+        try:
+            state.grad_enabled = False
             if not preserve_rng_state:
                 return run_function(*args)
-            with logged() as ctx.drawn:
-                return run_function(*args)
+            ctx.drawn = state.random_log = {}
+            return run_function(*args)
+        finally:
+            state.grad_enabled, state.random_log = modes
+            if ctx.drawn is not None:
+                note_drawn(ctx.drawn)
 
     @staticmethod
     def backward(ctx: Any, *args: Any) -> Any:
@@ -222,9 +228,21 @@ class CheckpointFunction(Function):
         if arrived is not None and arrived.numel():
             inputs = after(inputs, arrived._read())
         detached = detach_variable(tuple(inputs))
-        random = nullcontext() if ctx.drawn is None else replayed(ctx.drawn, ctx.generator)
-        with random, enable_grad(), autocast_as(ctx.autocast):
+        modes = (
+            state.grad_enabled, state.random_replay, state.random_log, state.generator,
+            state.autocast, state.autocast_casts, state.autocast_nesting,
+        )  # fmt: skip
+        try:
+            if ctx.drawn is not None:
+                replay(ctx.drawn, ctx.generator)
+            state.grad_enabled = not state.inference
+            use_casts(ctx.autocast)
             outputs = ctx.run_function(*detached)
+        finally:
+            (
+                state.grad_enabled, state.random_replay, state.random_log, state.generator,
+                state.autocast, state.autocast_casts, state.autocast_nesting,
+            ) = modes  # fmt: skip
         if isinstance(outputs, Tensor):
             outputs = (outputs,)
         pairs = [(o, g) for o, g in zip(outputs, args, strict=False) if isinstance(o, Tensor) and o.requires_grad]

@@ -20,8 +20,8 @@ PyTorch: torch/utils/checkpoint.py.
 """
 
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -32,8 +32,8 @@ from ..autograd.graph import saved_tensors_hooks
 from ..config import state
 from ..engine.node import attach_edge, gradient_edge
 from ..engine.saved_variable import SavedVariable, plain_entry
-from ..ops.autocasting import autocast_as
-from ..random import logged, replayed
+from ..ops.autocasting import use_casts
+from ..random import note_drawn, replay
 from ..tensor import Tensor, blank, from_array
 
 
@@ -145,33 +145,37 @@ class Frame:
         run = Recomputed()
         args, kwargs = self._inputs()
         hooks = _Recording(self, run)
-        with (
-            self._modes(),
-            nullcontext() if self.drawn is None else replayed(self.drawn, self.generator),
-            saved_tensors_hooks(hooks.pack, hooks.unpack),
-            suppress(_Stop),
-            self.context,
-        ):
-            self.function(*args, **kwargs)
+        closed = [level for level in self.vmap_levels if not level.open]
+        # Modes are put back by stores: the end of a `with` block may be interrupted before it begins.
+        modes = (
+            state.grad_enabled, state.tracking, state.vmap_levels, state.transforms, state.saved_hooks,
+            state.autocast, state.autocast_casts, state.autocast_nesting,
+            state.random_replay, state.random_log, state.generator,
+        )  # fmt: skip
+        try:
+            self._enter(closed)
+            with saved_tensors_hooks(hooks.pack, hooks.unpack), suppress(_Stop), self.context:
+                self.function(*args, **kwargs)
+        finally:
+            (
+                state.grad_enabled, state.tracking, state.vmap_levels, state.transforms, state.saved_hooks,
+                state.autocast, state.autocast_casts, state.autocast_nesting,
+                state.random_replay, state.random_log, state.generator,
+            ) = modes  # fmt: skip
+            for level in closed:
+                level.open = False
         self._check(run)
         return run
 
-    @contextmanager
-    def _modes(self) -> Iterator[None]:
+    def _enter(self, closed: list) -> None:
         """The modes of the first run: backward may run in others, and when a vmap of that time has ended."""
-        before = state.grad_enabled, state.tracking, state.vmap_levels, state.transforms
-        closed = [level for level in self.vmap_levels if not level.open]
         state.grad_enabled, state.tracking = True, self.tracking
         state.vmap_levels, state.transforms = self.vmap_levels, self.transforms
         for level in closed:
             level.open = True
-        try:
-            with autocast_as(self.autocast):
-                yield
-        finally:
-            state.grad_enabled, state.tracking, state.vmap_levels, state.transforms = before
-            for level in closed:
-                level.open = False
+        use_casts(self.autocast)
+        if self.drawn is not None:
+            replay(self.drawn, self.generator)
 
     def _inputs(self) -> tuple[tuple, dict]:
         args = tuple(a.unpack(self) if isinstance(a, SavedVariable) else a for a in self.args)
@@ -271,14 +275,23 @@ def run_checkpointed(
         return function(*args, **kwargs)
     forward_context, recompute_context = contexts
     frame = Frame(function, args, kwargs, recompute_context, early_stop, describe, explain)
-    casts = nullcontext() if state.autocast is None else autocast_as(state.autocast)
-    with saved_tensors_hooks(frame.pack, frame.unpack), casts, forward_context:
-        if preserve_rng_state:
-            with logged() as frame.drawn:
-                outputs = function(*args, **kwargs)
-        else:
+    # Modes are put back by stores: the end of a `with` block may be interrupted before it begins.
+    hooks, log = state.saved_hooks, state.random_log
+    casts = state.autocast, state.autocast_casts, state.autocast_nesting
+    try:
+        if casts[0] is not None:
+            use_casts(casts[0])
+        with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
+            if preserve_rng_state:
+                frame.drawn = state.random_log = {}
             outputs = function(*args, **kwargs)
-        frame.complete = True
+            frame.complete = True
+    finally:
+        state.saved_hooks, state.random_log = hooks, log
+        if casts[0] is not None:
+            state.autocast, state.autocast_casts, state.autocast_nesting = casts
+        if preserve_rng_state:
+            note_drawn(frame.drawn or {})
     if not frame.complete:
         raise RuntimeError(
             "xgrad.utils.checkpoint: the forward context provided by context_fn suppressed an exception raised during "
