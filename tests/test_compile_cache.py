@@ -234,6 +234,32 @@ def test_a_loaded_program_takes_the_memory_that_is_donated(mul):
     assert mul.files() == mul.loaded() == 1
 
 
+class Interrupt(BaseException):
+    pass
+
+
+def test_a_write_that_is_interrupted_behind_its_program_has_its_value(mul, monkeypatch):
+    """The call of an executable goes through Python when the memory has been taken."""
+    call = kept.Kept.__call__
+
+    def interrupted(self, *values):
+        call(self, *values)
+        raise Interrupt
+
+    for anew in (False, True):
+        mul(anew)
+        x = xgrad.full((3, 1 << 18), 2.0)  # so large that it is noted what memory the program needs
+        x.mul_(3)
+        with monkeypatch.context() as patched:
+            patched.setattr(kept.Kept, "__call__", interrupted)
+            with pytest.raises(Interrupt):
+                x.mul_(3)
+        assert (x[0, 0].item(), x._version) == (18.0, 2)
+        x.mul_(2)
+        assert x[0, 0].item() == 36
+    assert mul.loaded()
+
+
 def test_errors_are_those_of_the_operator(mul):
     x, y = xgrad.as_tensor(np.ones((2, 59))), xgrad.as_tensor(np.ones((3, 59)))
     for anew in (False, True):

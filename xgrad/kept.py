@@ -45,9 +45,9 @@ def keep_in(folder: Path | None) -> None:
     _folder, programs.keep = folder, _kept
 
 
-def _kept(jitted: Any, name: Any) -> Callable:
+def _kept(jitted: Any, name: Any, results: Any) -> Callable:
     text = told(name)
-    return Kept(jitted, text) if text and _folder and _made_by else jitted
+    return Kept(jitted, text, results) if text and _folder and _made_by else jitted
 
 
 def told(value: Any) -> str | None:
@@ -89,12 +89,15 @@ _no_trace = _trace_state(convention="nnx")
 
 
 class Kept:
-    """A program whose executables are kept; called as `jax.jit(function)` is."""
+    """A program whose executables are kept; called as `jax.jit(function)` is.
 
-    __slots__ = ("found", "jitted", "left", "text")
+    `results`: the `programs.Results` that it gives, if it writes.
+    """
 
-    def __init__(self, jitted: Any, text: str) -> None:
-        self.jitted, self.text = jitted, text
+    __slots__ = ("found", "jitted", "left", "results", "text")
+
+    def __init__(self, jitted: Any, text: str, results: Any = None) -> None:
+        self.jitted, self.text, self.results = jitted, text, results
         self.found: dict[Any, Callable] = {}  # by what tells calls apart, and by file
         self.left = 1  # calls until `jax.jit` takes over; each kind of call brings its own
 
@@ -130,7 +133,7 @@ class Kept:
         text = repr([self.text, str(tree), of_arrays, of_process, of_device])
         path = folder / (hashlib.sha256(text.encode()).hexdigest() + SUFFIX)
         # What jax 0.7 loads gives arrays of another sharding than what it compiles, though of the same text.
-        found = self.found.get(path) or _load(path, device)
+        found = self.found.get(path) or _load(path, device, self._tree())
         if found is None:
             before = _compiled.count
             lowered = self.jitted.lower(*values)
@@ -138,9 +141,21 @@ class Kept:
             # XLA cannot write again what it has read from JAX's cache: such an executable lacks functions.  And what
             # calls LAPACK, say, crashes where nothing was lowered before, for that is when JAX registers it.
             if _compiled.count > before and "custom_call" not in lowered.as_text():
-                _keep(path, found)
+                _keep(path, found, self.results is None)
+        if self.results is not None:
+            self.results.clear()  # of tracers
+            if programs.besides(found) > programs.SPARE:
+                return None  # `run_writing` sees to it that there is memory
         self.found[path] = found
         return found
+
+    def _tree(self) -> Any:
+        """The structure of what a program gives that writes, None of others: files have it."""
+        if self.results is None:
+            return None
+        tree = jax.tree.structure(self.results.holding(0))
+        self.results.clear()
+        return tree
 
 
 def _learned_arrays() -> bool:
@@ -200,7 +215,7 @@ def _mark(path: Path, data: bytes) -> bytes:
     return hashlib.sha256(path.name.encode() + data).digest()
 
 
-def _load(path: Path, device: Any) -> Callable | None:
+def _load(path: Path, device: Any, tree: Any) -> Callable | None:
     """The executable in a file; None if there is none, or anything else."""
     try:
         data = path.read_bytes()
@@ -210,18 +225,22 @@ def _load(path: Path, device: Any) -> Callable | None:
     if mark != _mark(path, data):
         return None
     try:
-        parts = pickle.loads(data)  # the folder is private: compile_cache.py sees to that
-        found = deserialize_and_load(*parts, backend=device.client, execution_devices=[device])
+        program, given, gives = pickle.loads(data)  # the folder is private: compile_cache.py sees to that
+        found = deserialize_and_load(program, given, tree or gives, backend=device.client, execution_devices=[device])
     except Exception:  # of XLA's: compiled code that it does not take here is compiled anew
         return None
     jax.monitoring.record_event(LOADED)
     return found
 
 
-def _keep(path: Path, executable: Any) -> None:
-    """Write an executable, at once or not at all; not every one can be written."""
+def _keep(path: Path, executable: Any, whole: bool) -> None:
+    """Write an executable, at once or not at all; not every one can be written.
+
+    `whole`: with the structure of what it gives.
+    """
     try:
-        data = pickle.dumps(serialize(executable))
+        program, given, gives = serialize(executable)
+        data = pickle.dumps((program, given, gives if whole else None))
     except Exception:  # one with a callback to the host, say, or with large constants
         return
     try:

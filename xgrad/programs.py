@@ -17,8 +17,9 @@ import numpy as np
 from .errors import LostValueError
 from .limits import checked
 
-# Gives what is called in place of (the jitted function, its name); None while the compile cache is off.
-keep: Callable[[Any, Any], Callable] | None = None
+# Gives what is called in place of (the jitted function, its name, the `Results` that get what it gives or None); None
+# while the compile cache is off.
+keep: Callable[[Any, Any, Any], Callable] | None = None
 
 SPARE = 1 << 20  # bytes that a program may need besides: without so much, nothing runs at all
 
@@ -33,7 +34,7 @@ def jit_named(
     """
     function = checked(function, name, converts=converts)
     jitted = jax.jit(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
-    return jitted if keep is None else keep(jitted, (name, donate))
+    return jitted if keep is None else keep(jitted, (name, donate), None)
 
 
 def jit_placed(function: Callable, where: Any) -> Callable:
@@ -62,11 +63,14 @@ class Writing:
     """A jitted function of arrays whose result takes the first one's memory; for `run_writing`.
 
     Where JAX has to trace the function, the call goes through Python, and an interrupt or a failure would lose the
-    array.  The function itself, which runs in a trace alone, puts a copy aside then.  Calling the object is for arrays
-    that may get lost: those of a backward that is running.
+    array.  The function itself, which runs in a trace alone, puts a copy aside then, and so does `_compiling`.
+
+    While the compile cache is on, each call goes through Python.  The program's result is a pytree then, `results`,
+    into which C puts the value before it returns to Python.  They belong to one call at a time: `views.storage.writing`
+    is held.  Calling the object is for arrays that may get lost: those of a backward that is running.
     """
 
-    __slots__ = ("_function", "_name", "_where", "jitted", "needs")
+    __slots__ = ("_function", "_name", "_where", "bare", "jitted", "lower", "needs", "results")
 
     def __init__(self, function: Callable, name: Any, where: Any = None) -> None:
         self._function, self._name, self._where = function, name, where
@@ -84,15 +88,27 @@ class Writing:
             return function(*values)
 
         writing.__name__ = getattr(function, "__name__", "writing")  # compiler/program.py knows some of them by it
-        self.jitted: Any
+        whole = checked(writing, self._name if where is None else ())
         # It runs where its first argument is, also if it does not read it (zero_).
-        if where is None:
-            self.jitted = jit_named(writing, self._name, donate=True, keep_unused=True)
-        else:
-            self.jitted = jax.jit(checked(writing), donate_argnums=(0,), out_shardings=where, keep_unused=True)
+        self.jitted: Any = jax.jit(whole, donate_argnums=(0,), out_shardings=where, keep_unused=True)
+        self.lower = self.jitted.lower
+        self.bare = self.jitted
+        self.results: Results | None = None
+        if keep is not None and where is None:
+            results = Results()
+
+            def held(*values: Any) -> Any:
+                return results.holding(whole(*values))
+
+            held.__name__ = writing.__name__
+            jitted = jax.jit(held, donate_argnums=(0,), keep_unused=True)
+            kept = keep(jitted, (self._name, True), results)
+            if kept is not jitted:
+                self.jitted, self.results = kept, results
+                self.bare = keep(self.bare, (self._name, "bare"), None)
 
     def __call__(self, *values: Any) -> Any:
-        return self.jitted(*values)
+        return self.bare(*values)
 
 
 def _put_aside(box: list) -> None:
@@ -105,6 +121,21 @@ def _put_aside(box: list) -> None:
                 raise _NoRoomError from error
 
 
+def _compiling(event: str, duration_secs: float, **_: Any) -> None:
+    """JAX compiles a write, and so goes through Python: maybe of what it has traced before, for another sharding."""
+    box = _call.box
+    if box is not None and event == _COMPILED:
+        _call.box = None  # the copy may be compiled too
+        try:
+            _put_aside(box)
+        finally:
+            _call.box = box
+
+
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+jax.monitoring.register_event_duration_secs_listener(_compiling)
+
+
 def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None:
     """Put `program(box[0], *operands)` into `out`; `box` alone holds the array, whose memory the result takes.
 
@@ -115,6 +146,8 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
     try:
         if program.needs:
             _run_with_room(program, out, box, operands)
+        elif program.results is not None:
+            _run_kept(program, out, box, operands)
         else:
             # C calls the program and stores what it gives: Python looks for signals when all of it is over.
             out.extend(map(program.jitted, box[:1], *zip(operands)))
@@ -132,7 +165,7 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
     finally:
         _call.box = None
     # The first call failed for want of memory: without the copy there may be enough.
-    need = besides(program.jitted.lower(box[0], *operands).compile())
+    need = besides(program.lower(box[0], *operands).compile())
     if need and not has_room(need, box[0].sharding):
         raise (failure.__cause__ if isinstance(failure, _NoRoomError) else failure) or failure
     for error in (failure, failure.__cause__, failure.__context__):
@@ -140,7 +173,7 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
             error.__traceback__ = None  # which would hold this frame, and the result with it
     failure = error = None
     try:
-        out.extend(map(program.jitted, box[:1], *zip(operands)))
+        _run(program, out, box, operands)
     except BaseException as error:
         _look(program, out, box, error)
         raise
@@ -169,7 +202,7 @@ def through_jax(error: BaseException) -> bool:
 def _note_need(program: Writing, out: list, operands: tuple) -> None:
     """After a program's first call for such arguments: note what memory it needs besides, if it is much."""
     if sum(getattr(array, "nbytes", 0) for array in (out[0], *operands)) > SPARE:  # else it is little
-        need = besides(program.jitted.lower(out[0], *operands).compile())
+        need = besides(program.lower(out[0], *operands).compile())
         if need > SPARE:
             program.needs[_kind(out, operands)] = need
 
@@ -178,7 +211,27 @@ def _run_with_room(program: Writing, out: list, box: list, operands: tuple) -> N
     """Run a program that needs memory besides: where there is not enough, a copy is put aside, or it is not run."""
     if not has_room(program.needs.get(_kind(box, operands), 0), box[0].sharding):
         _put_aside(box)
-    out.extend(map(program.jitted, box[:1], *zip(operands)))
+    _run(program, out, box, operands)
+
+
+def _run(program: Writing, out: list, box: list, operands: tuple) -> None:
+    if program.results is not None:
+        _run_kept(program, out, box, operands)
+    else:
+        out.extend(map(program.jitted, box[:1], *zip(operands)))
+
+
+def _run_kept(program: Writing, out: list, box: list, operands: tuple) -> None:
+    """Run a program of the compile cache, which goes through Python behind C: its value is in `results` by then."""
+    results = program.results
+    assert results is not None
+    results.clear()
+    try:
+        program.jitted(box[0], *operands)
+    finally:  # no call in it
+        if results and results[-1].__class__ is box[0].__class__:  # and no tracer
+            out += results[-1:]
+        del results[:]
 
 
 def _kind(box: list, operands: tuple) -> tuple:
