@@ -291,3 +291,43 @@ def test_dictionaries_keep_their_order():
     x = xgrad.ones(2)
     pull = vjp(lambda t: {"z": t * 2, "a": t.sum()}, x)[1]
     np.testing.assert_array_equal(array(pull({"a": xgrad.tensor(1.0), "z": x * 3})[0]), [7.0, 7.0])
+
+
+def test_forward_over_reverse_leaves_no_history_behind():
+    w = leaf(xgrad, 3)
+    for f in (lambda x: (x**4).sum(), lambda x: written(xgrad, x).sum()):
+        value, tangent = jvp(grad(f), (w.detach(),), (xgrad.ones(3, dtype=xgrad.float64),))
+        assert value.grad_fn is None
+        assert tangent.grad_fn is None
+        tangent = jvp(grad(f), (w,), (xgrad.ones(3, dtype=xgrad.float64),))[1]
+        assert xgrad.autograd.grad(tangent.sum(), w)[0].abs().sum() > 0
+
+
+def test_forward_over_forward_of_writes_inside_of_vmap():
+    def program(T):
+        def f(x):
+            y = T.zeros_like(x)
+            y[0].copy_(x[0])
+            y[1:].add_(x[1:])
+            return (y**4).sum()
+
+        x = leaf(T, 3)
+        twice = lambda t: T.func.jvp(lambda x: T.func.jvp(f, (x,), (t,))[1], (x,), (t,))[1]  # noqa: E731
+        out = T.func.vmap(twice)(T.eye(3, dtype=T.float64))
+        return out, T.autograd.grad(out.sum(), x)
+
+    as_torch(program)
+
+
+def test_a_write_that_would_lose_one_of_two_histories_is_refused():
+    def f(make, x):
+        y = make(x)
+        y.add_(x)
+        return (y**4).sum()
+
+    w, t = leaf(xgrad, 3), xgrad.eye(3, dtype=xgrad.float64)
+    hessian = xgrad.func.hessian(lambda x: f(xgrad.zeros_like, x))(w)
+    wanted = 24 * w.detach()
+    assert xgrad.allclose(xgrad.autograd.grad(hessian.sum(), w)[0], wanted)
+    with pytest.raises(RuntimeError, match="requires grad both inside of vmap and outside: one of the two"):
+        xgrad.func.vmap(lambda t: grad(lambda x: f(lambda x: xgrad.zeros(3, dtype=x.dtype), x))(w * t))(t)

@@ -56,6 +56,15 @@ def test_a_shared_storage_does_not_grow():
     assert x.add_(1).tolist() == alias.tolist() == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("seen", [lambda x: x.real, lambda x: x.conj(), lambda x: x.view(xgrad.int32)])
+def test_a_view_in_another_dtype_is_not_resized(seen):
+    x = xgrad.tensor([1 + 2j, 3 - 4j])
+    view = seen(x)
+    with pytest.raises(RuntimeError, match="resize_ of a view that shows its storage of complex64 in another way"):
+        view.resize_(1)
+    assert (view == seen(x)).all()
+
+
 REFUSED = {
     "grad": (lambda T: T.ones(2, requires_grad=True).resize_(1), "cannot resize variables that require grad"),
     "nothing": (lambda T: T.ones(2).resize_(), "missing 1 required positional arguments?: [\"']size"),

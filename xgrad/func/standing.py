@@ -87,11 +87,18 @@ class Targets:
 
     def elsewhere(self, outputs: Iterable[Tensor]) -> bool:
         """Whether the outputs have a history besides the stand-ins', so that gradients have to be recorded."""
-        for t in outputs:
-            # What was recorded below the entries, and what their tangents depend on, shows in the outputs.
-            if any(requires_grad_below(x) for x in (t._value, *(t._tangents or {}).values())):
+        stack: list[Any] = []
+        seen_in = list(outputs)
+        while seen_in:
+            t = seen_in.pop()
+            if requires_grad_below(t._value):  # what was recorded below the entries shows in the outputs
                 return True
-        stack = [t.grad_fn for t in outputs if t.grad_fn is not None]
+            if t.requires_grad:
+                if t.grad_fn is None:
+                    return True
+                stack.append(t.grad_fn)
+            # So does what their tangents depend on, unless that is a stand-in too.
+            seen_in.extend((t._tangents or {}).values())
         seen = set(stack)
         while stack:
             node = stack.pop()

@@ -219,9 +219,20 @@ def run_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel) -
     return call(kernel.operator, values, statics), False
 
 
-def check_batched(op: Operator, args: tuple, level: VmapLevel) -> None:
-    """Refuse to write an entry of a batch into a tensor that is the same for all entries."""
-    _, axes = values_of(args, level)
+def check_batched(op: Operator, args: tuple, level: VmapLevel, recorded: bool) -> None:
+    """Refuse to write into a tensor that is the same for all entries what it cannot hold.
+
+    That is an entry of a batch; and, if the write is `recorded` for the entries, what has a history below them too: a
+    tensor of the level below has one place in one graph.
+    """
+    values, axes = values_of(args, level)
+    if recorded and not at_level(args[0], level) and any(isinstance(v, Tensor) and v.requires_grad for v in values[1:]):
+        raise RuntimeError(
+            f"vmap: inplace arithmetic ({op.name}_) is not possible because `self` was made outside of the graph of "
+            "the entries, while what is written requires grad both inside of vmap and outside: one of the two "
+            "gradients would be lost. Use an out-of-place operator instead, or make `self` from a tensor that is "
+            "mapped over: x.new_zeros(...), xgrad.zeros_like(x)."
+        )
     if any(axes) and not axes[0]:
         raise RuntimeError(
             f"vmap: inplace arithmetic ({op.name}_) is not possible because there exists a Tensor `other` in "

@@ -373,7 +373,7 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
     if not (state.grad_enabled and kernel.differentiable and self.dtype in INEXACT):
         needs = 0
     if level is not None:
-        check_batched(op, args, level)
+        check_batched(op, args, level, needs > 0)
     if needs:
         check_inplace(self)
     if self._inference:
@@ -489,7 +489,7 @@ def tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
         return
     whole = meta.base._tangent_at(level)
     if whole is None:
-        zeros = limits.zeros(meta.base.shape, meta.base.dtype, place_of(meta.base._read()))
+        zeros = limits.zeros(meta.base.shape, meta.base.dtype, place_of(meta.base._held()))
         whole = batch_like(from_array(zeros), new)
         meta.base._set_tangent(level, whole)
     tangent = view_along(whole, chain_now(meta), meta.name)

@@ -53,8 +53,8 @@ def _grown(self: Tensor, count: int) -> Storage:
 def resize_(input: Tensor, *sizes: Any, memory_format: Any = None, **named: Any) -> Tensor:
     """Give the tensor another shape, in place: the first elements of its storage, which grows if it has to.
 
-    New elements are 0.  Raises `RuntimeError` for a tensor that requires grad, and for one that shares its storage with
-    others where that had to grow.
+    New elements are 0.  Raises `RuntimeError` for a tensor that requires grad, for one that shares its storage with
+    others where that had to grow, and for a view that shows its storage in another dtype or conjugated.
 
     >>> import xgrad
     >>> xgrad.tensor([1, 2, 3]).resize_(2, 2)
@@ -69,6 +69,11 @@ def resize_(input: Tensor, *sizes: Any, memory_format: Any = None, **named: Any)
         return input
     limits.check_size(shape, input.dtype)
     storage, offset = input._share(), input.storage_offset()
+    if storage.array.dtype != input.dtype or input.is_conj() or input.is_neg():
+        raise RuntimeError(
+            f"resize_ of a view that shows its storage of {storage.array.dtype.name} in another way (view(dtype), "
+            "real, imag, conj): make a clone() first"
+        )
     count = offset + prod(shape)
     if count > storage.array.size:
         del storage
