@@ -439,3 +439,57 @@ ERRORS = {
 @pytest.mark.parametrize("match", ERRORS)
 def test_errors(match):
     same_error(ERRORS[match], match)
+
+
+# -- numbers beside half precision ------------------------------------------------------------------------------------
+
+BESIDE_HALF = {
+    "mul": lambda T, x: x * 1e5,
+    "mul by a 0-dim tensor": lambda T, x: x * T.tensor(1e5),
+    "in place": lambda T, x: (x * 1).mul_(65536.0),
+    "div": lambda T, x: x / 1e-6,
+    "addcmul": lambda T, x: T.addcmul(x, x, x, value=1e5),
+    "addcdiv": lambda T, x: T.addcdiv(x, x, x + 1, value=1e5),
+    "lerp": lambda T, x: T.lerp(x, x, 1e5),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_HALF)
+def test_a_number_beyond_half_precision_scales_what_stays_within(name):
+    def program(T):
+        x = T.tensor([1e-4, 0.0, 2e-3], dtype=T.float16, requires_grad=True)
+        y = BESIDE_HALF[name](T, x)
+        assert y.dtype == T.float16
+        return y, T.autograd.grad(y, x, T.full_like(y, 1e-4)) if name not in (
+            "addcdiv",
+            "lerp",
+        ) else ()  # torch refuses
+
+    for here, there in zip(*(flat(program(T)) for T in (xgrad, torch)), strict=True):
+        np.testing.assert_allclose(array(here).astype(float), array(there).astype(float), rtol=4e-3, atol=1e-6)
+
+
+def flat(results):
+    return [results[0], *results[1]]
+
+
+WRAPPING = {
+    "where": lambda T: T.where(T.tensor([True, False]), T.ones(2, dtype=T.int8), 300),
+    "where of floats": lambda T: T.where(T.tensor([True, False]), T.ones(2), 1e40),
+    "clamp": lambda T: T.full((2,), 100, dtype=T.int8).clamp(max=300),
+    "pad": lambda T: T.nn.functional.pad(T.ones(2, dtype=T.int32), (1, 1), value=2**40),
+    "pad with nan": lambda T: T.nn.functional.pad(T.ones(2, dtype=T.int32), (1, 1), value=NAN),
+    "threshold": lambda T: T.nn.functional.threshold(T.zeros(2, dtype=T.uint8), 1, 2**40),
+    "lerp": lambda T: T.lerp(T.zeros(2), T.ones(2), 1j),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPING)
+def test_a_number_that_the_dtype_cannot_hold_is_refused(name):
+    for T in (torch, xgrad):
+        with pytest.raises(RuntimeError, match=r"value .*cannot be converted to type .* without overflow"):
+            WRAPPING[name](T)
+
+
+def test_renorm_is_of_floating_point():
+    same_error(lambda T: T.ones(2, 2, dtype=T.int32).renorm(2, 0, 1), "linalg.vector_norm: Expected a floating point")

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from ..tensor import Tensor
 from .keys import draw_key
 from .norms import magnitude
+from .numbers import fill_value, require_fit_beside
 from .promotion import cast, require_floating, require_real, scalar, widen, wrap_dim
 from .registry import FUNCTIONS, composite, operator
 
@@ -52,6 +53,7 @@ def _hardtanh(self, min_val, max_val):
 
 def _check_limits(arrays: tuple, statics: tuple) -> None:
     x, low, high = arrays
+    require_fit_beside(x, low, high)
     if low > high:
         raise ValueError(f"hardtanh: min_val ({low}) must be less than or equal to max_val ({high})")
     if low < 0 and x.dtype.kind == "u":
@@ -86,7 +88,12 @@ def leaky_relu(self, negative_slope=0.01):
     return jnp.where(self > 0, self, self * scalar(self, negative_slope, "negative_slope"))
 
 
-@partial(activation, namespace=("nn.functional", ""))()
+def _fitting(arrays: tuple, statics: tuple) -> tuple:
+    self, *numbers = arrays
+    return (self, *(fill_value(v, self.dtype) for v in numbers)) if isinstance(self, Tensor) else arrays
+
+
+@partial(activation, namespace=("nn.functional", ""), check=_fitting)()
 def threshold(self, threshold, value):
     """The elements that exceed `threshold`; `value` for the others."""
     require_real(self, "threshold")

@@ -15,7 +15,16 @@ from ..dtypes import category
 from ..tensor import Tensor
 from .call import call, call_inplace, call_out
 from .pair import call_pair
-from .promotion import check_broadcast, conj, promote_float, promote_together, require_floating, require_real
+from .promotion import (
+    check_broadcast,
+    conj,
+    promote_float,
+    promote_together,
+    require_floating,
+    require_real,
+    scalar,
+    widen,
+)
 from .registry import METHODS, Operator, composite, operator
 
 
@@ -150,11 +159,29 @@ def mul(self, other):
     >>> xgrad.mul(xgrad.tensor([1.0, 2.0]), 3)
     tensor([3., 6.])
     """
-    self, other = promote_together(self, other)
-    return self * other
+    return _beside_number(jnp.multiply, self, other, *promote_together(self, other))
 
 
-mul.derivative(self=lambda grad, other: grad * conj(other), other=lambda grad, self: grad * conj(self))
+def _beside_number(compute: Any, a: Any, b: Any, *promoted: Any) -> Any:
+    """A product or quotient in the operands' common dtype.
+
+    In half precision a number, or a 0-dim tensor of a wider dtype, keeps its own: 1e5 does not fit into float16, and
+    the product of 0.1 with it does.  (PyTorch: opmath_t in BinaryOpsKernel.cpp.)
+    """
+    promoted = promoted or (a, b)
+    dtype = promoted[0].dtype
+    if dtype in (dtypes.float16, dtypes.bfloat16):
+        kept = [jnp.ndim(x) == 0 and jnp.asarray(x).dtype != dtype for x in (a, b)]
+        if any(kept):
+            wide = [jnp.asarray(x if k else p).astype(jnp.float32) for x, k, p in zip((a, b), kept, promoted)]
+            return compute(*wide).astype(dtype)
+    return compute(*promoted)
+
+
+mul.derivative(
+    self=lambda grad, other: _beside_number(jnp.multiply, grad, conj(other)),
+    other=lambda grad, self: _beside_number(jnp.multiply, grad, conj(self)),
+)
 
 
 @operator(
@@ -163,12 +190,11 @@ mul.derivative(self=lambda grad, other: grad * conj(other), other=lambda grad, s
 )  # fmt: skip
 def _div(self, other):
     check_broadcast(self, other)
-    self, other = promote_float(self, other)
-    return self / other
+    return _beside_number(jnp.divide, self, other, *promote_float(self, other))
 
 
 _div.derivative(
-    self=lambda grad, other: grad / conj(other),
+    self=lambda grad, other: _beside_number(jnp.divide, grad, conj(other)),
     other=lambda grad, self, other: -grad * conj((self / other) / other),
 )
 
@@ -289,7 +315,7 @@ fmod.derivative(
 def addcmul(self, tensor1, tensor2, value=1):
     """input + value * tensor1 * tensor2, broadcast."""
     self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
-    return self + _scaled(tensor1 * tensor2, value)
+    return (widen(self) + _scaled(widen(tensor1) * widen(tensor2), value)).astype(self.dtype)
 
 
 @operator(inplace=True, signature="input, tensor1, tensor2, *, value=1")
@@ -301,7 +327,7 @@ def addcdiv(self, tensor1, tensor2, value=1):
             "and add the quotient, or convert tensor1 or tensor2 to a floating-point dtype."
         )
     self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
-    return self + _scaled(tensor1 / tensor2, value)
+    return (widen(self) + _scaled(widen(tensor1) / widen(tensor2), value)).astype(self.dtype)
 
 
 @operator(inplace=True, signature="input, end, weight")
@@ -312,20 +338,25 @@ def lerp(self, end, weight):
             raise RuntimeError(f"expected dtype {self.dtype.name} for `{name}` but got dtype {x.dtype.name}")
     require_floating(self, "lerp")
     check_broadcast(self, end, weight)
+    if getattr(weight, "weak_type", True):
+        scalar(self, weight, "weight")  # refuses a complex one
+    dtype, self, end = self.dtype, widen(self), widen(end)
     # From the nearer end, so that weight 1 gives `end` exactly.
     near = jnp.abs(weight) < 0.5
-    return jnp.where(near, self + weight * (end - self), end - (end - self) * (1 - weight)).astype(self.dtype)
+    return jnp.where(near, self + weight * (end - self), end - (end - self) * (1 - weight)).astype(dtype)
 
 
 addcmul.derivative(
     self=lambda grad: grad,
-    tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
-    tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value),
+    tensor1=lambda grad, tensor2, value: (widen(grad) * conj(widen(tensor2) * value)).astype(grad.dtype),
+    tensor2=lambda grad, tensor1, value: (widen(grad) * conj(widen(tensor1) * value)).astype(grad.dtype),
 )
 addcdiv.derivative(
     self=lambda grad: grad,
-    tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
-    tensor2=lambda grad, tensor1, tensor2, value: -grad * conj(value * tensor1 / (tensor2 * tensor2)),
+    tensor1=lambda grad, tensor2, value: (widen(grad) * conj(value / widen(tensor2))).astype(grad.dtype),
+    tensor2=lambda grad, tensor1, tensor2, value: (
+        -widen(grad) * conj(value * widen(tensor1) / (widen(tensor2) * widen(tensor2)))
+    ).astype(grad.dtype),
 )
 lerp.derivative(
     self=lambda grad, weight: grad * conj(1 - weight),

@@ -17,6 +17,7 @@ from .. import dtypes
 from ..dtypes import category, torch_name
 from ..tensor import Tensor
 from .arithmetic import _truncated, zero
+from .numbers import require_fit_beside
 from .promotion import (
     broadcast_shapes,
     check_broadcast,
@@ -109,9 +110,15 @@ def _from_above(x: Any, high: Any) -> Any:
     return jnp.where((x > high) | jnp.isnan(high), high, x)
 
 
-def _check_bools(args: tuple, statics: tuple) -> None:
-    """Refuse bools as PyTorch does, which takes them for one bound that is a tensor: it calls maximum or minimum."""
-    if getattr(args[0], "dtype", None) != dtypes.bool:
+def _check_bounds(args: tuple, statics: tuple) -> None:
+    """Refuse bools as PyTorch does, which takes them for one bound that is a tensor: it calls maximum or minimum.
+
+    And integers beyond the dtype, which would wrap around; a bound beyond the floats is one that nothing reaches.
+    """
+    dtype = getattr(args[0], "dtype", None)
+    if dtype in dtypes.INTEGERS:
+        require_fit_beside(*args)
+    if dtype != dtypes.bool:
         return
     bounds = [b for b in args[1:] if b is not None]
     numbers = [b for b in bounds if isinstance(b, bool)]
@@ -120,7 +127,7 @@ def _check_bools(args: tuple, statics: tuple) -> None:
         raise NotImplementedError("\"clamp\" not implemented for 'Bool'")
 
 
-@operator(inplace=True, aliases=("clip",), check=_check_bools)
+@operator(inplace=True, aliases=("clip",), check=_check_bounds)
 def clamp(self, min=None, max=None):
     """The elements, none below `min` or above `max` (numbers, tensors, or None); `max` wins if they cross.
 
@@ -138,13 +145,13 @@ def clamp(self, min=None, max=None):
     return self if max is None else _from_above(self, bounds[-1])
 
 
-@operator(inplace=True, check=_check_bools)
+@operator(inplace=True, check=_check_bounds)
 def clamp_min(self, min):
     """The elements, none below `min`."""
     return _from_below(*_ordered("clamp_min", self, min))
 
 
-@operator(inplace=True, check=_check_bools)
+@operator(inplace=True, check=_check_bounds)
 def clamp_max(self, max):
     """The elements, none above `max`."""
     return _from_above(*_ordered("clamp_max", self, max))
@@ -380,7 +387,13 @@ def polar(abs, angle):
 # -- choice -----------------------------------------------------------------------------------------------------------
 
 
-@operator("where", function=False, method=False, signature="condition, input, other")
+def _check_branches(args: tuple, statics: tuple) -> None:
+    _, self, other = args
+    require_fit_beside(self, other)
+    require_fit_beside(other, self)
+
+
+@operator("where", function=False, method=False, signature="condition, input, other", check=_check_branches)
 def _where(condition, self, other):
     if condition.dtype not in (bool, dtypes.uint8):
         kind = torch_name(condition.dtype)

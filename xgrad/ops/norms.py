@@ -178,8 +178,15 @@ def renorm(self, maxnorm, *, p, dim):
     """The sub-tensors along `dim`, those whose `p`-norm is larger scaled down to `maxnorm`."""
     if not isinstance(p, (int, float)):
         raise TypeError(f"renorm(): argument 'p' must be Number, not {type(p).__name__}")
-    if p <= 0:
+    if not p > 0:
         raise RuntimeError(f"renorm: non-positive-norm not supported: p is {p}, and has to be above 0")
+    if self.dtype not in dtypes.INEXACT:
+        raise RuntimeError(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. "
+            f"Got {dtypes.torch_name(self.dtype)} (renorm)"
+        )
+    if not isinstance(dim, int):
+        raise TypeError(f"renorm(): argument 'dim' (position 3) must be int, not {type(dim).__name__}")
     dims = wrap_dims(dim, self.ndim)
     others = tuple(d for d in range(self.ndim) if d not in dims)
     size = p_norm(self, float(p), others, True)

@@ -94,6 +94,22 @@ def fill_value(value: Any, dtype: np.dtype) -> Any:
     return value
 
 
+def require_fit_beside(tensor: Any, *others: Any) -> None:
+    """Refuse numbers that PyTorch would convert to a tensor's dtype, which decides that of the result, and cannot.
+
+    A float beside integers and a complex number beside reals make a result of their own kind.  Beyond the range of
+    floats of 16 bits is infinity.
+    """
+    if not isinstance(tensor, Tensor) or (tensor.dtype in dtypes.FLOATS and tensor.dtype.itemsize <= 2):
+        return
+    kind = dtypes.category(tensor.dtype)
+    for other in others:
+        if isinstance(other, (bool, int, float, complex)):
+            of_number = 3 if isinstance(other, complex) else 2 if isinstance(other, float) else 1
+            if of_number <= kind and kind:
+                _require_fit(other, tensor.dtype)
+
+
 def assigned_number(value: Any, dtype: np.dtype) -> Any:
     """As `fill_value`, for `x[...] = value`: beyond the range of floats of 16 bits and fewer is infinity there."""
     if dtype in dtypes.FLOATS and dtype.itemsize <= 2 and isinstance(value, (int, float)):

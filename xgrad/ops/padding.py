@@ -12,13 +12,19 @@ import jax.numpy as jnp
 
 from ..tensor import Tensor
 from .convolution import expand
+from .numbers import fill_value
 from .promotion import scalar
 from .registry import composite, linear, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
-@operator(method=False, out=False, signature="input, pad, value=0")
+def _fitting(args: tuple, statics: tuple) -> tuple:
+    self, *numbers = args
+    return (self, *(fill_value(v, self.dtype) for v in numbers)) if isinstance(self, Tensor) else args
+
+
+@operator(method=False, out=False, signature="input, pad, value=0", check=_fitting)
 def constant_pad_nd(self, value=0, *, pad):
     """`value` around the last dimensions: `pad` is (before, after) for the last one, then for the one before it."""
     if len(pad) % 2:
