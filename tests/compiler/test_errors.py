@@ -315,6 +315,53 @@ def test_a_read_of_a_value_that_the_function_catches_is_an_error_all_the_same():
         step(xgrad.ones(3))
 
 
+def _filtered(x):
+    try:
+        return x[x > 1]  # here
+    except RuntimeError:
+        return x
+
+
+def _counted(x):
+    try:
+        return x * len(x.nonzero())  # here
+    except RuntimeError:
+        return x
+
+
+class Scaled(xgrad.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        try:
+            return grad * grad.max().item()  # here
+        except RuntimeError:
+            return grad
+
+
+@pytest.mark.parametrize("function", [_filtered, _counted, Scaled.apply])
+def test_other_reads_that_are_caught(function):
+    with pytest.raises(xgrad.errors.TracedValueError, match="  # here"):
+        xgrad.compile(function)(xgrad.ones(3, requires_grad=True))
+
+
+def test_a_backward_into_a_graph_from_outside_that_is_caught():
+    made = xgrad.ones(3, requires_grad=True).sin()
+
+    def step(x):
+        try:
+            (made * x).sum().backward()
+        except RuntimeError:
+            return -x
+        return x
+
+    with pytest.raises(RuntimeError, match="computed outside of the compiled function"):
+        xgrad.compile(step)(xgrad.ones(3))
+
+
 class Result:
     def __init__(self, value):
         self.value = value
@@ -324,11 +371,18 @@ async def _awaited(x):
     return x * 2
 
 
+def _in_an_array(x):
+    found = np.empty(1, object)
+    found[0] = x * 2
+    return found
+
+
 RETURNED = {
     "a generator": (lambda x: (x * i for i in range(2)), "gives what it has only once"),
     "an iterator": (lambda x: map(x.mul, [1, 2]), "gives what it has only once"),
     "a coroutine": (_awaited, "gives what it has only once"),
     "an object": (lambda x: [Result(x * 2)], "returns a Result that holds tensors"),
+    "an array of objects": (_in_an_array, "returns a ndarray that holds tensors"),
     "a set": (lambda x: {x * 2}, "returns a set that holds tensors"),
     "a closure": (lambda x: lambda y, doubled=x * 2: doubled + y, "returns a function that holds tensors"),
 }

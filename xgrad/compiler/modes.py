@@ -86,19 +86,22 @@ _OF_THREAD = (
 
 
 def taken() -> tuple:
-    """The modes of the thread, and the default dtype, to be compared and put back (`left`)."""
-    return (*[getattr(state, name) for name in _OF_THREAD], settings.default_dtype)
+    """The modes in the order of `NAMES`, to be compared and put back (`left`)."""
+    mine = [getattr(state, name) for name in _OF_THREAD]
+    return (*mine, settings.default_dtype, *_read(_config))
 
 
 def left(before: tuple) -> str | None:
     """Put the modes back as they were taken; the name of one that was left on."""
-    names = [name for name, a, b in zip(NAMES, before, taken(), strict=False) if a is not b and a != b]
-    if not names:
-        return None
-    for name, value in zip(_OF_THREAD, before, strict=False):
-        setattr(state, name, value)
-    settings.default_dtype = before[-1]
-    return names[0]
+    changed = [i for i, (a, b) in enumerate(zip(before, taken(), strict=True)) if a is not b and a != b]
+    for i in changed:
+        if i < len(_OF_THREAD):
+            setattr(state, _OF_THREAD[i], before[i])
+        elif i == len(_OF_THREAD):
+            settings.default_dtype = before[i]
+        else:
+            _config.update(_SETTINGS[i - len(_OF_THREAD) - 1], before[i])
+    return NAMES[changed[0]] if changed else None
 
 
 def inlined() -> bool:

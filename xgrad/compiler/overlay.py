@@ -40,11 +40,14 @@ class Outside(Node):
         self.sequence_nr = state.next_sequence_nr()
 
     def apply(self, grads: list, needs: int) -> tuple:
-        raise RuntimeError(
+        error = RuntimeError(
             "backward inside of xgrad.compile has reached a tensor (shape "
             f"{list(self.avals[0].shape)}) that was computed outside of the compiled function. Compute it inside, give "
             "the function a detach() of it, or call backward() outside, on what the function returns."
         )
+        if state.trace is not None:
+            state.trace.refused = error
+        raise error
 
 
 class Reached:

@@ -49,7 +49,7 @@ class Trace(Overlay):
         self.by_value = by_value  # whether views that are only read may be taken so
         self.values: dict[int, Storage] = {}  # what these are views of
         self.roots: list[Root] = []
-        self.asked_for_value: Exception | None = None  # the error of a read, which the function may catch
+        self.refused: Exception | None = None  # what no program can do; the function may catch the error
 
     def run(self, function: Callable[[], Any]) -> Any:
         """Call a function with this thread's touches of tensors seen."""

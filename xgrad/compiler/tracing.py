@@ -179,8 +179,7 @@ class _Tracing:
             value = self.function(*args, **kwargs)
         except Exception as error:
             raise _FailedError from error
-        if self.trace.asked_for_value is not None:  # the function has caught it, and went another way
-            raise _FailedError from self.trace.asked_for_value
+        self._check_refused()
         mode = modes.left(before)
         if mode is not None:
             raise NotImplementedError(_MODE.format(mode))
@@ -192,8 +191,15 @@ class _Tracing:
         self.puts = self._changes(outputs)
         self.effects = outputs.effects()
         pulled = self._pull(outputs)
+        if not self.failures:
+            self._check_refused()
         self.count = len(outputs.arrays)
         return [*outputs.arrays, *pulled]
+
+    def _check_refused(self) -> None:
+        """Raise the error of what no program can do, should the function have caught it and gone another way."""
+        if self.trace.refused is not None:
+            raise _FailedError from self.trace.refused
 
     def _check_returned(self, values: list) -> None:
         """Raise `NotImplementedError` for what would be used up by the first call, or holds tensors of the trace."""

@@ -22,7 +22,7 @@ from .. import dtypes
 from ..errors import TracedValueError
 from ..random import Generator, is_key
 from ..tensor import Tensor
-from ..views.storage import Tracer, of_ended_trace
+from ..views.storage import Tracer, value_needed
 
 Path = tuple[str, ...]
 LEAVES = (Tensor, Generator, jax.Array, jax.ShapeDtypeStruct, np.ndarray, np.generic, bool, int, float, complex, str)
@@ -142,8 +142,9 @@ def _stored(leaf: Any, path: Path) -> Any:
 
 def _stored_array(array: jax.Array, path: Path) -> Any:
     if isinstance(array, Tracer):
-        raise of_ended_trace(array) or TracedValueError(
-            f"'{name_of(path)}' is being traced (inside jax.jit, jax.vmap or jax.grad): no value"
+        raise value_needed(
+            array,
+            TracedValueError(f"'{name_of(path)}' is being traced (inside jax.jit, jax.vmap or jax.grad): no value"),
         )
     if is_key(array):
         array = jax.random.key_data(array)

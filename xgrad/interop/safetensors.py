@@ -20,7 +20,7 @@ from ..errors import DtypeDisabledError, PlacementError, TracedValueError
 from ..nn import Module
 from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
 from ..tensor import Tensor, from_foreign
-from ..views.storage import Tracer, of_ended_trace
+from ..views.storage import Tracer, value_needed
 from ._loading import check_writable, home_of, write_all
 from ._safetensors_file import DTYPES, Entry, FileError, contents, opened
 
@@ -127,8 +127,8 @@ def _check_saved(name: Any, tensor: Any) -> None:
         raise TypeError(f"'{name}' is of dtype {tensor.dtype.name}, which the format does not know")
     array = tensor._read()
     if isinstance(array, Tracer):
-        raise of_ended_trace(array) or TracedValueError(
-            f"'{name}' is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value"
+        raise value_needed(
+            array, TracedValueError(f"'{name}' is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value")
         )
     if not array.is_fully_addressable:
         raise RuntimeError(

@@ -17,7 +17,7 @@ from ..errors import DtypeDisabledError, TracedValueError
 from ..nn.parameter import Parameter
 from ..tensor import Tensor, from_foreign
 from ..utils.dlpack import untied
-from ..views.storage import Tracer, of_ended_trace
+from ..views.storage import Tracer, value_needed
 from ._trees import called, leaves, mapped
 
 try:
@@ -258,9 +258,12 @@ def _to_torch(source: Tensor, name: str, copy: bool | None, known: dict) -> Any:
     if tensor is None:
         array = source._read() if own else source._export()
         if isinstance(array, Tracer):
-            raise of_ended_trace(array) or TracedValueError(
-                f"{called(name)}a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad) has no value for "
-                "torch. Return it, and convert it outside."
+            raise value_needed(
+                array,
+                TracedValueError(
+                    f"{called(name)}a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad) has no value "
+                    "for torch. Return it, and convert it outside."
+                ),
             )
         tensor, shares = _exported(array, name)
         if copy is False and not shares:

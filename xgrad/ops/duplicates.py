@@ -18,7 +18,7 @@ from ..devices import require_here
 from ..engine.hooks import hooks_of
 from ..tensor import SAME, Tensor, from_foreign, mark
 from ..views.chain import ViewChain
-from ..views.storage import Storage, Tracer, VersionCounter, of_ended_trace
+from ..views.storage import Storage, Tracer, VersionCounter, value_needed
 
 _OWN = frozenset(vars(Tensor))  # what an instance's dictionary holds of Tensor itself; all else is the user's
 
@@ -126,8 +126,9 @@ class _Array:
     def __reduce_ex__(self, protocol: Any) -> tuple:
         array = self.array
         if isinstance(array, Tracer):
-            raise of_ended_trace(array) or pickle.PicklingError(
-                "a tensor that is being traced (inside jax.jit, say) has no value to pickle"
+            raise value_needed(
+                array,
+                pickle.PicklingError("a tensor that is being traced (inside jax.jit, say) has no value to pickle"),
             )
         require_here(array, "pickling a tensor")
         host = np.ascontiguousarray(np.asarray(array)).reshape(-1).view(np.uint8)

@@ -18,7 +18,7 @@ from .. import dtypes, return_types
 from ..errors import TracedValueError
 from ..limits import checked
 from ..tensor import Tensor
-from ..views.storage import Tracer, of_ended_trace
+from ..views.storage import Tracer, value_needed
 from .call import call, write_out
 from .factories import spaced
 from .indices import on_host
@@ -283,9 +283,12 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             "bincount, whose result's shape depends on values. Use scatter_add into xgrad.zeros(size)."
         )
     if isinstance(array := input._read(), Tracer):
-        raise of_ended_trace(array) or TracedValueError(
-            "bincount makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) does "
-            "not know. Use xgrad.zeros(size).scatter_add(0, input, ones) with a fixed size."
+        raise value_needed(
+            array,
+            TracedValueError(
+                "bincount makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
+                "does not know. Use xgrad.zeros(size).scatter_add(0, input, ones) with a fixed size."
+            ),
         )
     size = minlength
     if input.numel():

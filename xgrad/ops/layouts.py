@@ -15,7 +15,7 @@ from ..dtypes import as_dtype
 from ..errors import TracedValueError
 from ..tensor import Tensor, from_array
 from ..views.named.arguments import sizes_of
-from ..views.storage import Tracer, of_ended_trace
+from ..views.storage import Tracer, value_needed
 from .call import call
 from .data import as_tensor, finish
 from .indices import on_host
@@ -52,8 +52,11 @@ def host_of(tensor: Tensor, where: str) -> np.ndarray:
     """The values on the host, which are needed because they decide a shape."""
     array = tensor._read()
     if isinstance(array, Tracer):
-        raise of_ended_trace(array) or TracedValueError(
-            f"{where}() needs the values: how many entries there are would be a shape (jax.jit traces)"
+        raise value_needed(
+            array,
+            TracedValueError(
+                f"{where}() needs the values: how many entries there are would be a shape (jax.jit traces)"
+            ),
         )
     return np.asarray(_sparse().private(tensor)._read())  # a twin: what NumPy sees is no longer ours to write to
 

@@ -15,7 +15,7 @@ from ..errors import TracedValueError
 from ..limits import checked
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import sizes_of
-from ..views.storage import Tracer, of_ended_trace
+from ..views.storage import Tracer, value_needed
 from .call import call, write_out
 from .data import constant_array
 from .indices import on_host, same_dtype
@@ -150,9 +150,12 @@ def truth(x: Tensor, what: str) -> np.ndarray:
         )
     array = x._read()
     if isinstance(array, Tracer):
-        raise of_ended_trace(array) or TracedValueError(
-            f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
-            "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size."
+        raise value_needed(
+            array,
+            TracedValueError(
+                f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
+                "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size."
+            ),
         )
     require_here(array, what)
     return np.asarray(array if array.dtype == bool else _is_true(array))

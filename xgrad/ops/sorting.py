@@ -14,7 +14,7 @@ import numpy as np
 from .. import dtypes, return_types
 from ..errors import TracedValueError
 from ..tensor import Tensor
-from ..views.storage import Tracer, of_ended_trace
+from ..views.storage import Tracer, value_needed
 from .extrema import scatter
 from .ordering import ordered
 from .promotion import wrap_dim
@@ -79,9 +79,12 @@ unjitted = partial(operator, jit=False, out=False, function=False, method=False)
 
 def _require_values(self: Any, what: str) -> None:
     if isinstance(self, Tracer):
-        raise of_ended_trace(self) or TracedValueError(
-            f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) does "
-            "not know. Call it outside, or sort() and work on all elements."
+        raise value_needed(
+            self,
+            TracedValueError(
+                f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
+                "does not know. Call it outside, or sort() and work on all elements."
+            ),
         )
 
 

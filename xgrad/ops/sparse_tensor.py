@@ -28,7 +28,7 @@ from ..errors import TracedValueError
 from ..limits import require_kept
 from ..size import Size, unchecked
 from ..tensor import Tensor, blank, from_array, mark
-from ..views.storage import Detached, Tracer, of_ended_trace
+from ..views.storage import Detached, Tracer, value_needed
 from .call import call
 from .formatting import format_sparse
 from .layouts import layout_of, named_layout
@@ -432,9 +432,12 @@ def distinct(indices: Tensor, size: tuple) -> tuple[np.ndarray | None, np.ndarra
     """(the column of each distinct place, in order of places; the place of each column); None, None if it is so now."""
     array = indices._read()
     if isinstance(array, Tracer):
-        raise of_ended_trace(array) or TracedValueError(
-            "coalesce() needs the indices of a sparse tensor, which are being traced (inside jax.jit, jax.vmap or "
-            "jax.grad): how many places there are would be a shape. Coalesce outside, or work on dense gradients."
+        raise value_needed(
+            array,
+            TracedValueError(
+                "coalesce() needs the indices of a sparse tensor, which are being traced (inside jax.jit, jax.vmap or "
+                "jax.grad): how many places there are would be a shape. Coalesce outside, or work on dense gradients."
+            ),
         )
     host = np.asarray(array)
     linear = np.zeros(host.shape[1], np.int64)

@@ -17,7 +17,7 @@ from ..engine.hooks import Hooks, RemovableHandle, adopted, hooks_of, register, 
 from ..errors import InplaceViewError, TracedValueError
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import own_dim
-from ..views.storage import Tracer, of_ended_trace
+from ..views.storage import Tracer, value_needed
 from .formatting import format_tensor
 from .pytrees import NO_ARRAY
 
@@ -35,13 +35,13 @@ def jax_array(self: Tensor) -> Any:
 def _concrete(self: Tensor, what: str) -> Any:
     array = self._export()
     if isinstance(array, Tracer):
-        error = of_ended_trace(array) or TracedValueError(
-            f"{what} needs the value of a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad). "
-            "Return the tensor and read it outside, or use xgrad.where instead of a Python branch."
+        raise value_needed(
+            array,
+            TracedValueError(
+                f"{what} needs the value of a tensor that is being traced (inside jax.jit, jax.vmap or jax.grad). "
+                "Return the tensor and read it outside, or use xgrad.where instead of a Python branch."
+            ),
         )
-        if state.trace is not None:
-            state.trace.asked_for_value = error
-        raise error
     require_here(array, what)
     return array
 

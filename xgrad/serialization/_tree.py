@@ -32,7 +32,7 @@ from ..ops.duplicates import attributes_of, set_state
 from ..size import Size
 from ..tensor import Tensor
 from ..views.geometry import contiguous_strides
-from ..views.storage import Storage, Tracer, of_ended_trace
+from ..views.storage import Storage, Tracer, value_needed
 from ._places import name_of
 from ._restore import Dense, SavedArray, Sparse
 
@@ -233,8 +233,11 @@ def _free(name: str, names: set[str]) -> str:
 
 def _entry(name: str, array: Any, path: tuple) -> tuple[dict, Stored]:
     if isinstance(array, Tracer):
-        raise of_ended_trace(array) or TracedValueError(
-            f"save(): {_called(path)} is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value"
+        raise value_needed(
+            array,
+            TracedValueError(
+                f"save(): {_called(path)} is being traced (inside jax.jit, jax.vmap or jax.grad) and has no value"
+            ),
         )
     require_here(array, f"saving {_called(path)}")
     host = np.asarray(array, order="C")

@@ -164,6 +164,14 @@ def of_ended_trace(array: Any) -> Exception | None:
     return None
 
 
+def value_needed(array: Any, error: Exception) -> Exception:
+    """The error to raise where a tracer is asked for its value.  `xgrad.compile` hears of it, should it be caught."""
+    error = of_ended_trace(array) or error
+    if state.trace is not None:
+        state.trace.refused = error
+    return error
+
+
 def _references(values: list, index: int) -> int:
     return sys.getrefcount(values[index])
 
