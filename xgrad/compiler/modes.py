@@ -100,7 +100,7 @@ def left(before: tuple) -> str | None:
         elif i == len(_OF_THREAD):
             settings.default_dtype = before[i]
         else:
-            _config.update(_SETTINGS[i - len(_OF_THREAD) - 1], before[i])
+            _config.update((_SETTINGS + _EAGER)[i - len(_OF_THREAD) - 1], before[i])
     return NAMES[changed[0]] if changed else None
 
 
