@@ -137,6 +137,7 @@ class Settings:
     """Settings of the process."""
 
     default_dtype = jnp.dtype("float32")
+    check_sparse = False  # whether sparse constructors look at all invariants
     warn_always = False  # whether what is warned of once is warned of each time
 
 

@@ -37,7 +37,7 @@ _layers = FUNCTIONS["nn.functional"]
 
 def _mask_of(input: Tensor, mask: Tensor) -> Tensor:
     """The mask as bools, in the shape of the input.  Raises `IndexError` for one with more dimensions."""
-    if input.is_sparse or mask.is_sparse:
+    if input._sparse or mask._sparse:
         raise NotImplementedError("xgrad.masked takes dense tensors only: call to_dense() first")
     if mask.ndim > input.ndim:
         raise IndexError(

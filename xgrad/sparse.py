@@ -10,8 +10,11 @@ tensor(indices=tensor([[0, 1],
        size=(2, 3), nnz=2, layout=xgrad.sparse_coo)
 """
 
+import functools as _functools
+from collections.abc import Callable as _Callable
 from typing import Any
 
+from .config import settings as _settings
 from .ops import compressed_tensor as _compressed
 from .ops import layouts as _layouts
 from .ops import sparse_ops as _ops
@@ -20,6 +23,62 @@ from .ops.unsupported import unsupported as _unsupported
 from .tensor import Tensor, from_foreign
 
 SparseTensor = _tensors.SparseTensor
+
+
+class check_sparse_tensor_invariants:
+    """Let the constructors of sparse tensors look at everything, as with `check_invariants=True`.
+
+    A block, a decorator, or `enable()` and `disable()`, for the whole process; False is for `check_invariants=None`
+    alone, which looks at indices on a CPU all the same, since those that lead nowhere would give wrong values.
+
+    Raises `RuntimeError` for a block that is entered twice.  (PyTorch: torch.sparse.check_sparse_tensor_invariants.)
+
+    >>> import xgrad
+    >>> with xgrad.sparse.check_sparse_tensor_invariants():
+    ...     xgrad.sparse.check_sparse_tensor_invariants.is_enabled()
+    True
+    >>> xgrad.sparse.check_sparse_tensor_invariants.is_enabled()
+    False
+    """
+
+    def __init__(self, enable: bool = True) -> None:
+        self.state = enable
+        self.saved_state: bool | None = None
+
+    @staticmethod
+    def is_enabled() -> bool:
+        """Return True if all invariants are looked at."""
+        return _settings.check_sparse
+
+    @staticmethod
+    def enable() -> None:
+        """Look at all invariants from now on."""
+        _settings.check_sparse = True
+
+    @staticmethod
+    def disable() -> None:
+        """Look only at what `check_invariants=None` looks at."""
+        _settings.check_sparse = False
+
+    def __enter__(self) -> None:
+        if self.saved_state is not None:
+            raise RuntimeError(
+                "This context manager instance is already activated. Make another instance for a block within it."
+            )
+        self.saved_state = self.is_enabled()
+        _settings.check_sparse = bool(self.state)
+
+    def __exit__(self, *error: Any) -> None:
+        assert self.saved_state is not None
+        _settings.check_sparse, self.saved_state = self.saved_state, None
+
+    def __call__(self, function: _Callable) -> _Callable:
+        @_functools.wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            with type(self)(self.state):
+                return function(*args, **kwargs)
+
+        return checked
 
 
 def _require(tensor: Any, name: str) -> None:
@@ -36,7 +95,7 @@ def mm(sparse: Tensor, dense: Tensor) -> Tensor:
     if not isinstance(sparse, SparseTensor) and not isinstance(dense, SparseTensor):
         return _ops._functions["mm"](sparse, dense)
     result = _ops.sparse_mm(sparse, dense, True, "addmm")
-    return _compressed.product_of(result, sparse) if result.is_sparse and isinstance(sparse, SparseTensor) else result
+    return _compressed.product_of(result, sparse) if result._sparse and isinstance(sparse, SparseTensor) else result
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:

@@ -126,7 +126,8 @@ class Tensor(TensorMethods):
     _bits: Any = None
 
     # PyTorch's names of what kind of array holds the value; those of a sparse tensor are its class's
-    is_sparse: bool = False
+    is_sparse: bool = False  # that its layout is sparse_coo
+    _sparse: bool = False  # that its layout is not strided
     is_sparse_csr = is_mkldnn = is_quantized = is_nested = is_meta = False
     is_mps = is_xpu = is_ipu = is_vulkan = is_maia = is_mtia = False
     layout: str = "strided"
@@ -477,7 +478,7 @@ class Tensor(TensorMethods):
         return self.dtype if self._grad_dtype is SAME else self._grad_dtype
 
     def _check_grad(self, value: "Tensor") -> None:
-        if self.is_sparse and not value.is_sparse:
+        if self._sparse and not value._sparse:
             raise RuntimeError("attempting to assign a gradient to a tensor that has data of a different type: dense")
         here, there = self._placed(), value._placed()
         if here is not there and here and there and here.device_set != there.device_set:
@@ -485,7 +486,7 @@ class Tensor(TensorMethods):
                 f"attempting to assign a gradient located on device {value.device} to a tensor located on device "
                 f"{self.device}. Please ensure that the gradient and the tensor are on the same device"
             )
-        if there and len(there.device_set) > 1 and here != there and not value.is_sparse:
+        if there and len(there.device_set) > 1 and here != there and not value._sparse:
             value._share()  # what is accumulated is then written to it, which keeps its sharding
         dtype = self._dtype_of_grad()
         if dtype is not None and value.dtype != dtype:

@@ -855,3 +855,21 @@ def test_deletion_of_the_hooks_is_refused(name):
     for T in (torch, xgrad):
         with pytest.raises(RuntimeError, match=r"Deletion of \w+_hooks not allowed"):
             delattr(T.ones(2, requires_grad=True), name)
+
+
+def test_post_accumulate_hooks_can_be_replaced_and_taken_away():
+    def program(T):
+        x, seen = T.tensor([1.0, 2.0], requires_grad=True), []
+        x.register_post_accumulate_grad_hook(lambda p: seen.append("registered"))
+        (x * 2).sum().backward()
+        x._post_accumulate_grad_hooks = {5: lambda p: seen.append("given")}
+        (x * 2).sum().backward()
+        return x, seen
+
+    as_torch(lambda T: program(T)[1])
+    x, seen = program(xgrad)
+    x._post_accumulate_grad_hooks = None  # torch forgets the dictionary, but goes on calling its hooks
+    (x * 2).sum().backward()
+    assert seen == ["registered", "given"]
+    with pytest.raises(TypeError, match="hooks come as None or as an OrderedDict"):
+        xgrad.ones(2, requires_grad=True)._post_accumulate_grad_hooks = 5

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import xgrad
-from tests.oracle import array
+from tests.oracle import array, as_torch
 
 MATRIX = [[0.0, 1.0, 0.0, 2.0], [3.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 4.0, 5.0, 6.0]]
 LAYOUTS = {"sparse_csr": None, "sparse_csc": None, "sparse_bsr": (2, 2), "sparse_bsc": (1, 2)}
@@ -284,3 +284,51 @@ def test_values_are_needed_and_so_no_trace_goes_through():
     a = made(xgrad, "sparse_csr").detach()
     product = jax.jit(lambda x: (a @ xgrad.as_tensor(x))._read())(np.ones((4, 1), np.float32))
     assert product.tolist() == [[3.0], [3.0], [0.0], [15.0]]
+
+
+def test_all_invariants_are_looked_at_in_a_block_a_decorated_function_and_after_enable():
+    def unordered(T, **options):
+        return T.sparse_csr_tensor(T.tensor([0, 2]), T.tensor([1, 0]), T.tensor([1.0, 2.0]), (1, 2), **options)
+
+    def enter_twice(block):
+        with block, block:
+            pass
+
+    def program(T):
+        checks = T.sparse.check_sparse_tensor_invariants
+        seen = [checks.is_enabled()]
+
+        def ask(make=unordered, **options):
+            try:
+                make(T, **options)
+                seen.append(checks.is_enabled())
+            except RuntimeError:
+                seen.append("refused")
+
+        with checks():
+            ask()
+            ask(check_invariants=False)
+            with checks(False):
+                ask()
+            with checks() as _, pytest.raises(RuntimeError, match="This context manager instance is already activated"):
+                enter_twice(checks())
+            seen.append(checks.is_enabled())
+        ask()
+        ask(checks()(unordered))
+        ask(check_invariants=True)
+        checks.enable()
+        ask()
+        checks.disable()
+        ask()
+        return seen
+
+    as_torch(program)
+
+
+def test_is_sparse_says_sparse_coo():
+    def program(T):
+        dense = T.eye(2)
+        made = [dense, dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_csc(), dense.to_sparse_bsr((1, 1))]
+        return [[x.is_sparse, x.is_sparse_csr] for x in made]
+
+    as_torch(program)

@@ -7,7 +7,7 @@ import torch
 import xgrad
 from xgrad.ops.registry import OPERATORS
 
-from ..oracle import outcome, values
+from ..oracle import as_torch, outcome, same_error, values
 
 CALLS = """
 x.std(unbiased=1.5)
@@ -182,3 +182,83 @@ def test_order_of_a_norm_given_as_a_tensor_is_read_at_each_call():
     assert x.norm(order).item() == pytest.approx(14**0.5)
     order.fill_(1.0)
     assert x.norm(order).item() == 6.0
+
+
+@pytest.mark.parametrize("line", """
+x.sum(0, keepdim=None)
+x.topk(1, largest=None)
+x.sort(descending=None)
+x.median(0, keepdim=None)
+T.linalg.cholesky(T.eye(2), upper=None)
+T.nn.functional.avg_pool2d(x[None], 2, ceil_mode=None)
+T.nn.functional.adaptive_avg_pool1d(x, None)
+x.cumsum(dim=np.float64(1))
+x.cumsum(dim=np.True_)
+x.amin(dim=[True])
+x.std(dim=[True])
+x.std(dim=True)
+T.linalg.norm(x, dim=[1.0])
+T.linalg.norm(x, dim=True)
+T.combinations(x[0], with_replacement=1)
+T.svd(x, some=1)
+T.qr(x, some=None)
+T.vander(x[0], increasing=1)
+T.linalg.vander(x[0], N=True)
+T.linalg.inv_ex(x, check_errors=1)
+T.linalg.lu_factor_ex(x, check_errors="a")
+T.nn.functional.rrelu(x, training=1)
+x.to(T.float32, copy=1)
+x.to_dense(masked_grad=1)
+x.mvlgamma(2.0)
+x.diff(n=True)
+T.polygamma(True, x)
+T.gradient(x, edge_order=True)
+T.histc(x, bins=True)
+x.repeat_interleave(2, output_size=2.0)
+T.matrix_power(x, True)
+T.zeros(2, pin_memory=1)
+T.ones_like(x, pin_memory="a")
+T.tensor([1.0], pin_memory=1)
+T.rand(2, 3, 4, 5, pin_memory=1)
+T.full((2,), 1.0, pin_memory=1)
+""".strip().splitlines())  # fmt: skip
+def test_none_and_numpys_numbers_are_no_bools_and_dims(line):
+    def program(T):
+        x = T.from_numpy(values((4, 4)))
+        x.cumsum(1), x.amin([1])  # whose kernels the wrong ones would find
+        return eval(line, {"T": T, "x": x, "np": np})
+
+    theirs, ours = outcome(program, torch), outcome(program, xgrad)
+    assert isinstance(theirs, TypeError), theirs
+    assert isinstance(ours, TypeError), ours
+
+
+@pytest.mark.parametrize("line", """
+T.zeros(2, pin_memory=None)
+T.zeros(2, 3, 1, 2, 1, 2, 1, 2, pin_memory=False)
+T.matrix_power(x, np.int64(2))
+T.matrix_power(x, T.tensor(2))
+T.combinations(x[0], T.tensor(2))
+T.nn.functional.adaptive_avg_pool2d(x[None], (None, 2))
+x.var(dim=(0, -1))
+x.var(0, True)
+T.var_mean(x, True)
+x.norm(dim=None)
+T.triu_indices(0, 2**31)
+T.tril_indices(2**31, 0)
+T.triu_indices(3, 4, -2**40)
+T.tril_indices(3, 4, 2**40)
+T.triu_indices(4, 3, 1)
+T.tril_indices(4, 6, -2)
+T.tril_indices(5, 2, 1)
+T.triu_indices(2, 5, -1)
+""".strip().splitlines())  # fmt: skip
+def test_what_torch_accepts_is_accepted(line):
+    as_torch(lambda T: eval(line, {"T": T, "x": T.from_numpy(values((4, 4))), "np": np}))
+
+
+def test_windows_that_no_int_counts_are_refused():
+    def program(T):
+        return T.nn.functional.avg_pool2d(T.ones(1, 4, 4), 2, 2**33)
+
+    same_error(program, "value cannot be converted to type int without overflow")

@@ -152,7 +152,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             "is a dual tensor. For second derivatives use xgrad.func.jvp, which nests."
         )
     check_shape(tensor, tangent)
-    if tangent.is_sparse:
+    if tangent._sparse:
         tangent._read()  # which says that it cannot be
     dual = tensor.view_as(tensor)
     if not state.inference:

@@ -39,7 +39,7 @@ class save_on_cpu(saved_tensors_hooks):
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Tensor) -> Any:
-            if tensor.is_sparse:
+            if tensor._sparse:
                 return _Sparse(tensor, pin_memory)
             # Inside of vmap there is no array to move.
             return plain_entry(tensor) if tensor._level is not None else to_host(tensor._read(), pin_memory)

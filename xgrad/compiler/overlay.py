@@ -120,7 +120,7 @@ class Overlay:
             before = dict(attributes)
         storage = before.get("_storage")
         if storage is None and before.get("_array") is None:
-            if type(tensor).is_sparse is True and before:
+            if type(tensor)._sparse is True and before:
                 raise NotImplementedError("xgrad.compile takes no sparse tensors: give it to_dense() of them")
             attributes["_trace"] = self  # it is being made
             return None

@@ -46,7 +46,7 @@ class AccumulateGrad(InternalNode):
     def is_watched(self) -> bool:
         """Whether a hook sees the gradient, or more happens to it than that it is added."""
         variable = self.variable
-        return bool(self._hooks or variable._hooks or variable._post_accumulate_hooks or variable.is_sparse)
+        return bool(self._hooks or variable._hooks or variable._post_accumulate_hooks or variable._sparse)
 
     def apply(self, grads: list, needs: int) -> tuple:
         self._take(grads)
@@ -88,7 +88,7 @@ class AccumulateGrad(InternalNode):
             with writing:  # several threads may accumulate into one leaf
                 if not isinstance(grads[0], Tensor):
                     self._accumulate(variable, grads)
-                elif grads[0].is_sparse or variable.is_sparse or getattr(variable._grad, "is_sparse", False):
+                elif grads[0]._sparse or variable._sparse or getattr(variable._grad, "_sparse", False):
                     accumulate_sparse(variable, grads[0])
                 else:
                     self._accumulate_tensor(variable, grads[0])
@@ -130,7 +130,7 @@ class AccumulateGrad(InternalNode):
                 grad._rewrite(_adder, new[0])
             except ValueError:  # other devices: without the layout policy the gradient was left there
                 grad._rewrite(_adder, jax.device_put(new[0], grad._array.sharding))
-        elif grad.is_sparse:
+        elif grad._sparse:
             accumulate_sparse(variable, stolen(new, 0))
         elif expandable(new[0].shape, grad.shape):
             grad._bump(0)

@@ -107,7 +107,7 @@ def look_for_nan(node: Node, results: Any) -> None:
         if isinstance(result, Tensor):
             while result._level is not None:  # inside of vmap: all entries
                 result = result._value
-            array = (result._values() if result.is_sparse else result)._read()
+            array = (result._values() if result._sparse else result)._read()
         if not isinstance(array, Tracer) and _any_nan(array):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 

@@ -45,7 +45,7 @@ class GraphRoot(InternalNode):
 
 def enter(tensor: Any, tensors: bool) -> Any:
     """A tensor as the engine carries it: itself, or its array, copied unless one of our kernels made it."""
-    if tensor.__class__ is SparseGradient or tensor.is_sparse:
+    if tensor.__class__ is SparseGradient or tensor._sparse:
         return tensor if tensor.__class__ is SparseGradient else SparseGradient(tensor)
     if tensors:
         return tensor
@@ -63,9 +63,9 @@ def leave(value: Any) -> Any:
 
 def _enter_node(node: Any, tensor: Tensor, tensors: bool) -> Any:
     """A gradient that a hook of `node` gave, as this node takes it."""
-    if tensor.is_sparse:
+    if tensor._sparse:
         return for_node(node, tensor)
-    return tensor if node.is_accumulator and node.variable.is_sparse else enter(tensor, tensors)
+    return tensor if node.is_accumulator and node.variable._sparse else enter(tensor, tensors)
 
 
 def _taken(values: list, index: int) -> Any:
@@ -73,7 +73,7 @@ def _taken(values: list, index: int) -> Any:
     value = values[index]
     if value is None or isinstance(value, Tensor):
         # A sparse one may be on its way to others too: nobody sees what is written to this one.
-        return value._shallow() if value is not None and value.is_sparse and not value.requires_grad else value
+        return value._shallow() if value is not None and value._sparse and not value.requires_grad else value
     del value
     return stolen(values, index)
 

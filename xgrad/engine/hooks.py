@@ -124,8 +124,8 @@ def _check_replacement(new: Any, old: Any, hook: Any) -> None:
     check_tensor(new, hook)
     if new.shape != old.shape:
         change = f"size of value: from {list(old.shape)} to {list(new.shape)}"
-    elif new.is_sparse != old.is_sparse:
-        kinds = ["sparse" if t.is_sparse else "dense" for t in (old, new)]
+    elif new._sparse != old._sparse:
+        kinds = ["sparse" if t._sparse else "dense" for t in (old, new)]
         change = f"type of value (was {kinds[0]} got {kinds[1]})"
     elif new.dtype != old.dtype:
         change = f"type of value (was {old.dtype.name} got {new.dtype.name})"

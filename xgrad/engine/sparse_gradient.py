@@ -52,7 +52,7 @@ def opened(value: Any) -> Any:
 
 def boxed(value: Any) -> Any:
     """A result of a node as it travels."""
-    return SparseGradient(value) if isinstance(value, Tensor) and value.is_sparse else value
+    return SparseGradient(value) if isinstance(value, Tensor) and value._sparse else value
 
 
 def for_node(node: Node, tensor: Any) -> Any:
@@ -103,8 +103,8 @@ def _tensor(value: Any) -> Any:
 def add(a: Any, b: Any) -> Any:
     """The sum of two gradients of one node while arrays travel, of which one is a Tensor."""
     x, y = _tensor(a), _tensor(b)
-    total = y + x if x.is_sparse and not y.is_sparse else x + y
-    return total if total.is_sparse or isinstance(b if x.is_sparse else a, Tensor) else total._read()
+    total = y + x if x._sparse and not y._sparse else x + y
+    return total if total._sparse or isinstance(b if x._sparse else a, Tensor) else total._read()
 
 
 def accumulate(variable: Tensor, new: Any) -> None:
@@ -114,10 +114,10 @@ def accumulate(variable: Tensor, new: Any) -> None:
     off: the same Tensor object is updated in place, except that sparse + dense is dense.
     """
     old, recording = variable._grad, state.grad_enabled
-    new = _placed_like(variable, new) if new.is_sparse else new
+    new = _placed_like(variable, new) if new._sparse else new
     if old is None:
-        variable._grad = new.clone() if recording else new._shallow() if new.is_sparse else new.detach()
-    elif old.is_sparse and not new.is_sparse:
+        variable._grad = new.clone() if recording else new._shallow() if new._sparse else new.detach()
+    elif old._sparse and not new._sparse:
         variable._grad = new + old
     elif recording:
         variable._grad = old + new

@@ -122,8 +122,8 @@ def _stored(leaf: Any, path: Path) -> Any:
             raise OverflowError(f"'{name_of(path)}' does not fit into 64 bits: {leaf}")
         return leaf
     if isinstance(leaf, Tensor):
-        if leaf.is_sparse or leaf._level is not None:
-            what = "a sparse tensor: save its to_dense()" if leaf.is_sparse else "a tensor inside of vmap"
+        if leaf._sparse or leaf._level is not None:
+            what = "a sparse tensor: save its to_dense()" if leaf._sparse else "a tensor inside of vmap"
             raise TypeError(f"'{name_of(path)}' is {what}")
         leaf = leaf._export()  # what is saved in the background may not be donated meanwhile
     if isinstance(leaf, jax.Array):

@@ -134,7 +134,7 @@ class Optimizer:
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is a {type(p).__name__}")
-            if p.is_sparse:
+            if p._sparse:
                 raise TypeError("optimizer can only optimize dense Tensors, but one of the params is sparse")
             if not (p.is_leaf or p.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
@@ -447,7 +447,7 @@ def _devices(param: Tensor) -> frozenset:
 
 
 def _dense(grad: Tensor) -> Any:
-    return (grad.to_dense() if grad.is_sparse else grad)._read()
+    return (grad.to_dense() if grad._sparse else grad)._read()
 
 
 def _array(leaf: Any) -> Any:

@@ -121,7 +121,7 @@ def _check_saved(name: Any, tensor: Any) -> None:
         raise TypeError(f"{name!r} can't be the name of a tensor in a safetensors file")
     if not isinstance(tensor, Tensor):
         raise TypeError(f"'{name}': expected xgrad.Tensor but got {type(tensor).__module__}.{type(tensor).__name__}")
-    if tensor.is_sparse:
+    if tensor._sparse:
         raise TypeError(f"'{name}' is sparse, which the format does not know: save its to_dense()")
     if tensor.dtype not in DTYPES.values():
         raise TypeError(f"'{name}' is of dtype {tensor.dtype.name}, which the format does not know")
@@ -258,7 +258,7 @@ def _own(target: Any) -> dict[str, Tensor]:
     if not isinstance(found, Mapping):
         raise TypeError(f"expected a Module or a dictionary of tensors, but got {type(target).__name__}")
     for name, tensor in found.items():
-        if not isinstance(tensor, Tensor) or tensor.is_sparse:
+        if not isinstance(tensor, Tensor) or tensor._sparse:
             raise TypeError(f"'{name}': expected a dense xgrad.Tensor but got {type(tensor).__name__}")
     return dict(found)
 

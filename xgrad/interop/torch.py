@@ -244,8 +244,8 @@ def _to_torch(source: Tensor, name: str, copy: bool | None, known: dict) -> Any:
     """One tensor; `known`: what this call has made, by object and by elements."""
     if id(source) in known:
         return known[id(source)]
-    if source.is_sparse or source._level is not None:
-        what = "a sparse one: convert its to_dense()" if source.is_sparse else "one inside of vmap"
+    if source._sparse or source._level is not None:
+        what = "a sparse one: convert its to_dense()" if source._sparse else "one inside of vmap"
         raise TypeError(f"{called(name)}torch gets dense tensors of xgrad's dense ones, but this is {what}")
     if source.requires_grad and not source.is_leaf:
         raise RuntimeError(

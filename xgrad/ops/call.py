@@ -127,7 +127,7 @@ def _call_any(op: Operator, args: tuple, statics: tuple) -> Any:
     """`call` for arguments that are not all plain Tensors and numbers."""
     level = level_of(args)
     for a in args:
-        if isinstance(a, Tensor) and a.is_sparse:
+        if isinstance(a, Tensor) and a._sparse:
             return a._dispatch(op, args, statics, level)
     if level is not None:
         return _call_batched(op, tuple(_operand(op, x) for x in args), statics, level)
@@ -352,7 +352,7 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
     usual = _USUAL.issuperset(map(type, args))
     if not usual:
         for a in args:
-            if isinstance(a, Tensor) and a.is_sparse:
+            if isinstance(a, Tensor) and a._sparse:
                 return a._dispatch_inplace(op, args, statics, level_of(args))
     if not usual and level_of(args) is None and (result := ask(op, args, statics, inplace=True)) is not NotImplemented:
         return result

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..config import settings
 from ..tensor import Tensor, from_array
 from ..views.named.arguments import sizes_of
 from .data import as_tensor, finish
@@ -64,7 +65,8 @@ def sparse_compressed_tensor(
         size = (majors * b[0], minors * b[1]) if layout in ROWS else (minors * b[0], majors * b[1])
     size = _check_size(sizes_of((size,)), b, len(first), layout, names)
     counts = size[0] // b[0], size[1] // b[1]
-    _check_places(first, plain, counts if layout in ROWS else counts[::-1], layout, names, bool(check_invariants))
+    ordered = settings.check_sparse if check_invariants is None else bool(check_invariants)
+    _check_places(first, plain, counts if layout in ROWS else counts[::-1], layout, names, ordered)
     index = made.places(layout, first, plain, block)
     like = made.compressed(layout, *parts, block, made._integers(index), values, size)
     result = made.from_values(like, values)
@@ -194,7 +196,7 @@ _constructor("sparse_bsc", "ccol_indices", "row_indices", "(nnz, *blocksize)")
 
 def _to(input: Tensor, layout: str, blocksize: Any, dense_dim: int | None, name: str) -> Any:
     where = f"dense_to_{layout}"
-    if input.is_sparse:
+    if input._sparse:
         if dense_dim is not None:
             source = named_layout(input.layout)
             raise RuntimeError(

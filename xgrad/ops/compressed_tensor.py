@@ -37,6 +37,8 @@ class CompressedTensor(SparseTensor):
 
     # -- its parts ------------------------------------------------------------------------------------------------
 
+    is_sparse = False  # PyTorch's word for sparse_coo
+
     @property
     def is_sparse_csr(self) -> bool:
         return self.layout == "sparse_csr"
@@ -122,7 +124,7 @@ class CompressedTensor(SparseTensor):
 
     def _form(self) -> Callable:
         layout, block = self.layout, self._block
-        return lambda grad: converted(grad, layout, block) if grad.is_sparse else grad
+        return lambda grad: converted(grad, layout, block) if grad._sparse else grad
 
     def t(self) -> Any:
         turned = {"sparse_csr": "sparse_csc", "sparse_csc": "sparse_csr"}
@@ -330,7 +332,7 @@ def converted(source: Any, layout: str, block: Any = None, name: str | None = No
     pattern = Pattern(source)
 
     def rule(grad: Any, needs: int) -> tuple:
-        return (pattern.masked(grad) if grad.is_sparse else grad,)
+        return (pattern.masked(grad) if grad._sparse else grad,)
 
     return record(name or _NODES[layout], result, (source,), rule)
 

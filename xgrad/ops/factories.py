@@ -16,6 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 from .. import dtypes
 from ..config import settings
 from ..devices import Devices
+from ..limits import check_bytes
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic
 from .batching import batch_like
@@ -190,7 +191,7 @@ def new_full(
 
 
 @composite(method=False)
-def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
+def empty_strided(size: Any, stride: Any, *, pin_memory: bool = False, **options: Any) -> Tensor:
     """A tensor with the given strides, as a view of a fresh storage that is just large enough."""
     size, stride = checked_sizes(size), sizes_of((stride,))
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride)) if prod(size) else 0
@@ -199,13 +200,15 @@ def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
 
 
 @composite(function=False)
-def new_empty_strided(input: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+def new_empty_strided(
+    input: Tensor, size: Any, stride: Any, *, pin_memory: bool = False, **options: Any
+) -> Tensor:  # fmt: skip
     """A tensor with the given strides, of this tensor's dtype and device."""
     return empty_strided(size, stride, **{"dtype": input.dtype, "device": like(input, False), **options})
 
 
 @composite(method=False)
-def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
+def empty_permuted(size: Any, physical_layout: Any, *, pin_memory: bool = False, **options: Any) -> Tensor:
     """A tensor whose dimensions lie in memory in the order `physical_layout`."""
     size, order = checked_sizes(size), sizes_of((physical_layout,))
     if sorted(order) != list(range(len(size))):
@@ -358,8 +361,20 @@ def eye(
 
 @operator(function=False, method=False, out=False, differentiable=False)
 def _triangle_indices(*, row, col, offset, lower, dtype, placement):
-    find = np.tril_indices if lower else np.triu_indices
-    return place(jnp.asarray(np.stack(find(row, offset, col)).astype(dtype)), placement)
+    return place(jnp.asarray(_within(row, col, max(-row, min(offset, col)), lower).astype(dtype)), placement)
+
+
+def _within(row: int, col: int, offset: int, lower: bool) -> np.ndarray:
+    """Return the rows and columns of a triangle, of which NumPy's own functions make the whole matrix first."""
+    if not row or not col:
+        return np.zeros((2, 0), int)
+    check_bytes(32 * row, f"the rows of a ({row}, {col}) matrix")
+    rows = np.arange(row)
+    first = np.zeros_like(rows) if lower else np.clip(rows + offset, 0, col)
+    counts = (np.clip(rows + offset + 1, 0, col) if lower else col) - first
+    check_bytes(32 * int(counts.sum()), f"the indices of a triangle of a ({row}, {col}) matrix")
+    before = np.cumsum(counts) - counts
+    return np.stack([np.repeat(rows, counts), np.arange(counts.sum()) - np.repeat(before - first, counts)])
 
 
 def _triangle(name: str, lower: bool) -> None:

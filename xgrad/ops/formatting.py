@@ -174,13 +174,13 @@ def _suffixes(self: Tensor) -> list[str]:
     device = self.device
     if not device._only:
         suffixes.append(f"device='{device}'")
-    held = None if self.is_sparse else self._held()
+    held = None if self._sparse else self._held()
     apart = held is not None and not isinstance(held, Tracer)
     apart = apart and spread(held if _repeats(self) else self._read())
-    if apart or (empty and self.ndim != 1 and not self.is_sparse):
+    if apart or (empty and self.ndim != 1 and not self._sparse):
         suffixes.append(f"size={tuple(self.shape)}")
     usual = (settings.default_dtype, dtypes.default_integer(), dtypes.bool, dtypes.complex_of(settings.default_dtype))
-    if self.dtype not in usual or (empty and not self.is_sparse and self.dtype != settings.default_dtype):
+    if self.dtype not in usual or (empty and not self._sparse and self.dtype != settings.default_dtype):
         suffixes.append(f"dtype=xgrad.{self.dtype.name}")
     try:
         node = self.grad_fn

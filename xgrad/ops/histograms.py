@@ -22,7 +22,7 @@ from ..views.storage import Tracer, value_needed
 from .call import call, write_out
 from .factories import spaced
 from .indices import on_host
-from .kinds import require_no_grad, require_number
+from .kinds import require_int, require_no_grad, require_number
 from .promotion import promote_float, require_real
 from .registry import composite, operator
 
@@ -210,8 +210,9 @@ def histogramdd(
     (low, high, low, high, ...; by default those of the points); or a vector of edges for each dimension.  `weight`:
     what each point counts; `density`: divided by the total and by the cells' volumes.
     """
-    if isinstance(bins, int):
-        bins = [bins] * input.shape[-1]
+    if not isinstance(bins, Sequence):
+        require_int("histogramdd", bins=bins)
+        bins = [int(bins)] * input.shape[-1]
     return return_types.histogramdd(*_histogram_of(input, tuple(bins), range, weight, density))
 
 
@@ -235,6 +236,8 @@ def histogram(
                 f"got input with shape {list(input.shape)} and weight with shape {list(weight.shape)}"
             )
         weight = weight.reshape(-1)
+    if not isinstance(bins, Tensor):
+        require_int("histogram", bins=bins)
     hist, (edges,) = _histogram_of(input.reshape(-1, 1), (bins,), range, weight, density)
     if out is None:
         return return_types.histogram(hist, edges)

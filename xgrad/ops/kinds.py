@@ -7,13 +7,14 @@ only where it is no plain int or bool).  A static argument whose default is a bo
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..tensor import Tensor
-from ..views.named.arguments import int_of
+from ..views.named.arguments import int_of, require_dims
 
 _BOOL = np.dtype(bool)
 
@@ -40,6 +41,9 @@ COMPOSITES = _named("""
     interpolate linspace logspace multinomial nanquantile nonzero one_hot quantile scaled_dot_product_attention
     std std_mean tril_indices triu_indices unique unique_consecutive var var_mean bartlett_window blackman_window
     hamming_window hann_window kaiser_window
+    combinations diff gradient histc linalg_norm matrix_power mvlgamma native_dropout norm norm_except_dim nuclear_norm
+    polygamma qr repeat_interleave rrelu svd to to_dense vander
+    cholesky_ex inv_ex ldl_factor_ex lu_factor_ex matrix_norm solve_ex to_sparse
 """)
 _BY_ANNOTATION = {
     "int": "int", "bool": "bool", "int | None": "int", "bool | None": "bool", int: "int", bool: "bool",
@@ -48,7 +52,10 @@ _BY_ANNOTATION = {
 
 
 # Operator -> kinds that its arguments have in it alone.
-_OF_ONE = {"cov": {"correction": "int"}, "linalg_qr": {"mode": "str"}}
+_OF_ONE = {
+    "cov": {"correction": "int"}, "linalg_qr": {"mode": "str"}, "linalg_vander": {"N": "int"}, "mvlgamma": {"p": "int"},
+    "renorm": {"dim": "int"},
+}  # fmt: skip
 
 
 def kinds_of(operator: str, names: tuple[str, ...], defaults: dict[str, Any]) -> dict[str, str]:
@@ -66,29 +73,35 @@ def kinds_of(operator: str, names: tuple[str, ...], defaults: dict[str, Any]) ->
     return found
 
 
-def guard(kinds: dict[str, str], defaults: dict[str, Any]) -> str:
+def optional(kinds: dict[str, str], defaults: dict[str, Any], parameters: str) -> frozenset[str]:
+    """Return the arguments that may be None, as they are by default; `parameters`: the public ones as source text."""
+    nones = {name for name in kinds if f"{name}=None" in parameters}
+    return frozenset(nones | {name for name in kinds if name in defaults and defaults[name] is None})
+
+
+def guard(kinds: dict[str, str], optional: frozenset[str]) -> str:
     """Source text that hands arguments to `_checked`, unless all have their kind at first sight."""
     if not kinds:
         return ""
     tests = []
     for name, kind in kinds.items():
         test = f"{name}.__class__ is not {kind if kind in ('bool', 'str') else 'int'}"
-        optional = name in defaults and defaults[name] is None
-        tests.append(f"({name} is not None and {test})" if optional else test)
+        tests.append(f"({name} is not None and {test})" if name in optional else test)
     names = "".join(f"{name}, " for name in kinds)
-    return f"if {' or '.join(tests)}: ({names}) = _checked(_me.__name__, _kinds, ({names}))\n    "
+    return f"if {' or '.join(tests)}: ({names}) = _checked(_me.__name__, _kinds, {set(optional)}, ({names}))\n    "
 
 
-def checked(function: str, kinds: dict[str, str], values: tuple) -> list:
+def checked(function: str, kinds: dict[str, str], optional: set[str], values: tuple) -> list:
     """The values of static arguments, each of its kind; NumPy's numbers and 0-dim tensors of it become Python's.
 
-    Raises `TypeError` for any other.
+    Raises `TypeError` for any other, and for None unless it is `optional`.
     """
-    return [_of_kind(function, name, kind, value) for (name, kind), value in zip(kinds.items(), values, strict=True)]
+    given = zip(kinds.items(), values, strict=True)
+    return [_of_kind(function, name, kind, value, name in optional) for (name, kind), value in given]
 
 
-def _of_kind(function: str, name: str, kind: str, value: Any) -> Any:
-    if value is None or (value.__class__ is int and kind not in ("bool", "str")):
+def _of_kind(function: str, name: str, kind: str, value: Any, may_be_none: bool) -> Any:
+    if (value is None and may_be_none) or (value.__class__ is int and kind not in ("bool", "str")):
         return value
     if kind == "str":
         if isinstance(value, str):
@@ -99,7 +112,10 @@ def _of_kind(function: str, name: str, kind: str, value: Any) -> Any:
         if getattr(value, "dtype", None) == _BOOL and not getattr(value, "ndim", 0):
             return bool(value)
     elif kind == "ints" and isinstance(value, (tuple, list)):
-        return tuple([_of_kind(function, name, "int", v) for v in value])
+        return tuple([_of_kind(function, name, "int", v, name == "output_size") for v in value])
+    elif kind == "dims" and isinstance(value, (tuple, list)):
+        require_dims(value)
+        return value
     elif name == "padding" and isinstance(value, str):
         return value
     else:
@@ -107,8 +123,12 @@ def _of_kind(function: str, name: str, kind: str, value: Any) -> Any:
             return int_of(value)
         except TypeError:
             pass
-    wanted = "tuple of ints" if kind == "ints" else kind
+    wanted = {"ints": "tuple of ints", "dims": "tuple of ints"}.get(kind, kind)
     raise TypeError(f"{function}(): argument '{name}' must be {wanted}, not {type(value).__name__}")
+
+
+def _may_be_none(name: str, annotation: Any) -> bool:
+    return name == "pin_memory" or "None" in str(annotation)
 
 
 def require_number(function: str, **numbers: Any) -> None:
@@ -121,7 +141,7 @@ def require_number(function: str, **numbers: Any) -> None:
 def require_int(function: str, **numbers: Any) -> None:
     """Raise `TypeError` for what is no int, nor a NumPy integer or 0-dim tensor of one."""
     for name, value in numbers.items():
-        _of_kind(function, name, "int", value)
+        _of_kind(function, name, "int", value, True)
 
 
 def require_no_grad(function: str, **numbers: Any) -> None:
@@ -148,19 +168,27 @@ def without_tensors(function: str, names: tuple[str, ...], statics: tuple) -> tu
 
 def checking(name: str, function: Callable) -> Callable:
     """A composite of `COMPOSITES` that looks at what is annotated as an int or a bool; any other as it is."""
-    if name not in COMPOSITES:
+    annotated = function.__annotations__
+    if name not in COMPOSITES and "pin_memory" not in annotated:
         return function
-    code, annotated = inspect.unwrap(function).__code__, function.__annotations__
+    code = inspect.unwrap(function).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    known = [(i, n, _BY_ANNOTATION[annotated[n]]) for i, n in enumerate(names) if annotated.get(n) in _BY_ANNOTATION]
+    known = [
+        (i if i < code.co_argcount else sys.maxsize, n, _BY_ANNOTATION[annotated[n]], _may_be_none(n, annotated[n]))
+        for i, n in enumerate(names)
+        if annotated.get(n) in _BY_ANNOTATION
+    ]
+    dims = "dim" in names and annotated.get("dim") not in _BY_ANNOTATION
 
     @functools.wraps(function)
     def checks(*args: Any, **kwargs: Any) -> Any:
-        for place, parameter, kind in known:
+        for place, parameter, kind, may_be_none in known:
             if place < len(args):
-                _of_kind(name, parameter, kind, args[place])
+                _of_kind(name, parameter, kind, args[place], may_be_none)
             elif parameter in kwargs:
-                _of_kind(name, parameter, kind, kwargs[parameter])
+                _of_kind(name, parameter, kind, kwargs[parameter], may_be_none)
+        if dims and "dim" in kwargs:  # in its place another overload may have a bool
+            _of_kind(name, "dim", "dims", kwargs["dim"], True)
         return function(*args, **kwargs)
 
     return checks

@@ -103,6 +103,8 @@ def sparse_coo_tensor(
         raise RuntimeError(
             f"indices and values must have same nnz, but got nnz from indices: {index.shape[1]}, nnz from values: {n}"
         )
+    if check_invariants is None and settings.check_sparse:
+        check_invariants = True
     host = None if check_invariants is False else _seen(index, check_invariants)
     sparse, dense = index.shape[0], values.ndim - 1
     if size is None:
@@ -213,7 +215,7 @@ def to_sparse(
 @composite(function=False)
 def sparse_mask(input: Tensor, mask: Tensor) -> Tensor:
     """The elements at the places where the sparse `mask` has entries, as a sparse tensor with its indices."""
-    if not isinstance(mask, Tensor) or not mask.is_sparse:
+    if not isinstance(mask, Tensor) or not mask._sparse:
         raise NotImplementedError("Could not run 'sparse_mask': expected mask to be sparse, but it is a dense tensor")
     if input.shape != mask.shape:
         raise RuntimeError(

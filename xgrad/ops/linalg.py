@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from .. import dtypes, return_types
 from ..tensor import Tensor
+from ..views.named.arguments import int_of
 from . import contractions as contractions
 from . import ldl as ldl
 from . import least_squares as least_squares
@@ -265,8 +266,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
 
     Raises `LinAlgError` for a singular matrix and a negative `n`.
     """
-    if not isinstance(n, int):
-        raise TypeError(f"linalg_matrix_power(): argument 'n' (position 2) must be int, not {type(n).__name__}")
+    n = int_of(n)
     return _matrix_power.function(A if n >= 0 else inv(A), abs(n), out=out)
 
 

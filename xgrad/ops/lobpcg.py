@@ -186,7 +186,7 @@ def lobpcg(
     tol = float(jnp.finfo(dtype).eps) ** 0.5 if tol is None else float(tol)
     niter = 1000 if niter is None else int(niter)
     statics = k, _MANY if niter < 0 else niter, tol, largest is not False
-    if A.is_sparse and B is None:
+    if A._sparse and B is None:
         if A.requires_grad:
             raise ValueError("lobpcg.backward does not support sparse input: give it to_dense(), or detach()")
         source: Any = A if A.layout != "sparse_coo" else A.coalesce()

@@ -122,7 +122,7 @@ class OperatorNode(Node):
         defined = tuple(None if g is not None else (a.shape, a.dtype) for g, a in zip(grads, self.avals, strict=True))
         first = next(g for g in grads if g is not None)
         recorded = isinstance(first, Tensor)
-        if recorded and first.is_sparse:
+        if recorded and first._sparse:
             from .sparse_gradients import node_gradients
 
             return node_gradients(self, first, needs)  # pyright: ignore[reportArgumentType] - it is a SparseTensor

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from .. import dtypes
 from ..tensor import Tensor
-from .kinds import require_number
+from .kinds import checking, require_number
 from .promotion import as_float, broadcast_shapes, promote, wrap_dims
 from .reduction import safe_sqrt
 from .registry import FUNCTIONS, composite, operator
@@ -146,7 +146,7 @@ def linalg_norm(
     return vector_norm.function(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype, **given)
 
 
-FUNCTIONS["linalg"].update(matrix_norm=matrix_norm, norm=linalg_norm)
+FUNCTIONS["linalg"].update(matrix_norm=checking("matrix_norm", matrix_norm), norm=checking("linalg_norm", linalg_norm))
 
 
 @composite

@@ -33,6 +33,11 @@ def _check(name: str, x: Any, n: int) -> None:
 
 
 def _out_size(name: str, size: int, kernel: int, stride: int, pad: int, dilation: int, ceil_mode: bool) -> int:
+    if max(kernel, stride, pad, dilation) >= 1 << 31:
+        raise RuntimeError(
+            f"{name}: value cannot be converted to type int without overflow: kernel size {kernel}, stride {stride}, "
+            f"pad {pad} and dilation {dilation} must be below 2**31"
+        )
     if kernel < 1 or stride < 1 or dilation < 1:
         raise RuntimeError(f"{name}: kernel size, stride and dilation should be greater than zero")
     if not 0 <= pad <= (dilation * (kernel - 1) + 1) // 2:

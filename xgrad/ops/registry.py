@@ -39,7 +39,7 @@ import jax.numpy as jnp
 from ..dtypes import as_dtype
 from ..overrides import overloaded
 from ..tensor import Tensor
-from ..views.named.arguments import NO_DIM, int_of
+from ..views.named.arguments import NO_DIMS, require_dims
 from . import kinds
 from .autocasting import asking
 from .dependence import DIFFERENTIATED, MASKED
@@ -238,7 +238,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
     scope = {
         "__name__": __name__, "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
-        "NotImplemented": NotImplemented, "_NO_DIM": NO_DIM, "_int_of": int_of, "_defaults": op.defaults,
+        "NotImplemented": NotImplemented, "_NO_DIMS": NO_DIMS, "_require_dims": require_dims, "_defaults": op.defaults,
         "_checked": kinds.checked, "_kinds": op.kinds,
         "_MISSING": MISSING, "_renamed": renamed, "_written": _written,
         "_parameters": taken or parameters, "_body": body,
@@ -307,8 +307,9 @@ def operator(
         parameters, arrays, statics = _signature(op, signature, takes_out)
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
         # 1.0 == True == 1: a kernel that one of them made must not be found by another.
-        guard = "if dim.__class__ in _NO_DIM: _int_of(dim)\n    " if "dim" in op.static_names else ""
-        guard += kinds.guard(op.kinds, op.defaults)
+        guard = "if dim.__class__ in _NO_DIMS: _require_dims(dim)\n    " if "dim" in op.static_names else ""
+        optional = kinds.optional(op.kinds, op.defaults, parameters)
+        guard += kinds.guard(op.kinds, optional)
         if check:
             # What is no tensor, but has an `__xgrad_function__`, may have nothing that a check looks at.
             guard += (

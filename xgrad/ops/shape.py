@@ -18,7 +18,7 @@ from ..config import settings
 from ..engine.validate import expandable
 from ..limits import LIMIT, check_bytes, check_size
 from ..tensor import Tensor
-from ..views.named.arguments import sizes_of, variadic
+from ..views.named.arguments import int_of, sizes_of, variadic
 from .call import call
 from .copying import fit_to
 from .kinds import require_int
@@ -191,7 +191,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """All choices of `r` elements of a 1-dim tensor, as rows, in the order of `itertools.combinations`."""
     if input.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
-    if r < 0:
+    if (r := int_of(r)) < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return input.new_empty(0)

@@ -64,7 +64,7 @@ def record(name: str, result: Tensor, inputs: tuple, rule: Callable, saved: tupl
     if state.grad_enabled and result.dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
         kind = _classes.get(name) or _classes.setdefault(name, type(name, (SparseNode,), {"__module__": __name__}))
         node = kind()
-        forms = [t._form() if t.is_sparse else None for t in inputs]
+        forms = [t._form() if t._sparse else None for t in inputs]
         node.rule = _formed(rule, forms) if any(forms) else rule
         node.avals = (InputMetadata(result.shape, result.dtype),)
         node.next_edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in inputs)

@@ -14,6 +14,7 @@ from ..config import state
 from ..engine.copy_slices import rebase_history
 from ..tensor import Tensor, from_array
 from ..views.meta import check_inplace, relation_of
+from ..views.named.arguments import int_of
 from . import registry
 from .call import call, call_inplace
 from .promotion import conj, promote
@@ -70,7 +71,7 @@ def _same_size(self: Tensor, other: Tensor, what: str) -> None:
 
 def _add(self: Any, other: Any, alpha: Any = 1) -> Any:
     alpha = alpha.item() if isinstance(alpha, Tensor) else alpha
-    kinds = [getattr(x, "is_sparse", None) for x in (self, other)]
+    kinds = [getattr(x, "_sparse", None) for x in (self, other)]
     if None in kinds or kinds == [True, False]:
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     _same_size(self, other, "add")
@@ -78,7 +79,7 @@ def _add(self: Any, other: Any, alpha: Any = 1) -> Any:
     def rule(grad: Any, needs: int) -> tuple:
         return grad, _scaled(grad, _conj(alpha)) if needs & 2 else None
 
-    if self.is_sparse:
+    if self._sparse:
         return record("AddBackward0", _joined(self, other, alpha), (self, other), rule)
     parts: Any = (self, other._entries, other._index, alpha)
     if not (state.grad_enabled and other.requires_grad):
@@ -123,16 +124,16 @@ def _on_values(self: SparseTensor, values: Tensor) -> SparseTensor:
 
 
 def is_scalar(x: Any) -> bool:
-    return not isinstance(x, Tensor) or (not x.is_sparse and not x.ndim)
+    return not isinstance(x, Tensor) or (not x._sparse and not x.ndim)
 
 
 def _mul(self: Any, other: Any) -> Tensor:
-    if not getattr(self, "is_sparse", False):
+    if not getattr(self, "_sparse", False):
         self, other = other, self
     if not isinstance(other, Tensor):
         result = _on_values(self, self._entries * other)
         return record("MulBackward0", result, (self,), lambda grad, needs: (grad * _conj(other),))
-    if other.is_sparse:
+    if other._sparse:
         return _mul(self.coalesce(), other.to_dense())
     if is_scalar(other):
 
@@ -203,7 +204,7 @@ _sampled = Operator(  # the entries at `indices` of grad @ dense.mH
 
 
 def _matrix(x: Any, name: str) -> None:
-    if x.ndim != 2 or (x.is_sparse and x.dense_dim()):
+    if x.ndim != 2 or (x._sparse and x.dense_dim()):
         raise RuntimeError(f"{name}: expected a matrix without dense dimensions if it is sparse, got {x.ndim}D tensor")
 
 
@@ -220,9 +221,9 @@ def sparse_mm(self: Any, other: Any, masked: bool, name: str = "mm") -> Tensor:
         raise RuntimeError(
             f"{name}: expected both to have the same dtype, but got {self.dtype.name} and {other.dtype.name}"
         )
-    if not self.is_sparse:
+    if not self._sparse:
         return sparse_mm(other.t(), self.t(), masked, name).t()
-    if other.is_sparse:
+    if other._sparse:
         return sparse_mm(self, other.to_dense(), True, name).to_sparse()
     entries, index, size = self._entries, self._index, self._sizes
     enabled, state.grad_enabled = state.grad_enabled, False
@@ -255,14 +256,14 @@ def _mm(self: Any, other: Any) -> Tensor:
 
 
 def _matmul(self: Any, other: Any) -> Tensor:
-    if other.ndim == 1 and self.is_sparse:
+    if other.ndim == 1 and self._sparse:
         return sparse_mm(self, other.unsqueeze(1), False, "mv").squeeze(1)
     return sparse_mm(self, other, False, "matmul")
 
 
 def addmm(input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1, masked: bool = False) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), with one sparse factor and a dense sum."""
-    if input.is_sparse or (mat1.is_sparse and mat2.is_sparse):
+    if input._sparse or (mat1._sparse and mat2._sparse):
         raise refusal("addmm of a sparse input, or of two sparse factors,")
     return _scaled(input, beta) + _scaled(sparse_mm(mat1, mat2, masked, "addmm"), alpha)
 
@@ -276,7 +277,7 @@ def sparse_sum(self: SparseTensor, dim: Any, dtype: Any = None) -> Tensor:
         self = self._cast(dtypes.as_dtype(dtype))
     given = (dim,) if not isinstance(dim, (tuple, list)) else tuple(dim)
     ndim, n = self.ndim, self.sparse_dim()
-    dims = [registry.int_of(d) for d in given]
+    dims = [int_of(d) for d in given]
     for d in dims:
         if not -ndim <= d < ndim:
             raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {d})")
@@ -368,13 +369,13 @@ def dispatch_coordinates(op: Operator, args: tuple, statics: tuple) -> Any:
 def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
     """The in-place form."""
     self, name = args[0], op.name
-    if name == "copy" and len(args) == 2 and self.is_sparse != getattr(args[1], "is_sparse", False):
-        kinds = [f"xgrad{'.sparse' if x.is_sparse else ''}.{dtypes.torch_name(x.dtype)}Tensor" for x in args]
+    if name == "copy" and len(args) == 2 and self._sparse != getattr(args[1], "_sparse", False):
+        kinds = [f"xgrad{'.sparse' if x._sparse else ''}.{dtypes.torch_name(x.dtype)}Tensor" for x in args]
         raise RuntimeError(
             "copy_() between dense and sparse Tensors is not implemented! Found self type = "
             f"{kinds[0]} and src type = {kinds[1]}; give it other.to_dense() or self.to_sparse()."
         )
-    if self.is_sparse:
+    if self._sparse:
         if name == "copy":
             _same_size(self, args[1], "copy_")
             return write_in_place(self, _clone(args[1]), "CopyBackwards")

@@ -72,6 +72,7 @@ class SparseTensor(Tensor):
     """A tensor of layout sparse_coo; made by `xgrad.sparse_coo_tensor`, `Tensor.to_sparse` and sparse gradients."""
 
     is_sparse: bool = True
+    _sparse: bool = True
     layout: str = "sparse_coo"
     _owned: bool = False
 
@@ -164,7 +165,7 @@ class SparseTensor(Tensor):
         def rule(grad: Any, needs: int) -> tuple:
             if masked:
                 return (pattern.masked(grad),)
-            return (grad if grad.is_sparse else grad.to_sparse(pattern.index.shape[0]),)
+            return (grad if grad._sparse else grad.to_sparse(pattern.index.shape[0]),)
 
         return record("ToDenseBackward0", result, (source,), rule)
 
@@ -418,14 +419,14 @@ class Pattern:
     def masked(self, grad: Any) -> Tensor:
         """The part of a gradient at the places of this pattern, as a coalesced sparse tensor."""
         index = self.unique()
-        if grad.is_sparse and grad._coalesced and grad._index is index:
+        if grad._sparse and grad._coalesced and grad._index is index:
             return grad
         return from_parts(index, call(gather, (densely(grad), index), ()), self.size, True)
 
 
 def densely(grad: Any) -> Tensor:
     """A gradient as a dense tensor, and not masked in its own backward."""
-    return grad.to_dense(masked_grad=False) if grad.is_sparse else grad
+    return grad.to_dense(masked_grad=False) if grad._sparse else grad
 
 
 def distinct(indices: Tensor, size: tuple) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -464,7 +465,7 @@ def from_parts(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) ->
     result = make(private(indices), private(values), size, coalesced)
 
     def rule(grad: Any, needs: int) -> tuple:
-        if grad.is_sparse and grad._coalesced and grad._index is result_index:
+        if grad._sparse and grad._coalesced and grad._index is result_index:
             return (grad.values(),)
         return (call(gather, (densely(grad), indices), ()),)
 

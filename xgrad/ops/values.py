@@ -261,6 +261,14 @@ def post_accumulate_hooks(self: Tensor) -> dict | None:
     return self._post_accumulate_hooks
 
 
+def set_post_accumulate_hooks(self: Tensor, hooks: dict | None) -> None:
+    """Replace these hooks by a copy of {number: hook}, or by none.
+
+    Raises `TypeError` for anything but a dictionary of functions or None.
+    """
+    self._post_accumulate_hooks = adopted(hooks)
+
+
 def keep_grad(self: Tensor) -> None:
     """Let this non-leaf keep its gradient in `.grad` when backward computes it."""
     if not self.requires_grad:
@@ -324,7 +332,7 @@ def attach(tensor: type) -> None:
         "register_hook": register_hook, "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
         "_backward_hooks": property(backward_hooks, set_backward_hooks, no_deletion_of("_backward_hooks")),
         "_post_accumulate_grad_hooks": property(
-            post_accumulate_hooks, None, no_deletion_of("_post_accumulate_grad_hooks")
+            post_accumulate_hooks, set_post_accumulate_hooks, no_deletion_of("_post_accumulate_grad_hooks")
         ),
         "retain_grad": keep_grad, "is_floating_point": is_floating_point, "is_complex": is_complex,
         "element_size": element_size, "__repr__": format_tensor, "dim": dim,

@@ -54,7 +54,7 @@ def fresh(given: Sequence[Tensor], create_graph: bool, requires_grad: bool = Tru
 
 
 def _connected(x: Any) -> Tensor:
-    return x.clone() if x.is_sparse else x.view_as(x)
+    return x.clone() if x._sparse else x.view_as(x)
 
 
 def _leaf(x: Tensor, requires_grad: bool) -> Tensor:

@@ -104,9 +104,9 @@ def check_zero(outputs: Sequence[Tensor], wanted: Sequence[Tensor], masked: bool
 
 
 def _check_layout(gradient: Any, x: Any) -> None:
-    if not gradient.is_sparse:
+    if not gradient._sparse:
         return
-    if not x.is_sparse:
+    if not x._sparse:
         raise GradcheckError(f"grad is incorrect layout ({gradient.layout} is not {x.layout})")
     for what in ("sparse_dim", "dense_dim"):
         mine, other = getattr(gradient, what)(), getattr(x, what)()

@@ -44,7 +44,7 @@ class Problem:
 
     def moved(self, masked: bool) -> "Problem":
         """The same for finite differences: sparse inputs that are not masked have an entry at every place."""
-        if masked or not any(x.is_sparse for _, x in floats(self.inputs)):
+        if masked or not any(x._sparse for _, x in floats(self.inputs)):
             return self
         return replace(self, inputs=tuple(filled(x) if isinstance(x, Tensor) else x for x in self.inputs))
 
@@ -140,7 +140,7 @@ def check_inputs(inputs: tuple) -> None:
                 f"point or complex. {switch}",
                 stacklevel=4,
             )
-        content = x._values() if x.is_sparse else x
+        content = x._values() if x._sparse else x
         if any(stride == 0 and size > 1 for stride, size in zip(content.stride(), content.shape, strict=True)):
             raise RuntimeError(
                 f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
@@ -151,7 +151,7 @@ def check_inputs(inputs: tuple) -> None:
 
 def check_outputs(returned: tuple) -> None:
     """Refuse sparse ones, whose derivatives are no matrices."""
-    if any(x.is_sparse for x in returned):
+    if any(x._sparse for x in returned):
         raise ValueError(
             "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output of "
             "fn for gradcheck."

@@ -14,7 +14,9 @@ from ..geometry import Shape
 _BOOL = np.dtype(bool)
 
 
-NO_DIM = frozenset([bool, float])  # which equal ints, and are found in their place where ints are keys
+# Classes of what equals an int, or has elements that do, and is found in its place where ints are keys.
+NO_DIM = frozenset([bool, float, np.bool_, np.float64])
+NO_DIMS = NO_DIM | {tuple, list}
 
 
 def int_of(value: Any) -> int:
@@ -27,6 +29,15 @@ def int_of(value: Any) -> int:
         return value.__index__()
     except (AttributeError, TypeError):
         raise TypeError(f"sizes and dims must be ints, but got {type(value).__name__}") from None
+
+
+def require_dims(dim: Any) -> None:
+    """Raise `TypeError` for a dimension that is no int, and for a sequence of dimensions with such a one in it."""
+    if isinstance(dim, (tuple, list)):
+        for d in dim:
+            int_of(d)
+    else:
+        int_of(dim)
 
 
 def sizes_of(args: Sequence[Any]) -> Shape:
