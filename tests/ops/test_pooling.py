@@ -88,6 +88,8 @@ def test_adaptive_pools(kind, n, size):
         (lambda x: F.max_pool2d(x, 9), "Output size is too small"),
         (lambda x: F.avg_pool2d(x, 2, divisor_override=0), "divisor must be not zero"),
         (lambda x: F.max_pool1d(x, 2), r"max_pool1d: Expected 2D or 3D input, but got input of size \[1, 1, 4, 4\]"),
+        (lambda x: F.adaptive_max_pool2d(x, (2, 2**63)), "Storage size calculation overflowed"),
+        (lambda x: F.adaptive_avg_pool2d(x, 2**45), "windows of adaptive pooling"),
         (lambda x: F.avg_pool2d(x, (2, 2, 2)), "kernel_size to be a single integer value or a list of 2 values"),
     ],
 )

@@ -226,7 +226,22 @@ def empty_permuted(size: Any, physical_layout: Any, *, pin_memory: bool = False,
 
 def _number(value: Any) -> Any:
     """A bound given as a number or a 0-dim tensor."""
-    return value.item() if hasattr(value, "item") else value
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, complex):
+        raise RuntimeError(f"value cannot be converted to type double without overflow: a range is real, got {value}")
+    return value
+
+
+def _check_range(start: Any, end: Any, step: Any) -> None:
+    """Raise `RuntimeError` unless steps of `step` lead from `start` to `end`."""
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (isfinite(start) and isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError(
+            f"upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}"
+        )
 
 
 @composite(method=False)
@@ -252,12 +267,9 @@ def arange(
         dtype = out.dtype
     integral = not any(isinstance(v, float) for v in (start, end, step))
     dtype = number_dtype(0 if integral else 0.0) if dtype is None else dtypes.as_dtype(dtype)
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if (end - start) * step < 0:
-        raise RuntimeError(
-            f"upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}"
-        )
+    if dtype == dtypes.bool:
+        raise NotImplementedError("arange is not implemented for 'Bool': give it an integer dtype, and then bool()")
+    _check_range(start, end, step)
     if dtype == dtypes.default_integer():
         start, end, step = int(start), int(end), int(step)
     n = -((start - end) // step) if all(isinstance(v, int) for v in (start, end, step)) else ceil((end - start) / step)
@@ -289,14 +301,7 @@ def range_(
     dtype = dtypes.as_dtype(dtype)
     if dtype in dtypes.INTEGERS and isfinite(start) and isfinite(end):
         start, end, step = int(start), int(end), int(step)
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (isfinite(start) and isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError(
-            f"upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}"
-        )
+    _check_range(start, end, step)
     n = int((end - start) / step) + 1
     first, by = (fill_value(v, _wide(dtype)) for v in (start, step))
     return made(call(_range.operator, (first, by), (n, dtype, placement(device))), requires_grad, out, "range")

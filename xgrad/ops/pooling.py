@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..limits import check_bytes, check_size
 from ..tensor import Tensor
 from .arithmetic import zero
 from .convolution import expand
@@ -78,6 +79,8 @@ def _adaptive(shape: tuple, output_size: Any) -> list:
             raise RuntimeError(
                 f"adaptive pooling: elements of output_size must be greater than or equal to 0, got {out}"
             )
+        check_size((out,), np.dtype("int64"))
+        check_bytes(3 * 8 * out, f"the windows of adaptive pooling to {out}")
         start = np.arange(out) * size // max(out, 1)
         end = -(-(np.arange(out) + 1) * size // max(out, 1))
         longest = int(max(end - start, default=1))
