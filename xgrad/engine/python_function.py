@@ -220,7 +220,7 @@ def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: di
     state.grad_enabled = False
     if not state.inference:
         state.forward_level, state.outer_forward_levels = -1, ()
-    within = state.forward_level
+    within, suspended = state.forward_level, state.suspended
     try:
         if setup_context is None:
             return function.forward(node, *args, **kwargs)
@@ -228,7 +228,7 @@ def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: di
         setup_context(node, args, outputs)
         return outputs
     finally:
-        if state.forward_level == within and state.suspended is before.get("suspended"):
+        if state.forward_level == within and state.suspended is suspended:  # no call: it may be interrupted
             state.grad_enabled, state.forward_level, state.outer_forward_levels = modes
         else:
             _put_back(before, modes[0])
