@@ -115,8 +115,13 @@ class Generator:
     def seed(self) -> int:
         """Start again from a seed that the operating system's entropy gives, and return it.
 
-        Of several processes each gets another one, and other numbers.
+        Of several processes each gets another one, and other numbers.  Raises `RuntimeError` inside of `xgrad.compile`.
         """
+        if state.overlay is not None:
+            raise RuntimeError(
+                "seed() asks the operating system for a seed, and xgrad.compile would keep the first one. Call it "
+                "outside of the compiled function, or manual_seed(number) inside."
+            )
         self.manual_seed(secrets.randbits(64))
         return self.initial_seed()
 

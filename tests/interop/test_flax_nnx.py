@@ -175,6 +175,7 @@ def test_a_transform_of_nnx_may_train_the_wrapped_module_meanwhile():
     assert net.drop.rngs.count.item() == 2
 
 
+@pytest.mark.unverified("the eager run writes the first time")
 def test_buffers_are_used_up_in_place_unless_somebody_has_read_them():
     model, net = small()
     for p in net.parameters():

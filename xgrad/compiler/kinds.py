@@ -56,6 +56,8 @@ def holds_tensors(value: Any, counts: Callable[[Any], bool] = lambda tensor: Tru
             seen.add(id(value))
             if issubclass(kind, types.FunctionType):  # its globals are no part of it
                 waiting += [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__]
+            elif issubclass(kind, BaseException):  # nobody asks for the tensors of the frames that it came through
+                waiting += [value.args, value.__dict__, value.__cause__, value.__context__]
             elif issubclass(kind, np.ndarray) and value.dtype.hasobject:  # the collector does not see into it
                 waiting += value.ravel().tolist()
             else:

@@ -173,6 +173,8 @@ def _of_library(kind: type) -> bool:
 
 
 def _slots(kind: type) -> list[str]:
+    if "__slots__" not in vars(kind):
+        return []  # members of a C type, which Python may not write
     return [name for name, found in vars(kind).items() if isinstance(found, types.MemberDescriptorType)]
 
 

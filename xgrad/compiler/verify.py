@@ -16,7 +16,7 @@ import numpy as np
 
 from ..autograd.backward import grad
 from ..engine.node import GradientEdge
-from ..errors import CompiledMismatchError, InferenceTensorError
+from ..errors import CompiledMismatchError, InferenceTensorError, InplaceViewError
 from ..tensor import Tensor, from_array
 from .guards import MISSING, shown
 from .history import CompiledFunctionBackward
@@ -182,7 +182,7 @@ class _Run:
         """{(place of a result, id of a tensor from outside): the gradient} for a gradient like 1, 0.5, 0.25, ..."""
         found = {}
         for place, (_, leaf) in enumerate(leaves):
-            history = leaf.grad_fn if isinstance(leaf, Tensor) else None
+            history = _history(leaf) if isinstance(leaf, Tensor) else None
             if history is None or id(leaf) in self.overlay.by_id:
                 continue
             nodes = {}
@@ -358,6 +358,14 @@ def _seen(tensor: Tensor, values: bool = True) -> Seen:
         _version(tensor),
         _numpy(tensor._read()) if values else None,
     )
+
+
+def _history(tensor: Tensor) -> Any:
+    """The node that made a tensor; None for a view that a write to its base left without one."""
+    try:
+        return tensor.grad_fn
+    except InplaceViewError:
+        return None
 
 
 def _version(tensor: Tensor) -> int | None:

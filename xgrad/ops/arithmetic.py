@@ -5,6 +5,8 @@ operators under one name: the commonest form, two arrays and no option, which ta
 general one.  (PyTorch: BinaryOps.cpp, PointwiseOps.cpp.)
 """
 
+from operator import mul as times
+from operator import truediv as over
 from typing import Any
 
 import jax
@@ -178,9 +180,14 @@ def _beside_number(compute: Any, a: Any, b: Any, *promoted: Any) -> Any:
     return compute(*promoted)
 
 
+def _scale_gradient(compute: Any, grad: Any, number: Any) -> Any:
+    """`_beside_number` of a gradient, which may be a sparse Tensor: it has operators of its own."""
+    return compute(grad, number) if isinstance(grad, Tensor) else _beside_number(compute, grad, number)
+
+
 mul.derivative(
-    self=lambda grad, other: _beside_number(jnp.multiply, grad, conj(other)),
-    other=lambda grad, self: _beside_number(jnp.multiply, grad, conj(self)),
+    self=lambda grad, other: _scale_gradient(times, grad, conj(other)),
+    other=lambda grad, self: _scale_gradient(times, grad, conj(self)),
 )
 
 
@@ -194,7 +201,7 @@ def _div(self, other):
 
 
 _div.derivative(
-    self=lambda grad, other: _beside_number(jnp.divide, grad, conj(other)),
+    self=lambda grad, other: _scale_gradient(over, grad, conj(other)),
     other=lambda grad, self, other: -grad * conj((self / other) / other),
 )
 
