@@ -405,6 +405,21 @@ def test_objects_from_outside_may_be_returned():
         assert second.value is leaf
 
 
+def test_an_exception_may_be_returned():
+    def step(x):
+        y = x * 2
+        try:
+            y.view(7)
+        except RuntimeError as error:
+            return y, error
+
+    compiled = xgrad.compile(step)
+    for _ in range(2):
+        y, error = compiled(xgrad.ones(3))
+        assert y.tolist() == [2.0, 2.0, 2.0]
+        assert "is invalid for input of size 3" in str(error)
+
+
 def test_a_mode_that_the_function_leaves_changed_is_refused_and_put_back():
     def step(x):
         xgrad.set_grad_enabled(False)

@@ -1,6 +1,7 @@
 """verify=True: what differs from the eager run is named, and what does not differ is as without it."""
 
 import itertools
+import operator
 
 import numpy as np
 import pytest
@@ -275,6 +276,29 @@ def test_writes_happen_once():
     x = leaf().detach()
     compiled(x)
     assert x.tolist() == [2.0, 3.0, 4.0]
+
+
+def test_views_whose_history_a_write_has_changed():
+    """Eagerly a view's history is made anew when it is asked for, and one of `split`'s may have none any more."""
+
+    def write(base, view, w):
+        first, _ = base.split(2)
+        view.mul_(w)
+        return base, view, first
+
+    base = xgrad.ones(4, dtype=xgrad.float64)
+    base, view, first = xgrad.compile(write, verify=True)(base, base[1:], leaf())
+    assert not base.is_leaf
+    assert not view.is_leaf
+    with pytest.raises(xgrad.errors.InplaceViewError, match="returns multiple views"):
+        first.grad_fn
+
+
+def test_objects_of_c_have_members_that_are_never_written():
+    getter, items = operator.attrgetter("shape"), [leaf().detach()]
+    compiled = xgrad.compile(lambda x: x * getter(items[0])[0], verify=True)
+    for _ in range(2):
+        assert compiled(leaf()).tolist() == [3.0, 6.0, 9.0]
 
 
 # ------------------------------------------------------------ the environment

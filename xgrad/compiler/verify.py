@@ -354,7 +354,7 @@ def _seen(tensor: Tensor, values: bool = True) -> Seen:
         tuple(tensor.shape),
         tensor.dtype,
         tensor.requires_grad,
-        tensor._grad_fn is None,
+        _history(tensor) is None,
         _version(tensor),
         _numpy(tensor._read()) if values else None,
     )
