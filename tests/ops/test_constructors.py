@@ -10,7 +10,7 @@ import torch
 import xgrad
 from tests.oracle import as_torch, same_error
 
-# What torch leaves uninitialised is compared by shape.
+# What torch leaves uninitialised may be NaN, of which `* 0` is NaN: it is filled with zeros.
 MADE = {
     "nothing": lambda T, C: C(),
     "a list": lambda T, C: C([1, 0]),
@@ -25,13 +25,13 @@ MADE = {
     "a device": lambda T, C: C([1, 2], device="cpu"),
     "a device alone": lambda T, C: C(device="cpu"),
     "tensors of one element": lambda T, C: C([T.tensor(1), T.tensor(2)]),
-    "sizes": lambda T, C: C(2, 3) * 0,
-    "one size": lambda T, C: C(2) * 0,
+    "sizes": lambda T, C: C(2, 3).zero_(),
+    "one size": lambda T, C: C(2).zero_(),
     "no size": lambda T, C: C(0),
-    "a Size": lambda T, C: C(T.Size([2, 3])) * 0,
-    "named sizes": lambda T, C: C(size=(2, 3)) * 0,
-    "an integer of NumPy": lambda T, C: C(np.int64(2)) * 0,
-    "tensors as sizes": lambda T, C: C(T.tensor(2), T.tensor(3)) * 0,
+    "a Size": lambda T, C: C(T.Size([2, 3])).zero_(),
+    "named sizes": lambda T, C: C(size=(2, 3)).zero_(),
+    "an integer of NumPy": lambda T, C: C(np.int64(2)).zero_(),
+    "tensors as sizes": lambda T, C: C(T.tensor(2), T.tensor(3)).zero_(),
 }
 REFUSED = {
     "a float": (lambda T, C: C(2.5), r"new\(\): data must be a sequence \(got float\)"),
@@ -154,10 +154,10 @@ def test_subclasses_are_made_of_the_same_arguments():
         made = [
             Mine(),
             Mine([1, 2]),
-            Mine(2, 3) * 0,
+            Mine(2, 3).zero_(),
             Mine(x),
             Mine(T.tensor([1, 2], dtype=T.int32)),
-            Mine(size=(2,)) * 0,
+            Mine(size=(2,)).zero_(),
         ]
         found = [(type(m) is Mine, m.tolist(), str(m.dtype).split(".")[-1], m.requires_grad) for m in made]
         made[3].sum().backward()

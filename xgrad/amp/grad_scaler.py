@@ -160,7 +160,7 @@ class GradScaler:
 
     def _unscale_grads_(self, optimizer: Any, inverse: Any, found: Any, allow_fp16: bool) -> dict[Any, Tensor]:
         """Multiply all gradients by `inverse`, in place; return for each device 1.0 if one was not finite, else 0.0."""
-        waiting: dict[Any, list[Tensor]] = {}
+        grads = []
         for group in optimizer.param_groups:
             for param in group["params"]:
                 if not isinstance(param, Tensor):
@@ -173,18 +173,9 @@ class GradScaler:
                         "Attempting to unscale FP16 gradients. Keep the parameters in float32, and let autocast cast "
                         "them."
                     )
-                grad = grad._values() if grad.layout != "strided" else grad
-                waiting.setdefault(_where(grad), []).append(grad)
-        results = {}
+                grads.append(grad)
         with no_grad():
-            for grads in waiting.values():
-                device = grads[0].device
-                before = results[device]._read() if device in results else found
-                written, bad = _unscaled([g._read() for g in grads], before, inverse)
-                for grad, new in zip(grads, written, strict=True):
-                    grad._write(new)
-                results[device] = from_array(bad)
-        return results
+            return _looked_at(grads, inverse, found, write=True)
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of an optimizer's parameters by the scale, in place, and note whether all are finite.
@@ -351,16 +342,8 @@ class GradScaler:
     def _check_inf_per_device(self, optimizer: Any) -> dict:
         """Look for inf and NaN in an optimizer's gradients, and leave them as they are."""
         self._tensors("_check_inf_per_device")
-        waiting: dict[Any, list[Tensor]] = {}
-        for grad in (p.grad for group in optimizer.param_groups for p in group["params"]):
-            if grad is not None:
-                grad = grad._values() if grad.layout != "strided" else grad
-                waiting.setdefault(_where(grad), []).append(grad)
-        one, found = np.float32(1), {}
-        for grads in waiting.values():
-            device = grads[0].device
-            before = found[device]._read() if device in found else jnp.zeros((), jnp.float32)
-            found[device] = from_array(_unscaled([g._read() for g in grads], before, one)[1])
+        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        found = _looked_at(grads, np.float32(1), jnp.zeros((), jnp.float32), write=False)
         self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = found
         return found
 
@@ -429,6 +412,27 @@ def _require(growth_factor: float, backoff_factor: float) -> None:
         raise AssertionError(f"The growth factor must be > 1.0. Got {growth_factor}.")
     if backoff_factor >= 1.0:
         raise AssertionError(f"The backoff factor must be < 1.0. Got {backoff_factor}.")
+
+
+def _looked_at(grads: list[Tensor], inverse: Any, found: Any, write: bool) -> dict[Any, Tensor]:
+    """Return for each device 1.0 if one of its gradients is not finite, else `found`.
+
+    `write`: multiply the gradients by `inverse`, in place.
+    """
+    waiting: dict[Any, list[Tensor]] = {}
+    for grad in grads:
+        grad = grad._values() if grad.layout != "strided" else grad
+        waiting.setdefault(_where(grad), []).append(grad)
+    results: dict[Any, Tensor] = {}
+    for together in waiting.values():
+        device = together[0].device
+        before = results[device]._read() if device in results else found
+        scaled, bad = _unscaled([g._read() for g in together], before, inverse)
+        if write:
+            for grad, new in zip(together, scaled, strict=True):
+                grad._write(new)
+        results[device] = from_array(bad)
+    return results
 
 
 def _where(grad: Tensor) -> Any:
