@@ -87,15 +87,10 @@ class Buckets:
 
     def _cut(self, bound: Any, exact: tuple, size: int, bucket: int) -> list:
         """For each result the dimensions to cut; in the first padded call of a kind the results are compared."""
-        padded = self._compiled.find(bound.args, bound.kwargs)
-        if padded is None:
-            raise RuntimeError(_WAITS.format(name=self._compiled.name()))
+        padded = _found(self._compiled, bound.args, bound.kwargs)
         cuts = self._cuts.get(padded[0])
         if cuts is None:
-            other = self._compiled.alone()
-            true = other.find(*exact)
-            if true is None:
-                raise RuntimeError(_WAITS.format(name=self._compiled.name()))
+            true = _found(self._compiled.alone(), *exact)
             cuts = []
             for a, b in zip(padded[0].shapes(), true[0].shapes(), strict=True):
                 pairs = () if a is None or b is None else enumerate(zip(a, b, strict=True))
@@ -116,6 +111,14 @@ class Buckets:
                 error = float(np.max(np.abs(a.astype(np.complex128) - b.astype(np.complex128))))
                 name = self._compiled.name()
                 raise ValueError(_DEPENDS.format(what=f"result {i}", name=name, size=size, bucket=bucket, error=error))
+
+
+def _found(compiled: Any, args: tuple, kwargs: dict) -> tuple:
+    """Return the entry for a call and what it was found with.  Raises `RuntimeError` if it cannot be traced now."""
+    found = compiled.find(args, kwargs)
+    if found is None:
+        raise RuntimeError(_WAITS.format(name=compiled.name()))
+    return found
 
 
 def _padded(leaf: Any, dim: int, more: int) -> Any:
