@@ -1,10 +1,10 @@
-"""Dimensions that vary: arguments are padded to one of a few sizes, so that each size is not another program.
+"""Dimensions that vary: arguments are padded to one of a few sizes, so that the sizes share programs.
 
     x (37, 8) ──pad──► (64, 8) ──the program of 64──► (64, 3) ──cut──► (37, 3)
 
-What a function makes of the padding is its own affair: it is told how much is valid, and has to mask the rest.  So the
-first padded call of each size is compared with the program of the exact shape, on the same values, before anything is
-changed; a result that depends on the padding is an error.
+The function must mask the padding: it can ask for the true size (`valid`).  The first padded call of each size is
+compared with the program of the exact shape, on the same values, before it changes anything; a result that depends on
+the padding is an error.
 """
 
 import inspect
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .entry import Entry
     from .function import CompiledFunction
 
-VALID = "valid"  # the parameter by which a function is told the size before padding
+VALID = "valid"  # the parameter that gets the size before padding
 
 _DEPENDS = (
     "xgrad.compile: with dynamic=, {what} of {name} depends on the padding: at size {size}, padded to {bucket}, it is "
@@ -46,10 +46,10 @@ class Buckets:
             raise TypeError(f"xgrad.compile: dynamic= names no parameter of the function: {', '.join(unknown)}")
         self._dynamic, self._sizes, self._check = dynamic, sorted(sizes or ()), check
         self._takes_valid = VALID in self._signature.parameters
-        self._cuts: WeakKeyDictionary[Entry, list] = WeakKeyDictionary()  # each size that is padded to has an entry
+        self._cuts: WeakKeyDictionary[Entry, list] = WeakKeyDictionary()  # by entry, one for each padded size
 
     def call(self, args: tuple, kwargs: dict) -> Any:
-        """Pad, run, cut."""
+        """Pad the arguments, run the program, cut the results."""
         bound = self._signature.bind_partial(*args, **kwargs)
         size = self._size(bound.arguments)
         bucket = self._bucket(size)
@@ -67,7 +67,7 @@ class Buckets:
         return tree.unflatten([_cut_to(leaf, dims, size) for leaf, dims in zip(leaves, cuts, strict=True)])
 
     def _size(self, arguments: dict[str, Any]) -> int:
-        """The size that all dimensions which vary have.  Raises `ValueError` if they differ."""
+        """Return the one size of all dimensions that vary.  Raises `ValueError` if they differ."""
         sizes = {}
         for name, dim in self._dynamic.items():
             for leaf in pytrees.leaves(arguments.get(name)):
@@ -86,7 +86,7 @@ class Buckets:
         return 1 << max(size - 1, 0).bit_length()
 
     def _cut(self, bound: Any, exact: tuple, size: int, bucket: int) -> list:
-        """For each result the dimensions to cut; in the first padded call of a kind the results are compared."""
+        """Return the dimensions to cut of each result; compare the results in the first padded call of a kind."""
         padded = _found(self._compiled, bound.args, bound.kwargs)
         cuts = self._cuts.get(padded[0])
         if cuts is None:
@@ -101,7 +101,7 @@ class Buckets:
         return cuts
 
     def _compare(self, padded: tuple, true: tuple, size: int, bucket: int) -> None:
-        """Raise `ValueError` if the program of the padded size gives something else than that of the true size."""
+        """Raise `ValueError` if the programs of the padded size and of the true size give different results."""
         for i, (a, b) in enumerate(zip(padded[0].tried(*padded[2:]), true[0].tried(*true[2:]), strict=True)):
             a, b = np.asarray(a), np.asarray(b)
             a = a[tuple(slice(n) for n in b.shape)]
@@ -114,7 +114,7 @@ class Buckets:
 
 
 def _found(compiled: Any, args: tuple, kwargs: dict) -> tuple:
-    """Return the entry for a call and what it was found with.  Raises `RuntimeError` if it cannot be traced now."""
+    """Return the entry and the operands for a call.  Raises `RuntimeError` if it cannot be traced now."""
     found = compiled.find(args, kwargs)
     if found is None:
         raise RuntimeError(_WAITS.format(name=compiled.name()))

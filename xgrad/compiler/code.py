@@ -1,4 +1,4 @@
-"""What a code object names, and whose code it is."""
+"""Code: the names that a code object uses, and the package that it belongs to."""
 
 import functools
 import sys
@@ -14,18 +14,18 @@ _NAMED = {opmap[name] for name in ("LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
 _EXTENDED = opmap["EXTENDED_ARG"]
 _IMPORT = opmap["IMPORT_NAME"]
 
-# Code that names one of these may ask for attributes by names that stand nowhere.
+# Code that names one of these may ask for attributes by names that are not in the code.
 DYNAMIC = frozenset({
     "getattr", "hasattr", "setattr", "delattr", "vars", "dir", "__dict__", "__getattribute__", "__getstate__",
     "attrgetter", "methodcaller", "fields", "asdict", "astuple", "replace", "copy", "deepcopy", "getmembers",
 })  # fmt: skip
 
-# JAX and the libraries on it whose functions are pure, NumPy, and what these run: not looked at.
+# JAX and the libraries on it, whose functions are pure, NumPy, and the packages that these use: guards skip them.
 _OURS = frozenset({
     "xgrad", "jax", "jaxlib", "numpy", "ml_dtypes", "opt_einsum", "flax", "optax", "equinox", "chex", "orbax",
     "haiku", "treescope",
 })  # fmt: skip
-# Of the standard library, what prints, imports, or keeps caches of its own.
+# The modules of the standard library that print, import, or have caches of their own.
 _MACHINERY = frozenset({
     "abc", "_weakrefset", "ast", "codecs", "dis", "encodings", "importlib", "inspect", "io", "linecache", "logging",
     "re", "sre_compile", "sre_constants", "sre_parse", "threading", "tokenize", "traceback", "typing", "warnings",
@@ -38,12 +38,12 @@ _PACKAGES = ("/site-packages/", "/dist-packages/")
 
 @functools.lru_cache(maxsize=4096)
 def names_in(code: types.CodeType) -> frozenset[str]:
-    """The names of globals and attributes that a code object and those in it use."""
+    """Return the names of globals and attributes that a code object and its nested code use."""
     found = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             found |= names_in(const)
-        elif isinstance(const, str) and const.isidentifier():  # getattr(self, "scale")
+        elif isinstance(const, str) and const.isidentifier():  # as in getattr(self, "scale")
             found.add(const)
         elif isinstance(const, tuple):  # the keywords of a call, and literals
             found.update(item for item in const if isinstance(item, str) and item.isidentifier())
@@ -52,7 +52,7 @@ def names_in(code: types.CodeType) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096)
 def globals_in(code: types.CodeType) -> frozenset[str]:
-    """The names of globals that a code object and those in it use; all of its names if it asks for `globals()`."""
+    """Return the names of globals that a code object and its nested code use; all names if it calls `globals()`."""
     if not _BY_NAME.isdisjoint(code.co_names):
         return names_in(code)
     found, extended = set(), 0
@@ -61,7 +61,7 @@ def globals_in(code: types.CodeType) -> frozenset[str]:
         kind, arg = bytecode[i], bytecode[i + 1] | extended
         extended = arg << 8 if kind == _EXTENDED else 0
         if kind == _GLOBAL:
-            found.add(names[arg >> 1])  # the lowest bit says whether it is called
+            found.add(names[arg >> 1])  # the lowest bit is the call flag
         elif kind in _NAMED:
             found.add(names[arg])
     for const in code.co_consts:
@@ -76,7 +76,7 @@ _IMPORTS_BY_NAME = frozenset({"modules", "import_module", "__import__"})
 
 @functools.lru_cache(maxsize=4096)
 def imports_in(code: types.CodeType, package: str) -> frozenset[str]:
-    """The names in `sys.modules` of what a code object, of a package, imports when it runs."""
+    """Return the names in `sys.modules` of the modules that a code object of `package` imports when it runs."""
     found: set[str] = set()
     if _IMPORT in code.co_code[::2] or not _IMPORTS_BY_NAME.isdisjoint(code.co_names):
         instructions = list(get_instructions(code))
@@ -98,10 +98,10 @@ def imports_in(code: types.CodeType, package: str) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096)
 def is_added_to(code: types.CodeType, name: str) -> bool:
-    """Whether code uses a variable for nothing but to append to what is in it."""
+    """Return True if the code uses a variable only to append to the container in it."""
     instructions = list(get_instructions(code))
     for one, following in pairwise(instructions):
-        if one.opname in ("LOAD_CLOSURE", "COPY_FREE_VARS", "MAKE_CELL"):  # a function within, which is asked itself
+        if one.opname in ("LOAD_CLOSURE", "COPY_FREE_VARS", "MAKE_CELL"):  # a nested function, tested itself
             continue
         if name == one.argval or (one.argval.__class__ is tuple and name in one.argval):
             if not one.opname.startswith("LOAD_") or following.opname not in ("LOAD_METHOD", "LOAD_ATTR"):
@@ -112,7 +112,7 @@ def is_added_to(code: types.CodeType, name: str) -> bool:
 
 
 def sees_order_of_keywords(function: Any) -> bool:
-    """Whether a function may ask for the order of its keywords: it has `**kwargs`, and does more than `kwargs["a"]`."""
+    """Return True if a function may see its keywords' order: it has `**kwargs`, and does more than `kwargs["a"]`."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if code is None:
         return True
@@ -133,12 +133,12 @@ def _top(module: Any) -> str:
 
 
 def is_ours(module: Any) -> bool:
-    """Whether a module, by its name, is xgrad's, JAX's or NumPy's."""
+    """Return True if a module's name is xgrad's, JAX's, NumPy's or that of a library on JAX."""
     return _top(module) in _OURS
 
 
 def is_library(names: dict) -> bool:
-    """Whether a module, by its globals, is of an installed library, or xgrad's own."""
+    """Return True if a module, known by its globals, belongs to an installed library, or to xgrad itself."""
     module, file = names.get("__name__"), str(names.get("__file__") or "")
     known = is_ours(module) or _top(module) == "builtins"
     return known or file.startswith(LIBRARIES) or any(part in file for part in _PACKAGES)
@@ -148,7 +148,7 @@ IGNORED, STDLIB, LOOKED_AT = range(3)
 
 
 def kind_of(frame: Any) -> int:
-    """How a frame is looked at, by the module that its code belongs to."""
+    """Return how frames.py treats a frame, by the module of its code: IGNORED, STDLIB or LOOKED_AT."""
     top = _top(frame.f_globals.get("__name__"))
     if top in _OURS or top in _MACHINERY or top.startswith("namedtuple_"):
         return IGNORED

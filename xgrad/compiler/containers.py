@@ -1,4 +1,4 @@
-"""Containers: how guards look into lists, dictionaries, sets, objects, tensors, each in its own way."""
+"""Containers: guards that look into lists, dictionaries, sets, objects, tensors."""
 
 import collections
 import contextvars
@@ -121,12 +121,12 @@ class OfMapping(Container):
         if isinstance(self.value, types.MappingProxyType):
             return
         if list(self.value) != self.keys and self.value.__class__ is dict:
-            self.value.clear()  # for the order
+            self.value.clear()  # so that the order is restored
         super().restore()
 
 
 def same_order(value: Any, keys: list) -> bool:
-    """Whether a container gives just these, one after the other."""
+    """Return True if a container's items are these, in this order."""
     return all(a is b or same_scalar(a, b) for a, b in zip(value, keys))
 
 
@@ -136,9 +136,9 @@ def _listed(keys: Any) -> str:
 
 
 class OfObject(Container):
-    """An object's attributes: those with a name that code uses, or all; and its class.
+    """An object's attributes, those with names that code uses or all, and its class.
 
-    `used`: the names that code uses; an attribute that is missing may be the class's, or asked for by hasattr.
+    `used`: the names that code uses; code may read a missing one from the class, or test it with hasattr.
     """
 
     __slots__ = ("missing", "names", "own", "slots", "unfilled")
@@ -169,7 +169,7 @@ class OfObject(Container):
         elif item is MISSING:
             object.__delattr__(value, key)
         else:
-            object.__setattr__(value, key, item)  # of a frozen dataclass too
+            object.__setattr__(value, key, item)  # works for a frozen dataclass too
 
     def differs(self, value: Any) -> str | None:
         if type(value) is not self.type:
@@ -188,7 +188,7 @@ class OfObject(Container):
 
 
 def dict_of(value: Any) -> dict | None:
-    """The `__dict__` of an object, without a `__getattribute__` of the user's, or None if it has none."""
+    """Return an object's `__dict__` without calling the user's `__getattribute__`; None if it has none."""
     if not asks_itself(type(value)):
         return getattr(value, "__dict__", None)
     try:
@@ -202,7 +202,7 @@ _NATIVE = (Tensor, dict, list, tuple, set, frozenset, int, float, complex, str, 
 
 @functools.lru_cache(maxsize=4096)
 def asks_itself(kind: type) -> bool:
-    """Whether a class has a `__getattribute__` of the user's, which even isinstance runs: `type` tells what it is."""
+    """Return True if the class has a `__getattribute__` of the user's.  isinstance would call it, so `type` is used."""
     return isinstance(kind.__getattribute__, types.FunctionType) and not issubclass(kind, _NATIVE)
 
 
@@ -216,7 +216,7 @@ def _slot(value: Any, name: str) -> Any:
 
 
 class OfLocal(OfObject):
-    """A threading.local: the attributes of the thread that asks."""
+    """A threading.local: the attributes of the current thread."""
 
     __slots__ = ()
 
@@ -224,11 +224,11 @@ class OfLocal(OfObject):
 
 
 class OfSubclass(OfObject):
-    """A member of an enumeration, or what is derived from a number or a string: by its value, and its attributes."""
+    """A member of an enumeration, or an instance of a number's or string's subclass: its value and its attributes."""
 
     __slots__ = ()
 
-    fixed = True  # a scalar in effect: nothing large
+    fixed = True  # a scalar in effect: not large
 
     def differs(self, value: Any) -> str | None:
         reason = super().differs(value)
@@ -248,7 +248,7 @@ _SLOTS_OF_C: dict[type, tuple[str, ...]] = {collections.defaultdict: ("default_f
 
 @functools.lru_cache(maxsize=1024)
 def slots_of(kind: type) -> tuple[str, ...]:
-    """The attributes of a class's instances that are not in a `__dict__`."""
+    """Return the attributes of a class's instances that are not in a `__dict__`."""
     found = []
     for base in kind.__mro__:
         found += _SLOTS_OF_C.get(base, ())
@@ -271,7 +271,7 @@ class OfDeque(OfSequence):
 
 
 class OfSet(Container):
-    """A set: as a whole, and in the order in which it gives its items."""
+    """A set as a whole, with the order of its items."""
 
     __slots__ = ("items",)
 
@@ -308,7 +308,7 @@ class OfSet(Container):
 
 
 class OfContext(Container):
-    """A context variable, or a weak reference: what it gives."""
+    """A context variable, or a weak reference: the value that it gives now."""
 
     __slots__ = ()
 
@@ -330,7 +330,7 @@ class OfContext(Container):
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
         for key, was, here in super().changes():
-            if not (isinstance(self.value, weakref.WeakMethod) and was == here):  # it makes a method each time
+            if not (isinstance(self.value, weakref.WeakMethod) and was == here):  # a new method object each time
                 yield key, was, here
 
     def differs(self, value: Any) -> str | None:
@@ -344,7 +344,7 @@ class OfContext(Container):
 
 
 class OfView(Container):
-    """The keys, the values or the items of a dictionary: by what is in the dictionary."""
+    """The keys, values or items of a dictionary: guarded by the dictionary's content."""
 
     __slots__ = ()
 
@@ -357,14 +357,14 @@ class OfView(Container):
         return other_type(self, value)
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
-        return iter(())  # the dictionary's guard looks
+        return iter(())  # the dictionary's guard finds them
 
     def takes(self, key: Any) -> bool:
         return False
 
 
 class OfTensor(Container):
-    """A tensor that has attributes of the user's, or hooks, whose functions close over something."""
+    """A tensor with attributes of the user's, or with hooks, whose functions may close over values."""
 
     __slots__ = ()
 
@@ -391,14 +391,14 @@ class OfTensor(Container):
         return self.check_others(value, found)
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
-        return iter(())  # Outputs.effects looks at tensors
+        return iter(())  # Outputs.effects compares tensors
 
 
 INTERNAL = frozenset(name for name in vars(Tensor) if name.startswith("_")) | {"_trace", "_batched", "_grad_layout"}
 
 
 def attributes_of(tensor: Tensor) -> dict:
-    """What a tensor has besides what xgrad gives it: attributes by their names, and hooks by their numbers."""
+    """Return a tensor's attributes that are not xgrad's, by name, and its hooks, by (kind, number)."""
     attributes = object.__getattribute__(tensor, "__dict__")
     if len(attributes) == 1:
         return {}

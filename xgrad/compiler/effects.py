@@ -1,10 +1,10 @@
-"""What leaves a trace: the tensors that a function returns, and what it did to tensors from outside.
+"""The effects of a trace: the tensors that the function returns, and its changes of tensors from outside.
 
-An `Outputs` numbers the arrays that the program has to give, and writes a `Recipe` for each tensor that is to be made
-of them in each call.  Tensors that share a storage in the trace share one afterwards; a view comes with its base.
+An `Outputs` numbers the arrays that the program returns, and writes a `Recipe` for each tensor that a call makes of
+them.  Tensors that share a storage in the trace share one after the call; a view comes with its base.
 
-Invariant: a recipe refers to what the call gives it (arrays, reached tensors by their number) and to nothing of the
-trace, so that no tracer outlives it.
+Invariant: a recipe refers to arrays and tensors by number, and to no object of the trace, so that no tracer outlives
+it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -19,7 +19,7 @@ from .containers import INTERNAL
 from .overlay import HOOKS, Reached, _read
 from .trace import Again, Trace, is_plain
 
-# Of a tensor from outside, what may differ after a call: what `Effects` repeats, and what the trace itself changes.
+# Attributes of a tensor from outside that a call may change: by `Effects`, in a new tensor, or by the trace itself.
 _REPEATED = {"_array", "_storage", "_chain", "_grad", "_requires_grad", "_grad_fn", "_output_nr"}
 _KEPT = ("_is_param", "_inference", "_grad_dtype", "_retains_grad", "_hooks", "_post_accumulate_hooks")  # when made
 _OWN = {"_cache", "_cache_generation", "_traced", "_version_counter", "_owned", "_accumulator", "_trace"}
@@ -42,64 +42,64 @@ _NAMES = {
 }  # fmt: skip
 
 
-ONCE = (Iterator, AsyncIterator, Awaitable)  # kinds that give what they have only once
+ONCE = (Iterator, AsyncIterator, Awaitable)  # kinds that can be iterated or awaited only once
 
 
 class Recipe(NamedTuple):
-    """How one tensor is made."""
+    """A description of one tensor that each call makes."""
 
     kind: type
-    given: int | None  # the number of the reached tensor whose storage it has,
-    root: int  # or that of the new root
+    given: int | None  # the number of the tensor from outside whose storage it shares,
+    root: int  # or of the array of its new storage
     chain: Any
-    given_counter: int | None  # the number of the reached tensor whose version counter it has,
-    counter: int  # or that of the new one; -1 for none
+    given_counter: int | None  # the number of the tensor from outside whose version counter it shares,
+    counter: int  # or of its new counter; -1 for none
     version: int
     requires_grad: bool
-    edge: int | None  # which result of the call's node it is
+    edge: int | None  # its result number in the call's node
     view: tuple | None  # (reference to the base, chain, whether its grad_fn holds, creation meta, name, tracking)
     grad: tuple | None  # a reference
     rest: dict[str, Any]  # other attributes
 
 
 class Effects(NamedTuple):
-    """What a call does to reached tensors, by their numbers."""
+    """The changes that a call makes to tensors from outside, which are numbered as in `Trace.reached`."""
 
-    writes: list[tuple[int, int, int]]  # (of a tensor, of the array that its storage gets, of the root that it had)
-    versions: list[tuple[int, int]]  # (of a tensor, by how much its version rises)
+    writes: list[tuple[int, int, int]]  # (of a tensor, of the array that its storage gets, of its former root)
+    versions: list[tuple[int, int]]  # (of a tensor, the rise of its version)
     grads: list[tuple[int, tuple | None]]
     data: list[tuple[int, tuple]]
     flags: list[tuple[int, bool]]
-    histories: list[tuple[int, int | None]]  # (of a tensor, which result of the call's node it is)
+    histories: list[tuple[int, int | None]]  # (of a tensor, its result number in the call's node)
     keys: list[tuple[int, int]]  # (of a generator, of the array that is its new key)
 
 
 class Outputs:
-    """Collects what leaves."""
+    """Collects the program's results, and the recipes for tensors."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.arrays: list[Any] = []
         self.recipes: list[Recipe] = []
-        self.constants: list[Any] = []  # what each call gives again
-        self.edges: list[Tensor] = []  # tensors of the trace with a history, as results of the call's node
+        self.constants: list[Any] = []  # returned by each call as they are
+        self.edges: list[Tensor] = []  # tensors of the trace with a history: the results of the call's node
         self._made: dict[int, int] = {}
-        self._keep: list[Tensor] = []  # so that ids stay taken
+        self._keep: list[Tensor] = []  # holds references, so that ids are not used again
         self._roots: dict[int, int] = {}
         self._counters: dict[int, int] = {}
-        for reached in trace.reached:  # some got their version counter in the trace, and it is theirs in each call
+        for reached in trace.reached:  # counters that the trace made are the tensors' own in each call
             counter = reached.now.get("_version_counter")
             if counter is not None:
                 trace.owners.setdefault(id(counter), reached)
 
     def array(self, array: Any) -> int:
-        """The number of an array that leaves."""
+        """Add an array to the program's results, and return its number."""
         self.arrays.append(array)
         return len(self.arrays) - 1
 
     def reference(self, tensor: Tensor) -> tuple[bool, int]:
-        """(whether it was made in the trace, number of its recipe or of the reached tensor)."""
-        tensor._requires_grad  # noqa: B018 - reaches it, if it is from outside
+        """Return (True, number of the recipe) for a tensor of the trace, (False, number) for one from outside."""
+        tensor._requires_grad  # noqa: B018 - the overlay records it, if it is from outside
         reached = self.trace.by_id.get(id(tensor))
         if reached is not None:
             return False, reached.number
@@ -112,12 +112,12 @@ class Outputs:
         return True, number
 
     def known(self, tensor: Tensor) -> tuple[bool, int] | None:
-        """The reference of a tensor, if it is from outside or leaves."""
+        """Return the reference of a tensor that is from outside or has a recipe, else None."""
         reached, number = self.trace.by_id.get(id(tensor)), self._made.get(id(tensor))
         return (False, reached.number) if reached is not None else None if number is None else (True, number)
 
     def plan(self, value: Any) -> tuple[str, Any]:
-        """How a value is built in each call: what kind it is, and of what it is made."""
+        """Return how each call builds a value: (kind, parts)."""
         if isinstance(value, Tensor):
             made, number = self.reference(value)
             return "made" if made else "given", number
@@ -127,7 +127,7 @@ class Outputs:
             return value.__class__.__name__, [self.plan(item) for item in value]
         if value.__class__ is dict:  # a pytree would sort its keys
             return "dict", {key: self.plan(item) for key, item in value.items()}
-        alone = isinstance(value, ONCE)  # at which JAX would warn
+        alone = isinstance(value, ONCE)  # JAX would warn
         leaves, tree = ([value], None) if alone else jax.tree_util.tree_flatten(value, is_leaf=lambda n: n is not value)
         if len(leaves) == 1 and leaves[0] is value:
             self.constants.append(value)
@@ -135,7 +135,7 @@ class Outputs:
         return "tree", (tree, [self.plan(leaf) for leaf in leaves])
 
     def edge(self, tensor: Tensor) -> int | None:
-        """The number of a tensor among the results of the call's node; None without a history."""
+        """Add a tensor to the results of the call's node, and return its number; None if it has no history."""
         if tensor._grad_fn is None:
             return None
         self.edges.append(tensor)
@@ -182,10 +182,10 @@ class Outputs:
     # ------------------------------------------------------------ what happened to tensors from outside
 
     def effects(self) -> Effects:
-        """What the function did to reached tensors.  Raises `NotImplementedError` for what cannot be repeated."""
+        """Return the changes of tensors from outside.  Raises `NotImplementedError` if no program can repeat one."""
         found = Effects([], [], [], [], [], [], [])
         written: set[int] = set()
-        for i, reached in enumerate(self.trace.reached):  # which may grow meanwhile
+        for i, reached in enumerate(self.trace.reached):  # the list may grow meanwhile
             storage, now, before = reached.storage, reached.now, reached.before
             written_to = storage._array is not reached.root.tracer or now.get("_storage") is not storage
             if reached.by_value and (written_to or not is_plain(now)):
@@ -231,7 +231,7 @@ class Outputs:
                 raise NotImplementedError(_CHANGED.format(what=f"the attribute {name!r}", shape=shape))
         node = now.get("_grad_fn")
         stays = node is reached.outside or now.get("_view") is not None
-        if node is not None and stays and node._hooks:  # and what was registered would be lost
+        if node is not None and stays and node._hooks:  # hooks registered here would be lost
             raise NotImplementedError(_CHANGED.format(what="the hooks", shape=list(reached.root.aval.shape)))
         if now.get("_storage") is reached.storage:
             chain = now["_chain"]
@@ -254,9 +254,9 @@ def _value(attributes: dict) -> int:
 
 
 def _data_of(attributes: dict[str, Any]) -> Tensor:
-    """A bare tensor of the value that `.data =` gave."""
+    """Return a bare tensor with the value that `.data =` assigned."""
     tensor = blank(Tensor)
-    tensor._version_counter = VersionCounter()  # at first: a tensor that is touched with its array is one from outside
+    tensor._version_counter = VersionCounter()  # first: the overlay takes tensors with arrays for outside ones
     for name in ("_array", "_storage", "_chain"):
         if attributes.get(name) is not None:
             _read(tensor, "__dict__")[name] = attributes[name]
@@ -264,7 +264,7 @@ def _data_of(attributes: dict[str, Any]) -> Tensor:
 
 
 def has_tensors(plan: tuple[str, Any]) -> bool:
-    """Whether there is anything in a planned value that each call gives."""
+    """Return True if a planned value has a part that each call computes."""
     kind, what = plan
     if kind in ("list", "tuple", "tree"):
         return any(map(has_tensors, what[1] if kind == "tree" else what))
@@ -287,7 +287,7 @@ class Making:
         return self.made[number] if made else self.tensors[number]
 
     def make(self, recipe: Recipe) -> None:
-        """Make one tensor; those that it refers to have been made."""
+        """Make one tensor; the tensors that its recipe refers to exist already."""
         tensor = object.__new__(recipe.kind)
         attributes = tensor.__dict__
         if recipe.given is None and recipe.chain is None:

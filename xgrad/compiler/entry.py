@@ -1,10 +1,12 @@
-"""Entry: one program of a compiled function, and how it is run.
+"""Entry: one program of a compiled function, and how a call runs it.
 
     match ──► tensors, roots ──► program ──► new roots ──► storages
                                          └─► results, .grad, keys of generators, values of containers
 
-Invariant: a root whose buffer the program uses up is held by nobody else at that moment.  It is taken out of its
-storage under the lock, its reference count is looked at, and it is copied if anybody could still read it.
+A *root* is an array from outside that the program uses: a storage's, a generator's key, or a bare array argument.
+
+Invariant: a root that the program donates has no other reference at that moment.  The entry takes it out of its
+storage under the lock, reads its reference count, and copies it if anything else could still read it.
 """
 
 from collections.abc import Callable
@@ -35,65 +37,65 @@ _UNDONATED = "xgrad.compile(..., donate=False) keeps what it writes until the ne
 
 
 class Traced(NamedTuple):
-    """What a trace gave, with no tracer in it."""
+    """The result of a trace, without tracers."""
 
     name: str
     match: Match
-    inputs: list[tuple[str, Any]]  # ("tensor", its number), ("array", its place), ("key", a generator or None)
+    inputs: list[tuple[str, Any]]  # of each root: ("tensor", number), ("array", leaf), ("key", generator or None)
     program: Program
     recipes: list[Recipe]
     effects: Effects
     puts: list[tuple[int | None, tuple, Any, tuple]]  # (place of the argument, path, key, plan of the value)
     result: tuple
-    metas: tuple[InputMetadata, ...]  # of the results with a history
-    targets: tuple[Target, ...]  # where their gradients go
-    failures: dict[int, Exception]  # what a backward of one of them is to raise
-    places: tuple[tuple | None, list | None]  # how the program's operands and results are sharded
+    metas: tuple[InputMetadata, ...]  # shape and dtype of the results with a history
+    targets: tuple[Target, ...]  # the tensors that get their gradients
+    failures: dict[int, Exception]  # by result: the error that a backward of it raises
+    places: tuple[tuple | None, list | None]  # shardings of the program's operands and results
 
 
 class Entry:
-    """A program with what is around it."""
+    """A compiled program, and the steps around it: fetch operands, run, store results."""
 
     def __init__(self, traced: Traced, donate: bool, options: dict | None) -> None:
         self.match = traced.match
-        self.puts = bool(traced.puts)  # whether it puts tensors into containers
+        self.puts = bool(traced.puts)  # True if the program puts tensors into containers
         self._traced = traced
         program, effects = traced.program, traced.effects
         used = {number: place for place, number in enumerate(program.inputs)}
         kept = () if program.backward is None else program.backward.inputs
-        # (tensor, array that its storage gets, place of its root among the operands or None)
+        # (tensor, result that its storage gets, place of its root among the operands if donated, else None)
         self._writes = [
             (i, array, used.get(root) if donate and root not in kept else None) for i, array, root in effects.writes
         ]
-        # Of these the program gets the value that is there once no other thread can write it, or that write were lost.
+        # Roots that are written but not donated.  They are read under the lock: an earlier read could miss a write.
         self._kept = [i for i, _, root in effects.writes if root in used and (not donate or root in kept)]
         donated = tuple(sorted(place for _, _, place in self._writes if place is not None))
-        # Where it writes, what the program gives is held here until storages have it: under the lock.
+        # If the program writes, its results stay here, under the lock, until the storages have them.
         self._commits = bool(self._writes or effects.versions)
         self._results: Any = Results() if self._commits else None
-        # `jax.jit` takes no shardings for them: on a mesh C calls it, and puts what it gives in there.
+        # `jax.jit` takes no shardings with `Results`: on a mesh C code calls the program, and extends `Results`.
         self._on_mesh = traced.places[1] is not None
         self.jitted = program.jitted(donated, options, *traced.places, None if self._on_mesh else self._results)
-        self._ran = False  # from the second call on, JAX runs the program without going through Python
-        self._need = 0  # bytes that it needs besides its operands
+        self._ran = False  # True from the second call on: JAX then runs the program without going through Python
+        self._need = 0  # the bytes that the program needs besides its operands
         self._keys_alone: Any = None
         self._executable: Any = None  # compiled by the first call
-        self._constants: list | None = None  # on a mesh, what the program takes behind its inputs
+        self._constants: list | None = None  # on a mesh: operands behind the inputs, on its devices
         self._simple = _simple(traced.recipes)
         self._generators = [which for kind, which in traced.inputs if kind == "key"]
-        # Which tensors the operands are, where they are nothing else, and nothing is left to differentiate.
+        # The tensors whose arrays are the operands, if all operands are tensors' and no gradient goes on outside.
         only_tensors = all(kind == "tensor" for kind, _ in traced.inputs) and not traced.targets
         self._order = [traced.inputs[number][1] for number in program.inputs] if only_tensors else None
         self._affects = bool(traced.puts) or any(effects._replace(writes=[], versions=[]))
-        # Where what is returned is a list or tuple of all that is made, in order: which of them.
+        # The class of the result if it is a list or tuple of all tensors that are made, in order; else None.
         kind, what = traced.result
         self._bare = {"list": list, "tuple": tuple}.get(kind)
         if self._bare is not None and what != [("made", i) for i in range(len(traced.recipes))]:
             self._bare = None
-        self._straight: Callable[[list, list, list], Any] | None = None  # once it is compiled, where it changes nothing
+        self._straight: Callable[[list, list, list], Any] | None = None  # if the program changes nothing
 
     def check_unwritten(self, tensors: list, copies: list) -> None:
-        """Raise `PlacementError` if the function changes one of the tensors that are copies of what the caller gave."""
+        """Raise `PlacementError` if the function changes a tensor that `in_shardings` copied from the caller's."""
         effects, known = self._traced.effects, {id(copy) for copy in copies}
         changed = [i for i, *_ in (*effects.writes, *effects.grads, *effects.data, *effects.histories)]
         if any(id(tensors[i]) in known for i in changed):
@@ -105,7 +107,7 @@ class Entry:
     # ------------------------------------------------------------ running
 
     def run(self, tensors: list, arrays: list, leaves: list) -> Any:
-        """Run the program, and do what the function does: all of it, or nothing, wherever an interrupt arrives."""
+        """Run the program and repeat the function's effects: all of them, or none, wherever an interrupt arrives."""
         if self._straight is not None:
             return self._straight(tensors, arrays, leaves)
         traced = self._traced
@@ -115,9 +117,9 @@ class Entry:
         return self._run(tensors, arrays, leaves, (), node)
 
     def _run_drawing(self, keys: list, tensors: list, arrays: list, leaves: list, node: Any) -> Any:
-        """Run with generators locked: their keys go in, and come out moved on.
+        """Run with the generators locked: their keys are operands, and get their next values.
 
-        A `with` for each: what Python does between two blocks of an ExitStack may be interrupted.
+        Recursion, one `with` for each generator: between two blocks of an ExitStack an interrupt could arrive.
         """
         which = self._generators[len(keys)]
         generator = (which or state.generator or default_generator)._here()
@@ -139,7 +141,7 @@ class Entry:
         program, before = self._traced.program, {}
         if self._order is not None:
             operands = [arrays[which] for which in self._order]
-            arrays.clear()  # what nobody else holds may be used up
+            arrays.clear()  # an array without another reference may be donated
         else:
             values = self._values(arrays, leaves, keys)
             if keys:
@@ -151,7 +153,7 @@ class Entry:
         if program.with_one:
             operands.append(one())
         operands += program.arrays
-        done: list = []  # what the program gave, once the storages have their part of it
+        done: list = []  # the program's results, once the storages have theirs
         try:
             if self._commits:
                 self._run_writing(tensors, operands, done)
@@ -168,7 +170,7 @@ class Entry:
             raise
 
     def _finish(self, tensors: list, leaves: list, keys: Any, before: dict, node: Any, done: list) -> Any:
-        """Do what is left when the storages have their values.  May be done again."""
+        """Do the steps that follow the storages' update.  May be repeated."""
         traced, out = self._traced, done[0]
         if keys:
             self._move_on(keys, before, out)
@@ -203,32 +205,32 @@ class Entry:
             keys[which]._key = key
 
     def _uncommitted(self, before: dict[int, Any], new: list) -> list:
-        """Keys that no device was asked for: one of a mesh would take each later draw there."""
+        """Return new keys that are committed to no device: with a mesh's key each later draw would go there."""
         if self._keys_alone is None:
             self._keys_alone = self._traced.program.alone([number for _, number in self._traced.effects.keys])
         if self._keys_alone is None or not before.keys() >= {*self._keys_alone[1]}:
-            return [jax.device_put(np.asarray(key)) for key in new]  # seeded inside, from an array
+            return [jax.device_put(np.asarray(key)) for key in new]  # the function seeded the generator from an array
         program, inputs = self._keys_alone
         return program(*[before[number] for number in inputs])
 
     def _values(self, arrays: list, leaves: list, keys: Any) -> list:
-        """The inputs, by their numbers."""
+        """Return the roots' arrays, by the roots' numbers."""
         values, waiting = [], iter(keys)
         for kind, which in self._traced.inputs:
             if kind == "tensor":
                 values.append(arrays[which])
             else:
                 values.append(leaves[which] if kind == "array" else next(waiting)._started())
-        arrays.clear()  # what nobody else holds may be used up
+        arrays.clear()  # an array without another reference may be donated
         return values
 
     def _run_writing(self, tensors: list, operands: list, done: list) -> None:
-        """Run the program on operands of which it uses up those that it replaces; storages get their new values."""
-        taken: list[list] = []  # [holder, place of its array, what is put back]
+        """Run the program.  It donates the operands that it replaces; storages get their new values."""
+        taken: list[list] = []  # [holder, place of its operand, the array to put back]
         numbers: list[tuple] = []
         with writing:
             if self._executable is None:
-                self._compile(operands)  # before anything is in danger
+                self._compile(operands)  # first: while it compiles, all arrays are in their storages
             self._results.clear()
             try:
                 self._take(tensors, operands, taken)
@@ -245,14 +247,14 @@ class Entry:
                 except BaseException:
                     surely(*with_all)
                 if through_jax(error):
-                    self._executable = None  # JAX would run it through Python from now on
+                    self._executable = None  # else JAX would run it through Python from now on
                 gone = [] if done else [array for *_, array in taken if array is not None and array.is_deleted()]
                 if gone and isinstance(error, Exception):
                     raise lost(gone, f"the program of {self._traced.name}", _UNDONATED) from error
                 raise
 
     def _take(self, tensors: list, operands: list, taken: list) -> None:
-        """Take the arrays that are used up out of their storages; what others can see is copied first."""
+        """Take the arrays to be donated out of their storages.  Copy one that anything else can see."""
         for i, _, place in self._writes:
             if place is None:
                 continue
@@ -274,7 +276,7 @@ class Entry:
                 operands[place] = _copy(operands[place])
 
     def _number(self, tensors: list, numbers: list) -> None:
-        """What versions and generations will be: numbers that may be set twice."""
+        """Compute the storages' new versions and generations: as numbers to be set, so that setting may be repeated."""
         for i, _, _ in self._writes:
             storage = tensors[i]._storage
             if storage is not None:
@@ -287,22 +289,22 @@ class Entry:
             if counter.__class__ is VersionCounter:
                 numbers.append((counter, "value", counter.value + rise))
             else:
-                tensors[i]._bump(rise)  # of an inference tensor: nothing relies on it
+                tensors[i]._bump(rise)  # an inference tensor's, on which nothing relies
 
     def _put_aside(self, operands: list, taken: list) -> None:
-        """Copy what is to be used up, where the program may fail, or JAX goes through Python: in its first call."""
+        """Copy the operands to be donated where the program may fail or JAX goes through Python: in the first call."""
         own = [entry for entry in taken if entry[2] is None]
         size = sum(operands[place].nbytes for _, place, _ in own)
         if own and not has_room(self._need + (0 if self._ran else size), operands[own[0][1]].sharding):
             if has_room(self._need, operands[own[0][1]].sharding):
-                return  # not enough for copies, but enough
+                return  # enough memory for the program, and not for copies
         elif self._ran:
             return
         for entry, copy in zip(own, copied([operands[place] for _, place, _ in own]), strict=True):
             entry[2] = copy
 
     def _settle(self, tensors: list, operands: list, taken: list, numbers: list, done: list) -> None:
-        """Put the new values into their storages, or the old ones back.  May be done again."""
+        """Put the new values into their storages, or the old ones back.  May be repeated."""
         results = self._results
         if done:
             return
@@ -314,7 +316,7 @@ class Entry:
                 if array is not None and not array.is_deleted():
                     holder._array = array
                 elif array is not None and isinstance(holder, Tensor):
-                    holder._chain = ViewChain.of(array)  # the shape of what is lost
+                    holder._chain = ViewChain.of(array)  # the shape of the lost value
             return
         out = results[-1]
         for i, array, _ in self._writes:
@@ -325,11 +327,11 @@ class Entry:
                 storage._array, storage.owned = out[array], True
         for what, name, number in numbers:
             setattr(what, name, number)
-        done[:] = [out]  # all is there
+        done[:] = [out]  # all values are in their storages
         results.clear()
 
     def _affect(self, tensors: list, made: list, out: Any, node: Any, leaves: list) -> None:
-        """What the function does to tensors from outside, but for their values."""
+        """Repeat the function's effects on tensors from outside, except on their values."""
         effects = self._traced.effects
         for i, reference in effects.data:
             tensors[i].data = _get(reference, tensors, made)
@@ -348,14 +350,14 @@ class Entry:
             container.put(value, key, built(plan, tensors, made, out))
 
     def _operands(self, arrays: list, leaves: list) -> list:
-        """What the program would be run on."""
+        """Return the operands that the program would get."""
         keys = [(which or state.generator or default_generator)._here() for which in self._generators]
         values = self._values(list(arrays), leaves, keys)
         program = self._traced.program
         return [*[values[n] for n in program.inputs], *([one()] if program.with_one else []), *program.arrays]
 
     def _call(self, operands: list) -> Any:
-        """Run the program.  `jax.jit` would compile it again for operands that were put on their device by name."""
+        """Run the executable.  `jax.jit` would compile again for operands that were put on their device explicitly."""
         executable = self._executable
         if executable is None:
             executable = self._compile(operands)
@@ -368,16 +370,16 @@ class Entry:
     def _lowered(self, operands: list) -> Any:
         lowered = self.jitted.lower(*operands)
         if self._results:
-            self._results.clear()  # of the tracers
+            self._results.clear()  # the tracers
         return lowered
 
     def _compile(self, operands: list) -> Any:
-        """Make the executable; on a mesh, put what is the same in each call where the program wants it, once."""
+        """Compile the program; on a mesh, put the operands that are the same in each call on its devices, once."""
         executable = self._lowered(operands).compile()
         program = self._traced.program
         constants = [*([one()] if program.with_one else []), *program.arrays]
         places = executable.input_shardings[0][len(program.inputs) :]
-        if any(place is not None and len(place.device_set) > 1 for place in places):  # None: it takes it for unused
+        if any(place is not None and len(place.device_set) > 1 for place in places):  # None: unused
             self._constants = [jax.device_put(c, place) for c, place in zip(constants, places, strict=True)]
         self._need, self._ran = besides(executable), False
         self._executable = executable
@@ -387,21 +389,21 @@ class Entry:
         return executable
 
     def lower(self, arrays: list, leaves: list) -> Any:
-        """The program as a `jax.stages.Lowered`."""
+        """Return the program as a `jax.stages.Lowered`."""
         with writing:
             return self._lowered(self._operands(arrays, leaves))
 
     def compiled(self, arrays: list, leaves: list) -> Any:
-        """The program as a `jax.stages.Compiled`."""
+        """Return the program as a `jax.stages.Compiled`."""
         with writing:
             return self._executable or self._compile(self._operands(arrays, leaves))
 
     def tried(self, arrays: list, leaves: list) -> Any:
-        """What the program gives, without doing anything with it."""
+        """Return the program's results without storing them."""
         return self._traced.program.jitted((), None, self._traced.places[0])(*self._operands(arrays, leaves))
 
     def shapes(self) -> list[tuple | None]:
-        """The shapes of what is returned, leaf by leaf as in a pytree; None of what a call does not make."""
+        """Return the shapes of the result's leaves, in a pytree's order; None for a leaf that calls do not make."""
         outvars = self._traced.program.closed.jaxpr.outvars
         shapes = [tuple(outvars[r.root].aval.shape) if r.chain is None else r.chain.shape for r in self._traced.recipes]
         made = [blank(Tensor) for _ in shapes]
@@ -412,7 +414,7 @@ class Entry:
 
 
 def _simple(recipes: list[Recipe]) -> list[tuple] | None:
-    """(array, edge, requires_grad) of each, if all tensors are bare new arrays; else None."""
+    """Return (array, edge, requires_grad) of each tensor if all are bare new arrays, else None."""
     for r in recipes:
         if r.kind is not Tensor or r.given is not None or r.chain is not None or r.view or r.grad or r.rest:
             return None
@@ -428,14 +430,14 @@ def _get(reference: tuple[bool, int], tensors: list, made: list) -> Tensor:
 
 
 def built(plan: tuple[str, Any], tensors: list, made: list, out: Any) -> Any:
-    """A value of its plan (`Outputs.plan`)."""
+    """Build a value from its plan (`Outputs.plan`)."""
     kind, what = plan
     if kind == "made":
         return made[what]
     if kind == "given":
         return tensors[what]
     if kind == "constant":
-        return what.copy() if isinstance(what, np.ndarray) else what  # which the caller may change
+        return what.copy() if isinstance(what, np.ndarray) else what  # the caller may change the copy
     if kind == "array":
         return out[what]
     if kind == "dict":

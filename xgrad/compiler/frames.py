@@ -1,9 +1,10 @@
-"""Frames: the Python code that runs in a trace, wherever it lies, and the objects that it sees.
+"""Frames: the Python code that runs in a trace, and the objects that it sees.
 
-What a function reads is read by Python frames.  A profiler of this thread (`sys.setprofile`) is told of each: its code
-says which globals and attributes it names, and its arguments, its closure and what its calls give, which objects it may
-ask.  `Surroundings` makes guards of it.  Frames of xgrad, JAX and NumPy, and what these call of the standard library,
-are passed over: 0.1 µs for each call of theirs, a few percent of what XLA takes to compile the program.
+Python frames read the values that a function depends on.  A profiler of this thread (`sys.setprofile`) gets each frame:
+its code has the names of the globals and attributes that it uses; its arguments, its closure and the results of its
+calls are the objects that it may ask.  `Surroundings` makes guards of them.  Frames of xgrad, JAX and NumPy, and frames
+of the standard library that these call, are skipped: 0.1 µs for each of their calls, a few percent of the time in which
+XLA compiles the program.
 """
 
 import gc
@@ -18,25 +19,25 @@ from .surroundings import Surroundings
 
 
 class Frames:
-    """Looks at the frames of this thread, for the time of a trace.  A profiler that was there before goes on after it.
+    """Looks at the frames of this thread during a trace.  A profiler that was set before goes on after it.
 
-    Who calls `start` and `watch` calls `stop` and `unwatch`, twice if an interrupt comes in the first.
+    The caller of `start` and `watch` calls `stop` and `unwatch`, twice if an interrupt comes in the first call.
     """
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._kinds: dict[str, int] = {}  # by the name of the file
+        self._kinds: dict[str, int] = {}  # by file name
         self._codes: dict[int, tuple[types.CodeType, frozenset[str], bool]] = {}
         self._new = _New()
         self._previous: Any = None
         self._seeing = False
 
     def start(self) -> None:
-        """Begin the time in which something may be asked to be new."""
+        """Begin the time in which `is_new` can tell new objects."""
         self._new.start()
 
     def stop(self) -> None:
-        """End it.  May be done again."""
+        """End it.  May be repeated."""
         self._new.stop()
 
     def watch(self) -> None:
@@ -46,13 +47,13 @@ class Frames:
         see, kind_of_file = self._see, self._kinds.get
 
         def seen(frame: Any, event: str, arg: Any) -> None:
-            if kind_of_file(frame.f_code.co_filename) != IGNORED:  # nearly all that a trace runs is JAX's
+            if kind_of_file(frame.f_code.co_filename) != IGNORED:  # nearly all frames of a trace are JAX's
                 see(frame, event, arg)
 
         sys.setprofile(seen)
 
     def unwatch(self) -> None:
-        """See no more frames.  May be done again."""
+        """See no more frames.  May be repeated."""
         previous: Any = self._previous
         if self._seeing:
             sys.setprofile(previous if callable(previous) else None)
@@ -62,7 +63,7 @@ class Frames:
             previous.enable()
 
     def is_new(self, values: list) -> set[int]:
-        """The ids of those among values that were made since the block was entered."""
+        """Return the ids of those values that were made since `start`."""
         return self._new.among(values)
 
     def _see(self, frame: Any, event: str, arg: Any) -> None:
@@ -71,7 +72,7 @@ class Frames:
         kind = self._kinds.get(file)
         if kind is None:
             kind = kind_of(frame)
-            if file[:1] != "<":  # made at run time: of any module
+            if file[:1] != "<":  # "<string>": code made at run time, for any module
                 self._kinds[file] = kind
         if kind == IGNORED or (kind == STDLIB and self._is_called_by_ignored(frame)):
             return
@@ -109,7 +110,7 @@ class Frames:
             self._new.after_collection()
 
     def _is_called_by_ignored(self, frame: Any) -> bool:
-        """Whether a frame of the standard library's is run for JAX, say, and not for the function."""
+        """Return True if a frame of the standard library is called by an ignored package, JAX for example."""
         while frame is not None:
             file = frame.f_code.co_filename
             kind = self._kinds.get(file)
@@ -127,7 +128,7 @@ _COLLECTING = (list, dict, set)
 
 
 class _New:
-    """Tells what was made in a block: what the garbage collector, which rests meanwhile, takes for young."""
+    """Tells which objects were made in a block: the young generation of the collector, which is off meanwhile."""
 
     _started = False
 
@@ -135,11 +136,11 @@ class _New:
         global _open, _enabled
         with _lock:
             if _open == 0:
-                gc.collect(0)  # what is there is not young any more
+                gc.collect(0)  # older objects leave the young generation
                 _enabled = gc.isenabled()
                 gc.disable()
                 self._older: set[int] = set()
-            else:  # another thread traces: what it has made stays young
+            else:  # another thread traces: its objects stay young
                 self._older = set(map(id, gc.get_objects(generation=0)))
             _open, self._started = _open + 1, True
             self._collected = _collections()
@@ -154,29 +155,29 @@ class _New:
                 gc.enable()
 
     def before_collection(self) -> None:
-        """Remember what is young, for the function collects itself."""
+        """Remember the young objects: the function is about to run the collector."""
         if _collections() == self._collected:
             self._younger.update(map(id, gc.get_objects(generation=0)))
 
     def after_collection(self) -> None:
-        """Go on: what has not been remembered and is not young is from outside."""
+        """Go on after the function's collection: objects that are neither remembered nor young are older."""
         self._collected = _collections()
 
     def among(self, values: list) -> set[int]:
-        """The ids of those that are new."""
+        """Return the ids of the new values."""
         if not values:
             return set()
         waiting = {id(value) for value in values}
-        if _collections() != self._collected:  # another thread has collected: nothing can be said, or held
+        if _collections() != self._collected:  # another thread has collected: all values count as new
             return waiting
         young = self._younger.union(map(id, gc.get_objects(generation=0)))
         found = waiting.intersection(young) - self._older
-        return found | {id(value) for value in values if not gc.is_tracked(value)}  # small, and nothing tells
+        return found | {id(value) for value in values if not gc.is_tracked(value)}  # small and untracked
 
 
 _lock = threading.Lock()
-_open = 0  # blocks, of all threads
-_enabled = True  # whether the collector was, before the first of them
+_open = 0  # the number of open blocks in all threads
+_enabled = True  # True if the collector was on before the first block
 
 
 def _collections() -> int:

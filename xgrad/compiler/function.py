@@ -1,4 +1,4 @@
-"""CompiledFunction: what `xgrad.compile` returns.  It finds the program for a call, or traces one, and says why."""
+"""CompiledFunction, which `xgrad.compile` returns: it finds the program for a call, or traces one and says why."""
 
 import functools
 import threading
@@ -22,19 +22,19 @@ from .tracing import traced
 from .turns import turns
 from .verify import asked, verified
 
-_TRACES = 8  # after so many, a warning
-_PROGRAMS = 64  # that are kept, the newest
-_TRIES = 3  # to trace a call, while another thread changes what it depends on
+_TRACES = 8  # the number of traces after which a warning comes
+_PROGRAMS = 64  # the number of programs in memory: the newest
+_TRIES = 3  # attempts to trace a call while another thread changes a value that it depends on
 _log = segment.log
 
 
 class Metrics(NamedTuple):
-    """How often a compiled function was called, and how often it had to be traced."""
+    """The number of calls and of traces of a compiled function, and the reason of each trace."""
 
     calls: int
     traces: int
     reasons: tuple[str, ...]  # why each trace but the first was needed
-    seconds: float  # of tracing; XLA compiles when a program is first run
+    seconds: float  # spent tracing; XLA compiles when a program is first run
     verified: int = 0  # calls that were compared with an eager run
 
 
@@ -61,29 +61,29 @@ class CompiledFunction:
         self._out = None if out_shardings is None else Shardings("out_shardings", out_shardings)
         self._buckets = Buckets(self, dynamic, buckets, check) if dynamic else None
         self._entries: list[Entry] = []
-        self._lock = threading.RLock()  # for the counts, and what guards remember; traces have their turns
+        self._lock = threading.RLock()  # for the counts, and values that guards cache
         self.reset()
 
     def __repr__(self) -> str:
         return f"<xgrad.compile of {self._function!r}>"
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method it is compiled for each object once; of a class, or with __slots__, the object is an argument."""
+        """Bind a method: compile it once for each object; on a class, or with __slots__, the object is an argument."""
         if instance is None:
             return self
         if isinstance(instance, type) or not hasattr(instance, "__dict__"):
             return types.MethodType(self, instance)
         key = f"compiled {id(self)}"
         bound = instance.__dict__.get(key)
-        if bound is None or bound._function.__self__ is not instance:  # that of the object of which this is a copy
+        if bound is None or bound._function.__self__ is not instance:  # from the object that this one was copied from
             made = CompiledFunction(self._function.__get__(instance, owner), *self._given)
             if bound is None:
-                return instance.__dict__.setdefault(key, made)  # one, whichever thread is first
+                return instance.__dict__.setdefault(key, made)  # one for all threads, made by the first
             bound = instance.__dict__[key] = made
         return bound
 
     def __reduce__(self) -> Any:
-        """Pickled and copied by name, as functions and methods are; the programs stay here."""
+        """Pickle and copy by name, as functions and methods do; the programs are not copied."""
         function: Any = self._function
         return (getattr, (function.__self__, function.__name__)) if hasattr(function, "__self__") else self.name()
 
@@ -93,7 +93,7 @@ class CompiledFunction:
         return self.run(args, kwargs) if self._buckets is None else self._buckets.call(args, kwargs)
 
     def run(self, args: tuple, kwargs: dict) -> Any:
-        """Call it, with arguments as the program is to have them."""
+        """Run the program for these arguments, which are padded already where `dynamic` asks for it."""
         copies: list[Tensor] = []
         if self._in is not None:
             args, kwargs, copies = put_in(self._in, args, kwargs)
@@ -120,7 +120,7 @@ class CompiledFunction:
     def _in_turn(
         self, done: list, copies: list, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple
     ) -> tuple | None:
-        """Find a program, traced if there is none.  One that no trace may meet is run here: `done` gets its value."""
+        """Find or trace a program.  One that traces must not meet is run here, and its result goes into `done`."""
         found = self._find(args, kwargs, leaves, tree, now)
         if found is None:
             return None
@@ -136,7 +136,7 @@ class CompiledFunction:
         return found
 
     def _verified(self, args: tuple, kwargs: dict, entry: Entry, given: list) -> Any:
-        """Run a program, and compare it with the eager run; its backward once."""
+        """Run a program and compare it with the eager run; compare its backward the first time."""
         assert self._verify is not None
         self._verifications += 1
         first = entry not in self._backwards
@@ -144,11 +144,11 @@ class CompiledFunction:
         return verified(self._verify, self.name(), self._function, args, kwargs, entry, given, first)
 
     def alone(self) -> "CompiledFunction":
-        """Another one of the same function, without what this one has traced."""
+        """Return another compiled function of the same Python function, without programs."""
         return CompiledFunction(self._function, *self._given[:2])
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
-        """The entry for a call, traced if there is none; None if the function is to be run as it is."""
+        """Return the entry for a call, traced if there is none; None if the function is to run uncompiled."""
         leaves, tree = _flat(args, kwargs)
         now = modes.modes()
         with self._lock:
@@ -160,7 +160,7 @@ class CompiledFunction:
     def _known(
         self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple
     ) -> tuple[Entry, list, list, list] | None:
-        """The entry for a call that has been traced before."""
+        """Return the entry for a call that has been traced before, else None."""
         for entry in self._entries:
             match = entry.match
             if (match.tree is tree or match.tree == tree) and match.modes == now:
@@ -168,16 +168,16 @@ class CompiledFunction:
                 if found is None:
                     continue
                 if turns.owner is not None and any(isinstance(array, Tracer) for array in found[1]):
-                    continue  # what another thread's trace has put there
+                    continue  # another thread's trace has put its tracer there
                 return entry, *found, leaves
         return None
 
     def _find(
         self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple
     ) -> tuple[Entry, list, list, list] | None:
-        """The same, traced if there is none: in this thread's turn."""
+        """Return the entry for a call, traced if there is none.  Runs in this thread's turn."""
         with self._lock:
-            known = self._known(args, kwargs, leaves, tree, now)  # by another thread, meanwhile
+            known = self._known(args, kwargs, leaves, tree, now)  # traced by another thread meanwhile
         if known is not None:
             return known
         if any(map(_is_traced, leaves)):
@@ -198,7 +198,7 @@ class CompiledFunction:
         raise RuntimeError(f"xgrad.compile: what {self.name()} depends on changes while it is traced: {changed}")
 
     def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> tuple[Entry, list] | None:
-        """A new entry, and what libraries have remembered while it was traced."""
+        """Trace a new entry.  With it come the values that libraries cached during the trace."""
         reason = self._reason(args, kwargs, leaves, tree, now)
         start = time.perf_counter()
         made = traced(self._function, args, kwargs, leaves, tree, now, *self._given[:2], self._out)
@@ -217,11 +217,11 @@ class CompiledFunction:
         return made
 
     def name(self) -> str:
-        """The function's."""
+        """Return the function's name."""
         return getattr(self._function, "__qualname__", repr(self._function))
 
     def _reason(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> str | None:
-        """Why no entry fits: what the last one says."""
+        """Return why no entry fits the call: the difference from the newest entry."""
         if not self._entries:
             return None
         entry = self._entries[0]
@@ -248,21 +248,21 @@ class CompiledFunction:
     # ------------------------------------------------------------ looking in
 
     def metrics(self) -> Metrics:
-        """Calls, traces, and why each trace was needed."""
+        """Return the numbers of calls and traces, and why each trace was needed."""
         return Metrics(self._calls, self._traces, tuple(self._reasons), self._seconds, self._verifications)
 
     def reset(self) -> None:
         """Forget all programs and counts."""
         self._entries.clear()
         self._calls = self._traces = self._verifications = 0
-        self._backwards: WeakSet[Entry] = WeakSet()  # of which backward has been verified
-        # Whether its calls run in a turn: verified ones, and those that put tensors into containers.
+        self._backwards: WeakSet[Entry] = WeakSet()  # entries whose backward has been verified
+        # True if calls take turns: they are verified, or put tensors into containers.
         self._in_turns = self._verify is not None
         self._seconds = 0.0
         self._reasons: list[str] = []
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """The program for these arguments as a `jax.stages.Lowered`.  Nothing is run."""
+        """Return the program for these arguments as a `jax.stages.Lowered`.  Nothing is run."""
         entry, _, arrays, leaves = self._found(args, kwargs)
         return entry.lower(arrays, leaves)
 
@@ -281,21 +281,21 @@ class CompiledFunction:
         return found
 
     def as_text(self, *args: Any, **kwargs: Any) -> str:
-        """XLA's optimized program for these arguments."""
+        """Return XLA's optimized program for these arguments as text."""
         return self._compiled(args, kwargs).as_text()
 
     def cost_analysis(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """XLA's estimate of the program's operations and bytes."""
+        """Return XLA's estimate of the program's operations and bytes."""
         found = self._compiled(args, kwargs).cost_analysis()
         return found[0] if isinstance(found, list) else found
 
     def memory_analysis(self, *args: Any, **kwargs: Any) -> Any:
-        """The bytes that the program takes: arguments, results, temporaries."""
+        """Return the bytes that the program takes: arguments, results, temporaries."""
         return self._compiled(args, kwargs).memory_analysis()
 
 
 def _is_traced(leaf: Any) -> bool:
-    """Whether an argument has its value in another trace."""
+    """Return True if an argument is a tracer of another trace, or a tensor with one."""
     if isinstance(leaf, Tensor):
         attributes = leaf.__dict__
         storage = attributes.get("_storage")
@@ -303,11 +303,11 @@ def _is_traced(leaf: Any) -> bool:
     return isinstance(leaf, Tracer)
 
 
-_trees: dict[int, Any] = {}  # of so many tensors, and nothing else
+_trees: dict[int, Any] = {}  # by the number of tensors: the tree of a call with so many tensors and no other argument
 
 
 def _flat(args: tuple, kwargs: dict) -> tuple[list, Any]:
-    """The leaves of a call's arguments, and the tree that they are in."""
+    """Return the leaves of a call's arguments, and their tree."""
     if not kwargs:
         for a in args:
             if a.__class__ is not Tensor:
@@ -334,39 +334,39 @@ def compile(
     verify: bool | dict[str, float] | None = None,
     disable: bool = False,
 ) -> Any:
-    """A function that runs as one XLA program: forward, backward, in-place updates, optimizer, random numbers.
+    """Make a function that runs as one XLA program: forward, backward, in-place updates, optimizer, random numbers.
 
     `function` takes and returns tensors, in lists, tuples, dictionaries and other pytrees if you like, and may do what
     eager code does: read and change tensors from arguments, closures, globals, modules and objects, call `backward()`,
     use hooks, views, checkpoints and random numbers.  The first call *traces* it: it runs on tensors without values,
-    and what it does to tensors becomes the program.  Later calls run the program, whose results go into the very same
-    storages, `.grad`s, containers and generators; buffers that it replaces are used up where nobody else holds them
-    (`donate`).  What the function does besides, printing say, happens in the trace alone.
+    and its changes of tensors become the program.  Later calls run the program, whose results go into the very same
+    storages, `.grad`s, containers and generators; buffers that it replaces are donated where nothing else refers to
+    them (`donate`).  Other effects of the function, such as printing, happen in the trace only.
 
-    A call is traced anew when what the trace relied on is different: structure, shapes, dtypes and shardings,
-    requires_grad, whether a `.grad` is there if the function looks, hooks, modes, numbers and strings among arguments,
-    closures and globals.  `metrics().reasons` say what it was, and XGRAD_LOG=compile tells at once.
+    A call is traced again when something that the trace relied on is different: structure, shapes, dtypes and
+    shardings, requires_grad, the presence of a `.grad` if the function reads it, hooks, modes, numbers and strings
+    among arguments, closures and globals.  `metrics().reasons` name the difference, and XGRAD_LOG=compile logs it.
 
-    What is returned with requires_grad can be differentiated outside, once (no double backward).
+    Results that require grad can be differentiated outside, once (no double backward).
 
-    `dynamic` names parameters of which a dimension varies, {"x": 0, "y": 0}: tensors there are padded with zeros to the
-    next of `buckets` (default: powers of two), and results are cut to the true size, which the function gets as a
+    `dynamic` names parameters with a dimension that varies, {"x": 0, "y": 0}: tensors there are padded with zeros to
+    the next of `buckets` (default: powers of two), and results are cut to the true size, which the function gets as a
     0-dim tensor if it has a parameter `valid`.  The first padded call of each kind is compared with the program of the
-    exact shape, and a result that depends on the padding is a `ValueError`; `check=False` leaves that out.
+    exact shape, and a result that depends on the padding is a `ValueError`; `check=False` omits the comparison.
 
-    Tensors over a mesh make a program over the mesh; what it writes stays sharded as it is, and so do gradients.
+    Tensors over a mesh make a program over the mesh; a storage that it writes keeps its sharding, and so do gradients.
     `in_shardings`, for the positional arguments, and `out_shardings` are as `jax.jit`'s: a sharding, None (as the
     argument is; as XLA chooses), or a tree of these that is a prefix of the arguments' or the result's; within
-    `with xgrad.mesh(...)` also `PartitionSpec`s.  An argument that nobody has placed is put there, as a copy; one that
-    was placed elsewhere is a `PlacementError`.
+    `with xgrad.mesh(...)` also `PartitionSpec`s.  An argument without a placement is copied there; one that was placed
+    elsewhere is a `PlacementError`.
 
-    `verify=True` also runs each call eagerly, on the state before it, and compares: what is returned, the tensors that
+    `verify=True` also runs each call eagerly, on the state before it, and compares: results, the tensors that
     are written, `.grad`s, flags, versions, generators, tensors in containers, and once for each program the gradients
     that a backward outside would give.  The first difference is a `CompiledMismatchError` that names it.  The eager run
-    leaves no trace in tensors and containers, but what the function does besides happens twice.  It takes an eager
+    leaves no trace in tensors and containers, but other effects of the function happen twice.  It takes an eager
     call's time and twice the memory; another thread must not write to the same tensors meanwhile.  Numbers may differ
     by 1e-4 of the largest in float32 (1e-10 in float64, 2e-2 in 16 bits), integers not at all; {"rtol": .., "atol": ..}
-    in place of True says how much.  XGRAD_COMPILE=verify in the environment does so wherever `verify` is not given.
+    in place of True sets the tolerances.  XGRAD_COMPILE=verify in the environment is the default of `verify`.
 
     `options` are XLA's compiler options, for `jax.jit`.  `disable=True` returns the function as it is.
     Without `function`, a decorator.  Inside of another trace or transform (`jax.jit`, `vmap`, `func.grad`, another
@@ -376,9 +376,9 @@ def compile(
     `memory_analysis()`.
 
     Raises in the first call: `TracedValueError` where the function reads a value (`item()`, `if t:`), naming the line;
-    `NotImplementedError` for what a program cannot repeat (a Python number that it counts up, hooks that it registers
-    on tensors from outside, a generator that it returns, sparse tensors).  A trace that fails changes nothing, and
-    other threads do not see it: of several that call the function for the first time one traces, and the others wait.
+    `NotImplementedError` for effects that a program cannot repeat (a Python number that it counts up, hooks that it
+    registers on tensors from outside, a generator that it returns, sparse tensors).  A trace that fails changes
+    nothing, and other threads do not see it: when several threads make the first call, one traces and the others wait.
     (PyTorch: torch.compile.)
 
     >>> import xgrad

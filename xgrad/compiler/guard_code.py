@@ -1,8 +1,8 @@
-"""Guard code: one generated Python function for each program, which looks whether a call is the usual one.
+"""Guard code: one generated Python function for each program, which tests whether a call is the usual one.
 
 The usual call has the very same objects in all places that the trace read (unchanged.py), and tensors that look as the
-traced ones did.  The function checks what is flat in one expression, and asks a guard where one has to look deeper.
-Anything else it leaves to `Match.find`: another object may be equal.
+traced ones did.  The function tests flat places in one expression, and calls a guard for a deeper one.  Other calls it
+leaves to `Match.find`: another object may be equal.
 
     def find(leaves):
         found = [*leaves]
@@ -28,10 +28,10 @@ from .unchanged import Source, Unchanged
 if TYPE_CHECKING:
     from .matching import Expected
 
-# Of the usual attributes, those that are more than a value.
+# The usual attributes that are more than a value.
 MORE = frozenset({"_grad_fn", "_grad", "_is_param", "_accumulator"})
 
-# A tensor that is found: its array a{i}, if it looks as the traced one did.
+# The test of one tensor: its array is a{i}, if the tensor looks as the traced one did.
 _TENSOR = """\
     t = found[{which}]
     if t.__class__ is not {kind}: return None
@@ -49,7 +49,7 @@ _TENSOR = """\
     ): return None
 """
 
-# What else it may have.
+# The test of a tensor's other attributes.
 _REST = """\
     if (
         (d.get("_grad_fn") is None) is not {leaf}
@@ -59,8 +59,8 @@ _REST = """\
     ): return None
 """
 
-# The same of a leaf that is no Parameter: if its attributes' names are those of one that fitted, and that had nothing
-# but a value, then this one has nothing else either.
+# The same test for a leaf that is no Parameter, with a shortcut: if its attributes have the names of a leaf that fitted
+# and had nothing but a value, then it has nothing but a value either.
 _BARE = """\
     k = tuple(d)
     if k != {expected}.bare:
@@ -78,9 +78,9 @@ def quick_find(
     expected: "list[Expected] | None",
     usual: frozenset[str],
 ) -> Callable[[list], Any]:
-    """The function of a call's leaves that gives, of the usual call, (the tensors, their arrays), else None.
+    """Make the function of a call's leaves that returns (tensors, arrays) for the usual call, else None.
 
-    Without `expected` it gives the tensors that are found and leaves it to its caller to compare them.
+    Without `expected` the function returns the tensors, and its caller compares them.
     """
     source = Source()
     unchanged = Unchanged(function, source)
@@ -105,10 +105,10 @@ def quick_find(
             line("        found.append(t)")
         else:
             line(f"        if {name(guard)}.check({expression}, found) is not None: return None")
-    # An empty cell, a shorter list, an attribute that is gone.
+    # An empty cell, a shorter list, a missing attribute.
     line("    except (ValueError, LookupError, AttributeError): return None")
     source.require([f"found[{i}] is found[{j}]" for i, j in doubles], "    ")
-    if count > 1:  # a function may ask whether one is the other
+    if count > 1:  # the function may compare them with `is`
         line(f"    if len({{*map(id, found)}}) != {count}: return None")
     source.require([f"{name(array_kind)}(leaves[{i}]) == {name(kind)}" for i, kind in arrays], "    ")
     if expected is None:
@@ -125,7 +125,7 @@ def quick_find(
 
 
 def _of_tensor(source: Source, i: int, expected: "Expected") -> str:
-    """The lines for one tensor; one that has what few tensors have is compared by `Expected` itself."""
+    """Return the lines for one tensor.  A tensor with rare attributes is compared by `Expected` itself."""
     if expected.rare is not None:
         return (
             f"    a{i} = {source.name(expected)}.array(found[{expected.source[1]}])\n    if a{i} is None: return None"

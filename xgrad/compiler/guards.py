@@ -1,9 +1,9 @@
-"""Guards: whether a value is still what it was when a function was traced, and where its tensors are now.
+"""Guards: tests that a value is the one that was traced, and the way to the tensors in it.
 
-A `Guard` is made of a value as it was before the trace.  Before each later call it looks whether the value is the same,
-and collects the tensors on its way, which are fetched each time: a parameter may be another object as long as it looks
-the same.  A `Container` looks into a list, a dictionary, a function, an object (containers.py); after the trace it says
-what the function has changed in it in Python, and puts that back.
+A `Guard` is made of a value as it was before the trace.  Before each later call it tests that the value is the same,
+and collects the tensors below it, which are fetched each time: a parameter may be another object if it looks the same.
+A `Container` looks into a list, a dictionary, a function, an object (containers.py); after the trace it yields the
+changes that the function made there in Python, and undoes them.
 """
 
 import types
@@ -18,7 +18,7 @@ from ..size import Size
 from ..tensor import Tensor
 
 MISSING = object()
-REST = "__rest__"  # the key under which a container's attributes are found, where it has items too
+REST = "__rest__"  # the key for a container's attributes, where it has items too
 
 _EXACT = frozenset({int, bool, str, bytes, type(None), type(...), device, Size})  # equal ones are the same
 _SCALARS = _EXACT | {float, complex, slice, range}
@@ -28,20 +28,20 @@ Path = tuple  # of keys of `Container.read`, from a function or from an argument
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether a value is a number, a string, and the like; not what is derived from these and may have attributes."""
+    """Return True for a number, a string, and the like; False for subclasses, which may have attributes."""
     kind = type(value)
     return kind in _SCALARS or issubclass(kind, (np.dtype, np.generic, device))
 
 
 def same_scalar(a: Any, b: Any) -> bool:
-    """Whether two scalars are the same, down to the type, the sign of a zero and NaN."""
+    """Return True if two scalars are the same, down to the type, the sign of a zero and NaN."""
     if type(a) is not type(b) or not is_scalar(a):
         return False
     return bool(a == b) if type(a) in _EXACT or isinstance(a, np.dtype) else repr(a) == repr(b)
 
 
 class Guard:
-    """Looks whether a value is still what it was when the guard was made: here, the same object."""
+    """Tests that a value is still the one that the guard was made of: here, the same object."""
 
     __slots__ = ("value",)
 
@@ -49,12 +49,12 @@ class Guard:
         self.value = value
 
     def check(self, value: Any, found: list) -> str | None:
-        """Why it is not, or None; the tensors in it are added to `found`."""
+        """Return the difference in words, or None; append the value's tensors to `found`."""
         return None if value is self.value else f" is another {kind_name(self.value)} now"
 
 
 class Equal(Guard):
-    """A number, a string, and the like."""
+    """A number, a string, and the like: compared by value."""
 
     __slots__ = ()
 
@@ -64,9 +64,9 @@ class Equal(Guard):
 
 
 class EqualArray(Guard):
-    """A NumPy array, which is a constant of the program: by what is in it, bit for bit, 0.3 ms for a million numbers.
+    """A NumPy array, which is a constant of the program: compared bit for bit, 0.3 ms for a million numbers.
 
-    One that cannot be written is compared too: its flag can be set, and taken back.
+    A read-only array is compared too: its flag can be changed and restored.
     """
 
     __slots__ = ("dtype", "shape")
@@ -86,14 +86,14 @@ class EqualArray(Guard):
 
 
 def _bits(value: np.ndarray) -> np.ndarray:
-    """The memory of an array, in which NaN is NaN, and -0.0 is not 0.0."""
+    """Return an array's memory as integers: equal NaNs compare equal, and -0.0 differs from 0.0."""
     flat = np.ascontiguousarray(value).reshape(-1)
     size = value.dtype.itemsize
     return flat.view(f"u{size}") if size in (1, 2, 4, 8) else flat.view("u1") if size else flat
 
 
 class EqualBytes(Guard):
-    """A bytearray, an array.array, a memoryview: by what is in it."""
+    """A bytearray, an array.array or a memoryview: compared by its bytes."""
 
     __slots__ = ("type",)
 
@@ -107,7 +107,7 @@ class EqualBytes(Guard):
 
 
 class AnyTensor(Guard):
-    """A tensor.  What it has to look like is known where it was reached."""
+    """A tensor: `Match` compares it with the `Expected` that the trace recorded."""
 
     __slots__ = ()
 
@@ -120,38 +120,38 @@ class AnyTensor(Guard):
 
 
 class Container(Guard):
-    """Something with values in it, by their keys.  `children`: the guards of these values."""
+    """An object with values by keys.  `children`: the guards of these values."""
 
     __slots__ = ("before", "children", "kind", "path", "rest", "type")
 
-    fixed = True  # whether it has to be the same object in each call
-    live = False  # whether its values are to be asked for in each call, being others in another thread, say
+    fixed = True  # True if it must be the same object in each call
+    live = False  # True if its values must be read in each call: in another thread, say, they are others
 
     def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
         self.value: Any = value
         self.path, self.type = path, type(value)
         self.children: list[tuple[Any, Guard]] = []
         self.before = dict(self.read(value)) if before is None else before
-        self.rest: Guard | None = None  # of its attributes, if it has items too
-        self.kind: Guard | None = None  # of its class
+        self.rest: Guard | None = None  # the guard of its attributes, if it has items too
+        self.kind: Guard | None = None  # the guard of its class
 
     def read(self, value: Any) -> dict:
-        """What is in it now."""
+        """Return the content of `value`, by keys."""
         raise NotImplementedError
 
     def put(self, value: Any, key: Any, item: Any) -> None:
-        """Set one of its values; MISSING takes it away."""
+        """Set the value at a key; MISSING removes it."""
         raise NotImplementedError
 
     def looks(self, key: Any) -> bool:
-        """Whether what is under a key is looked at."""
+        """Return True if the value at a key has a guard."""
         return True
 
     def name(self, key: Any) -> str:
         return f".{key}"
 
     def differs(self, value: Any) -> str | None:
-        """Whether it is another kind of thing as a whole."""
+        """Return in words how `value` differs from the container, children aside; None if it does not."""
         return None if value is self.value else f" is another {kind_name(self.value)} now"
 
     def check(self, value: Any, found: list) -> str | None:
@@ -167,26 +167,26 @@ class Container(Guard):
         return self.check_others(value, found)
 
     def check_others(self, value: Any, found: list) -> str | None:
-        """The attributes of what has items too, and the class."""
+        """Check the attributes of a container with items, and its class."""
         reason = None if self.rest is None else self.rest.check(value, found)
         return reason if reason is not None or self.kind is None else self.kind.check(type(value), found)
 
     def forget(self) -> None:
-        """Hold nothing of what was in it any more, nor itself if it may be another one next time."""
+        """Release the container's former content, and the container itself if later calls may have another one."""
         self.before = dict.fromkeys(self.before)
         if not self.fixed:
             self.value = None
 
     def takes(self, key: Any) -> bool:
-        """Whether a value can be put in again in each call."""
+        """Return True if a call can set the value at a key."""
         return "__class__" not in self.path and REST not in self.path
 
     def told(self, key: Any) -> str:
-        """A key in words."""
+        """Return a key in words."""
         return f"{type(self.value).__name__}{self.name(key)}"
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
-        """(key, what was there, what is there now)."""
+        """Yield (key, value before, value now) of each value that is different."""
         now = self.read(self.value)
         for key in list(self.before) + [key for key in now if key not in self.before]:
             was, here = self.before.get(key, MISSING), now.get(key, MISSING)
@@ -194,7 +194,7 @@ class Container(Guard):
                 yield key, was, here
 
     def restore(self) -> None:
-        """Put back what was in it."""
+        """Undo the changes of the content."""
         for key, was, _ in list(self.changes()):
             self.put(self.value, key, was)
 

@@ -1,7 +1,7 @@
-"""CompiledFunctionBackward: the node that a compiled function leaves on results that require grad.
+"""CompiledFunctionBackward: the node of results that require grad.
 
-Its backward is the second half of the traced program, on residuals that the first half gave.  PyTorch's is
-`CompiledFunctionBackward` too (torch/_functorch/_aot_autograd), and like it it has no double backward.
+Its backward runs the backward program on residuals from the forward program.  PyTorch's node is called
+`CompiledFunctionBackward` too (torch/_functorch/_aot_autograd), and has no double backward either.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,11 +19,11 @@ class Target(NamedTuple):
     """A tensor from outside that gets a gradient."""
 
     reference: tuple[bool, int]  # as `Outputs.reference` gives it
-    sources: int  # mask of the results from which it is reached
+    sources: int  # mask of the results that depend on the tensor
 
 
 class CompiledFunctionBackward(Node):
-    """The history of one call's results."""
+    """The node of the results of one call."""
 
     _backward: Any = None
     _residuals: list | None = None
@@ -46,17 +46,17 @@ class CompiledFunctionBackward(Node):
             self._inputs = tuple(tensors[which] for kind, which in owners if kind == "tensor")
 
     def take(self, values: list) -> None:
-        """Keep the inputs that backward needs."""
+        """Store the inputs that backward needs."""
         self._residuals = [values[number] for number in self._backward.inputs]
 
     def keep(self, out: Any, made: list[Tensor]) -> None:
-        """Keep what the program gave for backward: the call has done all that it does.
+        """Store the residuals for backward: the last step of a call.
 
         From now on no input that backward needs may be changed in place.
         """
         if self._backward.residuals:
             assert self._residuals is not None
-            # Said so that it may be said again: an interrupted call is brought to its end.
+            # Written so that it may be repeated: an interrupted call is brought to its end.
             own = self._residuals[: len(self._backward.inputs)]
             self._residuals = [*own, *out[-self._backward.residuals :]]
         self._versions = tuple([t._version for t in self._inputs])

@@ -1,4 +1,4 @@
-"""Kinds of objects: which a guard looks into, which are passed over, and which belong to a library."""
+"""Kinds of objects: those that a guard looks into, those that it skips, and those that belong to a library."""
 
 import functools
 import gc
@@ -18,14 +18,14 @@ from .code import is_library, is_ours
 from .containers import OfContext, OfDeque, OfMapping, OfSequence, OfSet, OfView, dict_of
 from .guards import EqualBytes
 
-# What of a class is called without being named, and what of it is of no account.
+# Methods of a class that are called without being named in code, and attributes of a class that guards ignore.
 CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
 PLAIN = {
     "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__slots__",
     "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
     "__orig_bases__", "__parameters__", "__abstractmethods__",
 }  # fmt: skip
-_IMMUTABLE = 1 << 8  # of a class that C code defines: Py_TPFLAGS_IMMUTABLETYPE
+_IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGS_IMMUTABLETYPE
 
 SKIPPED = (
     Tensor, types.BuiltinFunctionType, types.CodeType, types.FrameType, types.TracebackType,
@@ -44,7 +44,7 @@ KINDS: tuple = (
 
 
 def holds_tensors(value: Any, counts: Callable[[Any], bool] = lambda tensor: True) -> bool:
-    """Whether a tensor or a tracer is found in a value, within a few hundred objects; `counts`: one that counts."""
+    """Return True if a value contains a tensor or tracer for which `counts` is true.  Looks at 500 objects at most."""
     waiting, seen = [value], set()
     while waiting and len(seen) < 500:
         value = waiting.pop()
@@ -54,9 +54,9 @@ def holds_tensors(value: Any, counts: Callable[[Any], bool] = lambda tensor: Tru
                 return True
         elif id(value) not in seen and not issubclass(kind, (type, types.ModuleType)):
             seen.add(id(value))
-            if issubclass(kind, types.FunctionType):  # its globals are no part of it
+            if issubclass(kind, types.FunctionType):  # not its globals
                 waiting += [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__]
-            elif issubclass(kind, BaseException):  # nobody asks for the tensors of the frames that it came through
+            elif issubclass(kind, BaseException):  # not the frames that its traceback refers to
                 waiting += [value.args, value.__dict__, value.__cause__, value.__context__]
             elif issubclass(kind, np.ndarray) and value.dtype.hasobject:  # the collector does not see into it
                 waiting += value.ravel().tolist()
@@ -71,11 +71,11 @@ def is_module(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def is_library_class(kind: type) -> bool:
-    """Whether a class is of an installed library."""
+    """Return True if an installed library defines the class."""
     module = sys.modules.get(kind.__module__)
     return module is None or is_library(vars(module))
 
 
 def may_change(kind: type) -> bool:
-    """Whether a class is looked into: no C code's, and not ours."""
+    """Return True if guards look into the class: it is no C code's, and not xgrad's, JAX's or NumPy's."""
     return not kind.__flags__ & _IMMUTABLE and not is_ours(kind.__module__)

@@ -1,8 +1,8 @@
-"""Match: whether a call is like the one that was traced.
+"""Match: compares a call with the one that was traced.
 
-The guards of the surroundings (surroundings.py) fetch tensors; here they are compared, as far as the trace depends on
-them, with what they looked like: shape, dtype, sharding, whether they require grad, are leaves, have hooks, which views
-they are, and which of them share a storage.  This runs in each call, so the usual tensor is through in a microsecond.
+The guards of the surroundings (surroundings.py) fetch tensors.  `Expected` compares them, as far as the trace depends
+on them, with the traced ones: shape, dtype, sharding, requires_grad, being a leaf, hooks, the view of the storage, and
+which tensors share a storage.  This runs in each call; a usual tensor takes a microsecond.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from .guard_code import quick_find
 from .guards import Guard, is_scalar
 from .trace import is_plain
 
-# What a tensor may have without having to be looked at more closely.
+# Attributes that need no closer look.
 _USUAL = frozenset({
     "_array", "_owned", "_storage", "_chain", "_cache", "_cache_generation", "_traced", "_version_counter",
     "_requires_grad", "_grad_fn", "_output_nr", "_grad", "_is_param", "_accumulator",
@@ -29,7 +29,7 @@ _AS_TENSOR = " Give numbers that change as tensors, and each value runs the same
 
 
 class Expected:
-    """What one tensor has to look like."""
+    """The properties that one tensor of a call must have."""
 
     __slots__ = (
         "aval", "bare", "by_value", "chain", "grad", "kind", "leaf", "owner", "parameter", "rare", "requires_grad",
@@ -38,20 +38,20 @@ class Expected:
 
     def __init__(self, tensor: Tensor, source: tuple, owner: int, grad_read: bool, by_value: bool) -> None:
         array = tensor._read() if by_value else tensor._held()
-        self.by_value = by_value  # a view that is only read: any tensor with such a value will do
-        self.source = source  # where it is fetched: ("found", i), or ("base", i) or ("grad", i) of tensor i
-        self.owner = owner  # the first tensor on the same storage
+        self.by_value = by_value  # True for a view that is only read: any tensor with such a value fits
+        self.source = source  # ("found", i) by the guards, ("base", i) or ("grad", i) of tensor i, or ("held", tensor)
+        self.owner = owner  # the number of the first tensor on the same storage
         self.kind, self.aval, self.sharding = type(tensor), array.aval, array.sharding
         self.chain = None if by_value else _chain(tensor)
         self.requires_grad = tensor._requires_grad
         self.leaf = tensor._grad_fn is None
         self.parameter = tensor._is_param
-        self.grad = (tensor._grad is None) if grad_read else None  # None: the function doesn't look
+        self.grad = (tensor._grad is None) if grad_read else None  # None: the function doesn't read it
         self.rare = _rare(tensor)
-        self.bare: tuple = ()  # names of the attributes that one which fitted had, if there was nothing but a value
+        self.bare: tuple = ()  # attribute names of the last leaf that fitted and had nothing but a value
 
     def array(self, tensor: Tensor) -> Any:
-        """The root that the tensor stands on; None if the tensor does not look as expected."""
+        """Return the tensor's root (or its value, if `by_value`); None if the tensor does not look as expected."""
         if tensor.__class__ is not self.kind:
             return None
         if self.by_value:
@@ -83,26 +83,26 @@ class Expected:
         return array
 
     def alike(self, array: Any) -> bool:
-        """Whether an array has the shape, dtype and sharding of the traced one."""
-        if isinstance(array, Tracer):  # of another trace: it has no sharding
+        """Return True if an array has the shape, dtype and sharding of the traced one."""
+        if isinstance(array, Tracer):  # another trace's: it has no sharding
             return False
         aval, sharding = array.aval, array.sharding
         if aval is not self.aval and _kind_of(aval) != _kind_of(self.aval):
             return False
         if sharding is not self.sharding and sharding != self.sharding:
             return False
-        self.aval, self.sharding = aval, sharding  # the next ones are likely to be the same objects: quicker to see
+        self.aval, self.sharding = aval, sharding  # the next array likely has the same objects, which `is` finds
         return True
 
     def _value(self, tensor: Tensor) -> Any:
-        """The value of a tensor that takes the place of a view which was only read; None if it is more than that."""
+        """Return a tensor's value if it may replace a view that was only read; None if it is more than a value."""
         if not is_plain(tensor.__dict__) or tensor.requires_grad or not tensor.is_contiguous():
             return None
         array = tensor._read()
         return array if self.alike(array) else None
 
     def why(self, tensor: Tensor) -> str:
-        """What is different about a tensor."""
+        """Return the tensor's difference in words."""
         array = tensor._read() if self.by_value else tensor._held()
         for name, was, now in (
             ("shape", self.chain.shape if self.chain else self.aval.shape, tuple(tensor.shape)),
@@ -122,9 +122,9 @@ class Expected:
 
 
 def _kind_of(aval: Any) -> tuple:
-    """What of an array's aval a program depends on.
+    """Return the part of an aval that a program depends on.
 
-    Not the sharding in it, which is over an abstract mesh: of the same array it differs with how that was made.
+    Not its sharding, over an abstract mesh: it differs between equal arrays that were made in different ways.
     """
     return aval.shape, aval.dtype, aval.weak_type
 
@@ -135,13 +135,13 @@ def _chain(tensor: Tensor) -> Any:
 
 
 def _watched(accumulator: Any) -> Any:
-    """The accumulator of a leaf, of which the leaf has a weak reference, if it has hooks."""
+    """Return a leaf's accumulator, from the leaf's weak reference to it, if it has hooks; else None."""
     node = None if accumulator is None else accumulator()
     return node if node is not None and node._hooks else None
 
 
 def _rare(tensor: Tensor) -> tuple | None:
-    """What tensors rarely have, in a form that can be compared; None of one that has nothing of it."""
+    """Return a tensor's rare attributes in a form that can be compared; None if it has none."""
     attributes = tensor.__dict__
     found: list[Any] = [(name, attributes[name]) for name in _UNUSUAL if attributes.get(name)]
     for name in ("_hooks", "_post_accumulate_hooks"):
@@ -161,7 +161,7 @@ def _rare(tensor: Tensor) -> tuple | None:
 
 
 def _comparable(value: Any) -> Any:
-    """A number and the like, which may be held; other attributes have guards (containers.py)."""
+    """Return a scalar's type and text; None for other attributes, which have guards (containers.py)."""
     return (type(value), repr(value)) if is_scalar(value) else None
 
 
@@ -182,20 +182,20 @@ class Match:
     ) -> None:
         self.tree, self.modes = tree, modes
         self.orders = orders  # (path, keys) of dictionaries among the arguments
-        self.arguments = arguments  # by their places among the leaves
-        self.function = function  # and what it leads to: of an `OfRoots`
-        self.doubles = doubles  # places at which the same tensor is found; at the others it is another one
-        self.count = count  # of the tensors that are found, each counted once
+        self.arguments = arguments  # (place among the leaves, guard)
+        self.function = function  # an `OfRoots`: the guard of the function, its globals and objects
+        self.doubles = doubles  # pairs of places with the same tensor; all other places have different ones
+        self.count = count  # the number of different tensors that the guards find
         self.expected = expected
         self.arrays = arrays  # bare arrays among the arguments: (place, aval)
         self._storages = len({e.owner for e in expected if not e.by_value})
-        # Whether all tensors are found in places of their own, and have storages of their own.
+        # True if the guards find all tensors, and no two share a storage.
         self._apart = self._storages == len(expected) and all(e.source[0] == "found" for e in expected)
         compared = expected if self._apart else None
         self._quick = quick_find(function, arguments, doubles, count, arrays, _aval, compared, _USUAL)
 
     def order(self, args: tuple, kwargs: dict) -> str | None:
-        """Which dictionary among the arguments has its keys in another order, or None: a tree has them sorted."""
+        """Return in words which dictionary argument has its keys in another order, or None.  A tree has them sorted."""
         for path, keys in self.orders:
             found: Any = (args, kwargs)
             for key in path:
@@ -205,7 +205,7 @@ class Match:
         return None
 
     def find(self, leaves: list) -> tuple[list, list] | None:
-        """The tensors and their roots, if a call is like the one that was traced."""
+        """Return the tensors and their roots if a call is like the one that was traced, else None."""
         try:
             found = self._quick(leaves)
         except AttributeError:  # a tracer of another trace has no sharding
@@ -236,7 +236,7 @@ class Match:
         return tensors, arrays
 
     def _found(self, leaves: list) -> list | None:
-        """The tensors that the guards find, if they say that all is as it was."""
+        """Return the tensors that the guards find, or None if a guard finds a difference."""
         found: list[Any] = []
         for place, guard in self.arguments:
             if guard.check(leaves[place], found) is not None:
@@ -252,7 +252,7 @@ class Match:
         return found if len(set(map(id, found))) == self.count else None
 
     def _alike(self, tensors: list) -> bool:
-        """Whether tensors share storages as they did."""
+        """Return True if the same tensors as before share storages."""
         owners: dict[int, int] = {}
         for expected, tensor in zip(self.expected, tensors):
             if expected.by_value:
@@ -263,7 +263,7 @@ class Match:
         return len(set(map(id, tensors))) == len(tensors)
 
     def why(self, leaves: list) -> str:
-        """What about a call does not fit."""
+        """Return in words why a call does not fit."""
         found: list[Any] = []
         for place, guard in self.arguments:
             reason = guard.check(leaves[place], found)
@@ -305,7 +305,7 @@ def _fetch(kind: str, which: Any, tensors: list) -> Tensor | None:
 
 
 def _aval(array: Any) -> Any:
-    """What a bare array looks like; with its sharding, if it was put anywhere."""
+    """Return a bare array's aval (shape and dtype), with its sharding if it was placed."""
     aval = getattr(array, "aval", None)
     if aval is None:
         return array.shape, array.dtype

@@ -1,7 +1,7 @@
-"""Modes: what of the thread's and the process's state a trace depends on, JAX's settings among it.
+"""Modes: the settings of the thread, of the process and of JAX that a trace depends on.
 
-Read in each call, so in the quickest way that is public: the properties of `jax.config`, which follow the context
-managers (`jax.default_matmul_precision("float32")`) of this thread, 0.1 µs each.
+Each call reads them, so in the quickest public way: through the properties of `jax.config`, which follow this thread's
+context managers (`jax.default_matmul_precision("float32")`), 0.1 µs each.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _WANTED = (
     "jax_debug_key_reuse", "jax_check_static_indices", "jax_optimization_level", "jax_disable_most_optimizations",
     "jax_exec_time_optimization_effort", "jax_memory_fitting_effort",
 )  # fmt: skip
-# Those in which a compiled function runs as it is: there is to be no program, or each operation is to be looked at.
+# Settings with which a compiled function runs uncompiled: they ask for no program, or for a look at each operation.
 _EAGER = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs")
 
 _config = jax.config
@@ -27,9 +27,9 @@ _SETTINGS = tuple(name for name in _WANTED if hasattr(_config, name))
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple]:
-    """A function of `jax.config` that reads settings, as properties do it: half of what asking for the attribute takes.
+    """Return a function of `jax.config` that reads settings by their properties' getters: half of an attribute's time.
 
-    Its text calls one after the other, `(c0(config), c1(config), ...)`, which a loop would do in twice the time.
+    Its text calls one getter after the other, `(c0(config), c1(config), ...)`; a loop would take twice the time.
     """
     kind = type(_config)
     getters: dict[str, Any] = {}
@@ -51,9 +51,9 @@ NAMES = (
 
 
 def modes() -> tuple:
-    """What of the thread's and the process's state a trace depends on, as in `NAMES`.
+    """Return the modes of this thread, of the process and of JAX, in the order of `NAMES`.
 
-    Where `eager()`, they are not those of any trace.
+    With `eager()` they equal those of no trace.
     """
     mine = state.__dict__
     return (
@@ -75,7 +75,7 @@ def modes() -> tuple:
 
 
 def eager() -> bool:
-    """Whether JAX is asked not to compile (`disable_jit`), or each operation is looked at (`debug_nans`, anomalies)."""
+    """Return True if JAX is asked not to compile (`disable_jit`), or to check each operation (`debug_nans`, say)."""
     return state.anomaly or any(_read_eager(_config))
 
 
@@ -86,13 +86,13 @@ _OF_THREAD = (
 
 
 def taken() -> tuple:
-    """The modes in the order of `NAMES`, to be compared and put back (`left`)."""
+    """Return the modes in the order of `NAMES`, for `left` to compare and restore."""
     mine = [getattr(state, name) for name in _OF_THREAD]
     return (*mine, settings.default_dtype, *_read(_config))
 
 
 def left(before: tuple) -> str | None:
-    """Put the modes back as they were taken; the name of one that was left on."""
+    """Restore the modes that differ from `before`; return the name of the first of them, or None."""
     changed = [i for i, (a, b) in enumerate(zip(before, taken(), strict=True)) if a is not b and a != b]
     for i in changed:
         if i < len(_OF_THREAD):
@@ -105,7 +105,7 @@ def left(before: tuple) -> str | None:
 
 
 def inlined() -> bool:
-    """Whether a compiled function is part of something else here, and so runs as it is."""
+    """Return True if a compiled function is called inside of a trace, a transform or a mode, and so runs uncompiled."""
     mine = state.__dict__
     return bool(
         mine["overlay"] is not None

@@ -1,4 +1,4 @@
-"""Containers of code: how guards look into functions, methods, modules, classes."""
+"""Containers of code: guards that look into functions, methods, modules, classes."""
 
 import functools
 import types
@@ -10,7 +10,7 @@ from .guards import MISSING, Container, Guard, Path, kind_name, same_scalar
 
 
 class OfRoots(Container):
-    """The function, and what it leads to without being reached from it: globals, objects that were met on the way."""
+    """The root of all guards: the function, and the globals and objects that its code sees by other ways."""
 
     __slots__ = ()
 
@@ -29,14 +29,14 @@ class OfRoots(Container):
 
 
 class OfFixed(Container):
-    """What has to be the same object, and of which the values that are named are looked at: a class, a module."""
+    """A class or a module: the same object in each call, with guards of the attributes that code names."""
 
     __slots__ = ("names", "unset")
 
     def __init__(self, value: Any, path: Path, names: frozenset[str], before: dict | None = None) -> None:
         self.names = names
         super().__init__(value, path, before)
-        self.unset = names.difference(self.before)  # an attribute that appears comes before an inherited one
+        self.unset = names.difference(self.before)  # if one is set later, it hides an inherited attribute
 
     def looks(self, key: Any) -> bool:
         return key in self.names or key == "__bases__" or (key == "__class__" and type(self.value) is not type)
@@ -71,14 +71,14 @@ class OfFixed(Container):
 
 
 class OfGlobals(Container):
-    """The globals of a module: those that code names."""
+    """The globals of a module that code names."""
 
     __slots__ = ("names", "unset")
 
     def __init__(self, value: dict, path: Path, names: frozenset[str], before: dict | None = None) -> None:
         self.names = names
         super().__init__(value, path, before)
-        self.unset = names.difference(self.before)  # a builtin that may be shadowed, or a name that an except catches
+        self.unset = names.difference(self.before)  # builtins that a global may hide, names that an except binds
 
     def read(self, value: Any) -> dict:
         return value
@@ -208,7 +208,7 @@ class OfMethod(Container):
 
 
 class OfWrapper(Container):
-    """What stands for functions: a property, a static method, a function that a library's decorator gave."""
+    """A wrapper of functions: a property, a static method, the result of a library's decorator."""
 
     __slots__ = ()
 
@@ -220,7 +220,7 @@ class OfWrapper(Container):
 
 
 def has(value: Any, name: str) -> bool:
-    """Whether something has an attribute, without asking a `__getattr__` of the user's."""
+    """Return True if an object has an attribute, without a call of the user's `__getattr__`."""
     return name in (dict_of(value) or ()) or any(name in vars(kind) for kind in type(value).__mro__)
 
 

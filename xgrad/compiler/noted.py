@@ -1,9 +1,9 @@
-"""What the code of a traced function names: globals, imports, attributes; and which guard an object gets by it.
+"""Noted: the globals, imports and attributes that a traced function's code names, and the guards that follow.
 
-A container (containers.py, namespaces.py) is guarded as far as code can see into it: of a module's globals what is
-named, of an object the attributes that are named, or all of them where code asks in another way (`vars(obj)`).  What is
-named grows while code is looked through (surroundings.py) and while frames run (frames.py), so the guard of an object
-is made again once more is known; `before` is what was in the object when it was first looked at.
+A container (containers.py, namespaces.py) is guarded as far as code can see into it: of a module's globals those that
+code names; of an object's attributes those that code names, or all of them where code asks in another way
+(`vars(obj)`).  The set of names grows while code is looked through (surroundings.py) and while frames run (frames.py),
+so an object's guard is made again once more names are known; `before` is the object's content at the first look.
 """
 
 import functools
@@ -29,22 +29,22 @@ class Noted:
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()  # that the function's own code uses
-        self._globals: dict[int, tuple[dict, set[str]]] = {}  # by the id of a module's dictionary
-        self._imports: dict[str, set[str]] = {}  # by the name of a module: what the code that imports it names
-        self._before: dict[int, tuple[Any, dict]] = {}  # (an object, what was in it at first), by its id
-        self._attributes: dict[int, tuple[Any, dict]] = {}  # the same of functions' attributes
-        self._ran: dict[int, types.CodeType] = {}  # in the trace
-        self._variables: dict[int, set] = {}  # in which code has a list, by its id
-        self._used: dict[int, set[str]] = {}  # attributes of an object that code asks for, by its id,
-        self._wholly: set[int] = set()  # or all of them
+        self._globals: dict[int, tuple[dict, set[str]]] = {}  # by the id of a module's dictionary: it, the names used
+        self._imports: dict[str, set[str]] = {}  # by the name of a module: the names in the code that imports it
+        self._before: dict[int, tuple[Any, dict]] = {}  # by the id of an object: it, its content at first
+        self._attributes: dict[int, tuple[Any, dict]] = {}  # by the id of a function: it, its attributes at first
+        self._ran: dict[int, types.CodeType] = {}  # code that ran in the trace, by its id
+        self._variables: dict[int, set] = {}  # by the id of a list: (name, id of code) of its variables
+        self._used: dict[int, set[str]] = {}  # by the id of an object: attributes that code asks for by name
+        self._wholly: set[int] = set()  # ids of objects whose attributes code asks for in other ways
 
     def _whole(self, value: Any) -> dict | None:
-        """What was in something when it was first looked at."""
+        """Return the content that an object had at the first look, or None."""
         known = self._before.get(id(value))
         return None if known is None else known[1]
 
     def _of(self, value: Any) -> frozenset[str] | None:
-        """The attributes of an object that are looked at; None for all."""
+        """Return the names of an object's attributes that are guarded; None for all."""
         if id(value) in self._wholly:
             return None
         used = self._used.get(id(value))
@@ -59,7 +59,7 @@ class Noted:
     def _made(self, value: Any, path: Path, before: dict | None) -> Container | None:
         kind = type(value)
         guards = getattr(kind, "__xgrad_guards__", None)
-        if guards is not None:  # it names what of it counts
+        if guards is not None:  # the class names the attributes that count
             return OfObject(value, path, guards, NONE, before)
         if asks_itself(kind):
             return self._object_guard(value, path, before)
@@ -76,7 +76,7 @@ class Noted:
             return self._class_guard(value, path, before)
         if isinstance(value, (property, classmethod)) or (callable(value) and has(value, "__wrapped__")):
             return OfWrapper(value, path, before)
-        if value is sys.modules:  # of it the modules that code imports
+        if value is sys.modules:  # it has the modules that code imports: `OfImports`
             return None
         for of, kinds in KINDS:
             if isinstance(value, kinds):
@@ -94,7 +94,7 @@ class Noted:
     def _object_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
         kind = type(value)
         used = self._of(value)
-        if is_module(value):  # library code reads its attributes
+        if is_module(value):  # library code reads a module's attributes
             return OfObject(value, path, None, self._names | {"forward"}, before)
         if not slots_of(kind) and dict_of(value) is None:
             return None
@@ -120,7 +120,7 @@ class Noted:
         return OfFunction(value, path, before)
 
     def _function_attributes(self, value: Any, path: Path) -> Container:
-        """The guard of a function's attributes: it has them from its definition, or gets them later."""
+        """Return the guard of a function's attributes, present or added later."""
         names = self._of(value)
         _, before = self._attributes.setdefault(id(value), (value, dict(vars(value))))
         return OfAttributes(value, path, names, self._names if names is None else names, before)
@@ -133,16 +133,16 @@ class Noted:
         for name, item in vars(value).items():
             if name in CALLED or (name[:2] == name[-2:] == "__" and name not in PLAIN):
                 ran = id(getattr(item, "__code__", None)) in self._ran
-                if ran or not (library or name == "__init__"):  # of most objects it made them long before
+                if ran or not (library or name == "__init__"):  # most objects were initialized long before
                     names |= {name}
         return OfFixed(value, path, names, before)
 
     def name_globals(self, names: dict, used: frozenset[str]) -> None:
-        """Note the globals that code names."""
+        """Add the names of globals that code uses."""
         self._globals.setdefault(id(names), (names, set()))[1].update(used)
 
     def _name_imports(self, names: dict, code: types.CodeType) -> None:
-        """Note the modules that code imports when it runs; `names`: its globals."""
+        """Add the modules that code with the globals `names` imports when it runs."""
         found = imports_in(code, names.get("__package__") or "")
         if found:
             self.name_globals(sys.modules, found)
@@ -150,6 +150,6 @@ class Noted:
                 self._imports.setdefault(name, set()).update(names_in(code))
 
     def _is_log(self, value: Any) -> bool:
-        """Whether code that was met only adds to a list: then it is no part of what it computes."""
+        """Return True if all code that has the list only adds to it: then the list is no part of the computation."""
         variables = self._variables.get(id(value), ())
         return bool(variables) and all(is_added_to(self._ran[code], name) for name, code in variables)

@@ -1,15 +1,15 @@
-"""Overlay: what one thread sees of tensors while it tries a function out, in a trace or to verify a call.
+"""Overlay: the tensors' attributes that one thread sees while it tries a function out, in a trace or to verify a call.
 
-The function sees the very tensors that it will be called with, so that identity, `.grad`, hooks and views mean what
-they always do.  The first touch of a tensor from outside, in whatever way, *reaches* it: from then on the thread reads
-and writes attributes of its own for it.  All other threads go on with the tensor itself.
+The function gets the very tensors that later calls will get, so that identity, `.grad`, hooks and views mean what they
+always mean.  The first touch of a tensor from outside, of any kind, *reaches* it: it makes a `Reached`, with attributes
+that this thread reads and writes from then on.  All other threads go on with the tensor itself.
 
-    tensor.__dict__ ────► what everybody sees                     nothing of it changes
+    tensor.__dict__ ────► what all other threads see              nothing of it changes
        └─ reached.now ──► what the thread of the overlay sees     ends with the overlay
           └─ storage, version counter, view, hooks: twins, one for each of the real ones
 
-Invariants: a tensor from outside, its storage and its version counter are never written, so nothing has to be put back,
-whatever ends the block, and no other thread ever meets what is in it; backward stops at tensors that were computed
+Invariants: a tensor from outside, its storage and its version counter are never written, so nothing has to be restored
+however the block ends, and no other thread sees the overlay's values; backward stops at tensors that were computed
 outside (`Outside`).
 """
 
@@ -29,11 +29,11 @@ _read: Any = object.__getattribute__
 
 
 class Inline(BaseException):
-    """The function uses values of another trace, and is to run as it is.  No `except` of the user's takes it."""
+    """The function uses values of another trace, and must run uncompiled.  No `except Exception` catches it."""
 
 
 class Outside(Node):
-    """The history of a tensor that was computed outside: a gradient that gets here is the caller's to take on."""
+    """The node of a tensor that was computed outside: gradients go on from here outside of the trace."""
 
     def __init__(self, meta: InputMetadata) -> None:
         self.avals = (meta,)
@@ -51,7 +51,7 @@ class Outside(Node):
 
 
 class Reached:
-    """One tensor from outside, as it was when the function first touched it, and as the overlay's thread sees it."""
+    """One tensor from outside: its attributes at the first touch, and those that the overlay's thread sees."""
 
     __slots__ = (
         "before", "by_value", "grad_read", "grad_written", "hooks", "now", "number", "outside", "root", "storage",
@@ -60,17 +60,17 @@ class Reached:
 
     def __init__(self, number: int, tensor: Tensor, before: dict[str, Any]) -> None:
         self.number, self.tensor, self.before = number, tensor, before
-        self.now = dict(before)  # its attributes
+        self.now = dict(before)  # the attributes that the overlay's thread sees
         self.storage: Any = None  # the twin of its storage
         self.root: Any = None
-        self.hooks = {name: dict(before[name]) for name in HOOKS if before.get(name)}  # they are registered in place
-        self.by_value = False  # a view of which the program gets the value, and not the root
-        self.outside: Outside | None = None  # stands for its history
+        self.hooks = {name: dict(before[name]) for name in HOOKS if before.get(name)}  # registration is in place
+        self.by_value = False  # True for a view whose value, not its root, is the program's input
+        self.outside: Outside | None = None  # the node that replaces its history
         self.grad_read = False  # before it was written
         self.grad_written = False
 
     def stays(self) -> bool:
-        """Whether the tensor itself is, but for its value, as it was.  Another thread may have changed it."""
+        """Return True if the tensor itself is as it was, except its value.  Another thread may have changed it."""
         attributes, before = _read(self.tensor, "__dict__"), self.before
         return (
             attributes.get("_requires_grad", False) is before.get("_requires_grad", False)
@@ -87,36 +87,36 @@ def _chain(attributes: dict[str, Any]) -> Any:
 
 
 class Overlay:
-    """What a function reaches while it runs."""
+    """The tensors and generators from outside that a function uses while it runs, and their twins."""
 
     def __init__(self) -> None:
         self.reached: list[Reached] = []  # in the order in which they were touched
         self.by_id: dict[int, Reached] = {}
-        self.owners: dict[int, Reached] = {}  # by the id of their storage's twin or of their version counter's
-        self.storages: dict[int, tuple[Storage, Storage, Any]] = {}  # by the id of the real one: it, its twin, its root
-        self.counters: dict[int, tuple[VersionCounter, dict]] = {}  # twins by their ids, with what they began as
-        self._counters: dict[int, tuple[VersionCounter, VersionCounter]] = {}  # by the id of the real one: it, its twin
+        self.owners: dict[int, Reached] = {}  # by the id of a twin of a storage or of a version counter
+        self.storages: dict[int, tuple[Storage, Storage, Any]] = {}  # by a storage's id: it, its twin, its root
+        self.counters: dict[int, tuple[VersionCounter, dict]] = {}  # by a twin's id: the twin, its state at first
+        self._counters: dict[int, tuple[VersionCounter, VersionCounter]] = {}  # by a counter's id: it, its twin
         self.generators: list[tuple[Any, Any, Any]] = []  # (generator, its root, its twin)
 
-    # ------------------------------------------------------------ what the kinds of overlay do in their own way
+    # ------------------------------------------------------------ each kind of overlay overrides these
 
     def root(self, owner: Any, array: Any) -> Any:
-        """What stands for an array from outside: its `tracer` is what the function gets."""
+        """Return the root of an array from outside; the function gets its `tracer`."""
         raise NotImplementedError
 
     def place(self, reached: Reached, storage: Storage | None) -> None:
-        """Give a tensor that was reached its value: its root, its storage, and what it is a view of."""
+        """Give a new `Reached` its value: its root, its storage, its base."""
         raise NotImplementedError
 
     def asked(self, reached: Reached, name: str) -> None:
-        """An attribute of a tensor from outside is read."""
+        """Called before an attribute of a tensor from outside is read."""
 
     # ------------------------------------------------------------ reaching
 
     def reach(self, tensor: Tensor) -> Reached | None:
-        """Note a tensor that is touched for the first time; None if it is being made."""
+        """Record a tensor at its first touch; None if the tensor is being made."""
         attributes = _read(tensor, "__dict__")
-        with writing:  # else its array may be out, to be donated
+        with writing:  # a donating write may hold the array meanwhile
             before = dict(attributes)
         storage = before.get("_storage")
         if storage is None and before.get("_array") is None:
@@ -132,7 +132,7 @@ class Overlay:
             before["_view"] = view = copy.copy(view)
         reached = Reached(len(self.reached), tensor, before)
         now = reached.now
-        now["_trace"] = self  # for what shares the dictionary
+        now["_trace"] = self  # for objects that share the dictionary
         for name in reached.hooks:
             now[name] = copy.copy(before[name])
         self.place(reached, storage)
@@ -147,14 +147,14 @@ class Overlay:
             assert view is not None
             view.base._requires_grad  # noqa: B018 - reaches it
             if view.attr_version != tensor._version:
-                return reached  # its grad_fn is made anew, from what its base has now
+                return reached  # its grad_fn will be made from its base's
         if now.get("_grad_fn") is not None:
             reached.outside = now["_grad_fn"] = Outside(InputMetadata(tensor.shape, tensor.dtype))
             now["_output_nr"] = 0
         return reached
 
     def counter(self, real: VersionCounter | None) -> VersionCounter | None:
-        """The twin of a version counter."""
+        """Return the twin of a version counter."""
         if real is None or real is UNTRACKED:
             return real
         known = self._counters.get(id(real))
@@ -166,7 +166,7 @@ class Overlay:
         return known[1]
 
     def shared(self, storage: Storage) -> tuple[Storage, Any]:
-        """The twin of a storage, and its root."""
+        """Return the twin of a storage, and its root."""
         known = self.storages.get(id(storage))
         if known is None:
             root = self.root(storage, storage.array)
@@ -176,7 +176,7 @@ class Overlay:
         return known[1], known[2]
 
     def generator(self, generator: Any) -> Any:
-        """The twin of a generator that is used."""
+        """Return the twin of a generator."""
         for known, _, twin in self.generators:
             if known is generator or twin is generator:
                 return twin
@@ -188,11 +188,11 @@ class Overlay:
         return twin
 
     def hooks_stayed(self, reached: Reached) -> bool:
-        """Whether the hooks of the tensor itself are as they were: a handle from outside can take one away."""
+        """Return True if the tensor's own hooks are as they were: a handle from outside can remove one."""
         return all((reached.before[name] or {}) == hooks for name, hooks in reached.hooks.items())
 
     def end(self) -> None:
-        """Put hooks back that a handle from outside took away, and forget what this thread saw."""
+        """Restore hooks that a handle from outside removed, and forget this thread's attributes."""
         for reached in self.reached:
             reached.now = {}
             if not self.hooks_stayed(reached):
@@ -205,7 +205,7 @@ class Overlay:
 
 
 def _reached(overlay: Overlay, tensor: Tensor) -> Reached | None:
-    """What an overlay knows of a tensor; None of one that was made in it."""
+    """Return the overlay's `Reached` of a tensor; None for a tensor that was made in it."""
     reached = overlay.by_id.get(id(tensor))
     if reached is None and _read(tensor, "__dict__").get("_trace") is not overlay:
         reached = overlay.reach(tensor)
@@ -226,7 +226,7 @@ def _get(tensor: Tensor, name: str) -> Any:
 
 
 def _of_class(tensor: Tensor, name: str) -> Any:
-    """What the class has for an attribute that the tensor has, but not in the overlay."""
+    """Return the class's attribute, where the tensor itself has one that the overlay deleted."""
     kind = type(tensor)
     for base in kind.__mro__:
         if name in vars(base):
@@ -240,7 +240,7 @@ def _set(tensor: Tensor, name: str, value: Any) -> None:
     overlay = state.overlay
     reached = None if overlay is None else _reached(overlay, tensor)
     if reached is None or hasattr(type(getattr(type(tensor), name, None)), "__set__"):
-        object.__setattr__(tensor, name, value)  # a property's setter comes back here
+        object.__setattr__(tensor, name, value)  # a property's setter calls `_set` again
     elif name == "__dict__":
         reached.now = value
     else:
@@ -262,15 +262,15 @@ def _delete(tensor: Tensor, name: str) -> None:
 
 _PATCHES = {"__getattribute__": _get, "__setattr__": _set, "__delattr__": _delete}
 _patching = threading.Lock()
-_open: WeakSet = WeakSet()  # weak: one that an interrupt left here goes with its last reference
+_open: WeakSet = WeakSet()  # weak: an overlay that an interrupt left here goes with its last reference
 
 
 def run_in(overlay: Overlay, function: Callable[[], Any]) -> Any:
-    """Call a function with this thread's touches of tensors going to the overlay.
+    """Call a function; this thread's accesses to tensors' attributes go to the overlay.
 
-    By way of the class, so that outside of any overlay nobody is asked, however short the question.
+    Patches the class, so that outside of any overlay an access costs nothing more.
     """
-    casts, state.autocast_casts = state.autocast_casts, None  # of the tensors that everybody sees
+    casts, state.autocast_casts = state.autocast_casts, None  # its casts are of the tensors outside
     try:
         with _patching:
             _open.add(overlay)
@@ -279,7 +279,7 @@ def run_in(overlay: Overlay, function: Callable[[], Any]) -> Any:
         state.overlay = overlay
         return function()
     finally:
-        state.autocast_casts, state.overlay, state.trace = casts, None, None  # before any call: it may be interrupted
+        state.autocast_casts, state.overlay, state.trace = casts, None, None  # first: calls may be interrupted
         try:
             leave(overlay)
         except BaseException:
@@ -288,7 +288,7 @@ def run_in(overlay: Overlay, function: Callable[[], Any]) -> Any:
 
 
 def leave(overlay: Overlay) -> None:
-    """The end of an overlay's block; a second time, for an interrupt that came in the first, it does nothing more."""
+    """End an overlay's block.  A second call, after an interrupt in the first, finishes it."""
     state.overlay = state.trace = None
     with _patching:
         _open.discard(overlay)
@@ -300,7 +300,7 @@ def leave(overlay: Overlay) -> None:
 
 
 def ends(node: Node | None) -> list[Node]:
-    """The nodes at which a graph ends: accumulators of leaves, and tensors that were computed outside."""
+    """Return the nodes at which a graph ends: accumulators of leaves, and tensors that were computed outside."""
     found, seen, stack = [], set(), [node]
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""Paths: from a guard or an argument to the containers within."""
+"""Paths from a guard or an argument to the containers below it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from .guards import Container, Guard, Path
 
 
 def containers_of(guard: Guard) -> Iterator[Container]:
-    """The containers that a guard looks into, from the outermost one."""
+    """Yield the containers that a guard looks into, the outermost one first."""
     if isinstance(guard, Container):
         yield guard
         for _, child in guard.children:
@@ -22,7 +22,7 @@ def containers_of(guard: Guard) -> Iterator[Container]:
 
 
 def containers_among(value: Any) -> Iterator[Container]:
-    """The containers among arguments: of these only what is in them, their leaves, has guards."""
+    """Yield the containers among arguments.  Their leaves have guards of their own."""
     if isinstance(value, Tensor):
         return
     items = jax.tree_util.tree_leaves(value, is_leaf=lambda node: node is not value)
@@ -39,7 +39,7 @@ def containers_among(value: Any) -> Iterator[Container]:
 
 
 def orders_among(value: Any, path: Path) -> list[tuple[Path, list]]:
-    """(path, keys) of the dictionaries with several keys among arguments."""
+    """Return (path, keys) of the dictionaries with several keys among arguments."""
     if value.__class__ not in (dict, list, tuple):
         return []
     found = [(path, list(value))] if value.__class__ is dict and len(value) > 1 else []
@@ -49,7 +49,7 @@ def orders_among(value: Any, path: Path) -> list[tuple[Path, list]]:
 
 
 def nodes_of(value: Any) -> list:
-    """Arguments' lists, tuples, dictionaries and other containers."""
+    """Return the lists, tuples, dictionaries and other containers among arguments."""
     if isinstance(value, Tensor):
         return []
     items = jax.tree_util.tree_leaves(value, is_leaf=lambda node: node is not value)
@@ -59,7 +59,7 @@ def nodes_of(value: Any) -> list:
 
 
 def locate(guard: Any, value: Any, path: Path) -> tuple[Container, Any]:
-    """The container at a path, by its guard and as it is now."""
+    """Return the container guard at a path, and the value that is there now."""
     for key in path:
         value = guard.read(value)[key]
         guard = next(child for name, child in guard.children if name == key)

@@ -1,10 +1,10 @@
-"""Where a compiled program takes and leaves its arrays: `in_shardings`, `out_shardings`, and what stays where it was.
+"""Shardings of a compiled program: `in_shardings`, `out_shardings`, and those of written storages and gradients.
 
-A storage that the function writes, and the gradient of a tensor, are left as their storage is sharded: XLA would choose
-by itself.  Where a program runs on a mesh, what nobody asked a place for is left as a copy on each device.
+A storage that the function writes, and the gradient of a tensor, keep their storage's sharding: XLA would choose
+another.  A program on a mesh leaves arrays without a placement as a copy on each device.
 
-Invariants: a tensor of the caller's is not moved behind his back: one that was put somewhere else is an error, and one
-that nobody has placed goes in as a copy, to which nothing may be written.
+Invariants: a tensor of the caller's is never moved without being asked: one that was placed elsewhere is an error, and
+one without a placement goes in as a copy, which the function may not write.
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ class Shardings:
 
     def __init__(self, name: str, prefix: Any) -> None:
         self.name, self.prefix = name, prefix
-        self._mesh = state.mesh  # of the block in which the function was made
+        self._mesh = state.mesh  # the mesh of the block in which the function was made
         self._of_trees: dict[Any, list] = {}
 
     def of(self, value: Any, tree: Any, what: str) -> list[tuple[Any, str]]:
-        """For each leaf of `value`, whose tree is `tree`: (its placement or None, its name)."""
+        """Return (placement or None, name) for each leaf of `value`, whose tree is `tree`."""
         key = tree, state.mesh
         found = self._of_trees.get(key)
         if found is None:
@@ -68,7 +68,7 @@ class Shardings:
 
 
 def _keys(value: Any) -> list[str]:
-    """How the parts of a container are reached, as they are written."""
+    """Return the paths of a container's parts as code writes them, such as "['a']" or "[0]"."""
     parts = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda node: node is not value)[0]
     return [jax.tree_util.keystr(path) for path, _ in parts]
 
@@ -86,9 +86,9 @@ def _fitting(where: Any, shape: tuple, name: str, what: str) -> Any:
 
 
 def put_in(shardings: Shardings, args: tuple, kwargs: dict) -> tuple[tuple, dict, list[Tensor]]:
-    """The arguments where they are to be, and the tensors among them that are copies.
+    """Put the arguments at their `in_shardings`; return them, and the tensors that are copies.
 
-    Raises `PlacementError` for one that was put somewhere else, and for one that cannot be put there.
+    Raises `PlacementError` for an argument that was placed elsewhere, and for one that cannot be put there.
     """
     leaves, tree = pytrees.flatten((args, kwargs))
     positional = len(pytrees.leaves(args))
@@ -129,7 +129,7 @@ def _argument(leaf: Any, where: Any, name: str) -> Any:
 
 
 def put_out(shardings: Shardings, value: Any) -> tuple[Any, list[tuple[Tensor, Any]]]:
-    """The result of a function, in its trace, sharded as asked for; and the tensors that are, with their shardings.
+    """Put a traced function's result at its `out_shardings`; return it, and its new tensors with their shardings.
 
     Tensors from outside of the function stay as they are.
     """
@@ -161,11 +161,11 @@ def _left(tensor: Tensor, where: Any) -> Tensor:
         state.grad_enabled = enabled
 
 
-# -- what stays where it was ------------------------------------------------------------------------------------------
+# -- shardings of storages and gradients ------------------------------------------------------------------------------
 
 
 class Places:
-    """The shardings of a program's results, by their numbers, None where XLA chooses; and of its operands."""
+    """The shardings of a program's results, by number, None where XLA chooses; and of its operands."""
 
     def __init__(self, trace: Any) -> None:
         self._trace = trace
@@ -179,13 +179,13 @@ class Places:
         return place_of(root.array) or self._copies
 
     def _like(self, number: int) -> Any:
-        """Where the gradient of a tensor from outside belongs."""
+        """Return the sharding of the gradient of a tensor from outside: its root's."""
         reached = self._trace.reached[number]
         chain = reached.before.get("_chain")
         return self._of_root(reached.root) if chain is None or chain.is_root or reached.by_value else None
 
     def effects(self, effects: Any, recipes: list) -> None:
-        """Storages that are written, and gradients."""
+        """Set the shardings of written storages, and of gradients."""
         for _, array, root in effects.writes:
             self.places[array] = self._of_root(self._trace.roots[root])
         for i, reference in effects.grads:
@@ -195,18 +195,18 @@ class Places:
                     self.places.setdefault(recipe.root, self._like(i))
 
     def results(self, made: list[tuple[Tensor, Any]], reference: Callable, recipes: list) -> None:
-        """What `put_out` has put."""
+        """Set the shardings of the tensors that `put_out` placed."""
         for tensor, where in made:
             recipe = recipes[reference(tensor)[1]]
             if recipe.given is None and (recipe.chain is None or recipe.chain.is_root):
                 self.places[recipe.root] = where
 
     def of_targets(self, targets: list) -> list | None:
-        """Those of the gradients that a backward outside gives."""
+        """Return the shardings of the gradients that a backward outside computes; None if XLA chooses all."""
         return _or_none([None if made else self._like(number) for (made, number), _ in targets])
 
     def operands(self, program: Any) -> tuple | None:
-        """Those of the operands: None for one that was placed, and for all without a mesh."""
+        """Return the operands' shardings, None for a placed operand; None in all without a mesh."""
         if self._copies is None:
             return None
         roots = [self._trace.roots[number] for number in program.inputs]
@@ -214,7 +214,7 @@ class Places:
         return tuple(places + [self._copies] * (program.with_one + len(program.arrays)))
 
     def all(self, count: int) -> list | None:
-        """Those of all results; None if all are None."""
+        """Return the shardings of all results; None if XLA chooses all."""
         return _or_none([self.places.get(number) for number in range(count)])
 
 

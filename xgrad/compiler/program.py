@@ -1,8 +1,8 @@
-"""The traced function as programs: the forward one, and the backward of what leaves with a history.
+"""The traced function as programs: a forward program, and the backward program of results with a history.
 
-A trace gives one list of equations.  Equations of `input_p` are inputs from outside; the first one of a gradient that
-arrives is where the forward program ends and the backward one begins.  Whatever the second uses of the first is
-returned by it, and kept (*residuals*), unless it is an input.
+A trace gives one list of equations.  Equations of `input_p` are inputs from outside; the first one of an arriving
+gradient is where the forward program ends and the backward program begins.  The forward program also returns the values
+that the backward program uses (*residuals*), except its own inputs.
 
     in 0 ─┐                              ┌─ out 0, out 1, ...
     in 1 ─┴─ forward equations ──────────┼─ residuals ─┐
@@ -27,18 +27,18 @@ GRADIENT = 1 << 30  # the numbers of gradients that arrive start here
 
 
 class Backward(NamedTuple):
-    """The backward program, and where its operands come from."""
+    """The backward program, and the sources of its operands."""
 
-    closed: ClosedJaxpr  # of (residuals, gradients that arrive)
-    inputs: list[int]  # the residuals that are inputs, by their numbers
-    residuals: int  # how many more the forward program returns, at the end
-    avals: list[Any]  # of the gradients that arrive, None where they are not taken
-    arrays: list[Any]  # that the function brought along
+    closed: ClosedJaxpr  # of (residuals, arriving gradients, one(), arrays)
+    inputs: list[int]  # the numbers of the inputs among the residuals
+    residuals: int  # how many residuals the forward program returns, at the end
+    avals: list[Any]  # of the arriving gradients, None for one that the program does not use
+    arrays: list[Any]  # constant arrays of the trace
     programs: dict[tuple, Callable]
-    places: list | None  # how the gradients are to be sharded
+    places: list | None  # the shardings of the gradients
 
     def run(self, residuals: list, grads: list) -> list:
-        """The gradients of the inputs; an undefined gradient that arrives is None."""
+        """Return the inputs' gradients.  An arriving gradient may be None: undefined."""
         given = tuple(grad is not None for grad in grads)
         program = self.programs.get(given)
         if program is None:
@@ -61,18 +61,18 @@ class Program(NamedTuple):
     """The forward program."""
 
     closed: ClosedJaxpr
-    inputs: list[int]  # the numbers of the roots that it takes,
-    with_one: bool  # behind them, whether it takes `one()`,
-    arrays: list[Any]  # and then the arrays that the function brought along
+    inputs: list[int]  # the numbers of the roots that are its first operands
+    with_one: bool  # True if `one()` is the next operand
+    arrays: list[Any]  # the last operands: constant arrays of the trace
     backward: Backward | None
 
     def jitted(
         self, donated: tuple[int, ...], options: dict | None, ins: Any = None, outs: Any = None, into: Any = None
     ) -> Any:
-        """To be called with the inputs, of which those at the places `donated` are used up.
+        """Return the program as a `jax.jit` that donates the inputs at the places `donated`.
 
-        `ins`, `outs`: how operands and results are sharded, None where they are as they are, or as XLA chooses.
-        `into`: the `programs.Results` that get what it gives, where all `outs` are None.
+        `ins`, `outs`: the shardings of operands and results, None for "as the operand is" and "as XLA chooses".
+        `into`: the `programs.Results` that get the results, if all `outs` are None.
         """
         whole = function = jaxpr_as_fun(self.closed)
         if into is not None:
@@ -83,9 +83,9 @@ class Program(NamedTuple):
         return jax.jit(function, donate_argnums=donated, compiler_options=options, in_shardings=ins, out_shardings=outs)
 
     def alone(self, results: list[int]) -> tuple[Callable, list[int]] | None:
-        """A program of some of the results, and the numbers of its inputs; None if it takes more than scalars.
+        """Return a program of some of the results, and the numbers of its inputs; None if it takes more than scalars.
 
-        What a generator's key becomes depends on the key alone, and is computed where the key is.
+        A generator's new key depends on the key only, and is computed where the key is.
         """
         jaxpr = self.closed.jaxpr
         outvars = [jaxpr.outvars[number] for number in results]
@@ -94,16 +94,16 @@ class Program(NamedTuple):
         numbers = dict(zip(jaxpr.invars, self.inputs))
         invars = [variable for variable in used if variable in numbers]
         defined = {*invars, *jaxpr.constvars, *(variable for eqn in eqns for variable in eqn.outvars)}
-        if not defined.issuperset(used):  # `one()`, or an array that the function brought along
+        if not defined.issuperset(used):  # `one()`, or a constant array
             return None
         part = jaxpr.replace(invars=invars, eqns=eqns, outvars=outvars)
         return jax.jit(jaxpr_as_fun(ClosedJaxpr(part, self.closed.consts))), [numbers[v] for v in invars]
 
 
 def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Program:
-    """Take apart what a trace gave; its first `count` results are the forward program's.
+    """Split the traced equations into a forward program, with the first `count` results, and a backward program.
 
-    `arriving`: the numbers of the gradients that arrive, None for a result of which there is no backward.
+    `arriving`: the numbers of the arriving gradients, None for a result without a backward.
     """
     jaxpr, consts = traced.jaxpr, traced.consts
     inputs: dict[Any, int] = {}  # variable: number
@@ -142,17 +142,17 @@ def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Progra
 
 
 def one() -> Any:
-    """A 1 of which XLA knows nothing, being an operand."""
+    """Return a 1 that XLA cannot fold: it is an operand."""
     return scalar_of(1)
 
 
 def _one_like() -> Any:
-    """A variable for it."""
+    """Return a jaxpr variable for `one()`."""
     return jax.make_jaxpr(lambda value: value)(one()).jaxpr.invars[0]
 
 
 def _live(eqns: list, outvars: list) -> list:
-    """The equations on which results depend; what a backward that failed has left is not among them."""
+    """Return the equations on which results depend; drops those of a backward that failed."""
     needed = set(_used([], outvars))
     found = []
     for eqn in reversed(eqns):
@@ -166,11 +166,11 @@ _READ, _WRITES = "trace_replay", ("trace_write", "view_update")  # names of the 
 
 
 def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
-    """Equations of which those that read a part of what is written too are computed where they stand.
+    """Return the equations with a change: a read of an array that is written too is computed where it stands.
 
-    XLA would fuse such a read into all its users, of which some come after the write, and copy the whole for them: k
-    writes into N elements would cost O(k N).  It does not repeat what it takes to be expensive, a division for one.
-    So each element is divided by whether its bits, or a 1 of which XLA knows nothing, are set.  (A branch does it too,
+    XLA would fuse such a read into all its users, some of them after the write, and copy the array for them: k
+    writes into N elements would cost O(k N).  XLA does not repeat operations that it takes to be expensive, a division
+    for example.  So each element is divided by `(bits | one()) != 0`, a 1 that XLA cannot fold.  (A branch does it too,
     for any dtype, and takes 3 us: engine/fusion.py.)
     """
     if jax.default_backend() != "cpu":
@@ -195,7 +195,7 @@ def _is_var(atom: Any) -> bool:
 
 
 def _apart(eqn: Any, one: Any) -> list:
-    """The equations in the place of a read, for XLA's CPU compiler."""
+    """Return the equations that replace a read, for XLA's CPU compiler."""
     inner = jaxpr_as_fun(eqn.params["jaxpr"])
 
     def read(one: Any, *operands: Any) -> Any:
@@ -212,7 +212,7 @@ def _apart(eqn: Any, one: Any) -> list:
 
 
 def _inlined(jaxpr: Any, invars: list, outvars: list) -> list:
-    """The equations of a jaxpr without constants, on other variables."""
+    """Return the equations of a jaxpr without constants, on other variables."""
     names = dict(zip(jaxpr.invars, invars)) | dict(zip(jaxpr.outvars, outvars))
 
     def renamed(atoms: list) -> list:
@@ -222,7 +222,7 @@ def _inlined(jaxpr: Any, invars: list, outvars: list) -> list:
 
 
 def _used(eqns: list, outvars: list) -> list:
-    """The variables that equations and results refer to, each once, in order."""
+    """Return the variables that equations and results refer to, each once, in order."""
     found: dict[Any, None] = {}
     for eqn in eqns:
         for atom in eqn.invars:
@@ -235,10 +235,10 @@ def _used(eqns: list, outvars: list) -> list:
 
 
 def _closed(jaxpr: Any, known: dict, invars: list, eqns: list, outvars: list) -> tuple[ClosedJaxpr, list]:
-    """A part of a jaxpr, and the arrays that it takes behind its other operands.
+    """Return a part of a jaxpr, and the arrays that it takes behind its other operands.
 
-    Arrays that the function brought along are operands: XLA would fold them, which takes long for large ones, and its
-    CPU compiler gets transposes of them wrong (jaxlib 0.7.2).  Scalars, such as the starts of views, are constants.
+    Constant arrays of the trace are operands: XLA would fold them, which takes long for large ones, and its CPU
+    compiler gets transposes of them wrong (jaxlib 0.7.2).  Scalars, such as the starts of views, are constants.
     """
     constvars = [variable for variable in _used(eqns, outvars) if variable in known]
     scalars = [variable for variable in constvars if not variable.aval.shape]

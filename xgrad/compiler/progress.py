@@ -1,7 +1,7 @@
-"""Progress: what gives another value each time it is asked, so that no guard can tell what it would give.
+"""Progress: iterators, clocks and random numbers, which give another value each time, so that no guard can test them.
 
-An iterator from outside that the function advances is refused.  A clock and random numbers are constants of the
-program, of which the function's caller is warned.
+A function that advances an iterator from outside is refused.  A clock and random numbers are constants of the
+program, and a warning tells the caller so.
 """
 
 import functools
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 _MODULES = ("builtins", "itertools", "collections", "_collections")
-_IMMUTABLE = 1 << 8  # of a class that C code defines: Py_TPFLAGS_IMMUTABLETYPE
-# Of generators of NumPy's, how far they are.
+_IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGS_IMMUTABLETYPE
+# How to read the state of NumPy's generators.
 _STATES: dict[str, Callable] = {
     "random_raw": lambda value: value.state,
     "bit_generator": lambda value: value.bit_generator.state,
@@ -33,12 +33,12 @@ _CLOCKS = frozenset(
                  "process_time_ns", "thread_time", "thread_time_ns", "localtime", "gmtime", "ctime", "strftime")
     if hasattr(time, name)
 ) | {os.urandom}  # fmt: skip
-_RANDOM = frozenset({"random", "secrets", "uuid"})  # modules whose functions are named by the line that calls them
+_RANDOM = frozenset({"random", "secrets", "uuid"})  # modules whose callers' lines are reported, in place of their own
 
 
 @functools.lru_cache(maxsize=4096)
 def moves(kind: type) -> bool:
-    """Whether objects of a class are an iterator or a generator of random numbers that C code advances."""
+    """Return True if C code advances a class's objects: iterators, and generators of random numbers."""
     module = str(kind.__module__)
     if module.startswith("numpy.random."):
         return any(hasattr(kind, name) for name in _STATES)
@@ -51,37 +51,37 @@ def _draws(kind: type) -> bool:
 
 
 class Progress:
-    """What a trace has met that advances, and how far it was when it was met first."""
+    """The objects of a trace that advance, and their states at the first look."""
 
     def __init__(self) -> None:
-        self.begun = False  # whether frames of the function are running
-        self._met: dict[int, tuple[Callable, Any, bool]] = {}  # (a reference, its state, whether it is from outside)
-        self._frames: dict[int, Callable] = {}  # generators, by the id of their frame
-        self._lines: dict[int, str] = {}  # where a generator was advanced, by its id
-        self._inputs: list[tuple[str, Any, str]] = []  # (what was called, the object that draws, where)
+        self.begun = False  # True while frames of the function run
+        self._met: dict[int, tuple[Callable, Any, bool]] = {}  # by id: (a reference, its state, True if from outside)
+        self._frames: dict[int, Callable] = {}  # references to generators, by the id of their frame
+        self._lines: dict[int, str] = {}  # the line that advanced a generator, by its id
+        self._inputs: list[tuple[str, Any, str]] = []  # (name of the call, the object that draws, line)
         if "numpy.random" in sys.modules:
             self.note(np.random.get_bit_generator())  # pyright: ignore[reportAttributeAccessIssue]
 
     def note(self, value: Any) -> None:
-        """Note something that `moves`."""
+        """Record an object that advances (`moves`)."""
         known = self._met.get(id(value))
         if known is not None and known[0]() is value:
             return
-        # A generator that is forgotten runs its `finally`: nothing may hold it.
+        # Weak: a generator runs its `finally` when its last reference goes.
         reference = weakref.ref(value) if isinstance(value, types.GeneratorType) else lambda: value
         self._met[id(value)] = reference, _state(value), not self.begun
         if isinstance(value, types.GeneratorType) and value.gi_frame is not None:
             self._frames[id(value.gi_frame)] = reference
 
     def resumed(self, frame: Any) -> None:
-        """Note that a generator's frame runs on."""
+        """Record that a generator's frame runs on."""
         reference = self._frames.get(id(frame))
         generator = None if reference is None else reference()
         if generator is not None and generator.gi_frame is frame:
             self._lines[id(generator)] = _line(frame.f_back)
 
     def called(self, function: Any, owner: Any, frame: Any) -> None:
-        """Note a call of C code's, if it reads a clock or draws random numbers."""
+        """Record a call of C code that reads a clock or draws random numbers."""
         kind = type(owner)
         if kind is types.ModuleType:
             if function not in _CLOCKS:
@@ -98,11 +98,11 @@ class Progress:
         while frame is not None and frame.f_globals.get("__name__") in _RANDOM:
             frame = frame.f_back
         if frame is None or str(frame.f_globals.get("__name__")).partition(".")[0] in sys.stdlib_module_names:
-            return  # a temporary file's name, say
+            return  # such as a temporary file's name
         self._inputs.append((name, owner, _line(frame)))
 
     def advanced(self, is_new: Callable[[list], set[int]]) -> str | None:
-        """An iterator from outside that was advanced, in words, or None."""
+        """Return in words an iterator from outside that the function advanced, or None."""
         found = [(value, outside) for value, outside in self._moved() if hasattr(value, "__next__")]
         new = is_new([value for value, outside in found if not outside])
         for value, _ in found:
@@ -113,7 +113,7 @@ class Progress:
         return None
 
     def warn(self, is_new: Callable[[list], set[int]]) -> None:
-        """Warn once of what was a number when the function was traced, and would be another one now."""
+        """Warn once of clocks and random numbers that are constants of the program."""
         drawn = [(value, outside) for value, outside in self._moved() if not hasattr(value, "__next__")]
         found = self._inputs
         new = is_new([value for value, outside in drawn if not outside] + [owner for _, owner, _ in found])
@@ -125,7 +125,7 @@ class Progress:
             warnings.warn(_CONSTANT.format(said[0] + more), UserWarning, stacklevel=2)
 
     def _moved(self) -> list[tuple[Any, bool]]:
-        """What has moved on, with whether it was met before the function ran."""
+        """Return the objects that advanced, each with True if it was recorded before the function ran."""
         found = []
         for key, (reference, state, outside) in list(self._met.items()):
             value = reference()
@@ -135,7 +135,7 @@ class Progress:
 
 
 def _state(value: Any) -> Any:
-    """How far an iterator is."""
+    """Return an iterator's or a generator's state."""
     kind = type(value)
     if kind is types.GeneratorType:
         return None if value.gi_frame is None else value.gi_frame.f_lasti
@@ -160,14 +160,14 @@ def _state(value: Any) -> Any:
 
 
 def _comparable(state: Any) -> Any:
-    """A generator's state as numbers and bytes."""
+    """Return a generator's state as numbers and bytes."""
     if isinstance(state, dict):
         return {name: _comparable(part) for name, part in state.items()}
     return state.tobytes() if isinstance(state, np.ndarray) else repr(state)
 
 
 def _parts(value: Any, depth: int) -> Any:
-    """Numbers and iterators' states in what `__reduce__` gives."""
+    """Return the numbers and iterators' states in the result of `__reduce__`."""
     if isinstance(value, tuple) and depth:
         return [_parts(item, depth - 1) for item in value]
     if isinstance(value, int):

@@ -1,10 +1,10 @@
-"""Rehearsal: one eager run of a function that leaves nothing behind.
+"""Rehearsal: one eager run of a function that changes no tensor, generator or container from outside.
 
     tensors from outside ──► twins with copies of their values (overlay.py)
     generators ────────────► twins with their keys
     lists, dictionaries, attributes, closures, globals ──► put back as they were (`Kept`)
 
-What the function does besides (printing, a file, the state of a C extension) happens as in any other run.
+Other effects of the function (printing, a file, the state of a C extension) happen as in any other run.
 """
 
 import collections
@@ -22,12 +22,12 @@ from .code import names_in
 from .guards import MISSING
 from .overlay import Inline, Overlay, Reached
 
-_LIMIT = 20_000  # values that are looked through
+_LIMIT = 20_000  # values that are searched
 _copy = jax.jit(jnp.copy)
 
 
 class _Copied:
-    """A copy of an array from outside: the run may change it, and the program may use up the array itself."""
+    """A copy of an array from outside: the run may change it, and the program may donate the array itself."""
 
     __slots__ = ("tracer",)
 
@@ -36,7 +36,7 @@ class _Copied:
 
 
 class Rehearsal(Overlay):
-    """Tensors, as an eager run sees them that nobody else is to see."""
+    """The tensors that an eager run sees, apart from the tensors of all other threads."""
 
     def root(self, owner: Any, array: Any) -> Any:
         if isinstance(array, Tracer):
@@ -55,7 +55,7 @@ class Rehearsal(Overlay):
 
 
 class Kept:
-    """Something that holds values by keys, and what it held at first."""
+    """A container, and its content before the run."""
 
     __slots__ = ("before", "name", "read", "value", "write")
 
@@ -64,7 +64,7 @@ class Kept:
         self.before = read()
 
     def changes(self) -> dict:
-        """{key: what is there now} where that is another object than at first."""
+        """Return {key: value now} for each value that is another object than before."""
         now = self.read()
         return {
             key: now.get(key, MISSING)
@@ -73,18 +73,18 @@ class Kept:
         }
 
     def restore(self) -> None:
-        """Put back what was there, in its order."""
+        """Restore the content, in its order."""
         now = self.read()
         if list(map(id, now.values())) != list(map(id, self.before.values())) or [*now] != [*self.before]:
             self.write(self.before)
 
 
 class Keeping:
-    """What a function can reach through arguments, closures, globals and objects, and the names of tensors there."""
+    """The containers below a function's arguments, closures, globals and objects, and names for the tensors there."""
 
     def __init__(self, function: Any, args: tuple, kwargs: dict) -> None:
         self.kept: list[Kept] = []
-        self.names: dict[int, str] = {}  # of tensors
+        self.names: dict[int, str] = {}  # by the id of a tensor
         self._seen: dict[int, Any] = {}
         waiting = collections.deque([("", function)])
         waiting.extendleft((f"kwargs[{key!r}]", value) for key, value in kwargs.items())
@@ -98,7 +98,7 @@ class Keeping:
                 waiting.extend(self._inside(name, value))
 
     def restore(self) -> None:
-        """Put everything back."""
+        """Restore all containers."""
         for kept in self.kept:
             kept.restore()
 
@@ -108,7 +108,7 @@ class Keeping:
         return kept.before
 
     def _inside(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        """The values in a value, with their names."""
+        """Yield the values in a value, with their names."""
         if isinstance(value, (list, collections.deque)):
             for key, item in self._keep(name, value, *_of_list(value)).items():
                 yield f"{name}[{key}]", item
@@ -161,7 +161,7 @@ class Keeping:
 
 
 _PLAIN = (int, float, complex, str, bytes, type(None), types.ModuleType, types.BuiltinFunctionType, jax.Array)
-# Objects of these are of no account, or look after themselves.
+# Objects of these modules do not count, or restore themselves.
 _INTERNAL = (
     "xgrad.compiler", "xgrad.engine", "xgrad.ops", "xgrad.views", "xgrad.random", "jax", "numpy", "threading",
     "_thread", "logging",
@@ -174,7 +174,7 @@ def _of_library(kind: type) -> bool:
 
 def _slots(kind: type) -> list[str]:
     if "__slots__" not in vars(kind):
-        return []  # members of a C type, which Python may not write
+        return []  # the class is C code's, and Python may not write its members
     return [name for name, found in vars(kind).items() if isinstance(found, types.MemberDescriptorType)]
 
 
@@ -187,7 +187,7 @@ def _of_list(value: Any) -> tuple[Callable, Callable]:
 
 
 def _of_dict(value: dict) -> tuple[Callable, Callable]:
-    # A class of its own may refuse what puts back: only an OrderedDict keeps more than a dictionary does.
+    # A subclass of the user's may refuse writes, so the base's methods write; only an OrderedDict needs its own.
     kind: Any = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
 
     def write(before: dict) -> None:
@@ -261,7 +261,7 @@ def _of_slots(value: Any, slots: list[str]) -> tuple[Callable, Callable]:
     def write(before: dict) -> None:
         for name in slots:
             if name in before:
-                object.__setattr__(value, name, before[name])  # of a frozen dataclass too
+                object.__setattr__(value, name, before[name])  # works for a frozen dataclass too
             elif hasattr(value, name):
                 object.__delattr__(value, name)
 

@@ -1,7 +1,7 @@
-"""Straight: one generated function that runs a program and makes what a call returns.
+"""Straight: one generated function that runs a program and builds a call's result.
 
-For a program that changes nothing but what it returns: no tensor from outside, no generator, no container.  There is
-nothing to put back then wherever an interrupt arrives, and no list is needed between the steps:
+For a program without effects on tensors, generators and containers.  An interrupt then needs no repair, and the steps
+need no lists between them:
 
     def run(tensors, arrays, leaves):
         a0, a1, = arrays
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 def straight(
     traced: "Traced", executable: Callable, order: list[int], constants: list, simple: list[tuple]
 ) -> Callable[[list, list, list], Any]:
-    """The function of (tensors, their arrays, leaves) that runs the program.
+    """Return the function of (tensors, their arrays, leaves) that runs the program.
 
-    `order`: which arrays are its operands; `constants` follow them; `simple`: (array, edge, requires_grad) of each
-    tensor that is made.
+    `order`: the numbers of the arrays that are its operands; `constants` follow them; `simple`: (array, edge,
+    requires_grad) of each tensor that is made.
     """
     source = Source()
     name, line = source.name, source.lines.append
@@ -54,14 +54,14 @@ def straight(
 
 
 def _expression(plan: tuple[str, Any], name: Callable[[Any], str]) -> str:
-    """A value of its plan (`Outputs.plan`), as `entry.built` makes it."""
+    """Return the expression for a value of a plan (`Outputs.plan`), which `entry.built` would build."""
     kind, what = plan
     if kind == "made":
         return f"t{what}"
     if kind == "given":
         return f"tensors[{what}]"
     if kind == "constant":
-        return f"{name(what)}.copy()" if isinstance(what, np.ndarray) else name(what)  # which the caller may change
+        return f"{name(what)}.copy()" if isinstance(what, np.ndarray) else name(what)  # the caller may change the copy
     if kind == "array":
         return f"o{what}"
     if kind == "dict":

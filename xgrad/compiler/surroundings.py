@@ -1,14 +1,13 @@
-"""What a function depends on besides its tensors: arguments, closures, globals, and what is in them.
+"""Surroundings: guards of all that a function depends on besides tensors: arguments, closures, globals, their content.
 
-Before the trace the function's own code is looked through, and the Python functions that it names, unless they are of
-an installed library; the globals that this code names, closures, defaults, bound objects; and of objects the attributes
-that the code names (all of a module's).  What is there is noted.  In the trace the frames that run, of libraries too,
-add what they name (noted.py), and the objects that they see (frames.py).  After it the guards are made (guards.py,
-containers.py), by the ways from the function and its arguments to each object; an object to which no such way leads is
-held itself.
+Before the trace: the function's own code is looked through, with the Python functions that it names, unless an
+installed library defines them; the globals that this code names, closures, defaults, bound objects; and the attributes
+of objects that the code names (all of a module's).  Their values are recorded.  In the trace: the frames that run, of
+libraries too, add the names in their code (noted.py) and the objects that they see (frames.py).  After the trace: the
+guards are made (guards.py, containers.py), on the ways from the function and its arguments to each object; an object on
+no such way has a strong reference.
 
-Not looked into: xgrad, JAX, the libraries on it, NumPy (code.py).  What is looked up in yet another way, in the state
-of a C extension or in a file, is not seen.
+Not looked into: xgrad, JAX, the libraries on it, NumPy (code.py).  Not seen: the state of a C extension, files.
 """
 
 import functools
@@ -37,12 +36,12 @@ from .namespaces import OfAttributes, OfFixed, OfFunction, OfGlobals, OfImports,
 from .noted import NONE, Noted
 from .progress import Progress, moves
 
-_LIMIT = 50_000  # values that are looked at; the others have to be the same objects
-_MANY = 256  # entries of a dictionary that a library's code sees; of a larger one only those that are reached otherwise
+_LIMIT = 50_000  # values that are looked at; all others must be the same objects
+_MANY = 256  # entries of a dictionary that library code sees; in a larger one other ways must lead to an entry
 
 
 class Surroundings(Noted):
-    """Guards, and the containers that they look into."""
+    """The guards of a function, its arguments and the objects that it uses, and the containers of the guards."""
 
     def __init__(self, values: list[Any], function: Any) -> None:
         super().__init__()
@@ -51,24 +50,24 @@ class Surroundings(Noted):
         self._values, self._function = values, function
         self._seen: dict[int, Any] = {}
         self._held: list[Any] = []
-        # What frames have seen:
+        # Recorded by frames:
         self._noted: dict[tuple, Any] = {}
-        self._met: dict[int, Any] = {}  # objects
-        self._given: set[int] = set()  # containers among the arguments
-        self._memos: list[Any] = []  # what functools.lru_cache gave
-        self._owned: set[int] = set()  # what belongs to a library
-        self.kept: list[tuple] = []  # what a library's code has remembered: (put, object, key, value)
+        self._met: dict[int, Any] = {}  # objects that frames see, by id
+        self._given: set[int] = set()  # ids of the containers among the arguments
+        self._memos: list[Any] = []  # caches of functools.lru_cache
+        self._owned: set[int] = set()  # ids of objects that belong to a library
+        self.kept: list[tuple] = []  # values that a library's code cached: (put, object, key, value)
         self._marks = -1
         self.guards: list[Guard] = []
         self.progress = Progress()
         self.look()
         self.progress.begun = True
-        self._first = {key: frozenset(used) for key, (_, used) in self._globals.items()}  # that have guards from now on
+        self._first = {key: frozenset(used) for key, (_, used) in self._globals.items()}  # guarded names
 
     # ------------------------------------------------------------ the guards
 
     def look(self) -> None:
-        """Make the guards, of values looked through together: a later one may name attributes of an earlier one."""
+        """Make all guards, until no more names appear: one value's code may name attributes of an earlier value."""
         while True:
             known = self._marked()
             self.tensors, self.containers, self._seen = [], [], {}
@@ -77,7 +76,7 @@ class Surroundings(Noted):
             self.containers.append(self.root)
             self._root_child(0, self._function)
             done = 0
-            while done < len(self._globals):  # a global's function names more of them
+            while done < len(self._globals):  # a function in a global names more globals
                 for names, used in list(self._globals.values())[done:]:
                     self._root_globals(names, frozenset(used))
                     done += 1
@@ -89,7 +88,7 @@ class Surroundings(Noted):
                 return
 
     def _marked(self) -> int:
-        """How much is named; it grows."""
+        """Return the number of recorded names and objects.  It only grows."""
         named = len(self._names) + sum(len(used) for _, used in self._globals.values())
         return named + len(self._globals) + len(self._held) + sum(map(len, self._used.values())) + len(self._wholly)
 
@@ -128,7 +127,7 @@ class Surroundings(Noted):
         return self._look_into(value, path)
 
     def _of_tensor(self, value: Tensor, path: Path) -> Guard:
-        """The guard of a tensor: of its attributes and hooks, if it has any, and of its class, if it is the user's."""
+        """Return the guard of a tensor: with its attributes and hooks, and its class if it is the user's."""
         whole, kind = self._whole(value), type(value)
         plain = not (attributes_of(value) if whole is None else whole) and not may_change(kind)
         if plain or id(value) in self._seen:
@@ -157,7 +156,7 @@ class Surroundings(Noted):
         rest = None
         if isinstance(found, OfFunction):
             rest = self._function_attributes(value, (*path, REST))
-        elif not whole and (slots_of(type(value)) or dict_of(value)):  # a dict with attributes
+        elif not whole and (slots_of(type(value)) or dict_of(value)):  # a dict subclass with attributes
             rest = OfObject(value, (*path, REST), self._of(value), self._names)
         if rest is not None:
             found.rest = rest
@@ -171,20 +170,20 @@ class Surroundings(Noted):
         hooks = isinstance(found, OfTensor)
         for key, item in found.before.items():
             if hooks and key.__class__ is tuple and id(getattr(item, "__code__", None)) not in self._ran:
-                found.children.append((key, Guard(item)))  # outside of the function it does what it likes
+                found.children.append((key, Guard(item)))  # a hook that has run only outside may do as it likes
             elif found.looks(key):
                 found.children.append((key, self._guard(item, (*path, key))))
 
     def forget_memos(self, made: Callable[[Any], bool]) -> None:
-        """Empty what functools.lru_cache keeps, where `made` says that it holds tensors of the trace."""
+        """Clear the caches of functools.lru_cache that contain tensors of the trace, which `made` tells."""
         for memo in self._memos:
             if any(map(made, gc.get_referents(memo))):
                 memo.cache_clear()
 
-    # ------------------------------------------------------------ what frames see
+    # ------------------------------------------------------------ recording, called by frames
 
     def ran(self, code: types.CodeType, names: dict | None) -> None:
-        """Note code that runs in the trace, and its module's globals."""
+        """Record code that runs in the trace, and its module's globals."""
         self._ran[id(code)] = code
         if names is not None:
             used = globals_in(code)
@@ -196,13 +195,13 @@ class Surroundings(Noted):
                 self.note(names.get(name), named, not DYNAMIC.isdisjoint(named))
 
     def variable(self, value: Any, name: str, code: types.CodeType) -> None:
-        """Note the variable in which code has a list, say."""
+        """Record the variable in which code has a container."""
         self._variables.setdefault(id(value), set()).add((name, id(code)))
 
     def note(self, value: Any, names: frozenset[str], wholly: bool, library: bool = False) -> None:
-        """Note an object that code sees, of which it names attributes; `wholly`: or asks for them in another way.
+        """Record an object that code sees, with the attributes that the code names, or all of them if `wholly`.
 
-        `library`: whether it belongs to a library, if it is a list, say.
+        `library`: True if a list, say, belongs to a library.
         """
         waiting = [(value, wholly, library)]
         while waiting:
@@ -256,7 +255,7 @@ class Surroundings(Noted):
                     waiting.append((item, False, library))
 
     def _note_function(self, value: Any, names: frozenset[str], wholly: bool) -> list[tuple[Any, bool, bool]]:
-        """Note the attributes of a function that code sees; those that it names are to be noted too."""
+        """Record a function that code sees; return its attributes that are to be recorded too."""
         if is_ours(value.__globals__.get("__name__")):
             return []
         _, before = self._attributes.setdefault(id(value), (value, dict(vars(value))))
@@ -270,11 +269,11 @@ class Surroundings(Noted):
         return [(item, wholly, library) for name, item in before.items() if wholly or name in names]
 
     def given(self, nodes: list) -> None:
-        """Note the containers among the arguments, of which only the leaves are guarded."""
+        """Record the containers among the arguments: only their leaves have guards."""
         self._given = {id(node) for node in nodes}
 
     def changed(self, is_new: Any) -> list[Container]:
-        """What the function has changed in objects that the guards do not reach: they were met by its frames alone."""
+        """Return the containers that the function changed among objects without guards, which only frames saw."""
         found = []
         for key, (value, before) in list(self._before.items()):
             if key in self._globals:
@@ -294,9 +293,9 @@ class Surroundings(Noted):
         return [c for c in found if id(c.value) not in new]
 
     def keeps(self, container: Container, key: Any, was: Any, now: Any) -> bool:
-        """Whether a change is a library's that remembers something, which is done once the program has been found.
+        """Return True if a change is a library's cache, to be put in place once the program has been found.
 
-        The next call sees it, and is traced again: nothing tells whether it changes what the function does.
+        The next call sees it and is traced again: a cache may change the function's results.
         """
         names = container.value
         library = is_library(names) if isinstance(container, OfGlobals) else id(names) in self._owned
@@ -308,22 +307,22 @@ class Surroundings(Noted):
     # ------------------------------------------------------------ after the trace
 
     def finish(self, is_new: Any) -> None:
-        """Make the guards again, with what the frames have added.  `is_new(values)`: ids of what the trace made."""
+        """Make the guards again, with the frames' records.  `is_new(values)`: ids of objects that the trace made."""
         met = [value for key, value in self._met.items() if key not in self._seen and key not in self._given]
         functions = self._functions()
-        # Dictionaries that the function made as globals of code that it runs by exec().
+        # Dictionaries that the function made, as globals for exec().
         made = [names for names, _ in self._globals.values() if not _is_of_module(names)]
         new = is_new([*met, *functions, *made])
         self._globals = {key: noted for key, noted in self._globals.items() if key not in new}
         for item in (item for memo in self._memos for item in gc.get_referents(memo) if id(item) in new):
-            if not holds_tensors(item):  # it was made now, and stays
+            if not holds_tensors(item):  # made in the trace, and not tied to it
                 new.discard(id(item))
                 self._before.pop(id(item), None)
         self._held = [v for v in [*functions, *met] if id(v) not in new and not issubclass(type(v), types.ModuleType)]
         self.look()
 
     def _functions(self) -> list:
-        """Functions that ran and are reached in no other way, if their code takes more than its module's globals."""
+        """Return functions that ran and have no guard yet, if their code uses a closure."""
         nested = {id(const) for code in self._ran.values() for const in code.co_consts}
         known = {id(v.__code__) for v in self._seen.values() if type(v) is types.FunctionType}
         codes = [
@@ -335,12 +334,12 @@ class Surroundings(Noted):
         return [f for f in gc.get_referrers(*codes) if isinstance(f, types.FunctionType)]
 
     def restore(self, is_new: Any) -> None:
-        """Put back what was in the containers."""
+        """Restore the containers' content."""
         for container in (*self.changed(is_new), *self.containers):
             container.restore()
 
 
 def _is_of_module(names: dict) -> bool:
-    """Whether a dictionary holds the globals of a module that is imported."""
+    """Return True if a dictionary is the globals of an imported module."""
     module = sys.modules.get(str(names.get("__name__")))
     return names is sys.modules or (module is not None and names is getattr(module, "__dict__", None))

@@ -1,13 +1,13 @@
-"""Trace: one run of a function on tensors that have no values, and whatever it touches on the way.
+"""Trace: one run of a function on tensors without values, and a record of the tensors that it uses.
 
-The function runs in an overlay (overlay.py): the first touch of a tensor from outside, in whatever way, *reaches* it,
-and gives this thread a twin of its storage that has a tracer for its array.  What differs at the end from what was
-there is what the compiled program has to do in each call (`effects.py`).
+The function runs in an overlay (overlay.py): the first touch of a tensor from outside *reaches* it, and gives this
+thread a twin of its storage with a tracer as its array.  The differences at the end are the effects that the compiled
+program has in each call (`effects.py`).
 
-    x ──reach──► its storage ──► input 0 of the program          a tensor that is made meanwhile is not reached
+    x ──reach──► its storage ──► input 0 of the program          a tensor that the function makes is not reached
     └─ grad, base: reached when they are touched
 
-Invariant: tracers live in twins and in tensors that were made in the trace, and nowhere else.
+Invariant: tracers are in twins and in tensors that the trace made, and nowhere else.
 """
 
 from collections.abc import Callable
@@ -22,17 +22,17 @@ from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer
 from .overlay import Inline, Overlay, Reached, _read, run_in
 
-# Stands in the traced program for an array from outside, until the program is taken apart (program.py).
+# The equation of an array from outside, until the trace is split into programs (program.py).
 input_p = Primitive("xgrad_input")
 input_p.def_abstract_eval(lambda *, aval, number: aval)
 
 
 class Again(BaseException):
-    """A view that was taken for its value alone is more than that: the function is to be traced again."""
+    """A view that was traced as its value only is used as more than that: trace the function again."""
 
 
 class Root:
-    """One array from outside: that of a storage, the key of a generator, or a bare array among the arguments."""
+    """One array from outside: a storage's, a generator's key, or a bare array among the arguments."""
 
     __slots__ = ("array", "aval", "number", "owner", "tracer")
 
@@ -42,22 +42,22 @@ class Root:
 
 
 class Trace(Overlay):
-    """What a function reaches while it runs."""
+    """An overlay whose roots are inputs of the program."""
 
     def __init__(self, by_value: bool) -> None:
         super().__init__()
-        self.by_value = by_value  # whether views that are only read may be taken so
-        self.values: dict[int, Storage] = {}  # what these are views of
+        self.by_value = by_value  # True if views that are only read may be traced as their values
+        self.values: dict[int, Storage] = {}  # by id: the storages of these views
         self.roots: list[Root] = []
-        self.refused: Exception | None = None  # what no program can do; the function may catch the error
+        self.refused: Exception | None = None  # an operation that no program can do; the function may catch it
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """Call a function with this thread's touches of tensors seen."""
-        state.trace = self  # which the end of the overlay takes away
+        """Call a function in this overlay."""
+        state.trace = self  # `run_in` sets it to None
         return run_in(self, function)
 
     def root(self, owner: Any, array: Any) -> Root:
-        """A new input of the program."""
+        """Make a new input of the program."""
         if isinstance(array, Tracer):
             raise Inline
         root = Root(len(self.roots), owner, array)
@@ -85,7 +85,7 @@ class Trace(Overlay):
             reached.grad_read = reached.grad_read or not reached.grad_written
 
     def _alone(self, reached: Reached, array: Any) -> None:
-        """Of a tensor that is its array: in the trace it has a storage."""
+        """Give a tensor that owns its array a storage, in the trace."""
         now = reached.now
         reached.storage = storage = Storage(None, False, self.counter(now.get("_version_counter")))
         reached.root = self.root(storage, array)
@@ -93,9 +93,9 @@ class Trace(Overlay):
         now["_storage"], now["_chain"], now["_array"] = storage, ViewChain.root(array.shape, array.dtype), None
 
     def _is_value(self, tensor: Tensor, attributes: dict[str, Any], storage: Storage) -> bool:
-        """Whether a tensor is a view like a minibatch: a block of something that nothing is asked of but its value.
+        """Return True for a view like a minibatch: a contiguous block, with nothing but a value, of a larger tensor.
 
-        Then the next one, at another start, runs the same program.
+        The next minibatch, at another start, then runs the same program.
         """
         chain, view = attributes["_chain"], attributes.get("_view")
         if chain.is_root or id(storage) in self.storages or type(tensor) is not Tensor:
@@ -105,7 +105,7 @@ class Trace(Overlay):
         return is_plain(attributes) and chain.expressible and chain.geometry.is_contiguous()
 
     def _value(self, reached: Reached, storage: Storage) -> None:
-        """Of a view that is taken by its value: in the trace it has a storage of its own."""
+        """Give a view that is traced as its value a storage of its own, in the trace."""
         root = storage.array
         if isinstance(root, Tracer):
             raise Inline
@@ -117,7 +117,7 @@ class Trace(Overlay):
 
 
 def is_plain(attributes: dict[str, Any]) -> bool:
-    """Whether a tensor, by its attributes, has nothing but a value: no history, no hooks, no modes."""
+    """Return True if a tensor's attributes are nothing but a value: no history, no hooks, no modes."""
     return not any(map(attributes.get, _MORE_THAN_VALUES))
 
 

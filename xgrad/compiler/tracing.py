@@ -1,4 +1,4 @@
-"""Tracing a function: run it once on tracers, and make an `Entry` of what it did."""
+"""Tracing a function: run it once on tracers, and make an `Entry` of its equations and effects."""
 
 import traceback
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from .progress import ADVANCED
 from .surroundings import Surroundings
 from .trace import Again, Trace, input_p
 
-_TRIES = 8  # while another thread changes what the trace relies on
+_TRIES = 8  # attempts while another thread changes tensors that the trace relies on
 _VALUE_NEEDED = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -55,10 +55,10 @@ def traced(
     options: dict | None,
     out: Shardings | None = None,
 ) -> tuple[Entry, list] | None:
-    """Trace a call; None if it uses values of another trace, and has to be run as it is.
+    """Trace a call; return None if it uses values of another trace, and must run uncompiled.
 
-    With the entry comes what libraries have remembered meanwhile, (put, object, key, value): it is put there once the
-    call is found to be like itself.
+    With the entry come the values that libraries cached meanwhile, (put, object, key, value): the caller puts them in
+    place once the entry matches the call.
 
     Raises `TracedValueError` where the function reads a value, `NotImplementedError` for what a program cannot repeat.
     """
@@ -83,11 +83,11 @@ def traced(
 
 
 class _FailedError(Exception):
-    """The function has raised its cause."""
+    """The function raised an error, its cause."""
 
 
 class _MovedError(Exception):
-    """Another thread has changed what the trace relied on."""
+    """Another thread changed a tensor that the trace relied on."""
 
 
 class _Tracing:
@@ -95,10 +95,10 @@ class _Tracing:
         self, function: Callable, leaves: list, tree: Any, modes: tuple, by_value: bool, out: Shardings | None
     ) -> None:
         self.function, self.leaves, self.tree, self.modes, self.out = function, leaves, tree, modes, out
-        self.placed: list = []  # what is returned as `out` says
+        self.placed: list = []  # results that `out` placed, with their shardings
         self.trace = Trace(by_value)
         self.bare = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
-        self.arrays = {i: jnp.asarray(leaves[i]) for i in self.bare}  # here, for in the trace it would give a tracer
+        self.arrays = {i: jnp.asarray(leaves[i]) for i in self.bare}  # before the trace, where it would give a tracer
         self.places = [i for i in range(len(leaves)) if i not in self.bare]
         self.given: list[Container] = []  # containers among the arguments
         self.around = Surroundings([leaves[i] for i in self.places], function)
@@ -114,7 +114,7 @@ class _Tracing:
             except _FailedError as failed:
                 error = failed.__cause__
                 assert error is not None
-                raise error from error.__cause__  # as it is: JAX would add notes to one that passes through it
+                raise error from error.__cause__  # without JAX's notes, which an error that passes through it gets
             finally:
                 leave(self.trace)
                 self.around.restore(self.frames.is_new)
@@ -159,7 +159,7 @@ class _Tracing:
     # ------------------------------------------------------------ the run
 
     def _body(self) -> list:
-        """What is traced: the function, what leaves, and the backward of what leaves with a history."""
+        """Run the function, and return the program's results: its tensors, and their backward."""
         try:
             self.frames.watch()
             return self.trace.run(self._leaving)
@@ -197,12 +197,12 @@ class _Tracing:
         return [*outputs.arrays, *pulled]
 
     def _check_refused(self) -> None:
-        """Raise the error of what no program can do, should the function have caught it and gone another way."""
+        """Raise the error of an operation that no program can do, which the function may have caught."""
         if self.trace.refused is not None:
             raise _FailedError from self.trace.refused
 
     def _check_returned(self, values: list) -> None:
-        """Raise `NotImplementedError` for what would be used up by the first call, or holds tensors of the trace."""
+        """Raise `NotImplementedError` for a result that can be used only once, or contains tensors of the trace."""
         new = self.frames.is_new([value for value in values if not is_scalar(value)])
         for value in values:
             if id(value) in new and isinstance(value, ONCE):
@@ -222,9 +222,9 @@ class _Tracing:
         return jax.tree_util.tree_unflatten(self.tree, leaves)
 
     def _changes(self, outputs: Outputs) -> list[tuple]:
-        """What the function put into containers from outside, to be put there in each call.
+        """Return the tensors that the function put into containers from outside; each call puts its own there.
 
-        Raises `NotImplementedError` for anything but tensors, in the place of what was there or under new keys.
+        Raises `NotImplementedError` for other values, and for places that a call cannot set.
         """
         advanced = self.around.progress.advanced(self.frames.is_new)
         if advanced is not None:
@@ -248,7 +248,7 @@ class _Tracing:
         return found
 
     def _pull(self, outputs: Outputs) -> list:
-        """Trace the backward of results with a history; the gradients of tensors from outside."""
+        """Trace the backward of results with a history; return the gradients of tensors from outside."""
         tensors = outputs.edges
         self.metas = [InputMetadata(tuple(t.shape), t.dtype) for t in tensors]
         self.targets: list[Target] = []
@@ -261,7 +261,7 @@ class _Tracing:
         good = list(range(len(tensors)))
         try:
             results = self._gradients(tensors, good, nodes)
-        except Exception:  # some of them may have been through a backward: find out which
+        except Exception:  # some of them may have been through a backward: try each
             for i in good:
                 try:
                     self._gradients(tensors, [i], nodes)
@@ -290,7 +290,7 @@ class _Tracing:
         return list(found)
 
     def _targets(self, outputs: Outputs) -> list[tuple[Node, Target]]:
-        """The nodes at which the graph of the trace ends, with the tensors whose gradients arrive there."""
+        """Return the nodes at which the trace's graph ends, with the tensors whose gradients arrive there."""
         sources: dict[Node, int] = {}
         for i, tensor in enumerate(outputs.edges):
             for node in ends(tensor._grad_fn):
@@ -308,7 +308,7 @@ class _Tracing:
                 found.append((node, Target((False, outside[id(node)].number), mask)))
         return found
 
-    # ------------------------------------------------------------ what later calls are compared with
+    # ------------------------------------------------------------ guards for later calls
 
     def _match(self) -> Match:
         found = self.around.tensors
@@ -332,7 +332,7 @@ class _Tracing:
         )
 
     def _source(self, reached: Reached, places: dict[int, int]) -> tuple:
-        """Where a tensor is to be fetched in later calls."""
+        """Return where later calls find a tensor."""
         tensor = reached.tensor
         if id(tensor) in places:
             return "found", places[id(tensor)]
@@ -345,7 +345,7 @@ class _Tracing:
         return "held", tensor
 
     def _inputs(self) -> list[tuple[str, Any]]:
-        """What each root is, by its number."""
+        """Return the source of each root, by its number."""
         found: list[Any] = [None] * len(self.trace.roots)
         for reached in reversed(self.trace.reached):
             found[reached.root.number] = ("tensor", reached.number)
@@ -393,13 +393,13 @@ _OURS = str(Path(__file__).parent.parent)
 
 
 def _alone(error: Exception) -> Exception:
-    """An error without the frames that it came through, which would keep the whole trace alive."""
+    """Return an error without its frames, which would keep the whole trace alive."""
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
 
 def _value_error(error: BaseException) -> TracedValueError:
-    """An error of JAX's that a value is needed, with the line of the user's that needs it."""
+    """Make a `TracedValueError` of JAX's error, with the line of the user's that needs a value."""
     where = ""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((_OURS, *LIBRARIES)) and frame.line:

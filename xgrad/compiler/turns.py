@@ -1,10 +1,10 @@
-"""Turns: of all threads one traces at a time, or puts tensors into containers, or verifies a call.
+"""Turns: one thread at a time traces, puts tensors into containers, or verifies a call.
 
-What a traced function puts into a list or an object from outside is there until the trace is over.  Another trace would
-take it for its own doing, and what a program puts there meanwhile would be taken away with it.
+A traced function's writes to lists and objects from outside stay there until the trace is over.  Another trace would
+take them for its own function's, and the end of the trace would remove those of a program that runs meanwhile.
 
-Invariant: nobody waits for a thread that waits: its function may wait for this very call.  Such a call runs as it is,
-uncompiled, which gives the same.
+Invariant: no thread waits for a thread that waits, maybe for this very call.  Such a call runs uncompiled, with the
+same results.
 """
 
 import sys
@@ -13,23 +13,23 @@ from collections.abc import Callable
 from typing import Any
 
 _LOOK = 0.1  # seconds between two looks at the thread whose turn it is
-_LOOKS = 10  # after so many that find it where it was, it waits
+_LOOKS = 10  # looks that find the thread at one place, after which it counts as waiting
 _WORKING = ("jax", "jaxlib", "numpy", "xgrad")  # packages that may stay at one line: they compute, or compile
 
 
 class Turns:
-    """A reentrant lock for functions, which is not waited for in vain."""
+    """A reentrant lock for function calls, which detects that its owner waits."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self.owner: int | None = None  # the thread whose turn it is
 
     def take(self, work: Callable, *args: Any) -> Any:
-        """`work(*args)` when it is this thread's turn; None if the thread whose turn it is waits for something else."""
+        """Return `work(*args)`, run in this thread's turn; None if the thread whose turn it is waits."""
         taken: list[bool] = []
         seen, count, before = None, 0, self.owner
         try:
-            # C puts it there: an interrupt meets a lock that is held, and known to be, or one that is not.
+            # C code appends the result: an interrupt finds the lock acquired and recorded, or neither.
             taken.extend(map(self._lock.acquire, (False,)))
             while True not in taken:
                 place = _place(self.owner)
@@ -38,7 +38,7 @@ class Turns:
                     return None
                 seen = place
                 taken.extend(map(self._lock.acquire, (True,), (_LOOK,)))
-            before = self.owner  # this thread, where it has taken its turn already
+            before = self.owner  # this thread, if it has the turn already
             self.owner = threading.get_ident()
             return work(*args)
         finally:
@@ -48,7 +48,7 @@ class Turns:
 
 
 def _place(thread: int | None) -> tuple | None:
-    """Where a thread is in the user's code, or in the standard library; None of one that works or has gone."""
+    """Return a thread's place in the user's code or the standard library; None if it computes or has ended."""
     frame = None if thread is None else sys._current_frames().get(thread)
     if frame is None or str(frame.f_globals.get("__name__")).partition(".")[0] in _WORKING:
         return None

@@ -1,10 +1,9 @@
-"""Unchanged: whether all that a guard looks at is the very same objects as before, as one generated function.
+"""Unchanged: a guard as conditions of a generated function, which test that each place has the very same object.
 
-A guard of a function follows it through closures, globals, classes and objects in each call (surroundings.py).  As long
-as every place holds the very same object, these places are known beforehand: `Unchanged` writes a condition for each,
-and `quick_find` makes one Python function of all of them and of the comparisons of the tensors.  A place takes 15 to
-30 ns there, where a walk through the guards takes 200.  If a condition fails, the guards decide: another object may be
-equal.
+A guard follows a function through closures, globals, classes and objects in each call (surroundings.py).  As long as
+every place has the very same object, the places are known beforehand: `Unchanged` writes a condition for each, and
+`quick_find` makes one Python function of them and of the tensors' comparisons.  A place takes 15 to 30 ns there, and
+200 in a walk through the guards.  If a condition fails, the guards decide: another object may be equal.
 
     if not (c3.cell_contents is c4 and c5["scale"] is c6 and "len" not in c5 and c7.check(c8, []) is None):
         return None
@@ -21,11 +20,11 @@ from .containers import OfArray, OfMapping, OfObject, OfSequence, OfSet, OfTenso
 from .guards import MISSING, AnyTensor, Container, EqualArray, EqualBytes, Guard
 from .namespaces import ATTRIBUTES, OfAttributes, OfFixed, OfFunction, OfGlobals, OfMethod, OfRoots
 
-_MANY = 32  # names of one mapping that have a condition each; of more a loop in C is as quick, and no text to compile
+_MANY = 32  # names of one mapping that have a condition each; for more a loop in C is as quick, without text to compile
 
 
 class Source:
-    """The text of a function, and the objects that it names."""
+    """The text of a generated function, and the objects that it names."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -40,20 +39,20 @@ class Source:
         self._names: dict[int, str] = {}
 
     def name(self, value: Any) -> str:
-        """The name of an object in the text."""
+        """Return the name of an object in the text."""
         known = self._names.get(id(value))
         if known is None:
             known = self._names[id(value)] = f"c{len(self.objects)}"
-            self.objects[known] = value  # and so its id stays taken
+            self.objects[known] = value  # a reference, so that its id is not used again
         return known
 
     def require(self, conditions: list[str], indent: str) -> None:
-        """Return None unless all conditions hold."""
-        for i in range(0, len(conditions), 100):  # lines of a length that a person can read in a debugger
+        """Write lines that return None unless all conditions hold."""
+        for i in range(0, len(conditions), 100):  # lines that are short enough to read in a debugger
             self.lines.append(f"{indent}if not ({' and '.join(conditions[i : i + 100])}): return None")
 
     def function(self, name: str) -> Callable:
-        """The function `name` that the text defines."""
+        """Compile the text, and return its function `name`."""
         exec(compile("\n".join(self.lines), "<guards of xgrad.compile>", "exec"), self.objects)
         return self.objects.pop(name)
 
@@ -63,15 +62,15 @@ class Unchanged:
 
     def __init__(self, guard: Guard, source: Source) -> None:
         self.conditions: list[str] = []
-        self.tensors: list[tuple[str, Guard | None]] = []  # with the guard of what is to be asked in each call
+        self.tensors: list[tuple[str, Guard | None]] = []  # (expression, the guard to be called in each call)
         self._name = source.name
-        self._named: dict[int, tuple[Any, list, list]] = {}  # by the id of a mapping: it, keys, values
+        self._named: dict[int, tuple[Any, list, list]] = {}  # by the id of a mapping: (it, keys, values)
         self._look(guard)
         for mapping, keys, values in self._named.values():
             self._same_items(mapping, keys, values)
 
     def _look(self, guard: Guard) -> None:
-        """Write the conditions of a container, one place after the other, as its guard looks at them."""
+        """Write the conditions of a guard and its children, in the order in which the guard would test them."""
         value: Any = guard.value
         name, add = self._name, self.conditions.append
         if isinstance(guard, (OfSequence, OfMapping)):
@@ -88,12 +87,12 @@ class Unchanged:
             self._absent(guard.unset, vars(value))
         if isinstance(guard, OfObject):
             own = dict_of(value)
-            if isinstance(guard, OfAttributes) and not own:  # few functions have any
+            if isinstance(guard, OfAttributes) and not own:  # few functions have attributes
                 add(f"not {name(value)}.__dict__")
                 return
             itself = asks_itself(type(value))
             add(f"{f'type({name(value)})' if itself else f'{name(value)}.__class__'} is {name(type(value))}")
-            if own is not None:  # and not another dictionary, set as __dict__
+            if own is not None:  # it must not be another dictionary, set as __dict__
                 add(f"{f'dict_of({name(value)})' if itself else f'{name(value)}.__dict__'} is {name(own)}")
                 self._absent(guard.missing, own)
             if guard.unfilled:
@@ -108,7 +107,7 @@ class Unchanged:
                     self._look(other)
 
     def _ask(self, guard: Guard, value: Any) -> None:
-        """Of NumPy arrays, which are compared by what is in them."""
+        """Write a condition that calls the guard, for NumPy arrays and others that are compared by content."""
         self.conditions.append(f"{self._name(guard)}.check({self._name(value)}, []) is None")
 
     def _absent(self, names: Iterable[str], mapping: Any) -> None:
@@ -158,7 +157,7 @@ class Unchanged:
             self._item(value, key, item)
         elif isinstance(guard, (OfFixed, OfObject)) and not (isinstance(guard, OfObject) and key in guard.slots):
             self._item(dict_of(value), key, item)
-        elif not isinstance(guard, (OfMethod, OfRoots)):  # of which nothing can be changed
+        elif not isinstance(guard, (OfMethod, OfRoots)):  # whose places cannot be set
             self._attribute(value, key, item)
         if isinstance(child, (EqualArray, EqualBytes)):
             self._ask(child, item)
@@ -171,7 +170,7 @@ class Unchanged:
         values.append(item)
 
     def _fetching(self, guard: Container, value: Any, key: Any) -> str:
-        """An expression for the tensor at a place."""
+        """Return the expression for the tensor at a place."""
         name = self._name
         if isinstance(guard, OfFunction):
             return f"{name(guard.cells[key[1]])}.cell_contents"

@@ -1,9 +1,9 @@
-"""verify=True: each call of a compiled function is run eagerly too, and compared.
+"""verify=True: each call of a compiled function also runs eagerly, and the two are compared.
 
-    find the program ──► eager run (rehearsal.py), noted in NumPy ──► run the program ──► compare ──► result
+    find the program ──► eager run (rehearsal.py), recorded in NumPy ──► run the program ──► compare ──► result
 
-The eager run sees what the call finds, and leaves nothing behind but what it does outside of tensors and Python's
-containers; the program does what the call does.  The first difference is a `CompiledMismatchError`.
+The eager run starts from the call's state, and changes nothing but what lies outside of tensors and Python's
+containers; the program's effects are the call's.  The first difference is a `CompiledMismatchError`.
 """
 
 import os
@@ -31,20 +31,20 @@ _DIFFERS = (
     "that as an argument, or call reset() when it changes. Or this is a mistake in xgrad: please report it, with the "
     "function. Tensors are now as the program left them."
 )
-# What XLA may change by computing in another order: of the largest element, by itemsize of the dtype's real part.
+# Tolerances, by itemsize of the dtype's real part: XLA may compute in another order.  _RTOL is of the largest element.
 _RTOL = {8: 1e-10, 4: 1e-4, 2: 2e-2, 1: 0.2}
 _ATOL = {8: 1e-12, 4: 1e-6, 2: 1e-3, 1: 1e-2}
 
 
 class Verify(NamedTuple):
-    """What `verify=` says."""
+    """The tolerances of `verify=`; None for the dtype's."""
 
     rtol: float | None = None
     atol: float | None = None
 
 
 def asked(verify: Any) -> Verify | None:
-    """What `verify=` says, or the environment where it is None.
+    """Return the tolerances of `verify=`, or of the environment if it is None; None for no verification.
 
     Raises `TypeError` and `ValueError` for other values.
     """
@@ -64,11 +64,11 @@ def asked(verify: Any) -> Verify | None:
 
 
 class _DifferenceError(Exception):
-    """What differs, in words."""
+    """A difference in words."""
 
 
 class Seen(NamedTuple):
-    """What a tensor looked like."""
+    """A tensor's properties and values."""
 
     kind: str
     shape: tuple
@@ -76,7 +76,7 @@ class Seen(NamedTuple):
     requires_grad: bool
     is_leaf: bool
     version: int | None
-    values: Any  # None: it was not written
+    values: Any  # None if it was not written
 
 
 def verified(
@@ -89,7 +89,7 @@ def verified(
     given: list,
     backward: bool,
 ) -> Any:
-    """Run the program of a call, and compare it with the eager run; its backward too if asked for."""
+    """Run a call's program, and compare it with the eager run; if `backward`, compare their gradients too."""
     run = _Run(verify, function, args, kwargs, backward)
     if not run.eagerly(given[0]):
         return entry.run(*given)
@@ -116,7 +116,7 @@ class _Run:
     # ------------------------------------------------------------ the eager run
 
     def eagerly(self, tensors: list) -> bool:
-        """Run eagerly, and note what comes of it; False if that cannot be compared."""
+        """Run eagerly, and record results and effects; False if the run uses values of another trace."""
         self.overlay, self.tensors = Rehearsal(), tensors
         try:
             run_in(self.overlay, self._noted)
@@ -126,7 +126,7 @@ class _Run:
             self.keeping.restore()
         self.overlay.generators.clear()
         for reached in self.overlay.reached:
-            reached.before["_array"] = None  # so that the program may use it up
+            reached.before["_array"] = None  # so that the program may donate it
         self.untouched = [
             (tensor, tensor._grad, _version(tensor)) for tensor in tensors if id(tensor) not in self.overlay.by_id
         ]
@@ -149,7 +149,7 @@ class _Run:
         self.keys = [(ref(generator), np.array(twin._key)) for generator, _, twin in self.overlay.generators]
 
     def _note(self, value: Any) -> Any:
-        """A leaf, so that it can be compared later: of a tensor from outside, that it is this one."""
+        """Return a record of a leaf: a tensor from outside is recorded as itself."""
         if not isinstance(value, Tensor):
             return np.array(value) if isinstance(value, (jax.Array, np.ndarray)) else value
         value._requires_grad  # noqa: B018 - reaches it, if it is from outside
@@ -162,24 +162,24 @@ class _Run:
         return tree, [self._note(leaf) for _, leaf in leaves]
 
     def _state(self, reached: Any) -> Seen:
-        """What a tensor from outside looks like; with its values, if it was written."""
+        """Return the record of a tensor from outside, with its values if it was written."""
         storage = reached.now.get("_storage")
         array = reached.now.get("_array") if storage is None else storage._array
         seen = _seen(reached.tensor, array is not reached.root.tracer)
         counter = reached.before.get("_version_counter")
         if seen.values is not None and seen.version == (0 if counter is None else counter.__dict__.get("value", 0)):
-            return seen._replace(version=None)  # an optimizer's own state, whose writes are not counted
+            return seen._replace(version=None)  # an optimizer's own state: its writes are not counted
         return seen
 
     def _grad_of(self, reached: Any) -> Any:
-        """That a `.grad` is this tensor from outside, or what it looks like."""
+        """Return a record of a tensor's `.grad`: itself if it is from outside, else its properties and values."""
         found = reached.now.get("_grad")
         if found is None or found is reached.before.get("_grad") or id(found) in self.overlay.by_id:
             return found
         return _seen(found)
 
     def _gradients(self, leaves: list) -> dict[tuple[int, int], np.ndarray]:
-        """{(place of a result, id of a tensor from outside): the gradient} for a gradient like 1, 0.5, 0.25, ..."""
+        """Return {(place of a result, id of a tensor from outside): gradient}, for distinct arriving gradients."""
         found = {}
         for place, (_, leaf) in enumerate(leaves):
             history = _history(leaf) if isinstance(leaf, Tensor) else None
@@ -195,10 +195,10 @@ class _Run:
             root, arriving = [GradientEdge(history, leaf._output_nr)], [from_array(_cotangent(leaf._read()))]
             hooks = [(node.variable, node.variable._hooks) for node in nodes if node.is_accumulator]
             for tensor, _ in hooks:
-                tensor._hooks = None  # they are no part of the program, and run when the gradient arrives there
+                tensor._hooks = None  # hooks are no part of the program: they run when the gradient arrives there
             try:
                 grads: Any = grad(root, edges, arriving, retain_graph=True, allow_unused=True)
-            except Exception:  # it has been through a backward, say: then the program's raises too
+            except Exception:  # it has been through a backward, say: the program's backward raises too
                 continue
             finally:
                 for tensor, before in hooks:
@@ -211,7 +211,7 @@ class _Run:
     # ------------------------------------------------------------ the comparison
 
     def compare(self, value: Any) -> None:
-        """Raise `_DifferenceError` for the first difference between the noted run and what is now."""
+        """Raise `_DifferenceError` for the first difference between the eager run's record and the tensors now."""
         if self.error is not None:
             raise _DifferenceError(
                 f"the eager run raises {type(self.error).__name__}: {self.error}, and the program does not"
@@ -293,7 +293,7 @@ class _Run:
                     self._leaf(f"{name}{path}", leaf_noted, leaf)
 
     def _backward(self, leaves: list) -> None:
-        """Compare the program of backward, which is another one, with eager gradients."""
+        """Compare the gradients of the backward program with eager ones."""
         for place, (_, leaf) in enumerate(leaves):
             node = leaf._grad_fn if isinstance(leaf, Tensor) else None
             if not isinstance(node, CompiledFunctionBackward) or node._failures or node._residuals is None:
@@ -312,7 +312,7 @@ class _Run:
                     self._values(name, noted, np.asarray(gradient))
 
     def _values(self, name: str, a: Any, b: Any) -> None:
-        """Compare arrays, `a` of the eager run."""
+        """Raise `_DifferenceError` unless two arrays are equal within the tolerance; `a` is the eager run's."""
         if isinstance(a, list):
             for x, y in zip(a, b, strict=True):
                 self._values(name, x, y)
@@ -361,7 +361,7 @@ def _seen(tensor: Tensor, values: bool = True) -> Seen:
 
 
 def _history(tensor: Tensor) -> Any:
-    """The node that made a tensor; None for a view that a write to its base left without one."""
+    """Return a tensor's grad_fn; None for a view that a write to its base left without one."""
     try:
         return tensor.grad_fn
     except InplaceViewError:
@@ -376,14 +376,14 @@ def _version(tensor: Tensor) -> int | None:
 
 
 def _numpy(array: Any) -> Any:
-    """A copy on the host; of what is spread over processes, what of it is here."""
+    """Return a copy of an array on the host; of an array over several processes, this process's shards."""
     if array.is_fully_addressable:
         return np.array(array)
     return [np.array(shard.data) for shard in array.addressable_shards]
 
 
 def _cotangent(array: Any) -> Any:
-    """A gradient for a result that tells its elements apart."""
+    """Return an arriving gradient with a different value for each element."""
     sizes = np.cos(np.arange(array.size)).reshape(array.shape).astype(array.dtype)
     return jax.device_put(sizes, array.sharding)
 
@@ -397,9 +397,9 @@ def _has_tensors(value: Any) -> bool:
 
 
 def apart(value: Any) -> tuple[Any, list[tuple[str, Any]]]:
-    """What a value is made of: its structure, which can be compared, and its leaves with their paths.
+    """Take a value apart: return its structure, which can be compared, and its leaves with their paths.
 
-    As `Outputs.plan` does it: dictionaries keep their order, and may have keys of all kinds.
+    Like `Outputs.plan`: dictionaries keep their order, and may have keys of all kinds.
     """
     found: list[tuple[str, Any]] = []
     return _structure(value, "", found), found
@@ -422,5 +422,5 @@ def _structure(value: Any, path: str, found: list) -> Any:
 def _equal(a: Any, b: Any) -> bool:
     try:
         return bool(a == b) or bool(a != a and b != b) or (type(a) is type(b) and not hasattr(a, "__len__"))
-    except Exception:  # the user's: two objects that cannot be compared count as the same
+    except Exception:  # the user's error: two objects that cannot be compared count as the same
         return True
