@@ -610,4 +610,4 @@ with tempfile.TemporaryDirectory() as folder:
 # * `XGRAD_LOG=compile` in the environment tells on stderr what is compiled, and why, for both;
 # * `compiled_backward(dump=folder)` writes the HLO of each new program into a folder;
 # * `python -m xgrad demo --compiled` trains a larger network in both ways, with Adam inside of the step;
-# * `xgrad/engine/compiled.py` is where the tape is cut, `xgrad/compiler/` where a function is traced.
+# * `xgrad/engine/programs/run.py` is where the tape is cut, `xgrad/compiler/` where a function is traced.

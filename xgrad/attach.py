@@ -11,7 +11,7 @@ from . import overrides
 from .autograd._engine import ExecutionEngine
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
-from .engine import accumulate_grad, copy_slices, engine, function_tangents, grad_dtype, hooks, validate
+from .engine import accumulate_grad, copy_slices, engine, evaluate, grad_dtype, hooks, python_function_jvp, validate
 from .ops import (
     call,
     casts,
@@ -37,16 +37,15 @@ _tensor._prepare_subclass = overrides.prepare_subclass
 _tensor._construct = constructors.construct
 
 _add = registry.FUNCTIONS[""]["add"]
-engine.tensor_add = accumulate_grad.tensor_add = _add
+engine.tensor_add = evaluate.tensor_add = accumulate_grad.tensor_add = _add
 accumulate_grad.tensor_move = casts.move
 accumulate_grad.tensor_copy = copying.copied
-function_tangents.tangent_through_base = call.tangent_through_base
-function_tangents.zeros_like = registry.FUNCTIONS[""]["zeros_like"]
+python_function_jvp.tangent_through_base = call.tangent_through_base
+python_function_jvp.zeros_like = registry.FUNCTIONS[""]["zeros_like"]
 validate.tensor_fit = copying.fit_recorded
 copy_slices.read_recorded = recorded_views.read
 copy_slices.write_recorded = recorded_views.write
 copy_slices.adjoint_recorded = recorded_views.adjoint
-copy_slices.apply_on_tensors = engine._apply_on_tensors
 
 overridable.replace_composites()
 

@@ -42,7 +42,7 @@ class ThreadState(threading.local):
     transforms: int = 0  # how many of func's grad, vjp, ... are running
     anomaly: bool = False
     anomaly_check_nan: bool = True
-    compiled: Any = None  # the engine.compiled.Options of a backward that runs as programs
+    compiled: Any = None  # the engine.programs.run.Options of a backward that runs as programs
     mesh: Any = None  # the jax Mesh whose axes a PartitionSpec names
     grad_layout: bool = True  # whether a gradient is stored where its variable lies
     multithreading: bool = True  # told by set_multithreading_enabled, and asked by nobody

@@ -12,7 +12,7 @@ import pytest
 
 import xgrad
 from xgrad.autograd import compiled_backward
-from xgrad.engine import segment
+from xgrad.engine.programs import segment
 from xgrad.tensor import from_array
 
 from ..oracle import leaf
@@ -466,10 +466,10 @@ class Kept:
 
 def followed(monkeypatch):
     """How often the engine's loop ran for what was asked since: never, where a schedule was followed."""
-    from xgrad.engine import compiled
+    from xgrad.engine import engine
 
-    loops, run = [], compiled.run
-    monkeypatch.setattr(compiled, "run", lambda *args: (loops.append(1), run(*args)))
+    loops, run = [], engine.run_as_programs
+    monkeypatch.setattr(engine, "run_as_programs", lambda *args: (loops.append(1), run(*args)))
     return loops
 
 

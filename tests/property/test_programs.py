@@ -213,7 +213,7 @@ def test_comparison_through_to_jax_notices_a_wrong_derivative(monkeypatch, way):
 
 def test_comparison_notices_what_hooks_and_tangents_do(monkeypatch):
     """A hook that is not called, and a tangent that is wrong, fail the comparison."""
-    from xgrad.engine import engine
+    from xgrad.engine import evaluate
     from xgrad.ops import call
 
     step = programs.Step
@@ -232,7 +232,7 @@ def test_comparison_notices_what_hooks_and_tangents_do(monkeypatch):
     assert programs.fails(hooked) is None
     assert programs.fails(moving) is None
     with monkeypatch.context() as broken:
-        broken.setattr(engine, "run_tensor_hooks", lambda hooks, grad: grad)
+        broken.setattr(evaluate, "run_tensor_hooks", lambda hooks, grad: grad)
         assert "log" in programs.fails(hooked)
     with monkeypatch.context() as broken:
         broken.setattr(call, "_forward", lambda *args: None)

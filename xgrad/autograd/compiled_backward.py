@@ -1,6 +1,6 @@
 """Compiled backward: `backward` and `grad` as a few XLA programs; hooks, order and errors are the eager engine's.
 
-How the graph is cut into programs is in `engine/compiled.py`, how they are found again in `engine/segment.py`.
+In `engine/programs/`: `run.py` cuts the graph into programs, `segment.py` finds them again.
 PyTorch's counterpart is `torch._dynamo.compiled_autograd`, which refuses views that were written in place.
 """
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..config import state
-from ..engine.compiled import Options
-from ..engine.segment import Program, clear, metrics, programs
+from ..engine.programs.run import Options
+from ..engine.programs.segment import Program, clear, metrics, programs
 
 
 class compiled_backward(ContextDecorator):

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from ..config import forward_levels, state
 from ..dtypes import INEXACT
-from ..engine.function_tangents import check_shape
+from ..engine.python_function_jvp import check_shape
 from ..limits import zeros
 from ..ops import registry
 from ..ops.viewing import view, view_along

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from jax.core import Tracer
 
-from ..engine import segment
+from ..engine.programs import segment
 from ..ops import pytrees
 from ..tensor import Tensor
 from . import modes

@@ -30,10 +30,11 @@ from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.program import Program
 from ..views.storage import Tracer, sole
-from .formula import Formula
-from .fusion import apart
+from .evaluate import apply_on_tensors
 from .hooks import move_retained_hook
 from .node import InputMetadata, InternalNode, Node, gradient_edge, number
+from .programs.formula import Formula
+from .programs.unfused import apart
 from .validate import fit
 
 
@@ -339,8 +340,7 @@ def history_of_view(self: Tensor, base: Tensor) -> Any:
     return grad_fn
 
 
-# Set by xgrad/attach.py: the recorded forms of replay, write_back and adjoint, and the engine's adapter.
+# Set by xgrad/attach.py: the recorded forms of replay, write_back and adjoint.
 read_recorded: Any = None
 write_recorded: Any = None
 adjoint_recorded: Any = None
-apply_on_tensors: Any = None

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..config import state
-from .formula import Formula
 from .hooks import NodeHooks, RemovableHandle, register
+from .programs.formula import Formula
 
 MAX_SEQUENCE_NR = 2**64 - 1  # of AccumulateGrad: a leaf is served as soon as its gradient is complete
 

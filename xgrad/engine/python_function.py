@@ -14,9 +14,9 @@ from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.meta import CreationMeta, check_inplace, relation_of
 from .copy_slices import history_of_view, rebase_history
-from .function_tangents import differentiable, set_tangents
 from .hooks import move_retained_hook
 from .node import InputMetadata, Node, gradient_edge, number
+from .python_function_jvp import differentiable, set_tangents
 from .saved_variable import SavedVariable
 from .sparse_gradient import boxed
 

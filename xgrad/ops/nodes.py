@@ -12,8 +12,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..engine import node as _node
-from ..engine.formula import Formula
 from ..engine.node import InternalNode, Node
+from ..engine.programs.formula import Formula
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, detached_error, freed_error
 from ..tensor import Tensor
 from ..views.storage import Tracer, sole

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from ..config import state
-from ..engine.fusion import apart
+from ..engine.programs.unfused import apart
 from ..tensor import Tensor
 from .kernel import pulled_back
 from .promotion import conj, require_floating, scalar, widen

@@ -19,9 +19,9 @@ from typing import Any
 
 import jax
 
-from ..errors import DtypeDisabledError
-from ..limits import checked
-from .validate import fit
+from ...errors import DtypeDisabledError
+from ...limits import checked
+from ..validate import fit
 
 MOST = 1024  # structures that are kept
 

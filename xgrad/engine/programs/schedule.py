@@ -10,9 +10,9 @@ it holds no arrays; and it is followed only while all is as it was: hooks, what 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..graph_task import GraphTask
+from ..node import Node
 from . import segment
-from .graph_task import GraphTask
-from .node import Node
 
 
 class Part(NamedTuple):

@@ -20,14 +20,15 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..config import state
-from ..views.storage import Tracer, sole
-from . import engine, segment
-from .graph_task import GraphTask
-from .input_buffer import DONATE_FROM, accumulate
-from .node import Node
+from ...config import state
+from ...views.storage import Tracer, sole
+from ..evaluate import capture, evaluate_with_hooks, right_count, validated
+from ..graph_task import GraphTask
+from ..input_buffer import DONATE_FROM, accumulate
+from ..node import Node
+from ..sparse_gradient import SparseGradient
+from . import segment
 from .schedule import Part, Schedule
-from .sparse_gradient import SparseGradient
 
 CONTEXT = 4  # nodes that are compared where a segment may end
 
@@ -184,7 +185,7 @@ class _Run:
             if grad is not None:
                 if grad.__class__ is not int:
                     self.sparse = self.sparse or grad.__class__ is SparseGradient
-                    grad = engine._validated(node, i, grad)
+                    grad = validated(node, i, grad)
                 there = buffer[number]
                 if there is None:
                     buffer[number] = grad
@@ -218,14 +219,14 @@ class _Run:
                 inputs[number] = _total(inputs, number)
         state.current_node = node
         if info is not None and info.captures is not None:
-            engine._capture(task, node, info, inputs)
+            capture(task, node, info, inputs)
             if not info.needed:
                 return
-        results = engine._evaluate_with_hooks(task, node, inputs, needs)
+        results = evaluate_with_hooks(task, node, inputs, needs)
         if not task.keep_graph:
             node.release()
         if len(results) != len(node.next_edges):
-            results = engine._right_count(node, results)
+            results = right_count(node, results)
         self._distribute(node, list(results))
         if not node.is_accumulator:
             self._step(node)

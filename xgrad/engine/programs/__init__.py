@@ -1,0 +1,1 @@
+"""Backward as programs: the engine's loop that notes nodes (run), and evaluates them segment by segment."""
