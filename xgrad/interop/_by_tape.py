@@ -1,4 +1,4 @@
-"""`to_jax(grad="tape")`: a pure function of which JAX takes the gradient that xgrad's backward gives.
+"""`to_jax(grad="tape")`: a pure function whose gradient in JAX is that of xgrad's backward.
 
     run(*arrays)      a `jax.custom_vjp`
       forward         the function, on tensors that require grad
@@ -22,7 +22,7 @@ from ..tensor import Tensor, from_foreign
 
 
 def by_tape(function: Callable, args: tuple, kwargs: dict) -> Any:
-    """What a function over tensors returns, as arrays whose gradient is the tape's."""
+    """Return the result of a function over tensors, as arrays whose gradient is the tape's."""
     leaves, tree = pytrees.flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
     nesting: list[Any] = []
@@ -44,7 +44,7 @@ def by_tape(function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def _runs(flat: Callable[..., list]) -> Any:
-    """A function from tensors to a list of tensors, as one from arrays to a list of arrays with the tape's gradient."""
+    """Make a function over tensors one over arrays, with the tape's gradient.  Both return lists."""
 
     @jax.custom_vjp
     def run(*arrays: Any) -> list:
@@ -71,7 +71,7 @@ def _runs(flat: Callable[..., list]) -> Any:
                 return [x.detach() * 0 for x in inputs]
             ends, gradients = zip(*pairs)
             found = grad(ends, inputs, gradients, create_graph=True, allow_unused=True, materialize_grads=True)
-            return [f.conj() for f in found if f is not None]  # none is: they are materialized
+            return [f.conj() for f in found if f is not None]  # never None: they are materialized
 
         found = iter(_runs(pulled)(*arrays, *[cotangents[i] for i in reached]))
         return tuple([next(found) if i in moving else None for i in range(len(arrays))])
@@ -81,6 +81,6 @@ def _runs(flat: Callable[..., list]) -> Any:
 
 
 def _recorded(array: Any) -> Tensor:
-    """A tensor that requires grad, if it can, and is no leaf: the function may write what it is given."""
+    """Return a tensor that requires grad, if its dtype can, and is no leaf: the function may write its arguments."""
     tensor = from_foreign(array)
     return tensor.requires_grad_().clone() if tensor.dtype in dtypes.INEXACT else tensor

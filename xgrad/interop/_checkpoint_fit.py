@@ -1,4 +1,4 @@
-"""Whether a tree fits a checkpoint, what to ask of orbax then, and how its answer becomes the tree's leaves.
+"""Fit of a tree and a checkpoint: compare them, request arrays from orbax, and turn its arrays into the tree's leaves.
 
 Invariant: everything is compared before anything is read (orbax casts to another dtype without a word), and read
 before anything is changed.
@@ -26,16 +26,16 @@ _SEED = ((2,), dtypes.uint32)
 
 
 class Wanted(NamedTuple):
-    """What a leaf of the user's tree wants of a checkpoint at a path."""
+    """The value that a leaf of the user's tree needs at a path of a checkpoint."""
 
-    kind: str  # an array, a number, a string, nothing
+    kind: str  # "an array", "a number", "a string" or "nothing"
     shape: tuple[int, ...] = ()
     dtype: Any = None
-    sharding: Any = None  # None: as a NumPy array
+    sharding: Any = None  # None: read as a NumPy array
 
 
 def wanted(tree: Any) -> Iterator[tuple[Path, Wanted]]:
-    """What the leaves of a tree want; one without elements wants nothing, and takes anything that is no array."""
+    """Yield (path, Wanted) of a tree's leaves; a leaf without elements needs "nothing"."""
     for path, leaf in leaves(tree):
         if isinstance(leaf, Generator):
             yield (*path, "key"), Wanted("an array", tuple(leaf.get_state().shape), dtypes.uint32)
@@ -64,7 +64,7 @@ def _wanted_array(leaf: Any) -> Wanted:
         return Wanted("nothing", tuple(leaf.shape))
     sharding = _home(leaf)
     if sharding is not None and jax.process_count() > 1 and sharding.is_fully_addressable:
-        sharding = None  # each process has its own: orbax reads what is theirs together
+        sharding = None  # each process has its own array: orbax reads one for all
     return Wanted("an array", tuple(leaf.shape), np.dtype(leaf.dtype), settled(sharding, leaf.shape))
 
 
@@ -75,7 +75,7 @@ def _home(leaf: Any) -> Any:
 
 
 def kind_of(metadata: Any) -> str:
-    """What a checkpoint has, as `Wanted.kind` says it."""
+    """Return the kind of a value in a checkpoint, in the words of `Wanted.kind`."""
     if isinstance(metadata, ScalarMetadata):
         return "a number"
     if isinstance(metadata, ArrayMetadata):
@@ -84,9 +84,9 @@ def kind_of(metadata: Any) -> str:
 
 
 def fitting(tree: Any, saved: dict[Path, Any], what: str, strict: bool) -> dict[Path, Wanted]:
-    """What is to be read for the tree.  Raises `RuntimeError`, which lists every key, if they don't fit together.
+    """Return the values to be read for the tree.  Raises `RuntimeError`, which lists every key, if they don't fit.
 
-    Not `strict`: what the one has and the other has not is left out.
+    Not `strict`: keys that only one of the two has are skipped.
     """
     asked = dict(wanted(tree))
     missing = [name_of(path) for path, want in asked.items() if path not in saved and want.kind != "nothing"]
@@ -115,7 +115,7 @@ def fitting(tree: Any, saved: dict[Path, Any], what: str, strict: bool) -> dict[
 
 
 def answered(tree: Any, values: dict[Path, Any]) -> dict[Path, Any]:
-    """{path of a leaf: its new value}, of the leaf's own kind; arrays for tensors."""
+    """Return {path of a leaf: its new value}, of the leaf's own kind; arrays for tensors."""
     new = {}
     for path, leaf in leaves(tree):
         if isinstance(leaf, Generator):
@@ -143,7 +143,7 @@ def _answer(leaf: Any, value: Any) -> Any:
 
 
 def renewed(tree: Any, new: dict[Path, Any]) -> Any:
-    """A tree like `tree` with new leaves: tensors keep `requires_grad` of leaves and are Parameters where they were."""
+    """Return a tree like `tree` with new leaves: leaf tensors keep `requires_grad`, Parameters stay Parameters."""
 
     def leaf(path: Path, old: Any) -> Any:
         if path not in new:
@@ -162,7 +162,7 @@ def renewed(tree: Any, new: dict[Path, Any]) -> Any:
 
 
 def seeded(generator: Generator, key: Any, seed: Any) -> Generator:
-    """The generator, in a state that was saved."""
+    """Put the generator into a saved state, and return it."""
     low, high = (int(word) for word in np.asarray(seed))
     generator.set_state(from_foreign(np.asarray(key)))
     generator._seed = low | high << 32

@@ -1,11 +1,11 @@
-"""What a checkpoint holds of a tree: plain dictionaries and lists of arrays, numbers and strings, each with a path.
+"""The form of a tree in a checkpoint: plain dictionaries and lists of arrays, numbers and strings, each with a path.
 
-A path is the tuple of keys, as strings, that lead to a leaf: `("optimizer", "state", "0", "step")`.  Invariant: what is
-saved can be told from its paths alone, so a tree fits a checkpoint if the paths, and what lies there, agree: lists and
-tuples, and JAX's other pytrees, need not be the same classes as when they were saved.
+A path is the tuple of keys, as strings, that lead to a leaf: `("optimizer", "state", "0", "step")`.  Invariant: the
+paths identify the saved values, so a tree fits a checkpoint if the paths and the values there agree: lists and tuples,
+and JAX's other pytrees, need not be the same classes as when they were saved.
 
     leaf                           in the checkpoint
-    Tensor, jax.Array, ndarray     an array; None where it has no elements, for orbax keeps none of these
+    Tensor, jax.Array, ndarray     an array; None if it has no elements, because orbax saves none of these
     Generator                      {"key": ..., "seed": ...}
     int, float, bool, str, None    itself
     complex, NumPy scalar          an array without dimensions
@@ -29,7 +29,7 @@ LEAVES = (Tensor, Generator, jax.Array, jax.ShapeDtypeStruct, np.ndarray, np.gen
 
 
 def name_of(path: Path) -> str:
-    """A path as errors name it, and orbax its files."""
+    """Return the name of a path in errors and in orbax's files."""
     return ".".join(path)
 
 
@@ -40,7 +40,7 @@ def check_name(name: str) -> None:
 
 
 def children(node: Any) -> tuple[list[tuple[str, Any]], Callable[[list], Any]] | None:
-    """What is directly below a node, by key, and how the node is made of others; None for a leaf."""
+    """Return the values directly below a node, by key, and a function that rebuilds it of others; None for a leaf."""
     if node is None or isinstance(node, LEAVES):
         return None
     kind: Any = type(node)
@@ -65,7 +65,7 @@ def _dictionary(node: dict, items: list) -> dict:
 
 
 def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """(path, leaf), in the order of the tree."""
+    """Yield (path, leaf), in the order of the tree."""
     found = children(tree)
     if found is None:
         yield path, tree
@@ -75,7 +75,7 @@ def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def rebuilt(tree: Any, leaf: Callable[[Path, Any], Any], path: Path = ()) -> Any:
-    """`tree` with `leaf(path, old)` in the place of each leaf."""
+    """Return `tree` with `leaf(path, old)` in the place of each leaf."""
     found = children(tree)
     if found is None:
         return leaf(path, tree)
@@ -87,7 +87,7 @@ def rebuilt(tree: Any, leaf: Callable[[Path, Any], Any], path: Path = ()) -> Any
 
 
 def plain(tree: Any) -> Any:
-    """What orbax is to save.  Raises `TypeError` and `ValueError`, with its name, for what it cannot."""
+    """Return the tree that orbax saves.  Raises `TypeError` or `ValueError`, with its name, for an unfit leaf."""
     known: dict[str, Path] = {}
     for path, leaf in leaves(tree):
         paths = [(*path, part) for part in ("key", "seed")] if isinstance(leaf, Generator) else [path]
@@ -125,11 +125,11 @@ def _stored(leaf: Any, path: Path) -> Any:
         if leaf._sparse or leaf._level is not None:
             what = "a sparse tensor: save its to_dense()" if leaf._sparse else "a tensor inside of vmap"
             raise TypeError(f"'{name_of(path)}' is {what}")
-        leaf = leaf._export()  # what is saved in the background may not be donated meanwhile
+        leaf = leaf._export()  # the background save reads it, so it may not be donated meanwhile
     if isinstance(leaf, jax.Array):
         return _stored_array(leaf, path)
     if isinstance(leaf, (np.ndarray, np.generic, complex)):
-        array = np.array(leaf)  # a copy, for the background again
+        array = np.array(leaf)  # a copy, for the background save
         if array.dtype not in dtypes.INTEGERS | dtypes.INEXACT | {dtypes.bool}:
             raise TypeError(f"'{name_of(path)}' is an array of {array.dtype}, not of numbers")
         return array if array.size else None
@@ -150,15 +150,15 @@ def _stored_array(array: jax.Array, path: Path) -> Any:
         array = jax.random.key_data(array)
     if not array.size:
         return None
-    # Of several processes each has such an array, and orbax has the first one save it.
+    # With several processes each has such an array, and orbax lets the first one save it.
     return np.array(array) if jax.process_count() > 1 and array.is_fully_addressable else array
 
 
-# -- what is saved ----------------------------------------------------------------------------------------------------
+# -- the saved tree ---------------------------------------------------------------------------------------------------
 
 
 def saved_leaves(metadata: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """(path, orbax's metadata) of a checkpoint; of what was saved as None the metadata are None."""
+    """Yield (path, orbax's metadata) of a checkpoint; the metadata of a saved None are None."""
     if isinstance(metadata, dict):
         below = metadata.items()
     elif isinstance(metadata, (list, tuple)):
@@ -171,7 +171,7 @@ def saved_leaves(metadata: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def saved_mapped(metadata: Any, leaf: Callable[[Path], Any], path: Path = ()) -> Any:
-    """The tree of metadata with `leaf(path)` in the place of each leaf."""
+    """Return the tree of metadata with `leaf(path)` in the place of each leaf."""
     if isinstance(metadata, dict):
         return {key: saved_mapped(value, leaf, (*path, str(key))) for key, value in metadata.items()}
     if isinstance(metadata, (list, tuple)):

@@ -1,6 +1,6 @@
-"""New leaves for a tree in place: what has to be done is found first, then done.
+"""New leaves for a tree in place: all writes are planned first, then done.
 
-Invariant: `plan` changes nothing and finds whatever could not be done; `run` does not fail half-way.
+Invariant: `plan` changes nothing and finds every write that could fail; `run` does not fail half-way.
 """
 
 from collections.abc import Callable
@@ -17,28 +17,28 @@ from ._loading import check_writable, write_all
 
 
 class Writes:
-    """What has to be done to a tree so that it has the leaves `new`, by path."""
+    """The writes that give a tree the leaves `new`, by path."""
 
     def __init__(self, new: dict[Path, Any]) -> None:
         self._new = new
         self._tensors: list[tuple[Tensor, Any]] = []
         self._others: list[Callable[[], Any]] = []
-        self._homeless: list[Path] = []  # leaves that are replaced, in nothing so far that could hold another
+        self._homeless: list[Path] = []  # leaves to be replaced, without a list or dictionary above them so far
 
     def plan(self, tree: Any) -> None:
-        """Find it.  Raises, with its name, for a leaf that can't get its new value."""
+        """Plan the writes.  Raises, with its name, for a leaf that can't get its new value."""
         if self._planned(tree, ()) is not tree:
             names = ", ".join(f"'{name_of(path)}'" for path in self._homeless)
             raise TypeError(f"{names} can't be restored in place: put it in a dictionary or a list, or use restore()")
 
     def run(self) -> None:
-        """Do it."""
+        """Do the planned writes."""
         write_all(self._tensors)
         for write in self._others:
             write()
 
     def _planned(self, node: Any, path: Path) -> Any:
-        """The node that is to be where this one is: itself, if what changes can be changed in it."""
+        """Return the node that replaces this one: itself, if its leaves can be changed in place."""
         found = children(node)
         if found is None:
             return self._leaf(node, path)

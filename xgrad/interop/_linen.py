@@ -3,7 +3,7 @@
 A Linen module is a function of trees of arrays, one for each collection.  "params" are the parameters, all others are
 buffers, and so are the streams of random keys:
 
-    {"params": ..., "batch_stats": ...} ──flatten──► cells ──► module.apply(variables, *given, rngs=, mutable=)
+    {"params": ..., "batch_stats": ...} ──flatten──► cells ──► module.apply(variables, *args, rngs=, mutable=)
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -71,7 +71,7 @@ class LinenModule(Wrapped):
         return jax.tree_util.tree_unflatten(held.tree, [cell.array() for cell in held.cells])
 
     def forward(self, *args: Any, mutable: Any = _OWN, rngs: Any = _OWN, **kwargs: Any) -> Any:
-        """What `module.apply` gives for these variables."""
+        """Return the result of `module.apply` for these variables."""
         held = self._held
         if mutable is _OWN:
             changing: Any = held.mutable if self.training else ()
@@ -95,13 +95,13 @@ class LinenModule(Wrapped):
 
 
 class _Held:
-    """The Linen module of a wrapped one, where its arrays are, and its programs."""
+    """The Linen module of a wrapped one, the cells of its arrays, and its programs."""
 
     def __init__(self, module: Any, mutable: tuple, static: tuple, policy: Any) -> None:
         self.module, self.mutable, self.static, self.policy = module, mutable, static, policy
         self.tree: Any = None
         self.cells: list[Cell] = []
-        self.places: dict[tuple, int] = {}  # of the paths
+        self.places: dict[tuple, int] = {}  # places among the cells, by path
         self.streams: dict[str, tuple[Cell, Cell]] = {}  # (key, count)
         self.programs: dict[Any, Callable] = {}
 
@@ -125,7 +125,7 @@ class _Held:
             self.streams[name] = add(part, "key", key, False), count
 
     def program(self, method: Any, mutable: Any, told: bool, drawing: bool) -> Callable:
-        """The module as an operator of the tape: `told` says that the changed collections are a result too."""
+        """Return the module as an operator of the tape; `told`: its results include the changed collections."""
         key = mutable, told, drawing
         found = self.programs.get(key)
         if found is None:
@@ -134,7 +134,7 @@ class _Held:
         return found
 
     def pure(self, method: Any, mutable: Any, told: bool, drawing: bool) -> Callable:
-        """The module as a function of its arrays: (results, {place: new value}, changed collections)."""
+        """Return the module as a function of its arrays: (results, {place: new value}, changed collections)."""
         impls = [cell.impl for cell in self.cells]
         streams = {name: key.impl for name, (key, _) in self.streams.items()} if drawing else {}
         module, tree, places = self.module, self.tree, self.places
@@ -176,7 +176,7 @@ def _typed(array: Any, impl: Any) -> Any:
 
 
 def _made(module: Any, variables: Any, inputs: tuple, method: Any) -> dict[str, Any]:
-    """The collections that were given, or those that `init` makes."""
+    """Return the collections in `variables`, or those that `init` makes."""
     name = type(module).__name__
     if inputs or is_key(variables):
         given = [x._export() if isinstance(x, Tensor) else x for x in inputs]

@@ -1,6 +1,6 @@
-"""New values for tensors that exist, all or none: what loading a file into a model comes down to.
+"""New values for existing tensors, all or none: the last step of loading a file into a model.
 
-Invariant: what could make one of the writes fail is found before the first.
+Invariant: every error that a write could raise is raised before the first write.
 """
 
 from collections.abc import Iterable
@@ -34,5 +34,5 @@ def write_all(pairs: Iterable[tuple[Tensor, Any]]) -> None:
 
 
 def home_of(tensor: Tensor) -> Any:
-    """Where a new value is to be put; None where JAX may choose, as for what was made without a device."""
+    """Return the placement for a tensor's new value; None if the tensor was made without a device: JAX may choose."""
     return place_of(tensor._read())

@@ -1,18 +1,18 @@
 """NNX modules of Flax as an `nn.Module` (see `_wrapped.py`).
 
-An NNX module has its arrays in Variables, which anybody may read and set at any time.  Once it is wrapped, a Variable
-refers to the tensor, and the tensor alone to the array:
+An NNX module has its arrays in Variables, which any code may read and set at any time.  Once it is wrapped, a Variable
+refers to the tensor, and only the tensor to the array:
 
     model.conv.kernel ──► Variable ──► Cell ──► table of parameters ──► Tensor ──► array
                                                 net.conv.kernel ─────────┘
 
-so that reading the Variable gives the latest value, setting it gives the tensor another one, and a compiled step may
-still use up the old array in place.  What is read is handed out, and copied by the next write, as any array that
+so that reading the Variable gives the latest value, setting it sets the tensor's value, and a compiled step may
+still donate the old array.  An array that was read from a Variable is copied by the next write, as any array that
 leaves a tensor.
 
 Invariant: a Variable's class, metadata and place in the graph stay what they are, so that `nnx.state`, `nnx.split`,
-`nnx.jit`, optimizers and checkpoints take the module as before.  The one thing that differs is the slot in which a
-Variable has its value: it is a property here, which looks for a `Cell`.
+`nnx.jit`, optimizers and checkpoints take the module as before.  The one difference is the slot of a Variable's value:
+here it is a property, which looks for a `Cell`.
 """
 
 import threading
@@ -57,7 +57,7 @@ _slot: Any = vars(nnx.Variable)[_SLOTS[0]]
 
 
 class _Structure(threading.local):
-    """Whether this thread looks at the structure of modules, and not at values."""
+    """`alone`: True while this thread reads the structure of modules, without values."""
 
     alone: bool = False
 
@@ -75,7 +75,7 @@ def _get(variable: Any) -> Any:
 def _set(variable: Any, value: Any) -> None:
     try:
         cell = _slot.__get__(variable)
-    except AttributeError:  # it is being made
+    except AttributeError:  # the Variable is being made
         cell: Any = None
     if cell.__class__ is not Cell:
         _slot.__set__(variable, value)
@@ -92,7 +92,7 @@ setattr(nnx.Variable, _SLOTS[0], property(_get, _set, doc="The value; of a wrapp
 
 
 def _flattened(module: Any) -> tuple[Any, list[tuple[tuple, Any]]]:
-    """(graphdef, [(path, Variable or array)]) of a module, without a look at values."""
+    """Return (graphdef, [(path, Variable or array)]) of a module, without reading values."""
     before, _structure.alone = _structure.alone, True
     try:
         graphdef, flat = nnx.graph.flatten(module)
@@ -118,7 +118,7 @@ class NNXModule(Wrapped):
     ) -> None:
         super().__init__(type(module).__name__)
         self._held = _Held(module, method, wrt, policy, as_names(static_argnames))
-        self._method = method  # for `xgrad.compile`, which looks at functions
+        self._method = method  # for `xgrad.compile`, which guards functions
         self._held.refresh(self)
         checked(self, module)
         flags = self._held.flags()
@@ -130,11 +130,11 @@ class NNXModule(Wrapped):
         return self._held.module
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module gives for arguments in which tensors are arrays."""
+        """Return the module's result for arguments in which tensors stand for arrays."""
         return self._held.run(self, args, kwargs)
 
     def train(self, mode: bool = True) -> "NNXModule":
-        """As `module.train()` or `module.eval()` of NNX, and `training` of all parts."""
+        """Call NNX's `module.train()` or `module.eval()`, and set `training` of all parts."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         (self.module.train if mode else self.module.eval)()
@@ -152,11 +152,11 @@ class NNXModule(Wrapped):
 
 
 _KIND = {True: "parameter", False: "buffer"}
-_FLAGS = ("deterministic", "use_running_average")  # what NNX's train() and eval() set
+_FLAGS = ("deterministic", "use_running_average")  # the flags that NNX's train() and eval() set
 
 
 class _Result:
-    """What a call gives: results, new values of cells and of other leaves by their places, and new Variables."""
+    """The outcome of a call: results, new values of cells and of other leaves by their places, and new Variables."""
 
     def __init__(self, out: Any, cells: dict, others: dict, made: tuple, kinds: tuple) -> None:
         self.out, self.cells, self.others, self.made, self.kinds = out, cells, others, made, kinds
@@ -170,7 +170,7 @@ jax.tree_util.register_pytree_node(
 
 
 class _Held:
-    """The NNX module of a wrapped one, and what is known of its structure.
+    """The NNX module of a wrapped one, and a record of its structure.
 
     An object of its own, into which `xgrad.compile` does not look.
     """
@@ -180,14 +180,14 @@ class _Held:
         self.is_parameter = nnx.filterlib.to_predicate(wrt)
         self.seen: list[tuple[Any, tuple, tuple]] | None = None  # containers, with their keys and values
         self.cells: list[Cell] = []
-        self.others: list[tuple[tuple, Any]] = []  # (path, leaf) of what is no tensor
+        self.others: list[tuple[tuple, Any]] = []  # (path, leaf) of leaves that are no tensors
         self.programs: dict[Any, Any] = {}
         self.program: Any = None
 
     # ------------------------------------------------------------ structure
 
     def refresh(self, root: NNXModule) -> None:
-        """Find the tensors, and the program for the structure that the module has now."""
+        """Find the tensors, and the program for the module's structure now."""
         if self.unchanged():
             return
         graphdef, leaves = _flattened(self.module)
@@ -208,7 +208,7 @@ class _Held:
         self.look()
 
     def linked(self, root: NNXModule, path: tuple, leaf: Any) -> Cell | None:
-        """The cell of a leaf of the module; None of a leaf that is no Variable with an array."""
+        """Return the cell of a leaf of the module; None for a leaf that is no Variable with an array."""
         if not isinstance(leaf, nnx.Variable):
             return None
         if not issubclass(type(leaf), nnx.Variable) or variablelib.is_array_ref(_slot.__get__(leaf)):
@@ -224,7 +224,7 @@ class _Held:
         table = part._parameters if trainable else part._buffers
         if held.__class__ is Cell:
             return self.shared(held, part, table, name, trainable, owner)
-        if name in table:  # another Variable in the place of one
+        if name in table:  # another Variable in the place of a former one
             cell = Cell(table, name)
             cell.assign(held)
         else:
@@ -234,9 +234,9 @@ class _Held:
         return cell
 
     def shared(self, held: Cell, part: Any, table: dict, name: str, trainable: bool, owner: int) -> Cell:
-        """The cell for a Variable that has one, in this wrapped module or in one from before: its tensor is here too.
+        """Return the cell for a Variable that has one, of this wrapped module or an earlier one; add its tensor here.
 
-        Where it is the same part of the module, the two have one table, so that what is put into one is in both.
+        If both are the same part of the module, they get one table: a tensor that is put into one is in both.
         """
         if held.table is table:
             return held
@@ -251,11 +251,11 @@ class _Held:
         return Cell(table, name, held.impl)
 
     def kind_of(self, path: tuple) -> str:
-        """The class of what is at a path in the module."""
+        """Return the name of the class of the object at a path in the module."""
         return type(self.at(path)).__name__
 
     def unchanged(self) -> bool:
-        """Whether every attribute of every module is the same object as in the last call: 1 us a module."""
+        """Return True if every attribute of every module is the same object as in the last call: 1 us a module."""
         if self.seen is None:
             return False
         for container, keys, values in self.seen:
@@ -267,7 +267,7 @@ class _Held:
         return True
 
     def look(self) -> None:
-        """Note the containers in the module and what is in them; nothing, if there are such as cannot be noted."""
+        """Record the containers in the module and their content; nothing, if there are containers of other kinds."""
         found, stack, known = [], [self.module], set()
         self.seen = None
         while stack:
@@ -288,7 +288,7 @@ class _Held:
         self.seen = found
 
     def flags(self) -> list[bool]:
-        """What train() and eval() of NNX set."""
+        """Return the flags that NNX's train() and eval() set."""
         before, _structure.alone = _structure.alone, True
         try:
             modules = [node for _, node in nnx.iter_graph(self.module) if isinstance(node, nnx.Module)]
@@ -311,7 +311,7 @@ class _Held:
         return result.out
 
     def keep(self, result: _Result) -> None:
-        """Set Variables that hold no array, such as those that `sow` fills, and make those that are new."""
+        """Set Variables that have no array, such as those that `sow` fills, and make new ones."""
         values = result.others, result.made
         if any(isinstance(t._read(), Tracer) for t in pytrees.leaves(values) if isinstance(t, Tensor)):
             raise NotImplementedError(
@@ -330,7 +330,7 @@ class _Held:
             setattr(self.at(path[:-1]), path[-1], kind(value))
 
     def at(self, path: tuple) -> Any:
-        """What is at a path in the module."""
+        """Return the object at a path in the module."""
         node = self.module
         for key in path:
             named = isinstance(key, str) and not isinstance(node, dict)
@@ -339,7 +339,7 @@ class _Held:
 
 
 def _pure(graphdef: Any, paths: list, places: list[bool], impls: tuple, method: Any) -> Callable:
-    """The module as a function of its leaves."""
+    """Return the module as a function of its leaves."""
 
     def pure(cells: list, others: list, args: tuple, kwargs: dict) -> _Result:
         arrays = [x if i is None else jax.random.wrap_key_data(x, impl=i) for x, i in zip(cells, impls, strict=True)]

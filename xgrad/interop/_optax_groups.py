@@ -10,17 +10,17 @@ _LR = ("lr", "learning_rate")
 
 
 class ParamGroup(MutableMapping, dict):  # pyright: ignore[reportGeneralTypeIssues] - typeshed has it in dict
-    """A dictionary with "params", "tx", hyperparameters that `optax.inject_hyperparams` keeps, and the user's own keys.
+    """A dictionary with "params", "tx", the hyperparameters of `optax.inject_hyperparams`, and the user's own keys.
 
     Hyperparameters are read from the state and written to it: `group["learning_rate"] *= 0.1` counts from the next step
     on, in compiled functions too, without another trace.
     """
 
-    __xgrad_guards__ = frozenset({"_structure"})  # what a compiled function looks at
+    __xgrad_guards__ = frozenset({"_structure"})  # the attributes that a compiled function guards
 
     def __init__(self, entries: dict[str, Any], state: GroupState) -> None:
         self._state = state
-        self._structure = object()  # another one when an entry changes that is no hyperparameter
+        self._structure = object()  # a new object whenever an entry changes that is no hyperparameter
         dict.update(self, {key: value for key, value in entries.items() if key in _FIXED})
         self.take({key: self.prepare(key, value) for key, value in entries.items() if key not in _FIXED})
 
@@ -33,7 +33,7 @@ class ParamGroup(MutableMapping, dict):  # pyright: ignore[reportGeneralTypeIssu
             raise KeyError(self._missing(key)) from None
 
     def prepare(self, key: str, value: Any, scheduled: bool = False) -> Any:
-        """What is to be stored for a value.  Raises `KeyError`, `TypeError`, `ValueError` for what cannot be set."""
+        """Return the value to be stored.  Raises `KeyError`, `TypeError`, `ValueError` if the entry cannot be set."""
         if key in self._state.hyperparameters:
             return self._state.prepared(key, value, scheduled)
         if key in _FIXED:
@@ -46,7 +46,7 @@ class ParamGroup(MutableMapping, dict):  # pyright: ignore[reportGeneralTypeIssu
         return value
 
     def take(self, prepared: dict[str, Any]) -> None:
-        """Store what `prepare` gave."""
+        """Store values that `prepare` returned."""
         for key, value in prepared.items():
             if key in self._state.hyperparameters:
                 self._state.put(key, value)
@@ -80,7 +80,7 @@ class ParamGroup(MutableMapping, dict):  # pyright: ignore[reportGeneralTypeIssu
         return _regrouped, (dict(zip(dict.keys(self), dict.values(self))), self._state)
 
     def copy(self) -> dict[str, Any]:
-        """A plain dictionary of what is in it now."""
+        """Return the content as a plain dictionary."""
         return {key: self[key] for key in self}
 
     def _missing(self, key: str) -> str:

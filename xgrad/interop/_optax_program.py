@@ -1,8 +1,8 @@
 """Program: a function as one XLA program, also where it calls functions of the user's that are others each time.
 
-A line search evaluates the loss again, within the program: the loss of this step's batch, which the function that
-computes it has brought along.  A program that was compiled for one batch would go on with it for ever, without a word.
-So a function that is really called is traced in each step, and whatever arrays it has brought along are operands of the
+A line search evaluates the loss again, within the program: the loss of this step's batch, which the loss function
+closes over.  A program that was compiled for one batch would use that batch for ever, without a word.  So a function
+that the transformation really calls is traced in each step, and the arrays that it closes over are operands of the
 program, which is compiled again only if the equations are others.
 """
 
@@ -19,9 +19,9 @@ _MOST = 64  # programs of one structure
 
 
 class _Functions:
-    """The functions of the call that is being traced, and whether any of them was called.
+    """The functions of the call that is being traced, and `called`: True if one of them was called.
 
-    A jitted function holds this, and not the `Program`: what nobody uses any more is then freed at once.
+    A jitted function refers to this, and not to the `Program`: an unused program is then freed at once.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class _Functions:
         self.given = {}
 
     def holding(self, functions: dict[str, Callable]) -> "_Functions":
-        """For a `with` block that traces."""
+        """Return the context manager that holds these functions during a trace."""
         self.given = functions
         return self
 
     def noted(self, name: str) -> Callable:
-        """One of them, which says when it is called."""
+        """Return one of the functions, with a wrapper that sets `called`."""
         function = self.given[name]
 
         def noted(*args: Any, **kwargs: Any) -> Any:
@@ -63,29 +63,29 @@ class Program:
         self._whole, self._placed = whole, out_shardings
         self.jitted: Any = _jit(whole, _DONATED, out_shardings)
         self._lifted: dict[str, Callable] = {}
-        self.ran = False  # from the second call on, JAX runs it without going through Python
-        self.need = 0  # bytes that it needs besides its operands
+        self.ran = False  # True from the second call on: JAX then runs it without going through Python
+        self.need = 0  # the bytes that it needs besides its operands
 
     def shapes(self, values: tuple, functions: dict[str, Callable]) -> list:
-        """The shapes and dtypes of the state after the step."""
+        """Return the shapes and dtypes of the state after the step."""
         with self._functions.holding(functions):
             return jax.eval_shape(self.jitted, *values)[2]
 
     def with_functions(self, values: tuple, functions: dict[str, Callable]) -> Callable:
-        """What is to be called with such values in this step."""
+        """Return the function to be called with such values in this step."""
         if self._functions.called:
             with self._functions.holding(functions):
                 closed, shapes = jax.make_jaxpr(self._whole, return_shape=True)(*values)
             return self._lift(closed, jax.tree.structure(shapes), [len(jax.tree.leaves(value)) for value in values])
 
         def run(*values: Any) -> Any:
-            with self._functions.holding(functions):  # for the case that JAX traces it again
+            with self._functions.holding(functions):  # in case JAX traces it again
                 return self.jitted(*values)
 
         return run
 
     def _lift(self, closed: ClosedJaxpr, tree: Any, sizes: list[int]) -> Callable:
-        """A traced call as a program on the arrays that functions have brought along, and the values."""
+        """Return a traced call as a program on the arrays that functions close over, and the values."""
         jaxpr, consts = closed.jaxpr, closed.consts
         text = _written(jaxpr)
         run = None if text is None else self._lifted.get(text)
@@ -108,7 +108,7 @@ def _jit(function: Callable, donated: tuple[int, ...], out_shardings: Any) -> Ca
 
 
 def _written(jaxpr: Jaxpr) -> str | None:
-    """The equations as text, None if they contain arrays, of which the text does not tell all elements."""
+    """Return the equations as text; None if they contain arrays, because text does not show all elements."""
     return None if _has_arrays(jaxpr) else str(jaxpr)
 
 

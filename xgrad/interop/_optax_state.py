@@ -1,7 +1,7 @@
-"""GroupState: what optax keeps for the parameters of one group, leaf by leaf as tensors.
+"""GroupState: optax's state for the parameters of one group, leaf by leaf as tensors.
 
-Invariants: nobody but the optimizer holds the arrays in these tensors, unless `lent` says so, and so a step may use
-their memory up; the tensors stay the same objects, which is how a compiled function finds them; structure, shapes and
+Invariants: only the optimizer has references to the arrays in these tensors, unless `lent` is set, and so a step may
+donate them; the tensors stay the same objects, by which a compiled function finds them; structure, shapes and
 dtypes never change.
 """
 
@@ -21,12 +21,12 @@ from ..ops.values import jax_array
 from ..tensor import Tensor, from_array, from_foreign
 from ..views.storage import Tracer
 
-# Of our own making, and so nobody's but the holder's; without JAX's weak types, which would change with the first step.
+# A copy that only its holder has; without JAX's weak types, which would change with the first step.
 owned_copy = jax.jit(limits.checked(lambda array: jnp.array(array, dtype=array.dtype, copy=True)))
 
 
 def checked(tx: Any) -> Any:
-    """`tx` as a transformation that takes extra arguments.  Raises `TypeError` for what is none of optax's."""
+    """Return `tx` as a transformation that takes extra arguments.  Raises `TypeError` if it is none of optax's."""
     if hasattr(tx, "gradient_transformation"):  # optax.MultiSteps
         tx = tx.gradient_transformation()
     if not callable(getattr(tx, "init", None)) or not callable(getattr(tx, "update", None)):
@@ -38,7 +38,7 @@ def checked(tx: Any) -> Any:
 
 
 class Layout:
-    """What `tx` is given and keeps for a group, without values: a program holds this, and so no arrays."""
+    """The structure of a group's parameters and state, without values: a program that refers to it holds no arrays."""
 
     def __init__(self, tx: Any, names: Sequence[str] | None, shapes: list[tuple], state: Any) -> None:
         self.tx, self.names, self.shapes = tx, names, shapes
@@ -47,17 +47,17 @@ class Layout:
         self.avals = [jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)) for _, leaf in flat]
 
     def nested(self, values: Sequence[Any]) -> Any:
-        """Values, one for each parameter, in the structure that optax sees: a list, or by their names a dictionary."""
+        """Return values, one for each parameter, in the structure that optax sees: a list, or a dictionary by name."""
         return nested(self.names, values)
 
     def flat(self, tree: Any) -> list[Any]:
-        """The reverse of `nested`."""
+        """Undo `nested`."""
         return list(tree) if self.names is None else [tree[name] for name in self.names]
 
     def masked(self, present: tuple[bool, ...]) -> tuple[Any, list[int]]:
-        """The structure of the state if there were only some of the parameters, and the places of its leaves.
+        """Return the structure of the state for the parameters in `present`, and the places of its leaves.
 
-        Raises `RuntimeError` for a state that is no part of the whole then.
+        Raises `RuntimeError` if that state is no part of the whole state.
         """
         if all(present):
             return self.tree, list(range(len(self.paths)))
@@ -88,8 +88,8 @@ class GroupState:
         state = tx.init(nested(names, arrays))
         self.layout = Layout(tx, names, [a.shape for a in arrays], state)
         self.tensors = [from_array(a) for a in self._placed(jax.tree.leaves(state), arrays)]
-        self.fresh = True  # no step was taken, nothing loaded
-        self.lent = False  # somebody was given the arrays
+        self.fresh = True  # no step was made, and nothing loaded
+        self.lent = False  # True if other code has the arrays
         self.hyperparameters = self._hyperparameters()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class GroupState:
         return self.layout.paths
 
     def _placed(self, leaves: list[Any], params: list[Any]) -> list[Any]:
-        """The leaves of a state as arrays of our own, each where its parameter is, or on all of the devices."""
+        """Return the leaves of a state as copies, each placed like its parameter, or on all of the devices."""
         by_key = dict(zip(range(len(params)) if self.layout.names is None else self.layout.names, params, strict=True))
         found = []
         for path, leaf in zip(self.paths, leaves, strict=True):
@@ -118,7 +118,7 @@ class GroupState:
         return found
 
     def refresh(self, params: list[Any]) -> None:
-        """Before the first step: begin from the values that the parameters have now.  Hyperparameters stay."""
+        """Begin from the parameters' values now, before the first step.  Hyperparameters stay."""
         self.fresh = False
         leaves = jax.tree.leaves(self.layout.tx.init(self.layout.nested(params)))
         kept = {i for places in self.hyperparameters.values() for i in places}
@@ -127,7 +127,7 @@ class GroupState:
                 self.tensors[i]._array = array
 
     def settle(self, avals: list[Any], number: int) -> bool:
-        """Take over the dtypes that a step gives to the state; whether it had them.
+        """Give the state the dtypes that a step gives it; return True if it had them.
 
         Some transformations begin in the parameters' dtype and go on in a wider one.  Raises `RuntimeError` for shapes
         that change.
@@ -145,7 +145,7 @@ class GroupState:
         return same
 
     def lend(self) -> list[Any]:
-        """The arrays, for others to keep: the next step leaves them alone."""
+        """Return the arrays for other code to keep: the next step does not donate them."""
         self.lent = True
         for tensor in self.tensors:
             tensor._owned = False
@@ -160,7 +160,7 @@ class GroupState:
     # ------------------------------------------------------------ hyperparameters
 
     def _hyperparameters(self) -> dict[str, list[int]]:
-        """The places of what `optax.inject_hyperparams` keeps, by name, with its path if a name is there twice."""
+        """Return the places of `optax.inject_hyperparams`'s values, by name, with the path if a name is there twice."""
         found: dict[str, list[tuple[Any, int]]] = {}
         for i, path in enumerate(self.paths):
             if len(path) > 1 and path[-2] == GetAttrKey("hyperparams") and isinstance(path[-1], DictKey):
@@ -172,23 +172,23 @@ class GroupState:
         return result
 
     def scheduled(self, name: str) -> bool:
-        """Whether a hyperparameter follows a schedule."""
+        """Return True if a hyperparameter follows a schedule."""
         path = self.paths[self.hyperparameters[name][0]]
         of = (*path[:-2], GetAttrKey("hyperparams_states"), path[-1])
         return any(other[: len(of)] == of for other in self.paths)
 
     def get(self, name: str) -> Any:
-        """A hyperparameter: a number, or a tensor if it is no scalar or its value isn't known, being traced."""
+        """Return a hyperparameter: a number, or a tensor if it is no scalar or is being traced."""
         tensor = self.tensors[self.hyperparameters[name][0]]
         if state.trace is not None or tensor.ndim:
             return tensor.clone()
         return number(tensor._read())
 
     def prepared(self, name: str, value: Any, scheduled: bool = False) -> Any:
-        """What `put` takes, of a value that a user gives.
+        """Return the array for `put` of a value that the user passes.
 
-        Raises `ValueError` for another shape and for what follows a schedule, unless `scheduled` says that it may, and
-        `TypeError` for another kind of number.
+        Raises `ValueError` for another shape, and for a hyperparameter that follows a schedule unless `scheduled`
+        allows it; `TypeError` for another kind of number.
         """
         tensor = self.tensors[self.hyperparameters[name][0]]
         if not scheduled and self.scheduled(name):
@@ -204,13 +204,13 @@ class GroupState:
         return owned_copy(_moved(array, tensor._array.sharding, tensor._array.committed))
 
     def put(self, name: str, array: Any) -> None:
-        """Set a hyperparameter to what `prepared` gave."""
+        """Set a hyperparameter to an array of `prepared`."""
         self.tensors[self.hyperparameters[name][0]]._write(array)
 
     # ------------------------------------------------------------ saving and loading
 
     def saved(self) -> dict[str, Any]:
-        """The state as nested dictionaries of tensors, without hyperparameters."""
+        """Return the state as nested dictionaries of tensors, without hyperparameters."""
         arrays = self.lend()
         found: dict[str, Any] = {}
         hyper = {places[0] for places in self.hyperparameters.values()}
@@ -224,7 +224,7 @@ class GroupState:
         return found
 
     def loaded(self, given: Any, prefix: str, problems: list[str]) -> dict[int, Any]:
-        """Arrays for the places of the state, of what `saved` gave; what does not fit is added to `problems`."""
+        """Return {place in the state: array} of a dictionary of `saved`; add what does not fit to `problems`."""
         values = dict(_flattened(given, ()))
         hyper = {places[0] for places in self.hyperparameters.values()}
         found = {}
@@ -253,7 +253,7 @@ class GroupState:
         return found
 
     def load(self, arrays: dict[int, Any]) -> None:
-        """Take over what `loaded` gave."""
+        """Replace the state's arrays by those of `loaded`."""
         for i, array in arrays.items():
             old = self.tensors[i]._array
             array = array if isinstance(array, jax.Array) else jnp.asarray(array)
@@ -262,31 +262,31 @@ class GroupState:
 
 
 def _moved(array: Any, place: Any, committed: bool) -> Any:
-    """An array where it is to be, and committed to its devices if others are.
+    """Return an array at a place, and committed to its devices if others are.
 
-    Else the first step would commit it, and JAX compile the second one anew.
+    Else the first step would commit it, and JAX would compile the second step again.
     """
     return jax.device_put(array, place) if array.sharding != place or (committed and not array.committed) else array
 
 
 def _kind(dtype: Any) -> int:
-    """The place of a dtype in bool < integer < floating < complex."""
+    """Return the place of a dtype in bool < integer < floating < complex."""
     return sum(not jnp.issubdtype(dtype, kind) for kind in (jnp.complexfloating, jnp.inexact, jnp.number)) * -1
 
 
 def number(array: Any) -> Any:
-    """A scalar as the Python number that one would write for it: 0.1, and not 0.10000000149011612."""
-    value = np.array(owned_copy(array))[()]  # of a copy: what NumPy has seen may not be donated any more
+    """Return a scalar as the Python number that one would write for it: 0.1, and not 0.10000000149011612."""
+    value = np.array(owned_copy(array))[()]  # a copy: an array that NumPy has seen may not be donated any more
     return float(str(value)) if jnp.issubdtype(value.dtype, jnp.floating) else value.item()
 
 
 def steps(path: Sequence[Any]) -> tuple[str, ...]:
-    """A path in a pytree as strings."""
+    """Return a path in a pytree as strings."""
     return tuple(keystr((key,), simple=True) for key in path) or ("value",)
 
 
 def told(path: Sequence[Any]) -> str:
-    """A path in a pytree as an error names it."""
+    """Return a path in a pytree as an error names it."""
     return ".".join(steps(path))
 
 
@@ -299,7 +299,7 @@ def _flattened(tree: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 
 def _array_of(value: Any, dtype: Any) -> Any:
-    """A value as an array, a plain number in `dtype` if that is of its kind; None if it is neither."""
+    """Return a value as an array, a plain number in `dtype` if that is of its kind; None if it is neither."""
     if isinstance(value, Tensor):
         return jax_array(value)
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):

@@ -13,7 +13,7 @@ _OWN = ("params", "param_names", "tx")
 
 
 def saved(groups: list[ParamGroup], states: list[GroupState]) -> dict[str, Any]:
-    """{"state": ..., "param_groups": ...} of an optimizer."""
+    """Return {"state": ..., "param_groups": ...} of an optimizer."""
     described, start = [], 0
     for group in groups:
         count = len(group["params"])
@@ -27,7 +27,7 @@ def saved(groups: list[ParamGroup], states: list[GroupState]) -> dict[str, Any]:
 
 
 def load(groups: list[ParamGroup], states: list[GroupState], given: Any) -> None:
-    """Take over what `saved` gave.  Raises `ValueError` for other groups, `RuntimeError` for what does not fit."""
+    """Load a result of `saved`.  Raises `ValueError` for other groups, `RuntimeError` for values that do not fit."""
     problems: list[str] = []
     for key in ("state", "param_groups"):
         if key not in given:
@@ -50,7 +50,7 @@ def load(groups: list[ParamGroup], states: list[GroupState], given: Any) -> None
             )
     arrays, entries = [], []
     for i, state in enumerate(states):
-        if str(i) not in kept and i in kept:  # of a format that has numbers as keys
+        if str(i) not in kept and i in kept:  # a format with numbers as keys
             kept = {str(key): value for key, value in kept.items()}
         arrays.append(state.loaded(kept.get(str(i), {}), f"state.{i}", problems))
     problems += [f'Unexpected key in state_dict: "state.{key}".' for key in kept if not _is_number(key, len(states))]
@@ -63,7 +63,7 @@ def load(groups: list[ParamGroup], states: list[GroupState], given: Any) -> None
 
 
 def _prepared(entry: dict, group: ParamGroup, state: GroupState, name: str, problems: list[str]) -> dict[str, Any]:
-    """The entries of a group as they are to be stored."""
+    """Return the entries of a group, prepared for storing."""
     found = {}
     for key, value in entry.items():
         if key in _OWN:

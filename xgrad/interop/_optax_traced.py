@@ -1,8 +1,8 @@
 """A step inside of `xgrad.compile`: the same update, as part of the program that is being traced.
 
-The state's tensors are ones from outside, which the program replaces as it does parameters.  Whatever must be done once
-and not in each call (the state begins from the parameters' values at the first step, and settles in its dtypes) is done
-here on the values that the tensors have outside of the trace.
+The state's tensors are tensors from outside, which the program replaces as it does parameters.  Work that must be done
+once and not in each call (the state begins from the parameters' values at the first step, and settles in its dtypes) is
+done here, on the values that the tensors have outside of the trace.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def step(
 ) -> None:
     """Do the step; `all_params` are those of each state, `params` those that have a gradient.
 
-    unless: an array; where the program finds it above zero, parameters and state stay as they are.
+    unless: an array; if it is above zero when the program runs, parameters and state stay as they are.
     """
     direct = direct_of(params)
     arrays = [p._read() for p in params]
@@ -58,13 +58,13 @@ def step(
 
 
 def _kept(tensor: Tensor, new: Any, unless: Any) -> Any:
-    """Return the new value of a tensor, or the one that it has if `unless` is above zero."""
+    """Return the new value of a tensor, or its old one if `unless` is above zero."""
     return jax.lax.select(jnp.broadcast_to(unless > 0, new.shape), tensor._read(), new)
 
 
 @contextmanager
 def _paused() -> Iterator[None]:
-    """A block in which tensors are as they are outside of the trace, and programs are run."""
+    """Context manager: tensors are as they are outside of the trace, and programs run."""
     trace, state.trace, state.overlay = state.trace, None, None
     try:
         with jax.ensure_compile_time_eval():
@@ -74,7 +74,7 @@ def _paused() -> Iterator[None]:
 
 
 def _outside(param: Tensor) -> Any:
-    """The value of a parameter outside of the trace."""
+    """Return the value of a parameter outside of the trace."""
     param._requires_grad  # noqa: B018 - reaches it
     if id(param) not in state.trace.by_id:  # made in the trace
         return param._read()

@@ -1,12 +1,12 @@
-"""The update of parameters as one program, and what stands around it.
+"""The update of parameters as one program, with the steps before and after it.
 
     parameters ─┐ taken out of their        ┌─► parameters ─► put back, versions rise
     gradients  ─┤ holders: donated          ├─► state      ─► put back
     state      ─┴─► tx.update of each group ┘
 
-Invariant: a parameter's buffer is donated only if it came out of one of our kernels and its holder alone has it; else
-it is copied first.  Parameters that are views, or share a storage with another one, are not donated: the program gives
-their updates, which are added one after the other, as PyTorch's in-place operators would do.
+Invariant: a parameter's buffer is donated only if one of our kernels made it and only its holder refers to it; else
+it is copied first.  Parameters that are views, or share a storage with another one, are not donated: the program
+returns their updates, which are added one after the other, as PyTorch's in-place operators would do.
 """
 
 import sys
@@ -26,33 +26,33 @@ from ..views.storage import DONATION, no_value, writing
 from ._optax_program import Program
 from ._optax_state import GroupState, Layout, owned_copy
 
-# As `views.storage.ALONE`, asked for all that is in a list at once.
+# Like `views.storage.ALONE`, for all arrays of a list at once.
 _ALONE = max(map(sys.getrefcount, [object()]))
 _MOST = 64  # programs of one plan
 _added = jax.jit(checked(optax.apply_updates))
 
 
 class Part(NamedTuple):
-    """One group's share of a step: those of its parameters that have a gradient.  Holds no values."""
+    """One group's share of a step: those of its parameters that have a gradient.  Refers to no values."""
 
     layout: Layout
-    number: int  # of the group
+    number: int  # the group's
     present: tuple[bool, ...]
-    size: int  # how many are
+    size: int  # the number of parameters
     tree: Any  # the structure of the state for these parameters,
-    places: list[int]  # and where its leaves are among all leaves
+    places: list[int]  # and the places of its leaves among all leaves
 
     def spread(self, values: Sequence[Any]) -> Any:
-        """Values of the parameters that take part, in the structure that optax sees."""
+        """Return values of the parameters that take part, in the structure that optax sees."""
         given = iter(values)
         return self.layout.nested([next(given) if here else optax.MaskedNode() for here in self.present])
 
     def collected(self, tree: Any) -> list[Any]:
-        """The reverse of `spread`."""
+        """Undo `spread`."""
         return [value for value, here in zip(self.layout.flat(tree), self.present, strict=True) if here]
 
     def update(self, params: list, grads: list, leaves: list, extra: dict[str, Any]) -> tuple[list, list]:
-        """The updates of the parameters, and all leaves of the state.  Raises `RuntimeError` for shapes that differ."""
+        """Return the parameters' updates, and all leaves of the state.  Raises `RuntimeError` if shapes differ."""
         shapes = [shape for shape, here in zip(self.layout.shapes, self.present, strict=True) if here]
         for i, (param, grad, shape) in enumerate(zip(params, grads, shapes, strict=True)):
             if param.shape != shape or grad.shape != shape:
@@ -76,7 +76,7 @@ class Part(NamedTuple):
 
 
 def updated(parts: list[Part], direct: list[bool], params: list, grads: list, leaves: list, extra: dict) -> tuple:
-    """The new values of those parameters that are `direct`, the updates of the others, the leaves of the states."""
+    """Return the new values of parameters that are `direct`, the updates of the others, the leaves of the states."""
     values, others, states = [], [], []
     start = place = 0
     for part in parts:
@@ -94,18 +94,18 @@ def updated(parts: list[Part], direct: list[bool], params: list, grads: list, le
 
 
 def direct_of(params: Sequence[Tensor]) -> list[bool]:
-    """Which parameters are whole storages that no other one of them has."""
+    """Return for each parameter True if it is a whole storage that no other one of them has."""
     owners = [id(p if p._storage is None else p._storage) for p in params]
     shared = {owner for owner in owners if owners.count(owner) > 1} if len(set(owners)) < len(owners) else ()
     return [owner not in shared and (p._storage is None or p._chain.is_root) for p, owner in zip(params, owners)]
 
 
 class Plan:
-    """A step of certain parameters: valid as long as nothing about them changes but values."""
+    """A step of certain parameters: valid as long as only their values change."""
 
     def __init__(self, parts: list[Part], states: list[GroupState], params: list[Tensor]) -> None:
         for param in params:
-            param._bump(0)  # there is a counter; raises for a tensor that may not be written
+            param._bump(0)  # it has a counter now; raises for a tensor that may not be written
         self.parts, self.states, self.params = parts, states, params
         self.storages = [p._storage for p in params]
         self.chains = [p._chain for p in params]
@@ -116,12 +116,12 @@ class Plan:
         self.own: Any = own
         self.bare = [p for p in own if p._storage is None]
         self.stored: list[Any] = [p._storage for p in own if p._storage is not None]
-        # From which an array is taken out, and into which the new one is put.
+        # An array is taken out of its holder, and the new one put there.
         self.holders: list[Any] = [p if p._storage is None else p._storage for p in own]
         self.programs: dict[Any, Program] = {}
 
     def holds(self) -> bool:
-        """Whether the parameters are still where they were."""
+        """Return True if the parameters still have the same storages and chains."""
         params = self.params
         return all(map(is_, [p._storage for p in params], self.storages)) and (
             not (self.stored or self.others) or all(map(is_, [p._chain for p in params], self.chains))
@@ -149,7 +149,7 @@ class Plan:
                 taken, given = arrays if self._alone(arrays) else self._copied(arrays), leaves
                 if not program.ran or functions or program.need > SPARE:
                     taken, given = self._put_aside(program, bool(functions), taken, given)
-                # C calls the program and stores what it gives: Python looks for signals when all of it is over.
+                # C code calls the program and stores its results: Python looks for signals after both.
                 results.extend(map(call, [taken], [others], [grads], [given], [extra]))
                 self._settle(arrays, leaves, numbers, results)
                 if not program.ran and not functions:
@@ -168,7 +168,7 @@ class Plan:
                 raise
 
     def _number(self, numbers: list) -> None:
-        """What versions and generations will be: numbers that may be set twice."""
+        """Compute the new versions and generations: as numbers to be set, so that setting may be repeated."""
         numbers += [(storage, "generation", storage.generation + 1) for storage in self.stored]
         rises: dict[int, Any] = {}
         for param in (*self.own, *self.others):
@@ -177,7 +177,7 @@ class Plan:
             numbers.append((counter, "value", number))
 
     def _settle(self, arrays: list, leaves: list, numbers: list, results: list) -> None:
-        """Put the new values where they belong, or the old ones back.  May be done again."""
+        """Put the new values into their holders, or the old ones back.  May be repeated."""
         if not results:
             for holder, array in zip(self.holders, arrays):
                 if not array.is_deleted():
@@ -202,7 +202,7 @@ class Plan:
                 param._write(_added(param._read(), update))
 
     def _put_aside(self, program: Program, always: bool, taken: list, leaves: list) -> tuple[list, list]:
-        """Copies to be used up, where the program may fail, or JAX goes through Python, if there is room for them."""
+        """Return copies to donate, if the program may fail or JAX goes through Python, and there is room for them."""
         size = sum(a.nbytes for a in (*taken, *leaves))
         sharding = next((a.sharding for a in (*taken, *leaves)), None)
         if sharding is None:
@@ -216,7 +216,7 @@ class Plan:
         return copied(taken), copied(leaves)
 
     def _note(self, program: Program, others: list, grads: list, extra: dict) -> None:
-        """After a program's first call: what memory it needs besides."""
+        """Record, after a program's first call, the memory that it needs besides."""
         arrays = [h._array for h in self.holders]
         program.need = besides(
             program.jitted.lower(arrays, others, grads, [t._array for t in self.tensors], extra).compile()
@@ -224,7 +224,7 @@ class Plan:
         program.ran = True
 
     def _alone(self, arrays: list) -> bool:
-        """Whether all arrays, which this list alone should hold, may be donated."""
+        """Return True if all arrays, which only this list should refer to, may be donated."""
         return (
             DONATION
             and False not in [s.owned for s in self.stored]
@@ -233,7 +233,7 @@ class Plan:
         )
 
     def _copied(self, arrays: list) -> list:
-        """The arrays, and copies of those that may not be donated."""
+        """Return the arrays, and copies of those that may not be donated."""
         counts = list(map(sys.getrefcount, arrays))
         owned = [h._owned if isinstance(h, Tensor) else h.owned for h in self.holders]
         return [
@@ -242,7 +242,7 @@ class Plan:
         ]
 
     def _program(self, others: list, grads: list, extra: dict, functions: dict) -> tuple[Callable, Program]:
-        """What is to be called with the values, and the program that it belongs to."""
+        """Return the function to be called with the values, and its program."""
         key = (*extra, None, *functions)
         program = self.programs.get(key)
         if program is None or functions:
@@ -265,7 +265,7 @@ class Plan:
             values = arrays, others, grads, [t._array for t in self.tensors], extra
 
     def _whole(self) -> Callable:
-        """The function that is to be a program.  It holds no parameter, nor anything that holds one."""
+        """Return the function to be compiled.  It refers to no parameter, directly or indirectly."""
         parts, direct = self.parts, self.direct
 
         def whole(own: list, others: list, grads: list, leaves: list, extra: dict) -> tuple:
@@ -276,7 +276,7 @@ class Plan:
         return whole
 
     def _out_shardings(self, arrays: list, others: list, leaves: list) -> Any:
-        """Where results go: where parameters and state are, if that is not one device.
+        """Return the results' shardings, those of parameters and state, unless all are on one device.
 
         It holds for the plan: an in-place write keeps a storage's sharding, and `.data =` gives another storage.
         """
@@ -286,7 +286,7 @@ class Plan:
 
 
 def settled(states: list[GroupState], parts: list[Part], avals: list) -> bool:
-    """Have each group's state take over the dtypes of a step's; whether all had them."""
+    """Give each group's state the dtypes of a step's; return True if all had them."""
     place, same = 0, True
     for state, part in zip(states, parts, strict=True):
         end = place + len(state.tensors)

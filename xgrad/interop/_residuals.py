@@ -1,13 +1,13 @@
-"""What `from_jax(policy=)` keeps: the residuals of `jax.vjp`, so that backward computes nothing again.
+"""`from_jax(policy=)`: saves the residuals of `jax.vjp`, so that backward computes nothing again.
 
     forward program:   *leaves           ──►  *results, *residuals      (jax.vjp, split in two)
-    backward program:  *grads, *kept     ──►  the gradients of the leaves
+    backward program:  *grads, *saved    ──►  the gradients of the leaves
 
-A residual that is a leaf or a result itself is not returned a second time, which XLA would make a copy of.
+A residual that is a leaf or a result itself is not returned a second time, because XLA would copy it.
 
 Invariant: residuals are values without a history.  A derivative of the backward must know how they depend on the
 leaves, so where the backward is recorded it is the one that computes the function again (PyTorch's formulas are
-differentiated through what they save; JAX's residuals cannot be).  Hence the leaves are always saved too.
+differentiated through the tensors that they save; JAX's residuals cannot be).  Hence the leaves are always saved too.
 """
 
 from collections.abc import Callable
@@ -26,26 +26,26 @@ from ..ops.registry import Operator
 
 
 class Kept(Operator):
-    """The operator over the leaves of one structure, for one set of gradients that are needed, and of shapes.
+    """The operator over the leaves of one structure, for one set of needed gradients and one set of shapes.
 
-    Its results are those of the function, and the residuals that are nothing else.
+    Its results are the function's results, and the residuals that are neither leaves nor results.
     """
 
     def __init__(self, plain: Operator, results: Callable, count: int, needs: int, policy: Callable | None) -> None:
         super().__init__(plain.name, _over(self), node=plain.node_name)
-        self.first = False  # recorded, its backward is of the leaves, where the program's is of the residuals
+        self.first = False  # False: a recorded backward is of the leaves, the program's of the residuals
         self.plain, self.count = plain, count
         self.wanted = [i for i in range(count) if needs >> i & 1]
         everything = policy is jax.checkpoint_policies.everything_saveable
         self.results = results if everything else jax.checkpoint(results, policy=policy)
-        # Known when it has been traced: which results have gradients, how the function that `jax.vjp` gave is put
-        # together, and of each of its arrays the place among (*leaves, *results), or, of a constant, itself.
+        # Set by the trace: which results have gradients; the tree of the function that `jax.vjp` returned; and for each
+        # of its arrays the place among (*leaves, *results), or the array itself if it is constant.
         self.moving: tuple[bool, ...] = ()
         self.tree: Any = None
         self.places: list[Any] = []
 
     def run(self, leaves: tuple) -> Any:
-        """The results of the function, recorded."""
+        """Return the function's results, recorded."""
         results = call(self, leaves, ())
         own = len(self.moving)
         return results[0] if own == 1 else results[:own]
@@ -56,7 +56,7 @@ class Kept(Operator):
         return self.kernels[()]
 
     def traced(self, leaves: tuple) -> tuple:
-        """(*results, *residuals), of leaves that are traced."""
+        """Return (*results, *residuals) of traced leaves."""
 
         def of_wanted(*values: Any) -> tuple[list, list]:
             full = [*leaves]
@@ -107,7 +107,7 @@ class KeptKernel(Kernel):
 
 
 class KeptPlan(Plan):
-    """Saves the leaves and the residuals; backward is what `jax.vjp` made of them."""
+    """Saves the leaves and the residuals; backward runs the function that `jax.vjp` returned."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""The layout of a safetensors file: 8 bytes that tell the length of the header, the header (JSON), the data.
+"""The layout of a safetensors file: 8 bytes with the length of the header, the header (JSON), the data.
 
-Invariant: what `contents` returns has been checked against the bytes that are there: each tensor lies where it says,
-they follow each other without gaps, none overlaps another, and nothing is left over.  Only numbers and names are taken
-from the file, and a name is never more than a key of a dictionary.
+Invariant: the result of `contents` has been checked against the bytes of the file: each tensor is where the header
+says, they follow each other without gaps or overlaps, and nothing is left over.  Only numbers and names are taken from
+the file, and a name is never more than a key of a dictionary.
 
 The safetensors library reads headers too; here errors name file and key, names that come twice are refused, and the
 dtypes of float8 are read (its NumPy side knows none).  Format: https://github.com/huggingface/safetensors#format
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     data: memoryview
 
     def array(self) -> np.ndarray:
-        """Its values, in the memory of the file."""
+        """Return the values, in the memory of the file."""
         array = np.frombuffer(self.data, np.uint8).view(self.dtype).reshape(self.shape)
         if self.dtype == dtypes.bool and array.size and array.view(np.uint8).max() > 1:
             raise FileError(f"{self.file}: '{self.name}' has a byte that is neither False nor True")
@@ -52,15 +52,15 @@ class Entry(NamedTuple):
 
 
 def opened(path: Any) -> memoryview:
-    """The bytes of a file, none of which is read before it is asked for; it is closed when nobody has them any more."""
+    """Return the bytes of a file as a memory map: each is read when it is used; the last reference closes the file."""
     with open(os.fspath(path), "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:  # which can't be mapped
+        if os.fstat(file.fileno()).st_size == 0:  # an empty file can't be mapped
             return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def contents(data: memoryview, file: str) -> tuple[dict[str, Entry], dict[str, str]]:
-    """The tensors of a file, and its metadata.  Raises `FileError`, which names the file and the key."""
+    """Return the tensors of a file, and its metadata.  Raises `FileError`, which names the file and the key."""
     if len(data) < 8:
         raise FileError(f"{file} is no safetensors file: it has {len(data)} bytes, fewer than the 8 of a header length")
     length = int.from_bytes(data[:8], "little")
@@ -106,7 +106,7 @@ def _parsed(header: bytes, file: str) -> dict[str, Any]:
 
 
 def _checked(name: str, entry: Any, file: str) -> tuple[np.dtype, tuple[int, ...], int, int]:
-    """Dtype, shape, and the first and last byte, which agree with each other."""
+    """Return dtype, shape, and the first and last byte, checked against each other."""
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= set(entry):
         raise FileError(f"{file}: '{name}' lacks dtype, shape or data_offsets in the header: {entry!r:.200}")
     shape, offsets = entry["shape"], entry["data_offsets"]
@@ -137,7 +137,7 @@ def _naturals(value: Any) -> bool:
 
 
 def _check_places(places: list[tuple[int, int, str]], size: int, file: str) -> None:
-    """Tensors follow each other without gaps and fill the data."""
+    """Raise `FileError` unless the tensors follow each other without gaps and fill the data."""
     last = 0
     for begin, end, name in places:
         if begin != last:

@@ -1,6 +1,6 @@
-"""Trees of the user's: dictionaries, lists and tuples, rebuilt as what they were, with a name for each leaf.
+"""The user's trees: dictionaries, lists and tuples, rebuilt with their own classes, with a name for each leaf.
 
-Invariant: order, types of containers and what hangs on them (`_metadata` of a `state_dict`) stay.  `jax.tree` would
+Invariant: order, types of containers and their attributes (`_metadata` of a `state_dict`) stay.  `jax.tree` would
 sort the dictionaries and call None an empty tree.
 """
 
@@ -10,12 +10,12 @@ from typing import Any
 
 
 def _is_node(tree: Any) -> bool:
-    """Whether there are leaves below: a shape is itself one."""
+    """Return True if the tree has leaves below it; a Size is a leaf itself."""
     return isinstance(tree, (dict, list)) or (isinstance(tree, tuple) and type(tree).__name__ != "Size")
 
 
 def mapped(function: Callable[[str, Any], Any], tree: Any, name: str = "") -> Any:
-    """`tree` with `function(name, leaf)` in the place of each leaf; names are keys and indices joined by dots."""
+    """Return `tree` with `function(name, leaf)` in the place of each leaf; names are keys and indices with dots."""
     if not _is_node(tree):
         return function(name, tree)
     if isinstance(tree, dict):
@@ -31,7 +31,7 @@ def mapped(function: Callable[[str, Any], Any], tree: Any, name: str = "") -> An
 
 
 def leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """(name, leaf), in the order of `mapped`."""
+    """Yield (name, leaf), in the order of `mapped`."""
     if not _is_node(tree):
         yield name, tree
         return
@@ -44,5 +44,5 @@ def _below(name: str, key: Any) -> str:
 
 
 def called(name: str) -> str:
-    """How an error names a leaf: nothing of a tree that is one itself."""
+    """Return the beginning of an error about a leaf; empty if the tree itself is the leaf."""
     return f"'{name}': " if name else ""

@@ -1,4 +1,4 @@
-"""What a wrapped module of another library is: an `nn.Module` whose tensors are the leaves of a JAX function.
+"""Wrapped modules of other libraries: an `nn.Module` whose tensors are the leaves of a JAX function.
 
     net(x) ──► forward:  [parameters, buffers], x ──from_jax──► results, new values of buffers
                              ▲                                       │
@@ -6,13 +6,13 @@
 
 Invariants:
 
-* Each tensor is in the table of its part, as in any `nn.Module`, and nowhere else: what `load_state_dict(assign=True)`,
-  `to()` or `functional_call` put there is what the next call takes.
-* Parameters go in as they are.  Of a buffer the call gets the array alone, in a tensor of its own: `backward` must see
-  the value that the call saw (a batch statistic, the count of a stream of random numbers), for the buffer has been
+* Each tensor is in the table of its part, as in any `nn.Module`, and nowhere else: the next call uses the tensors that
+  `load_state_dict(assign=True)`, `to()` or `functional_call` put there.
+* Parameters are operands as they are.  A buffer's array is the operand, in a tensor of the call's own: `backward` must
+  see the value that the call saw (a batch statistic, the count of a stream of random numbers), and the buffer has been
   written since.
-* A checkpoint runs the same call twice.  What the buffers were is noted as it is for random generators
-  (xgrad/random.py): the second run starts from there, and leaves the buffers alone.
+* A checkpoint runs the same call twice.  The buffers' values are recorded like the states of random generators
+  (xgrad/random.py): the second run starts from them, and does not write the buffers.
 """
 
 import dataclasses
@@ -39,37 +39,37 @@ _NOT_CALLED = (
 
 
 class Cell:
-    """A place in a module's table of parameters or buffers, of which the rest of the module is computed.
+    """A place in a module's table of parameters or buffers; programs read and write the module's tensors through cells.
 
-    `impl`: of a typed key of `jax.random`, which is held as the uint32 array of its data.
+    `impl`: the implementation of a typed key of `jax.random`, whose tensor is the uint32 array of its data.
     """
 
     __slots__ = ("__weakref__", "impl", "key", "owner", "table")
 
     def __init__(self, table: dict[str, Any], key: str, impl: Any = None) -> None:
         self.table, self.key, self.impl = table, key, impl
-        self.owner: Any = None  # the id of the part of the library's module whose table it is
+        self.owner: Any = None  # the id of the part of the library's module that has the table
 
     def tensor(self) -> Tensor:
-        """What is there."""
+        """Return the tensor in the table."""
         return self.table[self.key]
 
     def array(self) -> Any:
-        """The value, to be handed out: the next write to the tensor copies it."""
+        """Return the value for other code to keep: the next write to the tensor copies it."""
         return self.value(self.table[self.key]._export())
 
     def value(self, array: Any) -> Any:
-        """What the module has in the place of the tensor's array."""
+        """Return the library's value for the tensor's array: a typed key, or the array."""
         return array if self.impl is None else jax.random.wrap_key_data(array, impl=self.impl)
 
     def assign(self, value: Any) -> None:
-        """Let the tensor have a value that somebody else made."""
+        """Give the tensor a value that the library or the user made."""
         tensor = from_foreign(raw(value))
         self.impl = implementation(value)
         self.table[self.key].data = tensor
 
     def taken(self) -> Tensor:
-        """The tensor that a call gets."""
+        """Return the tensor that a call uses."""
         tensor = self.table[self.key]
         if tensor._is_param or tensor.__class__ is not Tensor or tensor._tangents or tensor.requires_grad:
             return tensor
@@ -86,7 +86,7 @@ class Cell:
         return alone
 
     def put(self, new: Tensor) -> None:
-        """Note what a call has made of a buffer."""
+        """Store a buffer's new value from a call."""
         twin = None if state.random_replay is None else state.random_replay.get(self)
         if twin is not None:
             twin.array = new._read()
@@ -120,19 +120,19 @@ class _Replayed:
 
 
 def implementation(value: Any) -> Any:
-    """Of an array of typed keys which generator they are for, else None."""
+    """Return the implementation of a typed key, None for other values."""
     return jax.random.key_impl(value) if is_key(value) else None
 
 
 def raw(value: Any) -> Any:
-    """The array that a tensor holds for a value of a module's."""
+    """Return the array that a tensor has for a value of the library's module."""
     if is_key(value):
         return jax.random.key_data(value)
     return value if isinstance(value, (jax.Array, np.ndarray)) else np.asarray(value)
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value of a module's can be a tensor."""
+    """Return True if a value of the library's module can be a tensor."""
     return isinstance(value, (jax.Array, np.ndarray, np.generic))
 
 
@@ -150,12 +150,12 @@ class Part(Module):
         return self._kind
 
     def extra_repr(self) -> str:
-        """Shapes of the parameters and buffers here."""
+        """Return the shapes of the parameters and buffers here."""
         tables = [*self._parameters.items(), *self._buffers.items()]
         return ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tables if tensor is not None)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """There is none."""
+        """Raise `NotImplementedError`: a part has no call of its own."""
         raise NotImplementedError(self._refusal("it has no call of its own"))
 
     def _refusal(self, what: str) -> str:
@@ -177,7 +177,7 @@ class Wrapped(Part):
     register_full_backward_pre_hook = Module.register_full_backward_pre_hook
 
     def _again(self) -> Any:
-        """Another one like it, of which only what is not in the module itself differs."""
+        """Wrap the library's module again, with the same options."""
         raise NotImplementedError
 
     def __deepcopy__(self, memo: dict) -> Any:
@@ -204,19 +204,19 @@ class Wrapped(Part):
 
 
 def part_at(root: Module, path: tuple, kind_of: Callable[[tuple], str] | None = None) -> Module:
-    """The part with a path, made with those above it if it is not there yet."""
+    """Return the part with a path; make it, and the parts above it, if they do not exist."""
     part = root
     for depth, key in enumerate(path):
         inner = part._modules.get(str(key))
         if inner is None:
             inner = Part("Part" if kind_of is None else kind_of(path[: depth + 1]))
-            part._modules[str(key)] = inner  # not by attribute: a path may have a name that Module has too
+            part._modules[str(key)] = inner  # not set as an attribute: the path may have a name that Module has too
         part = inner
     return part
 
 
 def add(part: Module, key: str, value: Any, trainable: bool) -> Cell:
-    """Give a part a tensor of a value of the module's: a parameter, or a buffer."""
+    """Give a part a tensor for a value of the library's module: a parameter, or a buffer."""
     tensor = from_foreign(raw(value))
     if trainable:
         part._parameters[key] = Parameter(tensor, requires_grad=np.dtype(tensor.dtype).kind in "fcV")
@@ -226,7 +226,7 @@ def add(part: Module, key: str, value: Any, trainable: bool) -> Cell:
 
 
 def named(path: tuple) -> tuple[str, ...]:
-    """The names of a path of `jax.tree_util`, without the `value` of boxes around arrays."""
+    """Return the names of a path of `jax.tree_util`, without the `value` of boxes around arrays."""
     names = []
     for entry in path:
         name = next(getattr(entry, a) for a in ("key", "name", "idx") if hasattr(entry, a))
@@ -236,12 +236,12 @@ def named(path: tuple) -> tuple[str, ...]:
 
 
 def as_names(names: str | Iterable[str]) -> tuple[str, ...]:
-    """One name or several, as a tuple."""
+    """Return one name or several as a tuple."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def described(value: Any) -> str:
-    """What an error calls something that is no module."""
+    """Return an error's words for a value that is no module."""
     if isinstance(value, type):
         return f"the class {value.__name__}: make one of it first"
     return f"{type(value).__module__}.{type(value).__qualname__}"
@@ -261,7 +261,7 @@ def checked(module: Module, what: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """An argument that is part of the program: `from_jax` traces numbers, and a flag must be known."""
+    """An argument that is part of the program: `from_jax` traces numbers, but a flag's value must be known."""
 
     kind: type
     value: Any
@@ -280,7 +280,7 @@ jax.tree_util.register_pytree_node(Key, lambda key: ((key.data,), key.impl), lam
 
 
 def sent(args: tuple, kwargs: dict, static: Iterable[str] = ()) -> tuple[tuple, dict]:
-    """Arguments as `from_jax` takes them: flags, and what `static` names, as constants; keys as their data."""
+    """Prepare arguments for `from_jax`: flags, and those that `static` names, become constants; keys become data."""
     names = frozenset(static)
     return tuple([_sent(a, False) for a in args]), {name: _sent(a, name in names) for name, a in kwargs.items()}
 
@@ -300,7 +300,7 @@ def _key(leaf: Any) -> Any:
 
 
 def arrived(args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """What `sent` was given, of what arrives."""
+    """Undo `sent`: return the arguments with keys and flags as the caller passed them."""
     args, kwargs = jax.tree_util.tree_map(
         lambda node: jax.random.wrap_key_data(node.data, impl=node.impl) if isinstance(node, Key) else node,
         (args, kwargs),
@@ -314,6 +314,6 @@ def _constant(value: Any) -> Any:
 
 
 def function_over(pure: Callable, name: str, policy: Callable | None) -> Callable:
-    """`pure` as an operator of the tape, under the name of the module."""
+    """Make `pure` an operator of the tape, under the name of the module."""
     pure.__name__ = name
     return from_jax(pure, policy=policy)

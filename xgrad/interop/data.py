@@ -1,8 +1,8 @@
-"""Batches of a data loader (torch's `DataLoader`, grain's, any iterable) as tensors where the step wants them.
+"""Batches of a data loader (torch's `DataLoader`, grain's, any iterable) as tensors on the devices of the step.
 
-Invariant: host memory becomes a tensor without a copy more than its way needs: none on the CPU, the transfer on an
-accelerator, and of a batch that is split over devices each gets its own part alone.  Batches come in order, and an
-error of the loader comes after the batches before it.
+Invariant: host memory becomes a tensor with no copy on the CPU, and with the transfer only on an accelerator; of a
+batch that is split over devices each device gets its own part only.  Batches come in order, and an error of the loader
+comes after the batches before it.
 """
 
 import sys
@@ -24,14 +24,14 @@ __all__ = ["Batches", "batches"]
 
 
 def batches(loader: Iterable, device: Any = None, *, prefetch: int = 2, copy: bool = False) -> "Batches":
-    """The batches of a loader, with Tensors in the place of torch's tensors, NumPy's arrays and JAX's.
+    """Return an iterable over a loader's batches, with Tensors in the place of torch's tensors and arrays.
 
-    loader: anything that can be iterated over; its batches are arrays, or nested dicts, lists and tuples of them, as
-    torch's `default_collate` and grain's `batch` make them.  Numbers, strings and None stay.
-    device: where they go: a device, or a Sharding (in `with xgrad.mesh(...)` a PartitionSpec), which splits each array
-    of a batch; by default the default device.  Under `jax.distributed` a process gives its own part of the batch.
-    prefetch: how many batches are on their way to the device while one is used: the loader is that much ahead.
-    copy: for a loader that fills the same memory again: what it hands out is shared otherwise.
+    loader: any iterable; its batches are arrays, or nested dicts, lists and tuples of them, as torch's
+    `default_collate` and grain's `batch` make them.  Numbers, strings and None stay.
+    device: a device, or a Sharding (in `with xgrad.mesh(...)` a PartitionSpec), which splits each array of a batch; by
+    default the default device.  Under `jax.distributed` a process passes its own part of the batch.
+    prefetch: the number of batches on their way to the device while one is used: the loader is that much ahead.
+    copy: for a loader that fills the same memory again; otherwise tensors share its arrays' memory.
 
     Raises, naming the array: `DtypeDisabledError` for float64 while JAX's 64-bit mode is off, `OverflowError` for
     64-bit integers that don't fit into 32 bits then (others become int32, as in `xgrad.tensor`), `PlacementError` for
@@ -51,7 +51,7 @@ def batches(loader: Iterable, device: Any = None, *, prefetch: int = 2, copy: bo
 
 
 class Batches:
-    """What `batches` returns: as long as the loader, and each iteration over it is one over the loader."""
+    """The result of `batches`: it has the loader's length, and each iteration over it is one over the loader."""
 
     def __init__(self, loader: Iterable, where: Any, prefetch: int, copy: bool) -> None:
         self.loader = loader
@@ -70,8 +70,8 @@ class Batches:
 class BatchIterator(Iterator):
     """One iteration over the batches.
 
-    `get_state` and `set_state` are those of the loader's iterator where it has them, as grain's do: of the batches
-    that were handed out, whatever was read ahead.
+    `get_state` and `set_state` are those of the loader's iterator if it has them, as grain's does: the state after the
+    last batch that `next` returned, not counting batches that were read ahead.
     """
 
     def __init__(self, source: Iterator, convert: Callable[[Any], Any], prefetch: int) -> None:
@@ -98,13 +98,13 @@ class BatchIterator(Iterator):
         raise error
 
     def get_state(self) -> Any:
-        """Where the loader was after the last batch that was handed out, for a checkpoint."""
+        """Return the loader's state after the last batch that `next` returned, for a checkpoint."""
         if not hasattr(self._source, "get_state"):
             raise TypeError(f"{type(self._source).__name__} has no get_state: this loader can't be resumed")
         return self._state
 
     def set_state(self, state: Any) -> None:
-        """Go on from there."""
+        """Go on from a state of `get_state`."""
         if not hasattr(self._source, "set_state"):
             raise TypeError(f"{type(self._source).__name__} has no set_state: this loader can't be resumed")
         self._source.set_state(state)  # pyright: ignore[reportAttributeAccessIssue]
@@ -128,7 +128,7 @@ def _converted(leaf: Any, name: str, where: Any, copy: bool) -> Any:
 
 
 def _put(array: np.ndarray, name: str, where: Any, copy: bool) -> jax.Array:
-    """An array of the host where it is to be; on the CPU it stays where it is, if it begins where XLA can read it."""
+    """Return a host array on its device; on the CPU it shares the memory, if that begins where XLA can read it."""
     try:
         fitting = dtypes.narrowed(array)
         if copy and fitting is array:

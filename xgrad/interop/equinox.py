@@ -45,21 +45,21 @@ def wrap(
     static_argnames: str | Iterable[str] = (),
     policy: Callable | None = everything,
 ) -> "EquinoxModule":
-    """An Equinox module as an `xgrad.nn.Module`, which `loss.backward()` trains.
+    """Make an Equinox module an `xgrad.nn.Module`, which `loss.backward()` trains.
 
-    Parameters, named by their paths, are the floating-point and complex arrays, or what `filter_spec` picks, as in
-    `eqx.partition`; the other arrays are buffers.  The module that was given stays as it is: `net.module` is one with
+    Parameters, named by their paths, are the floating-point and complex arrays, or those that `filter_spec` picks, as
+    in `eqx.partition`; the other arrays are buffers.  The module itself stays as it is: `net.module` is one with
     the latest arrays, `net.state` the state.  `train()` and `eval()` are `eqx.nn.inference_mode`; until one of them is
     called, each layer has the flag with which it was made.
 
-    A call takes and gives tensors in the place of arrays, and runs `function(module, *args, **kwargs)` as one JAX
+    A call takes and returns tensors in the place of arrays, and runs `function(module, *args, **kwargs)` as one JAX
     function: there `jax.vmap` over the batch has its place, and keys of `jax.random` are split.  By default it is the
     module's own call.  With a `state`, it is `function(module, state, *args)`, by default `module(*args, state)`, and
-    gives (result, new state), of which the call returns the result.  Flags (True and False) among the arguments are
-    part of the program, as are the keyword arguments that `static_argnames` names; other numbers are traced.
-    `policy`: what is kept for backward (see `xgrad.from_jax`), by default what JAX itself would keep.
+    returns (result, new state); the call returns the result.  Flags (True and False) among the arguments are part of
+    the program, as are the keyword arguments that `static_argnames` names; other numbers are traced.  `policy`: the
+    values that are saved for backward (see `xgrad.from_jax`), by default those that JAX itself would save.
 
-    Raises `TypeError` for what is no Equinox module, `ValueError` for one without parameters.
+    Raises `TypeError` for an object that is no Equinox module, `ValueError` for a module without parameters.
 
     >>> import equinox as eqx, jax, xgrad
     >>> linear = eqx.nn.Linear(2, 3, key=jax.random.key(0))
@@ -86,7 +86,7 @@ class EquinoxModule(Wrapped):
             raise TypeError(f"wrap: state= takes the eqx.nn.State of {type(module).__name__}, not {described(state)}")
         if function is not None and not callable(function):
             raise TypeError(f"wrap: function= takes a function of (module, *args), not {described(function)}")
-        self._function = function  # for `xgrad.compile`, which looks at functions
+        self._function = function  # for `xgrad.compile`, which guards functions
         self._inference: bool | None = None  # None: each layer's own flag
         self._held = _Held(self, module, state, filter_spec, as_names(static_argnames), policy)
         checked(self, module)
@@ -96,20 +96,20 @@ class EquinoxModule(Wrapped):
 
     @property
     def module(self) -> Any:
-        """A module like the one that was given, with the latest arrays."""
+        """A module like the wrapped one, with the latest arrays."""
         held = self._held
         arrays = [cell.array() for cell in held.cells[: held.count]]
         return eqx.combine(jax.tree_util.tree_unflatten(held.tree, arrays), held.static(self._inference))
 
     @property
     def state(self) -> Any:
-        """The state with the latest arrays; None of a module without one."""
+        """The state with the latest arrays; None for a module without one."""
         held = self._held
         arrays = [cell.array() for cell in held.cells[held.count :]]
         return None if held.state is None else jax.tree_util.tree_unflatten(held.state, arrays)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives for the module as it is now."""
+        """Return the result of the function for the module's values now."""
         held = self._held
         args, kwargs = sent(args, kwargs, held.names)
         program = held.program(self._function, self._inference)
@@ -119,7 +119,7 @@ class EquinoxModule(Wrapped):
         return out
 
     def train(self, mode: bool = True) -> "EquinoxModule":
-        """`eqx.nn.inference_mode(module, value=not mode)`, and `training` of all parts."""
+        """Call `eqx.nn.inference_mode(module, value=not mode)`, and set `training` of all parts."""
         super().train(mode)
         self._inference = not mode
         return self
@@ -135,7 +135,7 @@ class EquinoxModule(Wrapped):
 
 
 class _Held:
-    """What of a module is no array, where the arrays are, and the programs."""
+    """The static part of a module, the cells of its arrays, and its programs."""
 
     def __init__(self, root: EquinoxModule, module: Any, state: Any, spec: Any, names: tuple, policy: Any) -> None:
         self.spec, self.names, self.policy = spec, names, policy
@@ -147,7 +147,7 @@ class _Held:
         for path, leaf in leaves:
             self.place(root, named(path), leaf, path in trainable)
         self.count = len(leaves)
-        # Its treedef tells which entry is whose.
+        # The state's treedef identifies the entries.
         inside, self.state = (None, None) if state is None else jax.tree_util.tree_flatten(state)
         for i, leaf in enumerate(inside or ()):
             self.place(root, ("state", str(i)), leaf, False)
@@ -158,7 +158,7 @@ class _Held:
         self.cells.append(add(part_at(root, names[:-1]), names[-1], leaf, trainable))
 
     def static(self, inference: bool | None) -> Any:
-        """The module without its arrays, in a mode."""
+        """Return the module without its arrays, in a mode."""
         found = self.statics.get(inference)
         if found is None:
             assert inference is not None
@@ -166,12 +166,12 @@ class _Held:
         return found
 
     def flags(self) -> list[bool]:
-        """The layers' flags of inference."""
+        """Return the layers' flags of inference."""
         layers = jax.tree_util.tree_leaves(self.statics[None], is_leaf=lambda node: hasattr(node, "inference"))
         return [layer.inference for layer in layers if hasattr(layer, "inference")]
 
     def program(self, function: Any, inference: bool | None) -> Callable:
-        """The module as an operator of the tape."""
+        """Return the module as an operator of the tape."""
         found = self.programs.get(inference)
         if found is None:
             static = self.static(inference)
@@ -181,7 +181,7 @@ class _Held:
         return found
 
     def pure(self, function: Any, static: Any) -> Callable:
-        """The module as a function of its arrays: (results, {place: new value of the state})."""
+        """Return the module as a function of its arrays: (results, {place: new value of the state})."""
         impls, count, tree, state_tree = [cell.impl for cell in self.cells], self.count, self.tree, self.state
 
         def pure(cells: list, args: tuple, kwargs: dict) -> tuple:

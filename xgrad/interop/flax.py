@@ -16,30 +16,31 @@ __all__ = ["LinenModule", "NNXModule", "wrap"]
 
 
 def wrap(module: Any, variables: Any = None, *inputs: Any, **options: Any) -> Any:
-    """A Flax module as an `xgrad.nn.Module`, which `loss.backward()` trains.
+    """Make a Flax module an `xgrad.nn.Module`, which `loss.backward()` trains.
 
-    A call takes and gives tensors in the place of arrays, and runs the module as one JAX function, so there are no
+    A call takes and returns tensors in the place of arrays, and runs the module as one JAX function, so there are no
     hooks in between.  Flags (True and False) among the arguments are part of the program, as are the keyword arguments
-    that `static_argnames` names; other numbers are traced.  `policy`: what is kept for backward (see
-    `xgrad.from_jax`), by default what JAX itself would keep.
+    that `static_argnames` names; other numbers are traced.  `policy`: the values that are saved for backward (see
+    `xgrad.from_jax`), by default those that JAX itself would save.
 
-    **NNX**: `wrap(module, method=None, wrt=nnx.Param)`.  Parameters (`nnx.Param`, or what the NNX filter `wrt` picks)
-    are leaf tensors, named by their paths, and share their values with the module's Variables: each sees at once what
-    the other is set to.  All other Variables (batch statistics, keys and counts of random numbers) are buffers, which
-    calls update.  `train()` and `eval()` are NNX's; a compiled function follows them, but not what is changed in the
-    NNX module itself (flags, Variables that are added), which eager calls see.  `method`: what is called, a name or a
-    function of (module, *args); one module may be wrapped several times, with the same tensors.
+    **NNX**: `wrap(module, method=None, wrt=nnx.Param)`.  Parameters (`nnx.Param`, or the Variables that the NNX filter
+    `wrt` picks) are leaf tensors, named by their paths, and share their values with the module's Variables: each sees
+    at once the value that the other is set to.  All other Variables (batch statistics, keys and counts of random
+    numbers) are buffers, which calls update.  `train()` and `eval()` are NNX's; a compiled function follows them, but
+    not changes in the NNX module itself (flags, Variables that are added), which eager calls see.  `method`: the
+    method to call, a name or a function of (module, *args); one module may be wrapped several times, with the same
+    tensors.
 
     **Linen**: `wrap(module, variables, method=None, rngs=None, mutable=None)`, or `wrap(module, key, *inputs)`, which
     makes the variables by `module.init(key, *inputs)`.  Parameters are named by their paths in the collection
     "params", buffers by collection and path.  Arguments pass through unchanged, such as `train=True`; in train mode
-    all other collections are mutable, or those that `mutable=` names, and the buffers get what comes back.  `rngs`,
-    such as {"dropout": key}: streams of keys, of which each call in train mode takes the next,
-    `jax.random.fold_in(key, count)`.  A call may give its own `rngs=`, and its own `mutable=`: then it returns
+    all other collections are mutable, or those that `mutable=` names, and the buffers get their new values.  `rngs`,
+    such as {"dropout": key}: streams of keys; each call in train mode uses the next one,
+    `jax.random.fold_in(key, count)`.  A call may pass its own `rngs=`, and its own `mutable=`: then it returns
     (result, changed collections), as `apply` does.  `net.variables` is the tree with the latest arrays.
 
-    Raises `TypeError` for what is no module of Flax, and for Variables that hold a mutable reference; `ValueError` for
-    a module without parameters and variables that are no tree of collections; `RuntimeError` in a call that changes
+    Raises `TypeError` for an object that is no module of Flax, and for Variables with a mutable reference; `ValueError`
+    for a module without parameters and variables that are no tree of collections; `RuntimeError` in a call that changes
     attributes of an NNX module that are no Variables.
 
     >>> import xgrad

@@ -4,13 +4,13 @@
         │ leaves that are arrays                  │ arrays, or tracers of any transformation
         ▼                                         ▼
     an Operator over the leaves,              Tensors over them; g runs, writes through views,
-    made once for each structure              and nothing of it is seen outside
+    made once for each structure              and changes nothing outside
         ▼                                         ▼
     tree of tensors, one node                 tree of arrays
 
-Invariant of `from_jax`: each structure (how the arguments are nested, and the values of what is static) has one
-operator, which the tape knows as any other: hooks, saved tensors, double backward, forward mode, vmap, compiled
-backward.  Within a structure JAX compiles once for each set of shapes and dtypes.
+Invariant of `from_jax`: each structure (the nesting of the arguments, and the values of static ones) has one operator,
+which the tape treats as any other: hooks, saved tensors, double backward, forward mode, vmap, compiled backward.
+Within a structure JAX compiles once for each set of shapes and dtypes.
 """
 
 import functools
@@ -35,7 +35,7 @@ from ._residuals import Kept
 __all__ = ["from_jax", "to_jax"]
 
 _BARE = jax.tree_util.tree_structure(0)
-_MOST = 1024  # structures of one function, and shapes of one that keeps residuals; the oldest goes first
+_MOST = 1024  # structures of one function, and kernels with residuals of one structure; the oldest goes first
 
 
 def from_jax(
@@ -45,7 +45,7 @@ def from_jax(
     static_argnames: str | Iterable[str] = (),
     policy: Callable | None = None,
 ) -> Any:
-    """A JAX function as an operator of the tape: it takes and returns tensors where `function` has arrays.
+    """Make a JAX function an operator of the tape: it takes and returns tensors where `function` has arrays.
 
     Arguments and results may be nested in tuples, lists, dictionaries and other pytrees.  Leaves that are tensors,
     arrays or numbers are traced, as `jax.jit` traces them; any other leaf is static, as are the arguments that
@@ -54,12 +54,12 @@ def from_jax(
     (those of a `jax.custom_vjp` inside), in PyTorch's convention for complex numbers, to any order; tangents are
     `jax.jvp`'s.
 
-    `policy` says what is kept for backward, as in `jax.checkpoint`.  None: the arguments, from which backward computes
-    what it needs again, in one program.  `jax.checkpoint_policies.everything_saveable`: whatever JAX itself would keep,
-    so that nothing is computed twice; this is for whole models.  Others: what they name.
+    `policy` selects the values that are saved for backward, as in `jax.checkpoint`.  None: the arguments; backward
+    computes all other values again, in one program.  `jax.checkpoint_policies.everything_saveable`: the values that
+    JAX itself would save, so that nothing is computed twice; this is for whole models.  Others: the values they name.
 
-    Without `function`, a decorator.  Raises `TypeError` at the call for what is neither an array nor hashable, and
-    whatever the function raises.
+    Without `function`, a decorator.  Raises `TypeError` at the call for a leaf that is neither an array nor hashable,
+    and any error of the function.
 
     >>> import jax.numpy as jnp, xgrad
     >>> @xgrad.from_jax
@@ -96,23 +96,23 @@ def from_jax(
 
 
 def to_jax(function: Callable | None = None, *, grad: str = "jax") -> Any:
-    """A function over tensors as a pure function over arrays, for `jax.grad`, `jit`, `vmap`, `jvp`, `lax.scan`, ...
+    """Make a function over tensors a pure function over arrays, for `jax.grad`, `jit`, `vmap`, `jvp`, `lax.scan`, ...
 
-    The arrays among the arguments, which may be nested in pytrees, arrive as tensors, and tensors that are returned
-    leave as arrays; anything else stays.  Inside, everything is as always: in-place writes through views, hooks,
-    `backward()`.  The arguments themselves are never written: the function has tensors of its own.  Random numbers take
-    a key as an argument: `with xgrad.random.use_key(key)`.
+    The arrays among the arguments, which may be nested in pytrees, arrive as tensors, and tensors in the result
+    become arrays; all other values pass unchanged.  Inside, tensors behave as always: in-place writes through views,
+    hooks, `backward()`.  The caller's arrays are never written: the function has tensors of its own.  Random numbers
+    take a key as an argument: `with xgrad.random.use_key(key)`.
 
-    `grad` says who differentiates it.  "jax": JAX, in each of its ways (`grad`, `jvp`, `linearize`, ...), by the values
-    that are computed, through a `backward()` inside as well.  It knows nothing of the tape's marks: `detach()` and
-    `no_grad` stop no gradient (`from_jax(jax.lax.stop_gradient)` does), arguments don't require grad, and of an
-    `autograd.Function` it is the forward that is differentiated.  "tape": xgrad's backward, to which these and hooks
-    mean what they always mean, and to which arguments require grad and are no leaves; it is a `jax.custom_vjp`, so
-    there is no forward mode, it runs the function once more, and the results must be arrays.  Sub-gradients are
-    PyTorch's either way, gradients of complex numbers JAX's: the conjugates of PyTorch's.
+    `grad` selects the derivative.  "jax": JAX differentiates (`grad`, `jvp`, `linearize`, ...) the values that are
+    computed, also through a `backward()` inside.  It does not know the tape's marks: `detach()` and `no_grad` stop no
+    gradient (`from_jax(jax.lax.stop_gradient)` does), arguments don't require grad, and of an `autograd.Function` it
+    differentiates the forward.  "tape": xgrad's backward, which follows these marks and runs hooks; arguments
+    require grad and are no leaves.  It is a `jax.custom_vjp`: there is no forward mode, backward runs the function
+    once more, and the results must be arrays.  Sub-gradients are PyTorch's either way, gradients of complex numbers
+    JAX's: the conjugates of PyTorch's.
 
-    What the function does to tensors from outside is no part of the pure function: under a trace a write to one leaves
-    a tracer in it, which is JAX's `UnexpectedTracerError` wherever it is used later; to assign `.data` mends it.
+    The function's effects on tensors from outside are no part of the pure function: under a trace a write to such a
+    tensor puts a tracer into it, and a later use is JAX's `UnexpectedTracerError`; assigning `.data` mends it.
     Without `function`, a decorator.  Raises `TypeError` if `function` is no function, `RuntimeError` for an argument
     that requires grad, whose history would end here, and `TracedValueError` where it reads a value under a trace.
 
@@ -158,10 +158,10 @@ class _Structures:
     def __init__(self, function: Callable, name: str, static: "_StaticArguments", policy: Callable | None) -> None:
         self.function, self.name, self.static, self.policy = function, name, static, policy
         self.found: dict[Any, _Structure] = {}
-        self.plain: dict[int, _Structure] = {}  # by their number, where the arguments are tensors and nothing else
+        self.plain: dict[int, _Structure] = {}  # by the number of arguments, if all of them are tensors
 
     def of(self, args: tuple, kwargs: dict) -> tuple["_Structure", tuple]:
-        """The structure of a call's arguments, and the leaves that are arrays."""
+        """Return the structure of a call's arguments, and the leaves that are arrays."""
         dynamic, static = self.static.parted(args, kwargs)
         nodes, tree = pytrees.flatten(dynamic)
         places = tuple([i for i, node in enumerate(nodes) if is_operand(node)])
@@ -194,22 +194,22 @@ def _operand(leaf: Any) -> Any:
 
 
 class _Structure:
-    """A JAX function for one structure of its arguments, as an operator over those leaves that are arrays."""
+    """A JAX function for one structure of its arguments: an operator over the leaves that are arrays."""
 
     def __init__(self, of: _Structures, tree: Any, places: tuple, others: tuple, static: tuple) -> None:
         self.function, self.name, self.policy = of.function, of.name, of.policy
         self.tree, self.places, self.others = tree, places, others
         self.static, self.joined = static, of.static.joined
-        # What the results are nested in: by the leaves' shapes and dtypes, and the one of all where it is the same.
+        # The structure of the results by the leaves' shapes and dtypes; and the structure of all, if they have one.
         self.nestings: dict[tuple, Any] = {}
         self.nesting: Any = None
-        self.bare = False  # whether that is in nothing
+        self.bare = False  # True if the result is one array, not nested
         node = "".join(part[:1].upper() + part[1:] for part in self.name.split("_") if part.isidentifier())
         self.operator = Operator(self.name, _over(self), node=f"{node or 'JaxFunction'}Backward0")
         self.keeping: dict[tuple, Kept] = {}
 
     def results(self, leaves: tuple) -> tuple:
-        """The leaves of what the function returns."""
+        """Return the leaves of the function's result."""
         nodes: list[Any] = [None] * self.tree.num_leaves
         for i, leaf in zip(self.places, leaves, strict=True):
             nodes[i] = leaf
@@ -230,21 +230,21 @@ class _Structure:
         return tuple(x._read() if isinstance(x, Tensor) else jnp.asarray(x) for x in out)
 
     def run(self, leaves: tuple) -> Any:
-        """What the function returns for these leaves, recorded."""
+        """Return the function's result for these leaves, recorded."""
         kept = None if self.policy is None else self._kept(leaves)
         return self.nested(leaves, call(self.operator, leaves, ()) if kept is None else kept.run(leaves))
 
     def nested(self, leaves: tuple, results: Any) -> Any:
-        """What the operator gave, as the function returns it."""
+        """Return the operator's results in the structure of the function's result."""
         nesting = self.nestings[kinds(leaves)] if self.nesting is None else self.nesting
         if nesting == _BARE:
             return results
         return nesting.unflatten(results if results.__class__ is tuple else (results,))
 
     def _kept(self, leaves: tuple) -> Kept | None:
-        """The operator that keeps residuals; None where nothing is recorded.
+        """Return the operator that saves residuals; None if nothing is recorded.
 
-        Tangents and batches are left to the other one, which computes the function again in backward.
+        Tangents and batches use the other operator, which computes the function again in backward.
         """
         if not state.grad_enabled or state.forward_level >= 0:
             return None
@@ -273,12 +273,12 @@ def _over(structure: _Structure) -> Callable:
 
 
 def kinds(leaves: tuple) -> tuple:
-    """The shapes and dtypes of leaves; of a number its type."""
+    """Return the shapes and dtypes of leaves; the type of a leaf that is a number."""
     return tuple([(tuple(x.shape), x.dtype) if hasattr(x, "dtype") else x.__class__ for x in leaves])
 
 
 class _StaticArguments:
-    """Takes the static arguments out of a call's, and puts them back; positions and names stand for each other."""
+    """Removes the static arguments from a call's, and inserts them again.  Positions and names are equivalent."""
 
     def __init__(self, function: Callable, nums: int | Sequence[int], names: str | Iterable[str]) -> None:
         self.nums = {nums} if isinstance(nums, int) else {*nums}
@@ -301,7 +301,7 @@ class _StaticArguments:
         self.names |= by_number
 
     def parted(self, args: tuple, kwargs: dict) -> tuple[tuple[tuple, dict], tuple]:
-        """((arguments, keyword arguments) without the static ones, (place, type, value) of each of these).
+        """Return ((arguments, keyword arguments) without the static ones, (place, type, value) of each static one).
 
         The type is there because 1 == 1.0 == True.
         """
@@ -313,7 +313,7 @@ class _StaticArguments:
         return (args, {name: a for name, a in kwargs.items() if name not in self.names}), tuple(static)
 
     def joined(self, args: tuple, kwargs: dict, static: tuple) -> tuple[tuple, dict]:
-        """All arguments again."""
+        """Return the arguments with the static ones inserted again."""
         full = [*args]
         for place, _, value in static:
             if isinstance(place, int):

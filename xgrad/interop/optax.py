@@ -1,8 +1,9 @@
 """Optimizer: optax's transformations as an optimizer that a PyTorch user knows (PyTorch: torch/optim/optimizer.py).
 
 A step is one program over all parameters, gradients and the state, which replaces parameters and state in their own
-memory.  Invariants: whoever sees a parameter (views, aliases, saved tensors with their version checks) sees a step as
-the in-place operation that it is in PyTorch; a parameter whose gradient is None is left out, and its state with it.
+memory.  Invariants: other tensors on a parameter's storage (views, aliases, saved tensors with their version checks)
+see a step as the in-place operation that it is in PyTorch; a parameter whose gradient is None is skipped, and its state
+with it.
 """
 
 import warnings
@@ -42,12 +43,12 @@ class Optimizer:
     Hyperparameters that `optax.inject_hyperparams` makes part of the state are entries of the group, under optax's
     names: `optimizer.param_groups[0]["learning_rate"] = 0.01`.  Other ones are constants of the program.
 
-    A parameter without a gradient is skipped, and its state with it, but what a group counts goes on.  A sparse
-    gradient is made dense.  A step can be part of a function under `xgrad.compile`; sharded parameters keep their
-    sharding, and what the state has for them is sharded alike.
+    A parameter without a gradient is skipped, and its state with it, but a group's counts go on.  A sparse gradient is
+    made dense.  A step can be part of a function under `xgrad.compile`; sharded parameters keep their sharding, and
+    their state is sharded alike.
 
     Raises `ValueError` for no parameters, a tensor that is no leaf, and one that is in several groups; `TypeError` for
-    what is no tensor or no transformation; warns of a tensor that is twice in a group.
+    a parameter that is no tensor and a `tx` that is no transformation; warns of a tensor that is twice in a group.
 
     >>> import optax, xgrad
     >>> from xgrad.interop.optax import Optimizer
@@ -81,9 +82,9 @@ class Optimizer:
     >>> optimizer = Optimizer(layer.named_parameters(), tx)
     """
 
-    # What a compiled function looks at: it is traced again for other groups and hooks.
+    # The attributes that a compiled function guards: other groups and hooks need another trace.
     __xgrad_guards__ = frozenset({"_structure", "_step_pre_hooks", "_step_post_hooks"})
-    _unless: Any = None  # within a compiled step of a GradScaler: whether gradients are inf or NaN
+    _unless: Any = None  # within a compiled step of a GradScaler: above zero if gradients are inf or NaN
 
     def __init__(self, params: Iterable[Any], tx: Any = None) -> None:
         if isinstance(params, Tensor):
@@ -187,15 +188,15 @@ class Optimizer:
     # ------------------------------------------------------------ a step
 
     def step(self, closure: Callable[[], Any] | None = None, **extra: Any) -> Any:
-        """Change all parameters that have a gradient; return what `closure` gives, if there is one.
+        """Change all parameters that have a gradient; return the result of `closure`, if there is one.
 
         closure: evaluates the model again, calls `backward()` and returns the loss, which is then `value` for
             transformations that need it; a line search (`optax.lbfgs`) may evaluate it several times more.
-        extra: what the transformation takes beside gradients: `value=loss` (polyak_sgd, reduce_on_plateau), tensors,
+        extra: the transformation's arguments beside gradients: `value=loss` (polyak_sgd, reduce_on_plateau), tensors,
             arrays, numbers, or functions of JAX arrays, such as `value_fn`, which gets the parameters of a group.
 
         A function that the transformation really calls, such as a line search's, is traced in each step, and its
-        program compiled again only if it computes something else; the closure's backward is left out of it.
+        program compiled again only if it computes something else; the closure's backward is no part of it.
 
         >>> import optax, xgrad
         >>> from xgrad.interop.optax import Optimizer
@@ -257,7 +258,7 @@ class Optimizer:
         return loss
 
     def _parts(self, present: tuple[bool, ...]) -> list[tuple[Part, list[int]]]:
-        """The groups that take part in a step, with the numbers of the parameters that do."""
+        """Return the groups that take part in a step, each with the numbers of its parameters that do."""
         found, start = [], 0
         for i, group in enumerate(self._states):
             stop = start + len(group.layout.shapes)
@@ -269,7 +270,7 @@ class Optimizer:
         return found
 
     def _planned(self, present: tuple[bool, ...]) -> list[tuple[Plan, list[int] | None]]:
-        """How to do steps with these gradients: one plan for each set of devices."""
+        """Make the plans for steps with these gradients: one for each set of devices."""
         by_devices: dict[Any, list[tuple[Part, list[int]]]] = {}
         for part, places in self._parts(present):
             group = self._states[part.number]
@@ -288,7 +289,7 @@ class Optimizer:
         return plans
 
     def _step_unless(self, found: Any, *args: Any, **kwargs: Any) -> Any:
-        """Step in a compiled function, but change nothing where the program finds `found` above zero."""
+        """Step in a compiled function, but change nothing if `found` is above zero when the program runs."""
         self._unless, before = found, self._unless
         try:
             return self.step(*args, **kwargs)
@@ -312,7 +313,7 @@ class Optimizer:
             )
 
     def _value_of(self, closure: Callable[[], Any]) -> Callable:
-        """The loss that `closure` gives as a function of the parameters of a part."""
+        """Return the loss of `closure` as a function of the parameters of a part."""
 
         def value_of(part: Part, arrays: list) -> Any:
             params = [p for p, here in zip(self.param_groups[part.number]["params"], part.present) if here]
@@ -348,7 +349,7 @@ class Optimizer:
         return _registered(self._state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` with what was made; it may return another one."""
+        """Call `hook(optimizer, state_dict)` with the new dictionary; it may return another one."""
         return _registered(self._state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
@@ -365,7 +366,7 @@ class Optimizer:
     def state(self) -> list[Any]:
         """The optax states, one for each group, with JAX arrays: for functions such as `optax.tree.get`.
 
-        The arrays are yours: the next step leaves them as they are.
+        The next step does not change or donate these arrays.
 
         >>> import optax, xgrad
         >>> optimizer = xgrad.interop.optax.Optimizer([xgrad.ones(2, requires_grad=True)], optax.adam(0.1))
@@ -375,11 +376,11 @@ class Optimizer:
         return [group.layout.tree.unflatten(group.lend()) for group in self._states]
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as plain nested dictionaries of tensors and numbers.
+        """Return the state as plain nested dictionaries of tensors and numbers.
 
-        "state": for each group, by its number, what the transformation keeps, under optax's names; "param_groups": the
-        numbers of the parameters, their names if they have any, hyperparameters, and the user's own entries.  The
-        tensors keep their values whatever the optimizer does afterwards.
+        "state": for each group, by its number, the transformation's state, under optax's names; "param_groups": the
+        numbers of the parameters, their names if they have any, hyperparameters, and the user's own entries.  Later
+        steps do not change these tensors.
 
         >>> import optax, xgrad
         >>> w = xgrad.ones(2, requires_grad=True)
@@ -396,9 +397,9 @@ class Optimizer:
         return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave, of an optimizer with the same groups.
+        """Load a result of `state_dict`, from an optimizer with the same groups.
 
-        Arrays of JAX's and NumPy's are taken in the place of tensors, each is copied to where the state is.  Raises
+        JAX's and NumPy's arrays may stand in the place of tensors; each is copied to the state's placement.  Raises
         `ValueError` for other groups, and `RuntimeError` for keys that are missing or unexpected and for shapes and
         dtypes that differ, all of which it names; nothing has been changed then.
         """
@@ -421,7 +422,7 @@ def _registered(hooks: Hooks, hook: Callable, prepend: bool) -> RemovableHandle:
 
 
 def _named(params: Any) -> tuple[list[Any], list[str] | None]:
-    """The parameters of a group, and their names if it has (name, tensor) pairs."""
+    """Return the parameters of a group, and their names if it has (name, tensor) pairs."""
     if isinstance(params, Tensor):
         return [params], None
     if isinstance(params, (set, frozenset)):
@@ -455,5 +456,5 @@ def _array(leaf: Any) -> Any:
 
 
 def _over_arrays(function: Callable) -> Callable:
-    """A function of the user's that may return tensors, as one that returns arrays."""
+    """Wrap a function of the user's that may return tensors, so that it returns arrays."""
     return lambda *args, **kwargs: pytrees.mapped(_array, function(*args, **kwargs))

@@ -1,7 +1,7 @@
 """Checkpoints by orbax: trees of tensors, optimizer state and random state, sharded ones too, and from mesh to mesh.
 
 Invariants: a checkpoint fits a tree or is refused, before anything is read; all of it is read before anything is
-changed.  What is written is orbax's own format, which it and Flax read, and theirs is read here.
+changed.  The format is orbax's own, which orbax and Flax read, and checkpoints of theirs are read here.
 """
 
 import os
@@ -39,10 +39,10 @@ class CheckpointError(RuntimeError):
 
 
 def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
-    """Write a tree to a new folder, which takes its name when it is complete.  In several processes each calls it.
+    """Write a tree to a new folder, which takes its name when it is complete.  With several processes each calls it.
 
     tree: dictionaries, lists, tuples and JAX's other pytrees of Tensors, arrays, numbers, strings, None and
-    Generators.  Only values are kept: restoring takes classes, `requires_grad` and places from a tree like this one.
+    Generators.  Only values are saved: restoring takes classes, `requires_grad` and places from a tree like this one.
 
     Raises `FileExistsError` (with `overwrite`: only if it is no checkpoint), `TypeError` and `ValueError` for a leaf
     that can't be saved, with its name.
@@ -69,13 +69,13 @@ def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
 
 
 def restore(path: Any, like: Any = None, *, device: Any = None, strict: bool = True) -> Any:
-    """The tree of a checkpoint.
+    """Return the tree of a checkpoint.
 
-    like: a tree of the same structure, whose leaves tell shapes, dtypes, places (each process reads the parts of its
-    devices, whatever the mesh was when they were saved), `requires_grad` and classes; they are not changed.
-    `jax.ShapeDtypeStruct`s will do for arrays.  Without it: nested dictionaries and lists, arrays as Tensors on
+    like: a tree of the same structure, whose leaves define shapes, dtypes, places (each process reads the parts of its
+    devices, for any mesh that they were saved from), `requires_grad` and classes; they are not changed.
+    `jax.ShapeDtypeStruct`s may stand for arrays.  Without it: nested dictionaries and lists, arrays as Tensors on
     `device` (a device or a Sharding; by default the default one).
-    strict: whether keys that only the one has are errors; if not, `like`'s own leaf stays.
+    strict: keys that only one of the two has are errors; if False, `like`'s own leaf stays.
 
     Raises `FileNotFoundError`; `CheckpointError` for a damaged checkpoint; `RuntimeError`, which lists every key, for
     names, shapes and dtypes that differ from `like`'s; `DtypeDisabledError` for float64 without JAX's 64-bit mode.
@@ -94,12 +94,12 @@ def restore(path: Any, like: Any = None, *, device: Any = None, strict: bool = T
 
 
 def restore_into(path: Any, tree: Any, *, strict: bool = True) -> None:
-    """Write a checkpoint into the tensors, arrays of NumPy and Generators of a tree, in place and where they are.
+    """Write a checkpoint into the tensors, NumPy arrays and Generators of a tree, in place and at their placements.
 
     Storages, `requires_grad` and views stay, versions rise.  Numbers, strings, None and `jax.Array`s are replaced in
-    the dictionaries and lists that hold them.
+    their dictionaries and lists.
 
-    Raises what `restore` raises, and `TypeError` for a leaf that would have to be replaced in something else; then
+    Raises what `restore` raises, and `TypeError` for a leaf that would have to be replaced in another container; then
     nothing has been changed.
     """
     with _opened(path) as source:
@@ -111,13 +111,13 @@ def _checkpointer() -> Any:
 
 
 def _place(path: Any) -> str:
-    """An absolute path; a bucket's address as it is."""
+    """Return an absolute path; a bucket's address as it is."""
     path = os.fspath(path)
     return path if "://" in path else os.path.abspath(path)
 
 
 class _Source:
-    """A checkpoint that can be read: `read` takes orbax's arguments and gives its tree."""
+    """A checkpoint that can be read: `read` takes orbax's arguments and returns its tree."""
 
     def __init__(self, name: str, metadata: Any, read: Callable[[Any], Any]) -> None:
         self.name, self.metadata, self._read = name, metadata, read
@@ -129,7 +129,7 @@ class _Source:
                 raise CheckpointError(f"{name}: {error}") from None
 
     def values(self, asked: dict[Path, Wanted]) -> dict[Path, Any]:
-        """The values at these paths."""
+        """Return the values at these paths."""
 
         def item(path: Path) -> Any:
             want = asked.get(path)
@@ -161,7 +161,7 @@ class _Source:
         return {path: value for path, value in saved_leaves(tree) if path in asked}
 
     def restored(self, like: Any, device: Any, strict: bool) -> Any:
-        """What `restore` returns."""
+        """Return the result of `restore`."""
         if like is None:
             return self._as_saved(None if device is None else placement_of(device))
         if device is not None:
@@ -198,7 +198,7 @@ class _Source:
         return saved_mapped(self.metadata, leaf)
 
     def restore_into(self, tree: Any, strict: bool) -> None:
-        """What `restore_into` does."""
+        """Do the work of `restore_into`."""
         asked = fitting(tree, self.saved, self.name, strict)
         writes = Writes(answered(tree, self.values(asked)))
         writes.plan(tree)
@@ -213,7 +213,7 @@ class Manager:
 
     `options` are those of `orbax.checkpoint.CheckpointManagerOptions`: `max_to_keep`, `save_interval_steps`,
     `best_fn`, ...  Saving goes on in the background unless `enable_async_checkpointing=False`: the tensors may be
-    changed meanwhile, and what is saved are their values at the call.  `manager` is orbax's own object.
+    changed meanwhile, and the saved values are those at the call.  `manager` is orbax's own object.
 
     >>> import tempfile, xgrad
     >>> from xgrad.interop import orbax
@@ -235,15 +235,15 @@ class Manager:
         )
 
     def save(self, step: int, tree: Any, *, metrics: Any = None, force: bool = False) -> bool:
-        """Save a tree, as `save` takes it, unless the options say that this step is not to be saved.
+        """Save a tree, as `save` takes it, unless the options exclude this step.
 
-        Returns whether it is: a step that is there, or is older than the last one, is not saved.
+        Returns True if it is saved: a step that exists already, or is older than the last one, is not.
         """
         step = _checked_step(step)
         return self.manager.save(step, args=ocp.args.PyTreeSave(plain(tree)), metrics=metrics, force=force)
 
     def restore(self, step: int | None = None, like: Any = None, *, device: Any = None, strict: bool = True) -> Any:
-        """The tree of a step, by default of the last one, as `restore` gives it."""
+        """Return the tree of a step, by default of the last one, as `restore` does."""
         return self._source(step).restored(like, device, strict)
 
     def restore_into(self, tree: Any, step: int | None = None, *, strict: bool = True) -> None:
@@ -269,23 +269,23 @@ class Manager:
         return _Source(name, metadata, lambda request: self.manager.restore(step, args=request))
 
     def latest_step(self) -> int | None:
-        """The last step that was saved, None if there is none."""
+        """Return the last step that was saved, None if there is none."""
         return self.manager.latest_step()
 
     def best_step(self) -> int | None:
-        """The step with the best metrics, by `best_fn` of the options."""
+        """Return the step with the best metrics, by `best_fn` of the options."""
         return self.manager.best_step()
 
     def all_steps(self) -> list[int]:
-        """The steps that were saved and kept, in order."""
+        """Return the saved steps that still exist, in order."""
         return sorted(self.manager.all_steps())
 
     def wait_until_finished(self) -> None:
-        """Wait for what is being saved in the background, and raise what went wrong there."""
+        """Wait for the saves in the background, and raise their errors."""
         self.manager.wait_until_finished()
 
     def close(self) -> None:
-        """Wait, and give back what the manager holds."""
+        """Wait, and release the manager's resources."""
         self.manager.close()
 
     def __enter__(self) -> "Manager":
@@ -338,7 +338,7 @@ def _opened(path: Any) -> Iterator[_Source]:
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """What orbax and its libraries raise for damaged files is of many kinds, Exception itself among them."""
+    """Turn the many kinds of errors of orbax and its libraries, Exception itself among them, into `CheckpointError`."""
     try:
         yield
     except CheckpointError:

@@ -1,4 +1,4 @@
-"""safetensors: `state_dict`s as files of which nothing is executed (https://github.com/huggingface/safetensors).
+"""safetensors: `state_dict`s as files without executable content (https://github.com/huggingface/safetensors).
 
 Invariants: a file is checked as a whole before a value of it is used, and a model is changed only if all of it can be
 (`load_into`); a file that is written takes its name when it is complete.  The functions are those of
@@ -38,9 +38,9 @@ __all__ = ["FileError", "load", "load_file", "load_into", "metadata", "save", "s
 def save_file(tensors: Mapping[str, Tensor], path: Any, metadata: Mapping[str, str] | None = None) -> None:
     """Write {name: Tensor} to a file, which takes its name when it is complete.
 
-    Views are written as what they show.  Raises `RuntimeError` for tensors that share elements, and would be parted by
-    the file (`save_model` keeps one of them), and for one of which other hosts have parts; `TypeError` for what is no
-    dense tensor, and for a dtype that the format does not know (complex128).
+    A view is written as its own elements.  Raises `RuntimeError` for tensors that share elements, which the file would
+    separate (`save_model` writes one of them), and for one with parts on other hosts; `TypeError` for a value that is
+    no dense tensor, and for a dtype that the format does not know (complex128).
 
     >>> import os, tempfile, xgrad
     >>> from xgrad.interop import safetensors
@@ -63,7 +63,7 @@ def save_file(tensors: Mapping[str, Tensor], path: Any, metadata: Mapping[str, s
 
 
 def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """As `save_file`, the file's bytes.
+    """Return the bytes of the file that `save_file` would write.
 
     >>> import xgrad
     >>> from xgrad.interop import safetensors
@@ -77,9 +77,9 @@ def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = Non
 
 
 def save_model(module: Module, path: Any, metadata: Mapping[str, str] | None = None) -> None:
-    """Write the state of a module.  Of tensors that share their elements (tied weights) one is written.
+    """Write the state of a module; of tensors that share their elements (tied weights) only one.
 
-    The metadata say which name stands for which.  Raises `RuntimeError` if none of them covers the storage.
+    The metadata map the other names to it.  Raises `RuntimeError` if none of them covers the storage.
     """
     tensors, texts = dict(module.state_dict()), dict(metadata or {})
     for kept, dropped in _duplicates(tensors).items():
@@ -96,7 +96,7 @@ def _texts(metadata: Mapping[str, str] | None) -> dict[str, str] | None:
 
 
 def _serializable(tensors: Mapping[str, Tensor]) -> tuple[list[np.ndarray], dict[str, TensorSpec]]:
-    """Arrays of the host, and what the library wants to know of them."""
+    """Return arrays of the host, and their specifications for the library."""
     if not isinstance(tensors, Mapping):
         raise TypeError(f"expected a dictionary of tensors, such as a state_dict, but got {type(tensors).__name__}")
     for name, tensor in tensors.items():
@@ -141,7 +141,7 @@ def _check_saved(name: Any, tensor: Any) -> None:
 
 
 def _shared(tensors: Mapping[str, Tensor]) -> list[list[str]]:
-    """The names, in groups of tensors that have elements in common."""
+    """Return the names in groups: the tensors of a group have elements in common."""
     storages = defaultdict(list)
     for name, tensor in tensors.items():
         if tensor.numel():
@@ -158,7 +158,7 @@ def _shared(tensors: Mapping[str, Tensor]) -> list[list[str]]:
 
 
 def _span(tensor: Tensor) -> tuple[int, int]:
-    """The first and the last byte of its storage that it shows."""
+    """Return the first and the last byte of the storage that the tensor covers."""
     geometry = tensor._geometry()
     if geometry is None:
         return 0, tensor._held().nbytes - 1
@@ -168,7 +168,7 @@ def _span(tensor: Tensor) -> tuple[int, int]:
 
 
 def _duplicates(tensors: Mapping[str, Tensor], preferred: Any = ()) -> dict[str, list[str]]:
-    """{name that stands for a group: the others}; it covers the storage, and is one of `preferred` if it can be."""
+    """Return {name that represents a group: the others}; it covers the storage, and is in `preferred` if possible."""
     found = {}
     for names in _shared(tensors):
         if len(names) == 1:
@@ -188,10 +188,10 @@ def _duplicates(tensors: Mapping[str, Tensor], preferred: Any = ()) -> dict[str,
 
 
 def load_file(path: Any, device: Any = None) -> dict[str, Tensor]:
-    """The tensors of a file, as {name: Tensor}.
+    """Return the tensors of a file, as {name: Tensor}.
 
-    device: where they go: a device, a `Sharding`, or a dictionary of these by name (others go to the default device).
-    Of a sharded tensor each device reads its own part.
+    device: a device, a `Sharding`, or a dictionary of these by name (others go to the default device).  Of a sharded
+    tensor each device reads its own part.
 
     Raises `FileError`, a `ValueError`, which names file and key, for a file that is cut off or damaged;
     `DtypeDisabledError` for float64 while JAX's 64-bit mode is off, `OverflowError` for 64-bit integers that don't fit
@@ -201,12 +201,12 @@ def load_file(path: Any, device: Any = None) -> dict[str, Tensor]:
 
 
 def load(data: bytes, device: Any = None) -> dict[str, Tensor]:
-    """As `load_file`, of bytes that `save` gave."""
+    """Return the tensors in the bytes of a file, as `load_file` does."""
     return _tensors(contents(memoryview(data), "the safetensors data")[0], device)
 
 
 def metadata(path: Any) -> dict[str, str]:
-    """The metadata that a file was saved with."""
+    """Return the metadata of a file."""
     return contents(opened(path), os.fspath(path))[1]
 
 
@@ -216,8 +216,8 @@ def load_into(target: Module | Mapping[str, Tensor], path: Any, strict: bool = T
     Of names for the same elements (tied weights) the file needs one.  Returns the names that were missing or
     unexpected, which are errors if `strict`.
 
-    Raises `RuntimeError`, which lists every key, for names, shapes and dtypes that differ, and whatever `load_file`
-    raises; then nothing has been changed.
+    Raises `RuntimeError`, which lists every key, for names, shapes and dtypes that differ, and the errors of
+    `load_file`; then nothing has been changed.
 
     >>> import os, tempfile, xgrad
     >>> from xgrad.interop import safetensors
@@ -264,7 +264,7 @@ def _own(target: Any) -> dict[str, Tensor]:
 
 
 def _canonical(entry: Entry) -> np.dtype:
-    """The dtype that the tensor will have here."""
+    """Return the dtype that the tensor will have here."""
     narrows = entry.dtype in dtypes.WIDE and entry.dtype in dtypes.INTEGERS and not dtypes.x64_enabled()
     return np.dtype(dtypes.WIDE[entry.dtype]) if narrows else entry.dtype
 
@@ -281,7 +281,7 @@ def _tensors(entries: dict[str, Entry], device: Any) -> dict[str, Tensor]:
 
 
 def _array(entry: Entry, where: Any) -> jax.Array:
-    """The values of a tensor, on a device, or on several with a part for each; in memory that is not the file's."""
+    """Return the values of a tensor on a device, or on several with a part for each; never in the file's memory."""
     try:
         values = entry.array()
         where = settled(where, entry.shape)
@@ -295,6 +295,6 @@ def _array(entry: Entry, where: Any) -> jax.Array:
 
 
 def _own_memory(values: np.ndarray) -> np.ndarray:
-    """A copy, in integers of 32 bits where JAX has no others and the values allow it."""
+    """Return a copy, in integers of 32 bits where JAX has no others and the values allow it."""
     array = dtypes.narrowed(values)
     return np.array(array) if array is values else array

@@ -1,8 +1,8 @@
 """Tensors of torch as tensors of xgrad and back, through DLPack, whole `state_dict`s and batches at once.
 
-Invariants: xgrad never writes to memory that torch has (a storage of somebody else's is copied by its first write, and
-never donated), nothing is narrowed unless every value survives it, and no graph ends unseen: what has a `grad_fn` is
-an error.
+Invariants: xgrad never writes to torch's memory (the first write copies a foreign storage, and none is donated);
+nothing is narrowed unless every value survives it; and no graph ends unnoticed: a tensor with a `grad_fn` is an
+error.
 """
 
 from collections.abc import Iterator
@@ -25,28 +25,28 @@ try:
 except ImportError as error:
     raise ImportError("xgrad.interop.torch needs PyTorch: pip install torch") from error
 
-_ALIGNED = 64  # bytes: where XLA lets an array of the CPU begin; JAX copies what begins elsewhere, with a warning
+_ALIGNED = 64  # bytes: XLA's alignment of arrays on the CPU; JAX copies an array that begins elsewhere, with a warning
 
 
 def from_torch(tree: Any, *, device: Any = None, copy: bool | None = None) -> Any:
-    """Tensors of torch, or those in nested dicts, lists and tuples, as tensors of xgrad; anything else stays.
+    """Return tensors of torch, or those in nested dicts, lists and tuples, as tensors of xgrad; anything else stays.
 
-    device: where they go (a device or a Sharding); by default they stay where they are.
+    device: a device or a Sharding; by default tensors stay where they are.
     copy: False shares the memory or raises `ValueError`, True never shares, None shares where that is possible and
-    nobody is expected to write: a leaf that requires grad and the values of a `state_dict` (of a module or an
+    no write is expected: a leaf that requires grad and the values of a `state_dict` (of a module or an
     optimizer), which training changes in place, are copied.
 
-    What sharing means: xgrad takes the memory for constant, as JAX does.  It never writes to it: the first in-place
-    operation on the tensor copies.  But if *torch* writes to it later, the tensor changes with it, and so does what
-    was saved of it for backward, without an error.  Memory can be shared if it is contiguous, starts at a multiple of
-    64 bytes, and is on a device that both know.
+    With shared memory, xgrad takes it for constant, as JAX does.  It never writes to it: the first in-place
+    operation on the tensor copies.  But if *torch* writes to it later, the tensor changes with it, and so do values
+    that were saved of it for backward, without an error.  Memory can be shared if it is contiguous, starts at a
+    multiple of 64 bytes, and is on a device that both know.
 
-    A leaf's `requires_grad` is kept, a `Parameter` stays one; `.grad` and hooks are left behind.  Tensors over the
+    A leaf's `requires_grad` is copied, a `Parameter` stays one; `.grad` and hooks are not converted.  Tensors over the
     same elements (tied weights) share a storage afterwards too.
 
     Raises `RuntimeError` for a tensor with a `grad_fn`, `DtypeDisabledError` for float64 and complex128 while JAX's
     64-bit mode is off, `OverflowError` for 64-bit integers that don't fit into 32 bits then (those that do become
-    int32, as in `xgrad.tensor`), `TypeError` for what XLA has no arrays for (sparse, quantized, complex32).
+    int32, as in `xgrad.tensor`), `TypeError` for tensors that XLA has no arrays for (sparse, quantized, complex32).
 
     >>> import torch, xgrad
     >>> from xgrad.interop.torch import from_torch
@@ -70,17 +70,17 @@ def from_torch(tree: Any, *, device: Any = None, copy: bool | None = None) -> An
 
 
 def to_torch(tree: Any, *, copy: bool | None = None) -> Any:
-    """Tensors of xgrad, or those in nested dicts, lists and tuples, as tensors of torch; anything else stays.
+    """Return tensors of xgrad, or those in nested dicts, lists and tuples, as tensors of torch; anything else stays.
 
     copy: False shares the memory or raises `ValueError`, True never shares, None shares where that is possible, but
     for a leaf that requires grad, which torch is expected to change in place.
 
-    What sharing means: torch has no read-only tensors, so an in-place operation of *torch* on the result changes the
-    tensor here, what was saved of it for backward, and JAX arrays that were made from it, without an error.  Ask for a
-    copy if there may be one.  In-place operations of *xgrad* never show there: the next one copies.
+    With shared memory: torch has no read-only tensors, so an in-place operation of *torch* on the result changes the
+    tensor here, the values that were saved of it for backward, and JAX arrays that were made from it, without an error.
+    Ask for a copy if there may be one.  In-place operations of *xgrad* never show there: the next one copies.
 
-    A leaf's `requires_grad` is kept, a `Parameter` stays one; `.grad` and hooks are left behind.  Tensors on several
-    devices are gathered, those on devices that torch does not have copied to the CPU.
+    A leaf's `requires_grad` is copied, a `Parameter` stays one; `.grad` and hooks are not converted.  Tensors on
+    several devices are gathered, those on devices that torch does not have copied to the CPU.
 
     Raises `RuntimeError` for a tensor with a `grad_fn`, `TracedValueError` for one without a value, `TypeError` for a
     sparse one.
@@ -109,7 +109,7 @@ def _check_tree(function: str, tree: Any, kind: type) -> None:
 
 
 def _states(tree: Any) -> Iterator[dict]:
-    """The `state_dict`s of modules and optimizers in a tree."""
+    """Yield the `state_dict`s of modules and optimizers in a tree."""
     if isinstance(tree, dict) and (hasattr(tree, "_metadata") or set(tree) == {"state", "param_groups"}):
         yield tree
     elif isinstance(tree, (dict, list, tuple)):
@@ -121,7 +121,7 @@ def _states(tree: Any) -> Iterator[dict]:
 
 
 def _from_torch(source: Any, name: str, where: Any, own: bool, must_share: bool, known: dict) -> Tensor:
-    """One tensor.  `own`: in memory of its own; `known`: what this call has made, by object and by elements."""
+    """Convert one tensor.  `own`: in memory of its own; `known`: this call's tensors, by object and by elements."""
     if id(source) in known:
         return known[id(source)]
     dtype = _dtype_of(source, name)
@@ -145,7 +145,7 @@ def _from_torch(source: Any, name: str, where: Any, own: bool, must_share: bool,
 
 
 def _dtype_of(source: Any, name: str) -> np.dtype:
-    """The dtype, of a tensor that an array can be made of."""
+    """Return the dtype of a tensor that can become an array.  Raises `TypeError` for others."""
     unfit = (
         "a nested one: convert its unbind()" if source.is_nested
         else f"one of layout {source.layout}: convert its to_dense()" if source.layout != torch.strided
@@ -204,7 +204,7 @@ def _array_of(source: Any, dtype: np.dtype, name: str, where: Any, own: bool, mu
 
 
 def _narrowed(tensor: Any, dtype: np.dtype, name: str) -> Any:
-    """Integers of 64 bits as integers of 32, which have the same values."""
+    """Return integers of 64 bits as integers of 32, with the same values."""
     small = tensor.to(getattr(torch, dtypes.WIDE[dtype]))
     if not torch.equal(small.to(tensor.dtype), tensor):
         raise OverflowError(
@@ -215,7 +215,7 @@ def _narrowed(tensor: Any, dtype: np.dtype, name: str) -> Any:
 
 
 def _known_to_jax(kind: str) -> bool:
-    """Whether JAX has devices of what torch calls cpu, cuda, ..."""
+    """Return True if JAX has devices of torch's type cpu, cuda, ..."""
     try:
         return bool(jax.devices({"cuda": "gpu", "hip": "gpu"}.get(kind, kind)))
     except RuntimeError:
@@ -223,12 +223,12 @@ def _known_to_jax(kind: str) -> bool:
 
 
 def _host_view(tensor: Any, dtype: np.dtype) -> np.ndarray:
-    """The same memory as a NumPy array, of a dtype that torch's own `numpy()` may not know."""
+    """Return the same memory as a NumPy array, of a dtype that torch's own `numpy()` may not know."""
     return tensor.reshape(-1).view(torch.uint8).numpy().view(dtype).reshape(tuple(tensor.shape))
 
 
 def host_array(source: Any, name: str) -> np.ndarray | None:
-    """A tensor on the CPU as a NumPy array, over the same memory if that is contiguous; None of one elsewhere."""
+    """Return a CPU tensor as a NumPy array, over the same memory if that is contiguous; None if it is elsewhere."""
     dtype = _dtype_of(source, name)
     if source.device.type != "cpu":
         return None
@@ -241,7 +241,7 @@ def host_array(source: Any, name: str) -> np.ndarray | None:
 
 
 def _to_torch(source: Tensor, name: str, copy: bool | None, known: dict) -> Any:
-    """One tensor; `known`: what this call has made, by object and by elements."""
+    """Convert one tensor; `known`: this call's tensors, by object and by elements."""
     if id(source) in known:
         return known[id(source)]
     if source._sparse or source._level is not None:
@@ -282,7 +282,7 @@ def _to_torch(source: Tensor, name: str, copy: bool | None, known: dict) -> Any:
 
 
 def _exported(array: jax.Array, name: str) -> tuple[Any, bool]:
-    """An array as a tensor of torch, and whether they share memory."""
+    """Return an array as a tensor of torch, and True if they share memory."""
     if len(array.sharding.device_set) == 1:
         platform = next(iter(array.sharding.device_set)).platform
         if platform == "cpu" or (platform == "gpu" and torch.cuda.is_available()):
