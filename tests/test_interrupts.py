@@ -12,7 +12,7 @@ import jax
 import pytest
 
 import xgrad
-from xgrad import programs
+from xgrad import donation
 
 from .property import interrupts
 
@@ -44,13 +44,13 @@ class Stop(BaseException):
 
 
 def stopped(monkeypatch, name, work):
-    """Have `work` interrupted where it first calls a function of `programs`."""
+    """Have `work` interrupted where it first calls a function of `donation`."""
 
     def stop(*_):
         monkeypatch.undo()
         raise Stop
 
-    monkeypatch.setattr(programs, name, stop)
+    monkeypatch.setattr(donation, name, stop)
     with pytest.raises(Stop):
         work()
     monkeypatch.undo()
@@ -100,8 +100,8 @@ def test_cleared_caches_are_a_first_call_again(monkeypatch):
     x.add_(7)
     jax.clear_caches()
     aside = []
-    put = programs._put_aside
-    monkeypatch.setattr(programs, "_put_aside", lambda box: (aside.append(len(box)), put(box)))
+    put = donation._put_aside
+    monkeypatch.setattr(donation, "_put_aside", lambda box: (aside.append(len(box)), put(box)))
     x.add_(7)
     assert aside[:1] == [1]
     assert x[0, 0].item() == 15
@@ -111,7 +111,7 @@ def test_lost_value_is_told_in_words():
     x, view = xgrad.ones(2, N), xgrad.ones(N)
 
     def failing(donate, where=None):
-        program = programs.Writing(lambda a: a + 1, None)
+        program = donation.Writing(lambda a: a + 1, None)
         program.jitted = broken
         return program
 
@@ -140,8 +140,8 @@ def test_another_sharding_is_put_aside_too(monkeypatch):
     x = xgrad.ones(3, N)
     x.mul_(5)
     aside = []
-    put = programs._put_aside
-    monkeypatch.setattr(programs, "_put_aside", lambda box: (aside.append(len(box)), put(box)))
+    put = donation._put_aside
+    monkeypatch.setattr(donation, "_put_aside", lambda box: (aside.append(len(box)), put(box)))
     y = xgrad.ones(3, N).to(jax.devices()[1]).clone()
     aside.clear()
     y.mul_(5)

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(xgrad.__file__).parent
 # Section by section, lowest first: a module imports from its own layer and from those before it.
 LAYERS = (
     ("errors", "config", "return_types", "warn_always"), ("dtypes", "devices", "dtype_info", "size"),
-    ("limits", "programs", "kept", "compile_cache"),
+    ("limits", "compile_cache", "donation"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("ops",), ("autograd",), ("func",), ("compiler",),
     ("attach", "amp", "cuda", "cpu", "distributed", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),

@@ -18,17 +18,16 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypeGuard
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
+from .compile_cache.programs import jit_checked
 from .config import state
 from .devices import device as device_of
 from .errors import TracedValueError
-from .programs import jit_named
 from .tensor import Tensor, from_foreign
 
 __all__ = [
@@ -37,13 +36,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-@partial(jit_named, name="split")
+@jit_checked
 def _split(key: Any) -> tuple[Any, Any]:
     after, drawn = jax.random.split(key)
     return after, drawn
 
 
-@partial(jit_named, name="key_of")
+@jit_checked
 def _key_of(low: Any, high: Any) -> Any:
     """The key of a 64-bit seed, given as two words: JAX itself would drop the upper one while x64 is off."""
     key = jax.random.PRNGKey(low)

@@ -7,19 +7,19 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..compile_cache.programs import jit_checked
 from ..config import settings, state
 from ..engine.engine import execute
 from ..engine.node import GradientEdge, Node, gradient_edge
 from ..ops import registry
 from ..ops.batching import VmapLevel, in_level, remove_batch, wrap
 from ..overrides import dispatch, overloaded
-from ..programs import jit_named
 from ..size import Size
 from ..tensor import Tensor, from_array
 from .compiled_backward import use
 
 # An argument that is not used, so that it is made where `like` lies.
-_ones = jit_named(lambda like: jnp.ones_like(like), "ones_like", keep_unused=True)
+_ones = jit_checked(lambda like: jnp.ones_like(like), keep_unused=True)
 
 
 def _sequence(value: Any) -> tuple:

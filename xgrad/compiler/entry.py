@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..config import state
+from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..engine.node import InputMetadata
 from ..errors import PlacementError
 from ..ops import pytrees
-from ..programs import SPARE, Results, besides, copied, has_room, lost, surely, through_jax
 from ..random import default_generator
 from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
@@ -30,6 +30,7 @@ from .history import CompiledFunctionBackward, Target
 from .matching import Match
 from .paths import locate
 from .program import Program, one
+from .results import Results
 from .straight import straight
 
 _copy = jax.jit(jnp.copy)

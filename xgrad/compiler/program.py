@@ -72,7 +72,7 @@ class Program(NamedTuple):
         """Return the program as a `jax.jit` that donates the inputs at the places `donated`.
 
         `ins`, `outs`: the shardings of operands and results, None for "as the operand is" and "as XLA chooses".
-        `into`: the `programs.Results` that get the results, if all `outs` are None.
+        `into`: the `Results` that get the results, if all `outs` are None.
         """
         whole = function = jaxpr_as_fun(self.closed)
         if into is not None:

@@ -8,8 +8,8 @@ Hooks and custom Functions see Tensors, whatever travels between nodes: `enter` 
 from contextlib import nullcontext
 from typing import Any
 
+from ..compile_cache.programs import jit_checked
 from ..config import state
-from ..programs import jit_named
 from ..tensor import Tensor, from_array
 from . import anomaly
 from .graph_task import ExecInfo, GraphTask
@@ -19,7 +19,7 @@ from .node import Node
 from .sparse_gradient import SparseGradient, for_node
 from .validate import validate_output
 
-_copy = jit_named(lambda a: a.copy(), "copy")
+_copy = jit_checked(lambda a: a.copy())
 
 
 def enter(tensor: Any, tensors: bool) -> Any:

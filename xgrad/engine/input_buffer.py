@@ -8,15 +8,16 @@ A buffer is a plain list, one place for each of the node's inputs.
 
 from math import prod
 
-from ..programs import Writing, jit_named
+from ..compile_cache.programs import jit_checked
+from ..donation import Writing
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer, sole
 from . import sparse_gradient
 
 DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
 
-add_arrays = jit_named(lambda a, b: a + b, "add")
-add_into = Writing(lambda a, b: a + b, "add")
+add_arrays = jit_checked(lambda a, b: a + b)
+add_into = Writing(lambda a, b: a + b)
 
 
 def accumulate(buffer: list, index: int, grad: list) -> None:

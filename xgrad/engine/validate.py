@@ -11,8 +11,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..compile_cache.programs import jit_checked
 from ..dtypes import COMPLEX
-from ..programs import jit_named
 from ..tensor import Tensor
 from . import sparse_gradient
 from .sparse_gradient import Shape, SparseGradient
@@ -45,7 +45,7 @@ def fit(array: Any, shape: tuple, dtype: np.dtype) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _program(shape: tuple, dtype: np.dtype) -> Any:
-    return jit_named(lambda array: fit(array, shape, dtype), ("fit", shape, dtype))
+    return jit_checked(lambda array: fit(array, shape, dtype), (shape, dtype))
 
 
 def validate_output(grad: Any, meta: Any, node: Any, index: int) -> Any:

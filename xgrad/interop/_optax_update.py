@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..limits import checked
-from ..programs import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..tensor import Tensor
 from ..views.storage import DONATION, no_value, writing
 from ._optax_program import Program

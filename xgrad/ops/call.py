@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes, limits
 from ..config import INFERENCE_LEVEL, state, to_outer_forward_level
+from ..donation import surely
 from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..engine.copy_slices import history_of_view, rebase_history
@@ -19,7 +20,6 @@ from ..engine.node import InputMetadata, gradient_edge
 from ..engine.saved_variable import SavedVariable, snapshot
 from ..errors import DtypeDisabledError, NumberOverflowError, OutOfMemoryError
 from ..limits import out_of_memory
-from ..programs import surely
 from ..tensor import Tensor, blank, from_array, from_foreign, mark
 from ..views.meta import PrimalMeta, chain_now, check_inplace, relation_of
 from ..views.storage import VersionCounter, place_of

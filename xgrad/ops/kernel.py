@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..compile_cache.programs import jit_checked, jit_placed
+from ..donation import Writing
 from ..engine.validate import fit
 from ..errors import ShapeMismatchError
 from ..limits import checked
-from ..programs import Writing, jit_named, jit_placed
 from ..tensor import Tensor
 from .dependence import dependence
 from .node_names import name_of
@@ -61,7 +62,7 @@ class Kernel:
         self.statics = dict(zip(operator.static_names, statics, strict=True))
         self.function = partial(operator.function, **self.statics) if statics else operator.function
         self.program: Callable = (
-            jit_named(self.function, ("run", self), converts=operator.converts)
+            jit_checked(self.function, self, converts=operator.converts)
             if operator.jit
             else checked(self.function, self)
         )
@@ -73,11 +74,6 @@ class Kernel:
         self._writes: dict[Any, Callable] = {}
         self._jvps: dict[tuple, Any] = {}
         self.batched: dict[tuple[bool, ...], Any] = {}  # its operators over a batch, for each choice of arguments
-
-    @property
-    def name_in_cache(self) -> tuple | None:
-        """What is told to other processes: a declaration stands for one function, what is made at run time may not."""
-        return (self.operator.name, [*self.statics.items()]) if self.operator.declared else None
 
     def _first(self, *arrays: Any) -> Any:
         out = self.program(*arrays)
@@ -121,9 +117,9 @@ class Kernel:
         if program is None:
             # It runs where the array is, also if it does not read it (zero_).
             if donate:
-                program = Writing(self.written, ("write", self), where)
+                program = Writing(self.written, self, where)
             elif where is None:
-                program = jit_named(self.written, ("write", self), keep_unused=True)
+                program = jit_checked(self.written, self, keep_unused=True)
             else:
                 program = jit_placed(self.written, where)
             self._writes[key] = program
@@ -262,8 +258,8 @@ class Plan:
         program = self.programs.get(key)
         if program is None:
             *made_for, donate = key
-            name = ("backward", self.kernel, self.needs, len(self.used), made_for)
-            program = self.programs[key] = jit_named(self.backward(*made_for), name, donate=donate)
+            facts = self.kernel, made_for
+            program = self.programs[key] = jit_checked(self.backward(*made_for), facts, donate=donate)
         return program
 
     def operator(self, key: tuple) -> Any:

@@ -67,8 +67,6 @@ is_operand: Any = None
 class Operator:
     """One declared operator."""
 
-    # Whether it is in the table, in which a name stands for one function.
-    declared = False
     # Of a backward: whether it is that of an operator which is linear in each of its arguments, as products are.
     multilinear = False
     # Whether it gives the dtype that it is asked for, so that it may read 64-bit tensors while JAX's x64 mode is off.
@@ -297,7 +295,6 @@ def operator(
         op = Operator(
             known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise
         )
-        op.declared = known not in OPERATORS and fn.__module__.startswith("xgrad.")
         OPERATORS[known] = op
         op.check = check
         if missing:

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..programs import Writing, jit_named, jit_placed
+from ..compile_cache.programs import jit_checked, jit_placed
+from ..donation import Writing
 from .geometry import Shape
 from .view_ops import ViewStep
 
@@ -60,17 +61,13 @@ class Program:
             self.seen.append((shape, dtype))
             shape, dtype = step.result(shape, dtype)
         self.shape, self.dtype = shape, dtype
-        self.view = jit_named(self.trace_replay, ("replay", self), converts=True)
+        self.view = jit_checked(self.trace_replay, self, converts=True)
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
-        self.write = jit_named(self.trace_write, ("write_back", self), keep_unused=True)
-        self.write_donated = Writing(self.trace_write, ("write_back", self))
-        self.adjoint = jit_named(self.trace_adjoint, ("adjoint", self))
+        self.write = jit_checked(self.trace_write, self, keep_unused=True)
+        self.write_donated = Writing(self.trace_write, self)
+        self.adjoint = jit_checked(self.trace_adjoint, self)
         self.updates: dict[tuple, Any] = {}
         self.placed: dict[tuple, Any] = {}
-
-    @property
-    def name_in_cache(self) -> tuple:
-        return self.root_shape, self.root_dtype, self.steps, self.counts
 
     def _split(self, starts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         split, first = [], 0
@@ -103,7 +100,7 @@ class Program:
         """The program that writes, of which the result is sharded as `where` says: XLA may choose another way."""
         program = self.placed.get((donate, where))
         if program is None:
-            program = Writing(self.trace_write, None, where) if donate else jit_placed(self.trace_write, where)
+            program = Writing(self.trace_write, (), where) if donate else jit_placed(self.trace_write, where)
             self.placed[donate, where] = program
         return program
 
@@ -115,9 +112,9 @@ class Program:
                 return self.trace_write(root, function(self.trace_replay(root, *starts), *operands), *starts)
 
             if donate:
-                program = Writing(view_update, ("update", self, key), where)
+                program = Writing(view_update, (self, key), where)
             elif where is None:
-                program = jit_named(view_update, ("update", self, key), keep_unused=True)
+                program = jit_checked(view_update, (self, key), keep_unused=True)
             else:
                 program = jit_placed(view_update, where)
             self.updates[key, donate, where] = program

@@ -6,7 +6,7 @@ operand is a tracer (JAX may keep what it meets together with one).  Anything el
 from then on.
 
 However a write ends, by Ctrl-C or for want of memory too, there is the old value or the new one, and root, generation
-and version belong together (`programs.run_writing`).  What CPython does between two calls no signal interrupts: so the
+and version belong together (`donation.run_writing`).  What CPython does between two calls no signal interrupts: so the
 lines that put a root back, or in, call nothing.
 
     before the first view            after it
@@ -27,8 +27,8 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..config import state
+from ..donation import Writing, run_writing
 from ..errors import InferenceTensorError, LostValueError
-from ..programs import Writing, run_writing
 
 _ids = itertools.count(1)
 

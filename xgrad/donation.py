@@ -1,7 +1,6 @@
-"""Programs that have a name: `jax.jit`, of which the compile cache keeps executables for the next process (kept.py).
+"""Programs that write: their result takes the memory of the array that they are given, which is then gone.
 
-And programs that write: their result takes the memory of the array that they are given, which is then gone.  What they
-promise: when a call is over, in whatever way, there is the array or the result.
+Invariant: when a call is over, in whatever way, there is the array or the result.
 
     box ──► [root] ──► program ──► [result] ──► out      put there by C: Python sees neither half of the way
 """
@@ -9,7 +8,7 @@ promise: when a call is over, in whatever way, there is the array or the result.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,35 +16,7 @@ import numpy as np
 from .errors import LostValueError
 from .limits import checked
 
-# Gives what is called in place of (the jitted function, its name, the `Results` that get what it gives or None); None
-# while the compile cache is off.
-keep: Callable[[Any, Any, Any], Callable] | None = None
-
 SPARE = 1 << 20  # bytes that a program may need besides: without so much, nothing runs at all
-
-
-def jit_named(
-    function: Callable, name: Any, *, donate: bool = False, keep_unused: bool = False, converts: bool = False
-) -> Callable:
-    """`jax.jit(function)`; with `donate` the result takes the first argument's memory.
-
-    `name`: what no other function of xgrad has, in any process; see `kept.told`.  While the compile cache is off only a
-    trace looks at it, and no call is slower.  `converts`: see `limits.checked`, through which all programs pass.
-    """
-    function = checked(function, name, converts=converts)
-    jitted = jax.jit(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
-    return jitted if keep is None else keep(jitted, (name, donate), None)
-
-
-def jit_placed(function: Callable, where: Any) -> Callable:
-    """`jax.jit(function)` whose result is sharded as `where` says, and that runs where its first argument is.
-
-    It has no name: the compile cache keeps programs of one device.
-    """
-    return jax.jit(checked(function), out_shardings=where, keep_unused=True)
-
-
-# ---------------------------------------------------------------- programs that write
 
 
 class _Call(threading.local):
@@ -65,21 +36,19 @@ class Writing:
     Where JAX has to trace the function, the call goes through Python, and an interrupt or a failure would lose the
     array.  The function itself, which runs in a trace alone, puts a copy aside then, and so does `_compiling`.
 
-    While the compile cache is on, each call goes through Python.  The program's result is a pytree then, `results`,
-    into which C puts the value before it returns to Python.  They belong to one call at a time: `views.storage.writing`
-    is held.  Calling the object is for arrays that may get lost: those of a backward that is running.
+    Calling the object is for arrays that may get lost: those of a backward that is running.
     """
 
-    __slots__ = ("_function", "_name", "_where", "bare", "jitted", "lower", "needs", "results")
+    __slots__ = ("_facts", "_function", "_where", "jitted", "lower", "needs")
 
-    def __init__(self, function: Callable, name: Any, where: Any = None) -> None:
-        self._function, self._name, self._where = function, name, where
+    def __init__(self, function: Callable, facts: Any = (), where: Any = None) -> None:
+        self._function, self._facts, self._where = function, facts, where
         self.needs: dict[tuple, int] = {}  # {kind of the arguments: bytes}, where it needs much memory besides
         self.renew()
 
     def renew(self) -> None:
         """Begin again.  JAX runs a program whose first call was interrupted through Python ever after."""
-        function, where = self._function, self._where
+        function = self._function
 
         def writing(*values: Any) -> Any:
             box = _call.box
@@ -88,27 +57,14 @@ class Writing:
             return function(*values)
 
         writing.__name__ = getattr(function, "__name__", "writing")  # compiler/program.py knows some of them by it
-        whole = checked(writing, self._name if where is None else ())
         # It runs where its first argument is, also if it does not read it (zero_).
-        self.jitted: Any = jax.jit(whole, donate_argnums=(0,), out_shardings=where, keep_unused=True)
+        self.jitted: Any = jax.jit(
+            checked(writing, self._facts), donate_argnums=(0,), out_shardings=self._where, keep_unused=True
+        )
         self.lower = self.jitted.lower
-        self.bare = self.jitted
-        self.results: Results | None = None
-        if keep is not None and where is None:
-            results = Results()
-
-            def held(*values: Any) -> Any:
-                return results.holding(whole(*values))
-
-            held.__name__ = writing.__name__
-            jitted = jax.jit(held, donate_argnums=(0,), keep_unused=True)
-            kept = keep(jitted, (self._name, True), results)
-            if kept is not jitted:
-                self.jitted, self.results = kept, results
-                self.bare = keep(self.bare, (self._name, "bare"), None)
 
     def __call__(self, *values: Any) -> Any:
-        return self.bare(*values)
+        return self.jitted(*values)
 
 
 def _put_aside(box: list) -> None:
@@ -145,12 +101,9 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
     _call.box = box
     try:
         if program.needs:
-            _run_with_room(program, out, box, operands)
-        elif program.results is not None:
-            _run_kept(program, out, box, operands)
-        else:
-            # C calls the program and stores what it gives: Python looks for signals when all of it is over.
-            out.extend(map(program.jitted, box[:1], *zip(operands)))
+            _look_for_room(program, box, operands)
+        # C calls the program and stores what it gives: Python looks for signals when all of it is over.
+        out.extend(map(program.jitted, box[:1], *zip(operands)))
         if len(box) > 1:
             _note_need(program, out, operands)
         return None
@@ -173,7 +126,7 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
             error.__traceback__ = None  # which would hold this frame, and the result with it
     failure = error = None
     try:
-        _run(program, out, box, operands)
+        out.extend(map(program.jitted, box[:1], *zip(operands)))
     except BaseException as error:
         _look(program, out, box, error)
         raise
@@ -207,31 +160,10 @@ def _note_need(program: Writing, out: list, operands: tuple) -> None:
             program.needs[_kind(out, operands)] = need
 
 
-def _run_with_room(program: Writing, out: list, box: list, operands: tuple) -> None:
-    """Run a program that needs memory besides: where there is not enough, a copy is put aside, or it is not run."""
+def _look_for_room(program: Writing, box: list, operands: tuple) -> None:
+    """Before a program that needs memory besides: where there is not enough, put a copy aside, or raise."""
     if not has_room(program.needs.get(_kind(box, operands), 0), box[0].sharding):
         _put_aside(box)
-    _run(program, out, box, operands)
-
-
-def _run(program: Writing, out: list, box: list, operands: tuple) -> None:
-    if program.results is not None:
-        _run_kept(program, out, box, operands)
-    else:
-        out.extend(map(program.jitted, box[:1], *zip(operands)))
-
-
-def _run_kept(program: Writing, out: list, box: list, operands: tuple) -> None:
-    """Run a program of the compile cache, which goes through Python behind C: its value is in `results` by then."""
-    results = program.results
-    assert results is not None
-    results.clear()
-    try:
-        program.jitted(box[0], *operands)
-    finally:  # no call in it
-        if results and results[-1].__class__ is box[0].__class__:  # and no tracer
-            out += results[-1:]
-        del results[:]
 
 
 def _kind(box: list, operands: tuple) -> tuple:
@@ -259,35 +191,6 @@ def has_room(need: int, sharding: Any) -> bool:
     except MemoryError:
         return False
     return True
-
-
-class Results(list):
-    """Where C puts what a program gives, before the call returns to Python: the last item is the list of its results.
-
-    The program gives it as a pytree that is this very object; to make the tree is to add to it.  So nothing is lost of
-    what `jax.stages.Compiled` gives either, whose call is a Python function.
-    """
-
-    __slots__ = ()
-    __hash__: Any = object.__hash__  # JAX asks these of a pytree's metadata
-    __eq__ = object.__eq__
-    __ne__ = object.__ne__
-
-    def holding(self, values: list) -> "Results":
-        """The pytree of these values."""
-        self[:] = [values]
-        return self
-
-
-def _last(results: Results) -> tuple[list, Results]:
-    return results[-1:], results
-
-
-jax.tree_util.register_pytree_node(
-    Results,
-    cast("Any", _last),
-    cast("Any", list.__iadd__),  # of (metadata, children); it gives the metadata back
-)
 
 
 def surely(finish: Callable, *arguments: Any) -> None:

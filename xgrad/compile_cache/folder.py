@@ -1,7 +1,4 @@
-"""The compile cache: what a process has compiled, for the next process.
-
-It is JAX's persistent compilation cache, for all programs, and beside it the executables of xgrad's own, which need no
-trace to be found (kept.py).
+"""The folder of the compile cache, which is JAX's persistent compilation cache, for all programs of the process.
 
 Invariant: only what this release of jaxlib compiled on a machine like this one, for this user, is loaded.  JAX's keys
 tell programs, compiler options and devices apart; the folder tells jaxlib, platform and processor apart, since compiled
@@ -20,8 +17,6 @@ from typing import NamedTuple
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-from . import __version__, kept
-
 VARIABLE = "XGRAD_COMPILE_CACHE"
 
 
@@ -38,8 +33,7 @@ def enable_compile_cache(folder: str | os.PathLike | None = None) -> Path:
 
     It is a subfolder of `folder`, named after jaxlib, platform and processor; by default of the user's cache folder
     (`$XDG_CACHE_HOME/xgrad` or `~/.cache/xgrad`).  All programs of the process count, JAX's own too, from now on.
-    Setting XGRAD_COMPILE_CACHE to 1, or to a folder, does so when xgrad is imported, before it has made programs: then
-    the next process traces hardly any of them either.
+    Setting XGRAD_COMPILE_CACHE to 1, or to a folder, does so when xgrad is imported.
 
     Raises `PermissionError` if others could write there: what is loaded is run.
 
@@ -63,7 +57,6 @@ def enable_compile_cache(folder: str | os.PathLike | None = None) -> Path:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     compilation_cache.reset_cache()  # JAX looks for a folder once, at the first program
-    kept.keep_in(used)
     return used
 
 
@@ -71,7 +64,6 @@ def disable_compile_cache() -> None:
     """Neither keep nor load compiled programs from now on."""
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()
-    kept.keep_in(None)
 
 
 def compile_cache_info() -> CacheInfo | None:
@@ -79,7 +71,7 @@ def compile_cache_info() -> CacheInfo | None:
     folder = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - made at run time
     if not folder:
         return None
-    files = [f for f in Path(folder).glob("*") if f.name.endswith(("-cache", kept.SUFFIX)) and f.is_file()]
+    files = [f for f in Path(folder).glob("*") if f.name.endswith("-cache") and f.is_file()]
     return CacheInfo(Path(folder), len(files), sum(f.stat().st_size for f in files))
 
 
@@ -95,14 +87,14 @@ def _default() -> Path:
 
 
 def _kind() -> str:
-    """A name for jaxlib, xgrad, platform and processor."""
+    """A name for jaxlib, platform and processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         processor = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
     except OSError:  # not Linux
         processor = [platform.processor()]
     mark = hashlib.sha256("\n".join(processor).encode()).hexdigest()[:12]
-    return f"jaxlib-{metadata.version('jaxlib')}-xgrad-{__version__}-{sys.platform}-{platform.machine()}-{mark}"
+    return f"jaxlib-{metadata.version('jaxlib')}-{sys.platform}-{platform.machine()}-{mark}"
 
 
 def _check_private(folder: Path) -> None:

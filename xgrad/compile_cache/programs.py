@@ -1,0 +1,28 @@
+"""Functions as programs: `jax.jit` of what passes through `limits.checked`.
+
+JAX's cache finds a program by its text, which begins with the function's name.  So a program has a name that is the
+same in each process: that of the function, also where the function is a partial one, which has none (`checked`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from ..limits import checked
+
+
+def jit_checked(
+    function: Callable, facts: Any = (), *, donate: bool = False, keep_unused: bool = False, converts: bool = False
+) -> Callable:
+    """`jax.jit(function)`; with `donate` the result takes the first argument's memory.
+
+    `facts`, `converts`: see `limits.checked`.
+    """
+    function = checked(function, facts, converts=converts)
+    return jax.jit(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
+
+
+def jit_placed(function: Callable, where: Any) -> Callable:
+    """`jax.jit(function)` whose result is sharded as `where` says, and that runs where its first argument is."""
+    return jax.jit(checked(function), out_shardings=where, keep_unused=True)
