@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..config import state
+from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.engine import current_graph_task_id, execute, queue_callback
 from ..engine.graph_task import GraphTask
-from ..engine.node import GradientEdge, Node, gradient_edge
+from ..engine.node import Node
 from ..engine.saved_variable import SavedVariable as SavedTensor
 from ..tensor import Tensor
 from ..views.meta import CreationMeta, ViewMeta

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..compile_cache.programs import jit_checked
 from ..config import settings, state
+from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.engine import execute
-from ..engine.node import GradientEdge, Node, gradient_edge
+from ..engine.node import Node
 from ..ops import registry
 from ..ops.batching import VmapLevel, in_level, remove_batch, wrap
 from ..overrides import dispatch, overloaded

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..engine import node as _node
+from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.hooks import RemovableHandle
-from ..engine.node import GradientEdge, gradient_edge
 from ..tensor import Tensor
 from ._engine import ExecutionEngine
 from .multi_grad import node_of, register_multi_grad_hook

@@ -10,8 +10,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..config import state
+from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.hooks import RemovableHandle
-from ..engine.node import GradientEdge, Node, gradient_edge
+from ..engine.node import Node
 from ..tensor import Tensor
 from ._engine import _will_engine_execute_node
 

@@ -7,7 +7,8 @@ Its backward runs the backward program on residuals from the forward program.  P
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..config import state
-from ..engine.node import Node, gradient_edge
+from ..engine.edges import gradient_edge
+from ..engine.node import Node
 from ..engine.saved_variable import check_version, freed_error
 from ..tensor import Tensor
 

@@ -20,7 +20,7 @@ from typing import Any
 from weakref import WeakSet
 
 from ..config import state
-from ..engine.node import InputMetadata, Node
+from ..engine.node import InputMetadata, Node, wire
 from ..tensor import Tensor
 from ..views.storage import UNTRACKED, Storage, VersionCounter, writing
 
@@ -36,8 +36,7 @@ class Outside(Node):
     """The node of a tensor that was computed outside: gradients go on from here outside of the trace."""
 
     def __init__(self, meta: InputMetadata) -> None:
-        self.avals = (meta,)
-        self.sequence_nr = state.next_sequence_nr()
+        wire(self, (), (meta,))
 
     def apply(self, grads: list, needs: int) -> tuple:
         error = RuntimeError(

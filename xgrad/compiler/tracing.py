@@ -12,7 +12,8 @@ from jax.core import Tracer
 
 from ..autograd.backward import grad
 from ..config import state
-from ..engine.node import GradientEdge, InputMetadata, Node
+from ..engine.edges import GradientEdge
+from ..engine.node import InputMetadata, Node
 from ..errors import TracedValueError
 from ..random import default_generator
 from ..tensor import from_array

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from ..autograd.backward import grad
-from ..engine.node import GradientEdge
+from ..engine.edges import GradientEdge
 from ..errors import CompiledMismatchError, InferenceTensorError, InplaceViewError
 from ..tensor import Tensor, from_array
 from .guards import MISSING, shown

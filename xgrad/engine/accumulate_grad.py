@@ -19,7 +19,6 @@ from ..config import settings, state
 from ..devices import device, require_here
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer, writing
-from . import node as _node
 from .anomaly import origin_of
 from .grad_dtype import expected
 from .hooks import run_post_accumulate_hooks
@@ -220,7 +219,6 @@ def make_accumulator(tensor: Tensor) -> AccumulateGrad:
     return accumulator
 
 
-_node.make_accumulator = make_accumulator
 # The recorded sum, move to a placement and copy for a leaf, set by xgrad/attach.py.
 tensor_add: Any = None
 tensor_move: Any = None

@@ -23,19 +23,20 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..config import state
 from ..errors import FreedGraphError
 from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.program import Program
 from ..views.storage import Tracer, sole
+from .edges import gradient_edge
 from .evaluate import apply_on_tensors
 from .hooks import move_retained_hook
-from .node import InputMetadata, InternalNode, Node, gradient_edge, number
+from .node import InputMetadata, InternalNode, Node, wire
 from .programs.formula import Formula
 from .programs.unfused import apart
 from .validate import fit
+from .view_attributes import of_view, of_views
 
 
 class CopySlices(InternalNode):
@@ -46,11 +47,9 @@ class CopySlices(InternalNode):
     def __init__(self, base_edge: tuple, base: Any, chain: ViewChain, fn: Node) -> None:
         self.fn = fn
         self.chain = chain
-        self.avals = (base,)
-        self.next_edges = (base_edge, *fn.next_edges[1:])
+        wire(self, (base_edge, *fn.next_edges[1:]), (base,))
         # The part of the base that was written is what fn's input 0 was: its gradient goes back into the base's.
         fn.next_edges = ((None, 0), *fn.next_edges[1:])
-        number(self)
 
     def apply(self, grads: list, needs: int) -> Any:
         fn = self.fn
@@ -140,6 +139,14 @@ class ChainBackward(Node):
     def operands(self, unpacking: Callable[[], None]) -> list:
         return list(self.chain.starts)
 
+    def _look_up(self, name: str, raw: bool) -> Any:
+        if raw:
+            raise KeyError(name)
+        return of_view(type(self).__name__, self.chain, self.key)[name]
+
+    def _attributes(self) -> list[str]:
+        return [f"_saved_{name}" for name in of_view(type(self).__name__, self.chain, self.key)]
+
 
 class ChainsBackward(Node):
     """The backward of one operation that gives several views, which share no element (split, unbind).
@@ -170,6 +177,14 @@ class ChainsBackward(Node):
 
     def operands(self, unpacking: Callable[[], None]) -> list:
         return [start for chain in self.chains for start in chain.starts]
+
+    def _look_up(self, name: str, raw: bool) -> Any:
+        if raw:
+            raise KeyError(name)
+        return of_views(type(self).__name__, self.chains[0], self.key)[name]
+
+    def _attributes(self) -> list[str]:
+        return [f"_saved_{name}" for name in of_views(type(self).__name__, self.chains[0], self.key)]
 
 
 class RestridedBackward(Node):
@@ -272,28 +287,22 @@ def _class(name: str, base: type) -> type:
 def chains_node(name: str, chains: tuple[ViewChain, ...], edge: tuple) -> Node:
     """A node called `name` with one input for each of `chains`, whose views share no element."""
     node = _class(name, ChainsBackward)()
-    node.chains = node.avals = chains
-    node.next_edges = (edge,)
-    number(node)
-    return node
+    node.chains = chains
+    return wire(node, (edge,), chains)
 
 
 def restrided_node(name: str, own: ViewChain, chain: ViewChain, edge: tuple) -> Node:
     """A `RestridedBackward` called `name`."""
     node = _class(name, RestridedBackward)()
-    node.own, node.chain, node.avals, node.next_edges = own, chain, (chain,), (edge,)
-    number(node)
-    return node
+    node.own, node.chain = own, chain
+    return wire(node, (edge,), (chain,))
 
 
 def chain_node(name: str, chain: ViewChain, edge: tuple) -> Node:
     """A node called `name` whose backward is the adjoint of `chain`."""
     node = (_classes.get((name, ChainBackward)) or _class(name, ChainBackward))()
     node.chain = chain
-    node.next_edges = (edge,)
-    node.avals = (chain,)  # a chain has the shape and dtype of what it shows
-    node.sequence_nr = state.next_sequence_nr()
-    return node
+    return wire(node, (edge,), (chain,))  # a chain has the shape and dtype of what it shows
 
 
 def regenerate(name: str, chain: ViewChain, base: Tensor) -> Node:

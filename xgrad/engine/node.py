@@ -7,7 +7,6 @@ go; (None, 0) stands for an input that needs none (PyTorch: torch/csrc/autograd/
 Invariant: no node refers to a tensor that it made, so a graph has no reference cycles.
 """
 
-import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,17 +17,6 @@ from .hooks import NodeHooks, RemovableHandle, register
 from .programs.formula import Formula
 
 MAX_SEQUENCE_NR = 2**64 - 1  # of AccumulateGrad: a leaf is served as soon as its gradient is complete
-
-
-class GradientEdge(NamedTuple):
-    """Where a gradient arrives: a node, and which of its inputs.
-
-    `ownership_token` is always None: a node here is kept alive by whoever refers to it.
-    """
-
-    node: "Node"
-    output_nr: int
-    ownership_token: "Node | None" = None
 
 
 class InputMetadata(NamedTuple):
@@ -181,13 +169,21 @@ class Node:
         saved, raw = name.startswith("_saved_"), name.startswith("_raw_saved_")
         if saved or raw:
             try:
-                return saved_attribute(self, name[len("_raw_saved_" if raw else "_saved_") :], raw)
+                return self._look_up(name[len("_raw_saved_" if raw else "_saved_") :], raw)
             except KeyError:
                 pass
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __dir__(self) -> Any:
-        return [*super().__dir__(), *saved_names(self)]
+        return [*super().__dir__(), *self._attributes()]
+
+    def _look_up(self, name: str, raw: bool) -> Any:
+        """The value of `_saved_<name>`, or of `_raw_saved_<name>`.  Raises `KeyError` for an unknown name."""
+        raise KeyError(name)
+
+    def _attributes(self) -> list[str]:
+        """The names of all `_saved_*` and `_raw_saved_*`, for `dir`."""
+        return []
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object at {id(self):#x}>"
@@ -203,37 +199,13 @@ class InternalNode(Node):
         return f"torch::autograd::{type(self).__name__}"
 
 
-def number(node: Node) -> None:
-    """Give a new node the thread's next sequence number."""
-    node.sequence_nr = state.next_sequence_nr()
+def wire(node: Any, edges: tuple, avals: tuple) -> Any:
+    """Give a new node its place in the graph, and return it.
+
+    `edges` say where its results go, `avals` what its inputs look like; it gets the thread's next sequence number.
+    """
+    node.next_edges, node.avals, node.sequence_nr = edges, avals, state.next_sequence_nr()
+    return node
 
 
-def gradient_edge(tensor: Any) -> tuple:
-    """The edge on which a tensor's gradient arrives: its grad_fn's, or its accumulator's, or (None, 0)."""
-    node = tensor._grad_fn if tensor._view is None else tensor.grad_fn
-    if node is not None:
-        return (node, tensor._output_nr)
-    if not tensor._requires_grad:  # a view made under no_grad requires grad because its base does, and has no edge
-        return (None, 0)
-    accumulator = tensor._accumulator
-    if accumulator is not None:
-        accumulator = accumulator()
-    if accumulator is None:
-        accumulator = make_accumulator(tensor)
-    return (accumulator, 0)
-
-
-def attach_edge(tensor: Any, edge: tuple) -> None:
-    """Let a new tensor stand for the one whose gradient arrives on `edge`."""
-    node, output_nr = edge
-    if node.is_accumulator:
-        tensor._accumulator = weakref.ref(node)
-    else:
-        tensor._grad_fn, tensor._output_nr = node, output_nr
-    tensor._requires_grad = True
-
-
-make_accumulator: Any = None  # set by accumulate_grad.py, which needs Node
 call_node: Any = None  # set by engine.py
-saved_attribute: Any = None  # this and the next are set by ops/nodes.py, which knows what nodes save
-saved_names: Any = None

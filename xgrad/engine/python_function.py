@@ -14,8 +14,9 @@ from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.meta import CreationMeta, check_inplace, relation_of
 from .copy_slices import history_of_view, rebase_history
+from .edges import gradient_edge
 from .hooks import move_retained_hook
-from .node import InputMetadata, Node, gradient_edge, number
+from .node import InputMetadata, Node, wire
 from .python_function_jvp import differentiable, set_tangents
 from .saved_variable import SavedVariable
 from .sparse_gradient import boxed
@@ -194,8 +195,7 @@ def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -
     node.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
     recording = state.grad_enabled and any(node.needs_input_grad)
     if recording:
-        node.next_edges = tuple(gradient_edge(a) for a in tensors)
-        number(node)
+        wire(node, tuple(gradient_edge(a) for a in tensors), ())  # what its inputs look like, forward will say
     outputs = _run_forward(node, function, args, kwargs, setup_context)
     many = isinstance(outputs, tuple)
     listed = list(outputs) if many else [outputs]

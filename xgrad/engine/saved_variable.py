@@ -16,8 +16,8 @@ from ..config import forward_levels, state
 from ..errors import FreedGraphError, VersionError
 from ..tensor import Tensor, blank, from_array
 from ..views.storage import VersionCounter
+from .edges import attach_edge, gradient_edge
 from .hooks import note_users_code
-from .node import attach_edge, gradient_edge
 
 RELEASED: Any = ("released",)
 

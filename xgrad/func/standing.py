@@ -12,7 +12,8 @@ from ..autograd.backward import grad
 from ..autograd.grad_mode import inference_mode
 from ..config import state
 from ..dtypes import INEXACT
-from ..engine.node import GradientEdge, InputMetadata, Node, gradient_edge, number
+from ..engine.edges import GradientEdge, gradient_edge
+from ..engine.node import InputMetadata, Node, wire
 from ..ops.batching import BatchedTensor, wrap
 from ..tensor import Tensor, from_array
 
@@ -36,10 +37,8 @@ def stand_in(tensor: Tensor, always: bool = False) -> Tensor:
         out._owned = False
     leads = state.grad_enabled and tensor.requires_grad
     if leads or always:
-        node = StandInBackward()
-        node.next_edges = (gradient_edge(tensor),) if leads else ()
-        node.avals = (InputMetadata(tuple(tensor.shape), tensor.dtype),)
-        number(node)
+        edges = (gradient_edge(tensor),) if leads else ()
+        node = wire(StandInBackward(), edges, (InputMetadata(tuple(tensor.shape), tensor.dtype),))
         out._grad_fn, out._requires_grad = node, True
     if tensor._tangents:
         out._tangents = {level: stand_in(tangent) for level, tangent in tensor._tangents.items()}

@@ -16,7 +16,8 @@ from ..donation import surely
 from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..engine.copy_slices import history_of_view, rebase_history
-from ..engine.node import InputMetadata, gradient_edge
+from ..engine.edges import gradient_edge
+from ..engine.node import InputMetadata
 from ..engine.saved_variable import SavedVariable, snapshot
 from ..errors import DtypeDisabledError, NumberOverflowError, OutOfMemoryError
 from ..limits import out_of_memory

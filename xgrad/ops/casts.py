@@ -17,7 +17,8 @@ from ..config import forward_levels, state
 from ..devices import Devices, device, placement_of, same_placement, settled
 from ..dtypes import as_dtype
 from ..engine.accumulate_grad import put
-from ..engine.node import Node, gradient_edge
+from ..engine.edges import gradient_edge
+from ..engine.node import Node, wire
 from ..tensor import Tensor, from_foreign
 from ..views.meta import check_inplace
 from .arithmetic import zero
@@ -58,9 +59,7 @@ class ToCopyBackward0(Node):
 
     def __init__(self, moved: Tensor, source: Any) -> None:
         self.source = source
-        self.next_edges = (gradient_edge(moved),)
-        self.avals = (jax.ShapeDtypeStruct(moved.shape, moved.dtype),)
-        self.sequence_nr = state.next_sequence_nr()
+        wire(self, (gradient_edge(moved),), (jax.ShapeDtypeStruct(moved.shape, moved.dtype),))
 
     def apply(self, grads: list, needs: int) -> Any:
         grad = grads[0]

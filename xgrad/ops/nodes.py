@@ -11,7 +11,6 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..engine import node as _node
 from ..engine.node import InternalNode, Node
 from ..engine.programs.formula import Formula
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, detached_error, freed_error
@@ -213,6 +212,16 @@ class OperatorNode(Node):
                 values.append(entry)
         return values
 
+    def _look_up(self, name: str, raw: bool) -> Any:
+        from .saved_attributes import look_up  # few programs ask
+
+        return look_up(self, name, raw)
+
+    def _attributes(self) -> list[str]:
+        from .saved_attributes import names
+
+        return names(self)
+
     def release(self) -> None:
         saved = self.saved
         if saved and saved is not RELEASED:
@@ -247,19 +256,5 @@ def _spread(results: Any, needs: int, count: int) -> list:
     found = iter(results if needs & (needs - 1) else (results,))
     return [next(found) if needs >> i & 1 else None for i in range(count)]
 
-
-def _saved_attribute(node: Node, name: str, raw: bool) -> Any:
-    from .saved_attributes import look_up  # few programs ask
-
-    return look_up(node, name, raw)
-
-
-def _saved_names(node: Node) -> list[str]:
-    from .saved_attributes import names
-
-    return names(node)
-
-
-_node.saved_attribute, _node.saved_names = _saved_attribute, _saved_names
 
 call: Any = None  # set by call.py, which needs this module

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..config import state, to_outer_forward_level
 from ..engine.copy_slices import chain_node
-from ..engine.node import InputMetadata, Node, gradient_edge
+from ..engine.edges import gradient_edge
+from ..engine.node import InputMetadata, Node, wire
 from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
@@ -94,13 +95,8 @@ def adjoint(chain: ViewChain, grad: Tensor) -> Tensor:
 
     def node() -> Node:
         made = _Replay()
-        made.chain, made.next_edges, made.avals = (
-            chain,
-            (gradient_edge(grad),),
-            (InputMetadata(chain.root_shape, chain.root_dtype),),
-        )
-        made.sequence_nr = state.next_sequence_nr()
-        return made
+        made.chain = chain
+        return wire(made, (gradient_edge(grad),), (InputMetadata(chain.root_shape, chain.root_dtype),))
 
     return record_linear(out, (grad,), node, lambda t: adjoint(chain, t))
 
@@ -116,10 +112,9 @@ def write(chain: ViewChain, base: Tensor, new: Tensor | None) -> Tensor:
 
     def node() -> Node:
         made = _WriteBack()
-        made.chain, made.avals = chain, (InputMetadata(chain.root_shape, chain.root_dtype),)
-        made.next_edges = (gradient_edge(base), gradient_edge(new))
-        made.sequence_nr = state.next_sequence_nr()
-        return made
+        made.chain = chain
+        edges = gradient_edge(base), gradient_edge(new)
+        return wire(made, edges, (InputMetadata(chain.root_shape, chain.root_dtype),))
 
     def along(moving: Tensor | None, part: Tensor | None) -> Tensor:
         whole = moving if moving is not None else from_array(zeros(chain.root_shape, chain.root_dtype))

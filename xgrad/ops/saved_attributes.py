@@ -1,9 +1,9 @@
 """`_saved_<name>` and `_raw_saved_<name>` of nodes: what a node knows, under PyTorch's names.
 
 What an operator's formulas save is there under the names of its arguments and results, as are its static arguments.
-PyTorch's formulas sometimes keep something else: sizes, dims as tuples, enumerations as numbers.  `OPERATORS` and
-`VIEWS` say, name by name, how to tell it from what is here anyway; nothing is saved for it.  What would have to be
-saved for it (an LU factorization, a mean) is not there.
+PyTorch's formulas sometimes keep something else: sizes, dims as tuples, enumerations as numbers.  `OPERATORS` says,
+name by name, how to tell it from what is here anyway; nothing is saved for it.  What would have to be saved for it (an
+LU factorization, a mean) is not there.  (Of nodes of views: engine/view_attributes.py.)
 
 Imported when the first such attribute is read (PyTorch: tools/autograd/derivatives.yaml, gen_autograd_functions.py).
 """
@@ -14,13 +14,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..engine.copy_slices import ChainBackward, ChainsBackward
-from ..engine.node import Node
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, freed_error
 from ..tensor import Tensor, from_array
-from .nodes import OperatorNode
 
-_LAST = 2**63 - 1  # PyTorch's end of a slice without one
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 _MODES = {"sum": 0, "mean": 1, "max": 2}
 
@@ -28,13 +24,12 @@ _MODES = {"sum": 0, "mean": 1, "max": 2}
 # -- rules: functions of a node ----------------------------------------------------------------------------------------
 
 
-def _shape(node: Node, i: int) -> tuple | None:
+def _shape(node: Any, i: int) -> tuple | None:
     """The shape of the operation's argument i, which its gradient has; None if it requires no gradient."""
     child, number = node.next_edges[i]
     if child is not None:
         return tuple(child.avals[number].shape)
-    inplace = isinstance(node, OperatorNode) and node.inplace and not i
-    return tuple(node.avals[0].shape) if inplace else None
+    return tuple(node.avals[0].shape) if node.inplace and not i else None
 
 
 def _sizes(i: int = 0) -> Callable:
@@ -44,7 +39,7 @@ def _sizes(i: int = 0) -> Callable:
 def _strides(i: int) -> Callable:
     """The strides of an argument as if it were contiguous, as it is when it enters a program."""
 
-    def strides(node: Node) -> tuple | None:
+    def strides(node: Any) -> tuple | None:
         shape = _shape(node, i)
         return None if shape is None else tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
 
@@ -52,14 +47,14 @@ def _strides(i: int) -> Callable:
 
 
 def _size(i: int, dim: int) -> Callable:
-    def size(node: Node) -> int | None:
+    def size(node: Any) -> int | None:
         shape = _shape(node, i)
         return None if shape is None else shape[dim]
 
     return size
 
 
-def _numel(node: Node) -> int | None:
+def _numel(node: Any) -> int | None:
     shape = _shape(node, 0)
     return None if shape is None else prod(shape)
 
@@ -80,19 +75,19 @@ def _is(value: Any) -> Callable:
 def _tensor(name: str) -> Callable:
     """A number that PyTorch takes as a tensor without dimensions."""
 
-    def value(node: Node) -> Any:
+    def value(node: Any) -> Any:
         found = _operator_value(node, name, False)
         return found if found is None or isinstance(found, Tensor) else from_array(jnp.asarray(found))
 
     return value
 
 
-def _alpha(node: Node) -> Any:
+def _alpha(node: Any) -> Any:
     """`alpha=1` is an operator without it."""
     return _operator_value(node, "alpha", False) if "alpha" in node.plan.used else 1
 
 
-def _count_dims(node: Node) -> int | None:
+def _count_dims(node: Any) -> int | None:
     shape = _shape(node, 2)
     return None if shape is None else len(shape)
 
@@ -183,124 +178,10 @@ ALIASES: dict[str, dict[str, str]] = {
 }
 
 
-# -- views: functions of the shape of what is viewed and of the view operation's arguments ----------------------------
-
-
-def _select(shape: tuple, dim: int, index: int) -> dict:
-    return {"dim": dim, "index": index, "self_sym_sizes": shape}
-
-
-def _slice(shape: tuple, dim: int, start: int | None, end: int | None, step: int | None = 1) -> dict:
-    end = _LAST if end is None else end
-    return {"dim": dim, "start": start or 0, "end": end, "step": step or 1, "self_sym_sizes": shape}
-
-
-def _getitem(shape: tuple, index: tuple) -> dict:
-    """Of several indices PyTorch makes several views; a node here tells of the last of them."""
-    told: dict = {}
-    dim, sizes = 0, list(shape)
-    taken = sum(i is not None and i is not Ellipsis for i in index)
-    for i in index:
-        before = tuple(sizes)
-        if i is None:
-            told = {"dim": dim}
-            sizes.insert(dim, 1)
-            dim += 1
-        elif i is Ellipsis:
-            dim += len(shape) - taken
-        elif isinstance(i, int):
-            told = _select(before, dim, i)
-            del sizes[dim]
-        else:
-            _, start, stop, step = i
-            if (start, stop, step) != (None, None, None):
-                told = _slice(before, dim, start, stop, step)
-                sizes[dim] = len(range(*slice(start, stop, step).indices(sizes[dim])))
-            dim += 1
-    return told
-
-
-def _moved(shape: tuple, source: tuple, destination: tuple) -> dict:
-    n = len(shape)
-    places = {d % n: s % n for s, d in zip(source, destination, strict=True)}
-    rest = iter(d for d in range(n) if d not in places.values())
-    return {"dims": tuple(places[d] if d in places else next(rest) for d in range(n))}
-
-
-def _squeezed(shape: tuple, *dim: Any) -> dict:
-    told = {"self_sym_sizes": shape}
-    if dim:
-        told["dim"] = dim[0] if len(dim) == 1 else dim
-    return told
-
-
-def _swapped(shape: tuple) -> dict:
-    return {"dim0": -2, "dim1": -1}
-
-
-# view operation -> what its node tells
-VIEWS: dict[str, Callable[..., dict]] = {
-    "T": lambda shape: {"dims": tuple(reversed(range(len(shape))))},
-    "H": _swapped,
-    "adjoint": _swapped,
-    "as_strided": lambda shape, size, stride, offset: {"size": size, "stride": stride, "storage_offset": offset},
-    "diagonal": lambda shape, offset, dim1, dim2: {
-        "offset": offset,
-        "dim1": dim1,
-        "dim2": dim2,
-        "self_sym_sizes": shape,
-    },
-    "expand": lambda shape, *size: {"self_sym_sizes": shape},
-    "getitem": _getitem,
-    "imag": lambda shape: _select((*shape, 2), len(shape), 1),
-    "mH": _swapped,
-    "mT": _swapped,
-    "movedim": _moved,
-    "narrow": lambda shape, dim, start, length: _slice(shape, dim, start, start + length),
-    "permute": lambda shape, dims: {"dims": dims},
-    "real": lambda shape: _select((*shape, 2), len(shape), 0),
-    "reshape": lambda shape, *size: {"self_sym_sizes": shape},
-    "select": _select,
-    "slice": _slice,
-    "squeeze": _squeezed,
-    "transpose": lambda shape, dim0, dim1: {"dim0": dim0, "dim1": dim1},
-    "unflatten": lambda shape, dim, sizes: {"self_sym_sizes": shape},
-    "unfold": lambda shape, dimension, size, step: {
-        "dimension": dimension, "size": size, "step": step, "self_sym_sizes": shape,
-    },
-    "unsqueeze": lambda shape, dim: {"dim": dim},
-    "view": lambda shape, *size: {"self_sym_sizes": shape},
-}  # fmt: skip
-
-
-def _of_view(node: ChainBackward) -> dict:
-    if type(node).__name__.startswith("AsStrided") and node.key is None:  # made anew, over the whole way from the base
-        seen = node.chain.geometry
-        return {"size": seen.sizes, "stride": seen.strides, "storage_offset": seen.offset}
-    if node.key is None or node.key[0] not in VIEWS:
-        return {}
-    return VIEWS[node.key[0]](tuple(node.chain.root_shape), *node.key[1:])
-
-
-def _of_views(node: ChainsBackward) -> dict:
-    """Of one operation that gives several views; `key` has one view operation for each."""
-    assert node.key is not None
-    first, sizes = node.key[0], [key[-1] for key in node.key]
-    told: dict = {"dim": first[1]}
-    name = type(node).__name__
-    if name == "SplitBackward0":
-        told["split_size"] = sizes[0]
-    elif name == "SplitWithSizesBackward0":
-        told["split_sizes"] = tuple(sizes)
-    if name != "UnbindBackward0":
-        told["self_sym_sizes"] = tuple(node.chains[0].root_shape)
-    return told
-
-
 # -- what nodes of operators save --------------------------------------------------------------------------------------
 
 
-def kept_names(node: OperatorNode) -> list[str]:
+def kept_names(node: Any) -> list[str]:
     """The names of the saved values, in their order."""
     plan = node.plan
     names = [plan.used[i] for i in plan.saved]
@@ -345,7 +226,7 @@ def _operator_value(node: Any, wanted: str, raw: bool) -> Any:
     return entry
 
 
-def _nameable(node: OperatorNode) -> set[str]:
+def _nameable(node: Any) -> set[str]:
     """The arguments that are saved for one gradient or another of this operator."""
     plan = node.plan
     operator, count = plan.kernel.operator, len(plan.used)
@@ -357,7 +238,7 @@ def _nameable(node: OperatorNode) -> set[str]:
     return {plan.used[i] for i in full.saved}
 
 
-def _operator_names(node: OperatorNode) -> Iterator[str]:
+def _operator_names(node: Any) -> Iterator[str]:
     operator = node.plan.kernel.operator
     found = dict.fromkeys((*kept_names(node), *_nameable(node)))
     if operator.variadic is not None and any("[" in name for name in found):
@@ -369,34 +250,21 @@ def _operator_names(node: OperatorNode) -> Iterator[str]:
 # -- the two ways in ---------------------------------------------------------------------------------------------------
 
 
-def look_up(node: Node, wanted: str, raw: bool) -> Any:
+def look_up(node: Any, wanted: str, raw: bool) -> Any:
     """The value of `_saved_<wanted>`, or of `_raw_saved_<wanted>`.  Raises `KeyError` if the node knows of none."""
-    if isinstance(node, OperatorNode):
-        kernel = node.plan.kernel
-        wanted = ALIASES.get(kernel.operator.name, {}).get(wanted, wanted)
-        if not raw:
-            rule = OPERATORS.get(kernel.operator.name, {}).get(wanted)
-            if rule is not None:
-                return rule(node)
-            if wanted in kernel.statics:
-                return kernel.statics[wanted]
-        return _operator_value(node, wanted, raw)
-    told = _told(node)
-    if raw or wanted not in told:
-        raise KeyError(wanted)
-    return told[wanted]
+    kernel = node.plan.kernel
+    wanted = ALIASES.get(kernel.operator.name, {}).get(wanted, wanted)
+    if not raw:
+        rule = OPERATORS.get(kernel.operator.name, {}).get(wanted)
+        if rule is not None:
+            return rule(node)
+        if wanted in kernel.statics:
+            return kernel.statics[wanted]
+    return _operator_value(node, wanted, raw)
 
 
-def _told(node: Node) -> dict:
-    if isinstance(node, ChainBackward):
-        return _of_view(node)
-    return _of_views(node) if isinstance(node, ChainsBackward) and node.key else {}
-
-
-def names(node: Node) -> list[str]:
+def names(node: Any) -> list[str]:
     """All `_saved_*` and `_raw_saved_*` of a node, for `dir`."""
-    if not isinstance(node, OperatorNode):
-        return [f"_saved_{name}" for name in _told(node)]
     kernel = node.plan.kernel
     values = list(_operator_names(node))
     told = {*values, *OPERATORS.get(kernel.operator.name, {}), *kernel.statics}

@@ -10,7 +10,8 @@ from typing import Any
 
 from .. import dtypes
 from ..config import state
-from ..engine.node import InputMetadata, Node, gradient_edge
+from ..engine.edges import gradient_edge
+from ..engine.node import InputMetadata, Node, wire
 from ..engine.saved_variable import RELEASED, SavedVariable, freed_error
 from ..engine.sparse_gradient import boxed
 from ..tensor import Tensor, from_array
@@ -63,13 +64,11 @@ def record(name: str, result: Tensor, inputs: tuple, rule: Callable, saved: tupl
         raise NotImplementedError(f"{name}: there is no forward-mode AD of sparse tensors")
     if state.grad_enabled and result.dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
         kind = _classes.get(name) or _classes.setdefault(name, type(name, (SparseNode,), {"__module__": __name__}))
-        node = kind()
+        edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in inputs)
+        node = wire(kind(), edges, (InputMetadata(result.shape, result.dtype),))
         forms = [t._form() if t._sparse else None for t in inputs]
         node.rule = _formed(rule, forms) if any(forms) else rule
-        node.avals = (InputMetadata(result.shape, result.dtype),)
-        node.next_edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in inputs)
         node.saved = tuple(SavedVariable.packed(t, False) for t in saved)
-        node.sequence_nr = state.next_sequence_nr()
         result._grad_fn, result._output_nr, result._requires_grad = node, 0, True
     return result
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..config import state, to_outer_forward_level
 from ..engine.copy_slices import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
+from ..engine.edges import gradient_edge
 from ..engine.hooks import hooks_of, move_retained_hook
-from ..engine.node import gradient_edge
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
 from ..views.meta import CreationMeta, chain_now, check_inplace, relation_of
