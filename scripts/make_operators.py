@@ -15,14 +15,14 @@ import pathlib
 import sys
 from collections import Counter
 
-from xgrad.ops import registry
-from xgrad.ops.kernel import formula_of, linear
+from xgrad.dispatch import declare
+from xgrad.dispatch.kernel import formula_of, linear
 from xgrad.ops.unsupported import TABLE
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 CHECKS = ("forward", "grad", "gradgrad", "jvp", "inplace", "method", "view")
 MARKS = {"pass": "+", "fail": "x", "missing": "o", "na": "."}
-NAMESPACES = {"": "xgrad", **{name: f"xgrad.{name}" for name in registry.FUNCTIONS if name}}
+NAMESPACES = {"": "xgrad", **{name: f"xgrad.{name}" for name in declare.FUNCTIONS if name}}
 
 # Why an entry does not agree.  One that is not here is a fault: the script fails.
 REASONS = {
@@ -76,7 +76,7 @@ def take_over(files: list[str], known: dict) -> dict:
     return known
 
 
-def saved(op: registry.Operator) -> str:
+def saved(op: declare.Operator) -> str:
     """What backward needs, as text."""
     if not op.differentiable:
         return ""
@@ -104,8 +104,8 @@ def saved(op: registry.Operator) -> str:
 
 def forms(space: str, bare: str, function: object) -> str:
     """f, m, i, o and Python's operators."""
-    methods = {} if space else registry.METHODS
-    written = registry.FUNCTIONS[space] if space else methods
+    methods = {} if space else declare.METHODS
+    written = declare.FUNCTIONS[space] if space else methods
     found = "f" + "m" * (bare in methods) + "i" * (f"{bare}_" in written)
     try:
         if "out" in inspect.signature(function).parameters:  # pyright: ignore[reportArgumentType]
@@ -138,17 +138,17 @@ def table(space: str, known: dict) -> list[str]:
     """The rows of one namespace; names of one function share a row."""
     shared: dict[int, list[str]] = {}
     functions = {}
-    for name, function in sorted(registry.FUNCTIONS[space].items()):
+    for name, function in sorted(declare.FUNCTIONS[space].items()):
         if name.isidentifier() and not name.endswith("_") and not name.startswith("_"):
             shared.setdefault(id(function), []).append(name)
             functions[id(function)] = function
     others = [d for d in known["results"] if d != "float64"]
     head = ["", "forms", "saved", "float64", *others]
     lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
-    by_function = {id(op_function(op)): op for op in registry.OPERATORS.values()}
+    by_function = {id(op_function(op)): op for op in declare.OPERATORS.values()}
     for key, names in shared.items():
         full = [f"{space}.{n}" if space else n for n in names]
-        op = by_function.get(key) or next(filter(None, map(registry.OPERATORS.get, (*full, *names))), None)
+        op = by_function.get(key) or next(filter(None, map(declare.OPERATORS.get, (*full, *names))), None)
         keeps = "*composite*" if op is None else saved(op) if op.differentiable else "derivatives: none"
         cells = []
         for dtype in ("float64", *others):
@@ -161,9 +161,9 @@ def table(space: str, known: dict) -> list[str]:
     return lines
 
 
-def op_function(op: registry.Operator) -> object:
+def op_function(op: declare.Operator) -> object:
     space, _, bare = op.name.rpartition(".")
-    return registry.FUNCTIONS.get(space, {}).get(bare)
+    return declare.FUNCTIONS.get(space, {}).get(bare)
 
 
 def failures(known: dict) -> list[str]:

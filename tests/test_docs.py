@@ -43,14 +43,14 @@ def test_code_of_the_page_runs_and_prints_what_it_says(path, monkeypatch, tmp_pa
 @pytest.fixture
 def own_tables(monkeypatch):
     """What is declared in the test is gone after it."""
-    from xgrad.ops import registry
+    from xgrad.dispatch import declare
     from xgrad.views import named, normal_form
 
-    tables = [registry.METHODS, registry.OPERATORS, *registry.FUNCTIONS.values(), named._VIEWS, normal_form._RULES]
+    tables = [declare.METHODS, declare.OPERATORS, *declare.FUNCTIONS.values(), named._VIEWS, normal_form._RULES]
     before = [dict(table) for table in tables]
-    scopes = list(registry.SCOPES)
+    scopes = list(declare.SCOPES)
     yield
-    registry.SCOPES[:] = scopes
+    declare.SCOPES[:] = scopes
     for table, was in zip(tables, before):
         table.clear()
         table.update(was)
@@ -97,7 +97,7 @@ ELSEWHERE = {"vmap", "from_jax", "to_jax", "grid_sampler", "grid_sampler_2d", "g
 
 @pytest.mark.parametrize("namespace", ["", "autograd.graph", "autograd.functional", "func", "nn", "views"])
 def test_every_public_object_is_on_the_pages_of_the_api(namespace):
-    from xgrad.ops.registry import FUNCTIONS
+    from xgrad.dispatch.declare import FUNCTIONS
     from xgrad.ops.unsupported import Unsupported
 
     home = f"xgrad.{namespace}".removesuffix(".")

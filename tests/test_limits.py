@@ -74,7 +74,7 @@ def test_array_in_between_is_checked_too():
     with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
         xgrad.compile(lambda x: x.expand(2**61).sum())(xgrad.ones(1))
 
-    @xgrad.ops.registry.operator(function=False, method=False)
+    @xgrad.dispatch.declare.operator(function=False, method=False)
     def summed(self, *, n):
         return jax.numpy.broadcast_to(self, (n, *self.shape)).sum()
 

@@ -15,7 +15,7 @@ LAYERS = (
     ("errors", "config", "return_types", "warn_always"), ("dtypes", "devices", "dtype_info", "size"),
     ("limits", "compile_cache", "donation"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
-    ("ops",), ("autograd",), ("func",), ("compiler",),
+    ("dispatch", "batching"), ("ops",), ("autograd",), ("func",), ("compiler",),
     ("attach", "amp", "cuda", "cpu", "distributed", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
     ("interop", "utils", "viz", "cli", "serialization"),
 )  # fmt: skip

@@ -49,6 +49,7 @@ from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from .devices import device as device
 from .devices import devices as devices
 from .devices import mesh as mesh
+from .dispatch.declare import FUNCTIONS as _FUNCTIONS
 from .dtype_info import finfo as finfo
 from .dtype_info import iinfo as iinfo
 from .dtypes import *  # noqa: F403
@@ -67,7 +68,6 @@ from .ops.constructors import LongTensor as LongTensor
 from .ops.constructors import ShortTensor as ShortTensor
 from .ops.constructors import set_default_tensor_type as set_default_tensor_type
 from .ops.constructors import tensortype as tensortype
-from .ops.registry import FUNCTIONS as _FUNCTIONS
 from .ops.storages import TypedStorage as TypedStorage
 from .ops.storages import UntypedStorage as UntypedStorage
 from .ops.unsupported import unsupported as _unsupported

@@ -11,52 +11,40 @@ from . import overrides
 from .autograd._engine import ExecutionEngine
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
+from .dispatch import call, declare, override_calls, recorded_views, view
 from .engine import accumulate_grad, copy_slices, engine, evaluate, grad_dtype, hooks, python_function_jvp, validate
-from .ops import (
-    call,
-    casts,
-    constructors,
-    copying,
-    duplicates,
-    overridable,
-    recorded_views,
-    registry,
-    storages,
-    unsupported,
-    values,
-    viewing,
-)
+from .ops import casts, constructors, copying, duplicates, storages, unsupported, values
 from .tensor import Tensor
 
 _tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
 _tensor._view_node = copy_slices.regenerate
-_tensor._tangent_of_view = viewing.tangent_of_view
+_tensor._tangent_of_view = view.tangent_of_view
 _tensor._move_retained_hook = hooks.move_retained_hook
 _tensor._hooks_of = hooks.hooks_of
 _tensor._prepare_subclass = overrides.prepare_subclass
 _tensor._construct = constructors.construct
 
-_add = registry.FUNCTIONS[""]["add"]
+_add = declare.FUNCTIONS[""]["add"]
 engine.tensor_add = evaluate.tensor_add = accumulate_grad.tensor_add = _add
 accumulate_grad.tensor_move = casts.move
 accumulate_grad.tensor_copy = copying.copied
 python_function_jvp.tangent_through_base = call.tangent_through_base
-python_function_jvp.zeros_like = registry.FUNCTIONS[""]["zeros_like"]
+python_function_jvp.zeros_like = declare.FUNCTIONS[""]["zeros_like"]
 validate.tensor_fit = copying.fit_recorded
 copy_slices.read_recorded = recorded_views.read
 copy_slices.write_recorded = recorded_views.write
 copy_slices.adjoint_recorded = recorded_views.adjoint
 
-overridable.replace_composites()
+override_calls.replace_composites()
 
 _autograd = {
     "backward": backward_of,
     "_tangent": property(tangent_of),
-    "_view_func": viewing.view_func,
+    "_view_func": view.view_func,
     "_execution_engine": ExecutionEngine(),
     "grad_dtype": property(grad_dtype.grad_dtype, grad_dtype.set_grad_dtype),
 }
-for _name, _method in (registry.METHODS | _autograd).items():
+for _name, _method in (declare.METHODS | _autograd).items():
     setattr(Tensor, _name, _method)
 backward_of.__name__, backward_of.__qualname__ = "backward", "Tensor.backward"  # for Python's words on wrong arguments
 values.attach(Tensor)

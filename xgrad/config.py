@@ -51,9 +51,9 @@ class ThreadState(threading.local):
     generator: Any = None  # the one that `use_key` put in place of the default generator
     random_log: dict | None = None  # {generator: its key when it was first used} of the innermost block to be replayed
     random_replay: dict | None = None  # {generator: what stands for it} after `random.replay`
-    operator_mode: Any = None  # the innermost ops.modes.OperatorMode
+    operator_mode: Any = None  # the innermost dispatch.operator_modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
-    autocast: Any = None  # the ops.autocasting.Settings, None where nothing is cast and all is as by default
+    autocast: Any = None  # the dispatch.autocasting.Settings, None where nothing is cast and all is as by default
     autocast_nesting: int = 0  # how many autocast blocks are entered
     autocast_casts: dict | None = None  # the casts of weights that the outermost of them keeps
     trace: Any = None  # the compiler.trace.Trace of a function that this thread traces

@@ -17,9 +17,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from . import dtypes
+from .dispatch.declare import FUNCTIONS
+from .dispatch.promotion import wrap_dim, wrap_dims
 from .ops.masks import truth
-from .ops.promotion import wrap_dim, wrap_dims
-from .ops.registry import FUNCTIONS
 from .ops.unsupported import unsupported
 from .tensor import Tensor
 

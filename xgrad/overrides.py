@@ -89,7 +89,7 @@ def resolve_name(func: Callable) -> str:
         return f"xgrad.Tensor.{getattr(prop.fget, '__name__', '?')}.{func.__name__}"
     module = getattr(func, "__module__", None) or "xgrad"
     name = getattr(func, "__qualname__", None) or getattr(func, "__name__", repr(func))
-    return f"xgrad.{name}" if module.startswith(("xgrad.tensor", "xgrad.ops")) else f"{module}.{name}"
+    return f"xgrad.{name}" if module.startswith(("xgrad.tensor", "xgrad.ops", "xgrad.dispatch")) else f"{module}.{name}"
 
 
 def has_xgrad_function(relevant_args: Iterable[Any]) -> bool:

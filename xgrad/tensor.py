@@ -117,8 +117,8 @@ class Tensor(TensorMethods):
     _tangents: Any = None  # Tangents
     _inference: bool = False
     _is_param: bool = False  # of a Parameter (nn/parameter.py), which is a Tensor like any other
-    # of a BatchedTensor (ops/batching.py): the vmap that it belongs to, the tensor that holds all entries, and how it
-    # is made anew, moved and reinterpreted with that tensor
+    # of a BatchedTensor (batching/batched_tensor.py): the vmap that it belongs to, the tensor that holds all entries,
+    # and how it is made anew, moved and reinterpreted with that tensor
     _level: Any = None
     _value: Any = None
     _holding: Any = None

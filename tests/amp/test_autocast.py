@@ -373,7 +373,7 @@ def test_the_settings_are_torchs():
 
 
 def test_binary_cross_entropy_is_refused_on_accelerators(monkeypatch):
-    from xgrad.ops import autocasting
+    from xgrad.dispatch import autocasting
 
     monkeypatch.setattr(autocasting, "_kind", lambda tensor: "cuda")
     monkeypatch.setattr(xgrad.amp.settings, "present", lambda kind: True)

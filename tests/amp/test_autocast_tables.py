@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import xgrad
-from xgrad.ops import autocasting
+from xgrad.dispatch import autocasting
 
 # {x, y, v, b, i}: float32 matrices, a vector, a batch, an image; h, hv, hb, hi: the same in the lower precision.
 CALLS = """

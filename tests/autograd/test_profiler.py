@@ -348,14 +348,14 @@ def test_until_the_first_recorder_operators_run_as_they_are():
     code = """
 import sys
 import xgrad
-from xgrad.ops import call, pair, registry, viewing
+from xgrad.dispatch import call, declare, view
 from xgrad.autograd import function
-before = registry.call, registry.call_pair, viewing.try_view, function.run_function, xgrad.mul.__globals__["_pair"]
+before = declare.call, declare.call_pair, view.try_view, function.run_function, xgrad.mul.__globals__["_pair"]
 assert not {m for m in sys.modules if "profiler" in m and m.startswith("xgrad")}, sys.modules
 from xgrad.autograd import profiler
 with profiler.record_function("block"):
     pass
-now = registry.call, registry.call_pair, viewing.try_view, function.run_function, xgrad.mul.__globals__["_pair"]
+now = declare.call, declare.call_pair, view.try_view, function.run_function, xgrad.mul.__globals__["_pair"]
 assert before == now
 with profiler.profile():
     pass

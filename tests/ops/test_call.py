@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad.ops.registry import OPERATORS, Operator
+from xgrad.dispatch.declare import OPERATORS, Operator
 from xgrad.tensor import from_array
 
 
@@ -107,7 +107,7 @@ def test_unwanted_gradient_is_never_computed():
     op = Operator("probe_mask", lambda self, other: self * other)
     op.derivative(self=lambda grad, other: grad * other, other=lambda grad, self: ran.append(1) or grad * self)
     a, b = leaf(), leaf(seed=1)
-    from xgrad.ops.call import call
+    from xgrad.dispatch.call import call
 
     y = call(op, (a, b), ())
     xgrad.autograd.grad(y.sum(), a, retain_graph=True)
@@ -117,7 +117,7 @@ def test_unwanted_gradient_is_never_computed():
 
 
 def test_derived_backward_equals_the_written_one():
-    from xgrad.ops.call import call
+    from xgrad.dispatch.call import call
 
     derived = Operator("probe_derived", lambda self, other: jax.numpy.tanh(self) * other)
     a, b = leaf(), leaf((3,), seed=1)
@@ -274,7 +274,7 @@ def test_wrong_static_argument_leaves_an_equal_right_one_alone():
 
 def test_kernels_of_an_operator_are_bounded():
     op = Operator("counted", lambda self, *, k: self + k)
-    from xgrad.ops.registry import MOST_KERNELS
+    from xgrad.dispatch.declare import MOST_KERNELS
 
     op.static_names = ("k",)
     for k in range(MOST_KERNELS + 10):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xgrad.ops.dependence import dependence
+from xgrad.dispatch.dependence import dependence
 
 from ..oracle import as_torch, leaf
 

@@ -6,7 +6,7 @@ import torch
 
 import xgrad
 import xgrad.nn.functional as F
-from xgrad.ops.saved_attributes import kept_names
+from xgrad.dispatch.saved_attributes import kept_names
 
 from .agreement import agree, random
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad.ops.saved_attributes import kept_names
+from xgrad.dispatch.saved_attributes import kept_names
 
 from .derivatives import agree, numbers
 

@@ -190,8 +190,8 @@ def test_comparison_notices_a_wrong_gradient(monkeypatch, path_that_lies):
 @pytest.mark.parametrize("way", through_jax.WAYS)
 def test_comparison_through_to_jax_notices_a_wrong_derivative(monkeypatch, way):
     """Wrong under a trace alone, where the program's own backward is traced, and else wrong on the tape."""
+    from xgrad.dispatch import call
     from xgrad.engine import copy_slices
-    from xgrad.ops import call
     from xgrad.views.storage import Tracer
 
     right = copy_slices.ChainBackward.apply
@@ -213,8 +213,8 @@ def test_comparison_through_to_jax_notices_a_wrong_derivative(monkeypatch, way):
 
 def test_comparison_notices_what_hooks_and_tangents_do(monkeypatch):
     """A hook that is not called, and a tangent that is wrong, fail the comparison."""
+    from xgrad.dispatch import call
     from xgrad.engine import evaluate
-    from xgrad.ops import call
 
     step = programs.Step
     hooked = programs.Program(

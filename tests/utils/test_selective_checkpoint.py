@@ -66,7 +66,7 @@ def test_what_is_kept_is_not_computed_again():
     """An operator that calls back from its kernel tells how often it runs."""
     runs = []
 
-    @xgrad.ops.registry.operator(jit=False, method=False, function=False)
+    @xgrad.dispatch.declare.operator(jit=False, method=False, function=False)
     def tell(self):
         runs.append(1)
         return self * 2
@@ -81,7 +81,7 @@ def test_what_is_kept_is_not_computed_again():
         runs.clear()
         selective(function, x, keep=keep).sum().backward()
         assert len(runs) == times
-    del xgrad.ops.registry.OPERATORS["tell"]
+    del xgrad.dispatch.declare.OPERATORS["tell"]
 
 
 def test_the_policy_sees_public_functions_arguments_and_results():

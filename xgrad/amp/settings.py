@@ -11,9 +11,9 @@ import numpy as np
 
 from ..config import state
 from ..devices import _PLATFORM, device
+from ..dispatch import declare
+from ..dispatch.autocasting import Settings, default_dtype, install, settled
 from ..dtypes import FLOATS, as_dtype, bfloat16, float16
-from ..ops import registry
-from ..ops.autocasting import Settings, default_dtype, install, settled
 
 # Types of devices that PyTorch knows and XLA does not run on.
 _FOREIGN = frozenset({
@@ -96,7 +96,7 @@ def switch(kind: str, enabled: bool) -> None:
     """`set_autocast_enabled` for a type of devices as `kind_of` gives it."""
     here = settings()
     if enabled:
-        install(registry.SCOPES, registry.first_call)
+        install(declare.SCOPES, declare.first_call)
     others = [k for k in here.enabled if k != kind]
     state.autocast = settled(here._replace(enabled=tuple(sorted([*others, kind] if enabled else others))))
 

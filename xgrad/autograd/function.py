@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..batching.batched_tensor import level_of
 from ..config import state
 from ..engine.node import InternalNode
 from ..engine.python_function import BackwardCFunction, FunctionCtx, default_backward, run_function
 from ..errors import NotDifferentiableError
-from ..ops.batching import level_of
 from ..tensor import Tensor
 
 __all__ = [

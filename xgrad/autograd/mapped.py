@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..ops.batching import VmapLevel, add_batch, in_level, remove_batch
+from ..batching.batched_tensor import VmapLevel, add_batch, in_level, remove_batch
 from ..tensor import Tensor
 
 

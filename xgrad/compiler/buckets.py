@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..ops import pytrees, registry
+from ..dispatch import declare
+from ..ops import pytrees
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Buckets:
         size = self._size(bound.arguments)
         bucket = self._bucket(size)
         if self._takes_valid and VALID not in bound.arguments:
-            bound.arguments[VALID] = registry.FUNCTIONS[""]["tensor"](size)
+            bound.arguments[VALID] = declare.FUNCTIONS[""]["tensor"](size)
         if bucket == size:
             return self._compiled.run(bound.args, bound.kwargs)
         exact = bound.args, bound.kwargs
@@ -126,8 +127,8 @@ def _padded(leaf: Any, dim: int, more: int) -> Any:
         return leaf
     shape = list(leaf.shape)
     shape[dim] = more
-    zeros = registry.FUNCTIONS[""]["zeros"](shape, dtype=leaf.dtype, device=leaf.device)
-    return registry.FUNCTIONS[""]["cat"]([leaf, zeros], dim)
+    zeros = declare.FUNCTIONS[""]["zeros"](shape, dtype=leaf.dtype, device=leaf.device)
+    return declare.FUNCTIONS[""]["cat"]([leaf, zeros], dim)
 
 
 def _cut_to(leaf: Any, dims: list[int], size: int) -> Any:

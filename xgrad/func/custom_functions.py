@@ -7,9 +7,9 @@ recorded as itself, with its own backward (PyTorch: torch/_functorch/autograd_fu
 from typing import Any, NamedTuple
 
 from ..autograd.function import Function
+from ..batching.batched_tensor import VmapLevel, add_batch, at_level, in_level, remove_batch, wrap
 from ..config import state
 from ..engine.python_function import FunctionCtx, run_function
-from ..ops.batching import VmapLevel, add_batch, at_level, in_level, remove_batch, wrap
 from ..tensor import Tensor
 from .trees import flatten, spread, unflatten
 

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ops.registry import FUNCTIONS
+from ..dispatch.declare import FUNCTIONS
 from ..tensor import Tensor
 from .derivatives import chosen, jvp_of, vjp_of
 from .trees import flatten, unflatten

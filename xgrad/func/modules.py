@@ -8,7 +8,7 @@ A module here is an `xgrad.nn.Module`; those of Flax and Equinox are functions o
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..ops.registry import FUNCTIONS
+from ..dispatch.declare import FUNCTIONS
 from ..tensor import Tensor
 
 

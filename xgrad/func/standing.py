@@ -10,11 +10,11 @@ from typing import Any
 
 from ..autograd.backward import grad
 from ..autograd.grad_mode import inference_mode
+from ..batching.batched_tensor import BatchedTensor, wrap
 from ..config import state
 from ..dtypes import INEXACT
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.node import InputMetadata, Node, wire
-from ..ops.batching import BatchedTensor, wrap
 from ..tensor import Tensor, from_array
 
 

@@ -1,14 +1,14 @@
 """vmap: a function of one entry becomes a function of a batch (PyTorch: torch/_functorch/vmap.py).
 
-Inside, a tensor that is mapped over is a BatchedTensor (`ops/batching.py`), which has one entry's shape.
+Inside, a tensor that is mapped over is a BatchedTensor (`batching/batched_tensor.py`), which has one entry's shape.
 """
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..ops.batching import VmapLevel, add_batch, at_level, in_level, inner_value, remove_batch
-from ..ops.registry import FUNCTIONS
+from ..batching.batched_tensor import VmapLevel, add_batch, at_level, in_level, inner_value, remove_batch
+from ..dispatch.declare import FUNCTIONS
 from ..random import get_rng_state, set_rng_state
 from ..tensor import Tensor
 from .trees import LEAF, flatten, name_of, spread, unflatten

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from .. import dtypes
+from ..dispatch.call import call
+from ..dispatch.declare import Operator
+from ..dispatch.kernel import Kernel, Plan
+from ..dispatch.promotion import conj
 from ..engine.validate import fit
-from ..ops.call import call
-from ..ops.kernel import Kernel, Plan
-from ..ops.promotion import conj
-from ..ops.registry import Operator
 
 
 class Kept(Operator):

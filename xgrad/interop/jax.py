@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..config import state
+from ..dispatch.call import call, is_operand
+from ..dispatch.declare import Operator
 from ..ops import pytrees
-from ..ops.call import call, is_operand
-from ..ops.registry import Operator
 from ..ops.values import jax_array
 from ..random import is_key
 from ..tensor import Tensor, from_foreign

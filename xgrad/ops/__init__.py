@@ -4,8 +4,8 @@ import importlib
 from typing import Any
 
 # The call path first: declarations bind it.
-from . import call as call
-from . import pair as pair
+from ..dispatch import call as call
+from ..dispatch import call_pair as call_pair
 
 # isort: split
 # The declarations, a family of operators each.

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.call import call, call_inplace
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import cast
 from ..tensor import Tensor
-from .call import call, call_inplace
 from .indices import check_range
 from .masks import index_tensor, truth
-from .promotion import cast
-from .registry import composite, operator
 
 
 def _full_index(self: Any, indices: tuple, places: tuple) -> tuple:

@@ -13,11 +13,10 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..dtypes import category
-from ..tensor import Tensor
-from .call import call, call_inplace, call_out
-from .pair import call_pair
-from .promotion import (
+from ..dispatch.call import call, call_inplace, call_out
+from ..dispatch.call_pair import call_pair
+from ..dispatch.declare import METHODS, Operator, composite, operator
+from ..dispatch.promotion import (
     check_broadcast,
     conj,
     promote_float,
@@ -27,7 +26,8 @@ from .promotion import (
     scalar,
     widen,
 )
-from .registry import METHODS, Operator, composite, operator
+from ..dtypes import category
+from ..tensor import Tensor
 
 
 def zero(grad: Any) -> Any:

@@ -14,8 +14,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax.scipy import special as js
 
+from ..dispatch.promotion import require_32_bits
 from .pointwise import i0, series, unary
-from .promotion import require_32_bits
 from .special import i1_slope
 
 # Numerators and denominators, the highest power first.  J and Y: of x**2 up to x = 5; P and Q: of (5 / x)**2 beyond.

@@ -14,11 +14,8 @@ import jax.numpy as jnp
 from jax.scipy import special as js
 
 from .. import dtypes
-from ..dtypes import category, torch_name
-from ..tensor import Tensor
-from .arithmetic import _truncated, zero
-from .numbers import require_fit_beside
-from .promotion import (
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import (
     broadcast_shapes,
     check_broadcast,
     promote_float,
@@ -26,7 +23,10 @@ from .promotion import (
     require_floating,
     widen,
 )
-from .registry import FUNCTIONS, composite, operator
+from ..dtypes import category, torch_name
+from ..tensor import Tensor
+from .arithmetic import _truncated, zero
+from .numbers import require_fit_beside
 
 
 def _float_pair(name: str, self: Any, other: Any) -> tuple:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..dispatch.declare import composite
+from ..dispatch.promotion import broadcast_shapes
+from ..dispatch.view import view
 from ..tensor import Size, Tensor
 from ..views.named.arguments import sizes_of, variadic
-from .promotion import broadcast_shapes
-from .registry import composite
-from .viewing import view
 from .views import reshape, unsqueeze
 
 

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jax.lax import slice_in_dim
 
 from .. import dtypes
+from ..dispatch.call import call
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import check_broadcast, promote_float, wrap_dims
 from ..tensor import Tensor
 from ..views.named.arguments import own_dim
-from .call import call
-from .promotion import check_broadcast, promote_float, wrap_dims
-from .registry import composite, operator
 
 # -- integrals --------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,11 @@ from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 from .. import dtypes
 from ..config import forward_levels, state
 from ..devices import Devices, device, placement_of, same_placement, settled
+from ..dispatch.call import call_inplace
+from ..dispatch.declare import METHODS, composite, linear, operator
+from ..dispatch.promotion import cast
+from ..dispatch.recorded_views import record_linear
+from ..dispatch.view import view
 from ..dtypes import as_dtype
 from ..engine.accumulate_grad import put
 from ..engine.edges import gradient_edge
@@ -22,13 +27,8 @@ from ..engine.node import Node, wire
 from ..tensor import Tensor, from_foreign
 from ..views.meta import check_inplace
 from .arithmetic import zero
-from .call import call_inplace
 from .constructors import tensortype
 from .numbers import fill_value
-from .promotion import cast
-from .recorded_views import record_linear
-from .registry import METHODS, composite, linear, operator
-from .viewing import view
 
 # -- dtype ------------------------------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from .. import return_types
+from ..dispatch.declare import composite, operator
 from ..tensor import Tensor
 from .matrices import adjoint, broadcast_batches, check_info, no_info, require_matrices
-from .registry import composite, operator
 
 failing = partial(operator, namespace="linalg", method=False, function=False)
 

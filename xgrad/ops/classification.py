@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..dispatch.declare import composite
+from ..dispatch.promotion import require_floating, scalar
 from ..tensor import Tensor
 from .indices import on_host
 from .loss import functional, reduced, reduction_of
-from .promotion import require_floating, scalar
-from .registry import composite
 
 
 def _picked(x: Any, classes: Any, count: int) -> Any:

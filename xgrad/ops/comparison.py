@@ -9,10 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import as_float, check_broadcast, promote, promote_together, require_real
 from ..dtypes import torch_name
 from ..tensor import Tensor
-from .promotion import as_float, check_broadcast, promote, promote_together, require_real
-from .registry import composite, operator
 
 # -- two arrays -------------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..dispatch.call import call, call_inplace, write_out
+from ..dispatch.declare import METHODS, composite, operator
+from ..dispatch.view import view
 from ..tensor import Tensor
 from ..views.value_ops import Conj, Neg
-from .call import call, call_inplace, write_out
-from .registry import METHODS, composite, operator
-from .viewing import view
 
 
 @composite

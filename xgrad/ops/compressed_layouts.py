@@ -9,11 +9,11 @@ import numpy as np
 
 from .. import dtypes
 from ..config import settings
+from ..dispatch.declare import composite
 from ..tensor import Tensor, from_array
 from ..views.named.arguments import sizes_of
 from .data import as_tensor, finish
 from .layouts import BLOCKED, COMPRESSED, ROWS, host_of, layout_of, named_layout
-from .registry import composite
 
 
 def _compressed() -> Any:

@@ -20,10 +20,10 @@ import numpy as np
 
 from .. import dtypes
 from ..config import state
+from ..dispatch.call import call
+from ..dispatch.declare import Operator
 from ..tensor import Tensor, blank, from_array, mark
-from .call import call
 from .layouts import BLOCKED, ROWS, host_of, named_layout
-from .registry import Operator
 from .sparse_node import record, refusal
 from .sparse_tensor import Pattern, SparseTensor, densely, gather, make, private
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from .. import dtypes, overrides
 from ..config import settings
+from ..dispatch.declare import composite
 from ..tensor import Size, Tensor
 from .data import tensor
 from .factories import checked_sizes, zeros
-from .registry import composite
 from .storages import UntypedStorage
 
 _EXPECTED = (

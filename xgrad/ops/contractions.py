@@ -8,9 +8,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..dispatch.declare import FUNCTIONS, composite, linear, operator
 from ..tensor import Tensor
 from .products import require_same, shapes_error
-from .registry import FUNCTIONS, composite, linear, operator
 
 
 @operator("tensordot", function=False, method=False)

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .promotion import require_same_dtype
-from .registry import linear, operator
+from ..dispatch.declare import linear, operator
+from ..dispatch.promotion import require_same_dtype
 
 functional = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
 

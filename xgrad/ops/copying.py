@@ -4,12 +4,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..dispatch.call import call, call_inplace
+from ..dispatch.declare import METHODS, Operator, linear, operator
+from ..dispatch.promotion import cast, check_broadcast
 from ..engine.validate import fit
 from ..tensor import Tensor
 from .arithmetic import zero
-from .call import call, call_inplace
-from .promotion import cast, check_broadcast
-from .registry import METHODS, Operator, linear, operator
 
 
 def _copy(self: Any, other: Any) -> Any:

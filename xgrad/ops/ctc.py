@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.declare import composite, operator
 from ..tensor import Tensor, from_array
 from .loss import reduction_of
-from .registry import composite, operator
 
 hidden = partial(operator, function=False, method=False)
 
@@ -88,7 +88,7 @@ def ctc_loss(
 
     `targets`: (batch, length), or all one after another.  The mean is that of the losses over their targets' lengths.
     """
-    from .call import call
+    from ..dispatch.call import call
 
     reduction = reduction_of(None, None, reduction)
     if log_probs.dtype not in dtypes.FLOATS or log_probs.ndim not in (2, 3):

@@ -16,12 +16,12 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from .. import dtypes
 from ..devices import Devices, placement_of, require_here, same_placement, settled
+from ..dispatch.argument_kinds import require_no_grad
+from ..dispatch.call import call
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import cast
 from ..tensor import Tensor, from_foreign
-from .call import call
-from .kinds import require_no_grad
 from .numbers import all_fit, fill_value, number
-from .promotion import cast
-from .registry import composite, operator
 
 _BUILTINS = {bool, int, float, complex}
 

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..dispatch.declare import operator
+from ..dispatch.promotion import promote, require_floating, scalar, wrap_dim
 from .norms import p_norm
-from .promotion import promote, require_floating, scalar, wrap_dim
-from .registry import operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 

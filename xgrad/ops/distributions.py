@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 
 from .. import dtypes
+from ..dispatch.call import call
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import broadcast_shapes
 from ..random import Generator
 from ..tensor import Tensor
-from .call import call
 from .keys import draw_key
-from .promotion import broadcast_shapes
-from .registry import FUNCTIONS, composite, operator
 
 
 @operator("binomial", function=False, method=False, out=False)

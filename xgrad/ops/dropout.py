@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..dispatch.argument_kinds import require_no_grad
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import require_floating
 from ..tensor import Tensor
 from .keys import draw_key
-from .kinds import require_no_grad
-from .promotion import require_floating
-from .registry import FUNCTIONS, composite, operator
 
 hidden = partial(operator, inplace=True, function=False, method=False, out=False)
 
@@ -58,7 +58,7 @@ _alpha_dropout.derivative(
 
 
 def _apply(operator: Any, input: Tensor, p: float, training: bool, inplace: bool, channels: bool) -> Tensor:
-    from .call import call, call_inplace
+    from ..dispatch.call import call, call_inplace
 
     require_no_grad("dropout", p=p)
     if not 0 <= p <= 1:

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from .. import dtypes as _dtypes
 from .. import return_types
 from ..config import state
+from ..dispatch.declare import composite, operator
 from ..tensor import Tensor
 from .matrices import adjoint, differences, require_invariant, require_matrices
-from .registry import composite, operator
 
 linalg = partial(operator, namespace="linalg", method=False)
 

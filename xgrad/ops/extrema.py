@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes, return_types
+from ..dispatch.call import write_out
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import require_real, restore_dims, wrap_dim, wrap_dims
 from ..tensor import Tensor
-from .call import write_out
 from .ordering import ordered
-from .promotion import require_real, restore_dims, wrap_dim, wrap_dims
-from .registry import FUNCTIONS, composite, operator
 
 private: dict[str, Any] = dict(function=False, method=False)
 

@@ -14,17 +14,17 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from .. import dtypes
+from ..batching.batched_tensor import batch_like
 from ..config import settings
 from ..devices import Devices
+from ..dispatch.argument_kinds import require_no_grad
+from ..dispatch.call import call, write_out
+from ..dispatch.declare import composite, operator
 from ..limits import check_bytes
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic
-from .batching import batch_like
-from .call import call, write_out
 from .data import filled, finish, number_dtype, place, placement
-from .kinds import require_no_grad
 from .numbers import fill_value
-from .registry import composite, operator
 
 
 @operator(function=False, method=False, out=False, differentiable=False)

@@ -14,13 +14,13 @@ import numpy as np
 
 from .. import dtypes
 from ..config import settings
+from ..dispatch.call import call
+from ..dispatch.declare import composite, linear, operator
+from ..dispatch.promotion import conj
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, own_dim
-from .call import call
 from .data import number_dtype, place, placement
 from .factories import made
-from .promotion import conj
-from .registry import composite, linear, operator
 
 _TRANSFORMS = {
     "fft": "The discrete Fourier transform{}.",

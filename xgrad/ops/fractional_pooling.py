@@ -10,9 +10,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import require_floating
 from ..tensor import Tensor
-from .promotion import require_floating
-from .registry import FUNCTIONS, composite, operator
 
 
 def _starts(random: Any, size: int, out: int, kernel: int) -> Any:

@@ -13,14 +13,14 @@ import jax
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.call import call
+from ..dispatch.declare import METHODS
+from ..dispatch.view import view
 from ..tensor import Tensor
 from .advanced import expand_masks, index_, write_at
-from .call import call
 from .data import tensor
 from .indices import Tracer
 from .numbers import assigned_number
-from .registry import METHODS
-from .viewing import view
 
 _AS_ARRAY = 32  # a sequence of as many entries is never read as a tuple
 _WHOLE = ("slice", None, None, None)

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from .promotion import require_floating, require_same_dtype
-from .registry import FUNCTIONS, linear, operator
+from ..dispatch.declare import FUNCTIONS, linear, operator
+from ..dispatch.promotion import require_floating, require_same_dtype
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 

@@ -15,16 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes, return_types
+from ..dispatch.argument_kinds import require_int, require_no_grad, require_number
+from ..dispatch.call import call, write_out
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import promote_float, require_real
 from ..errors import TracedValueError
 from ..limits import checked
 from ..tensor import Tensor
 from ..views.storage import Tracer, value_needed
-from .call import call, write_out
 from .factories import spaced
 from .indices import on_host
-from .kinds import require_int, require_no_grad, require_number
-from .promotion import promote_float, require_real
-from .registry import composite, operator
 
 hidden: dict[str, Any] = dict(function=False, method=False, out=False, differentiable=False)
 without_derivative = hidden | {

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from .. import return_types
+from ..dispatch.declare import FUNCTIONS, METHODS, operator
 from .matrices import adjoint, not_implemented, require_matrices
-from .registry import FUNCTIONS, METHODS, operator
 
 linalg = partial(operator, namespace="linalg", method=False)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..dispatch.declare import operator
+from ..dispatch.promotion import cast, conj, wrap_dim
 from ..dtypes import COMPLEX
 from .indices import check_range, require_integers, same_dtype
 from .numbers import fill_value
-from .promotion import cast, conj, wrap_dim
-from .registry import operator
 from .scatter import adjoint_of_read, in_range, wrapped_in_range
 
 # -- along one dimension ----------------------------------------------------------------------------------------------

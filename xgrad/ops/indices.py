@@ -10,9 +10,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..batching.batched_tensor import inner_value
 from ..devices import spread
 from ..tensor import Tensor
-from .batching import inner_value
 
 _backend: str | None = None
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import jax
 
+from ..batching.batched_tensor import wrap
 from ..config import state
 from ..random import Generator, next_key
 from ..tensor import Tensor, from_array
-from .batching import wrap
 
 
 @functools.lru_cache(maxsize=64)

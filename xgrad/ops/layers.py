@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..dispatch.declare import composite, operator
+from ..dispatch.declare import linear as linearly
+from ..dispatch.promotion import require_same_dtype
 from ..tensor import Tensor
 from .keys import draw_key
-from .promotion import require_same_dtype
-from .registry import composite, operator
-from .registry import linear as linearly
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 
@@ -110,7 +110,7 @@ def scaled_dot_product_attention(
     keys.  `scale` is 1 / sqrt(features) unless given; `enable_gqa` lets several query heads (dimension -3) share a key
     head.
     """
-    from .call import call
+    from ..dispatch.call import call
 
     if not query.dtype == key.dtype == value.dtype:
         raise RuntimeError(

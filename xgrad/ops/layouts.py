@@ -11,15 +11,15 @@ import numpy as np
 
 from .. import dtypes
 from ..config import settings
+from ..dispatch.call import call
+from ..dispatch.declare import composite
 from ..dtypes import as_dtype
 from ..errors import TracedValueError
 from ..tensor import Tensor, from_array
 from ..views.named.arguments import sizes_of
 from ..views.storage import Tracer, value_needed
-from .call import call
 from .data import as_tensor, finish
 from .indices import on_host
-from .registry import composite
 
 
 def _sparse() -> Any:

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from .. import return_types
+from ..dispatch.declare import composite, operator
 from ..tensor import Tensor
 from .matrices import broadcast_batches, check_info, no_info, not_implemented, require_matrices
 from .products import require_same
-from .registry import composite, operator
 
 linalg = partial(operator, namespace="linalg", method=False)
 

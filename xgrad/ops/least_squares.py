@@ -12,11 +12,11 @@ import numpy as np
 from jax.core import Tracer
 
 from .. import dtypes, return_types
+from ..batching.batched_tensor import inner_value
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import broadcast_shapes
 from ..tensor import Tensor
-from .batching import inner_value
 from .matrices import is_vector
-from .promotion import broadcast_shapes
-from .registry import FUNCTIONS, composite, operator
 from .singular import pseudo_inverse
 
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
@@ -102,7 +102,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     )
     if out is None:
         return result
-    from .call import write_out
+    from ..dispatch.call import write_out
 
     return return_types.linalg_lstsq(*[write_out("linalg.lstsq", r, o) for r, o in zip(result, out, strict=True)])
 

@@ -15,19 +15,19 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes, return_types
+from ..dispatch.call import write_out
+from ..dispatch.declare import FUNCTIONS, METHODS, composite, operator
 from ..tensor import Tensor
 from ..views.named.arguments import int_of
 from . import contractions as contractions
 from . import ldl as ldl
 from . import least_squares as least_squares
 from . import lu as lu
-from .call import write_out
 from .cholesky import cholesky
 from .householder import qr
 from .matrices import adjoint, broadcast_batches, check_info, first_zero, is_vector, no_info, require_matrices
 from .norms import matrix_norm
 from .products import require_same
-from .registry import FUNCTIONS, METHODS, composite, operator
 from .singular import pinv, svd, svdvals
 
 linalg = partial(operator, namespace="linalg", method=False)

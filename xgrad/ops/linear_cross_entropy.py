@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..dispatch.declare import composite
 from ..tensor import Tensor
 from .classification import _cross_entropy, check_classes, cross_entropy
 from .layers import linear
 from .loss import functional
-from .registry import composite
 
 
 @functional("linear_cross_entropy", function=False)
@@ -116,7 +116,7 @@ def linear_cross_entropy(
 
 
 def _chunked(input, linear_weight, target, bias, weight, reduction, ignored, options) -> Tensor:
-    from .call import call
+    from ..dispatch.call import call
 
     check_classes(linear_weight.shape[0], target, ignored)
     single = input.ndim == 1

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 
 from .. import dtypes
 from ..config import state
+from ..dispatch.declare import FUNCTIONS, composite, operator
 from ..tensor import Tensor
 from .matrices import differences
-from .registry import FUNCTIONS, composite, operator
 
 _MANY = 2**31 - 1
 

@@ -12,11 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import broadcast_shapes, promote, scalar
 from ..tensor import Tensor
 from .distances import pairwise_distance
 from .norms import magnitude, p_norm
-from .promotion import broadcast_shapes, promote, scalar
-from .registry import composite, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 everywhere = partial(functional, namespace=("nn.functional", ""))

@@ -5,9 +5,9 @@
 
 from typing import Any
 
+from ..dispatch.declare import FUNCTIONS, composite
 from ..tensor import Tensor
 from .householder import qr
-from .registry import FUNCTIONS, composite
 from .singular import svd
 
 

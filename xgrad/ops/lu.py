@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from .. import return_types
+from ..dispatch.declare import composite, linear, operator
 from ..tensor import Tensor
 from .indices import on_host
 from .matrices import adjoint as adjoint_of
 from .matrices import broadcast_batches, check_info, first_zero, no_info, require_matrices
 from .products import require_same
-from .registry import composite, linear, operator
 
 linalg = partial(operator, namespace="linalg", method=False)
 

@@ -11,17 +11,17 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import require_here
+from ..dispatch.call import call, write_out
+from ..dispatch.declare import METHODS, composite, operator
+from ..dispatch.promotion import broadcast_shapes, cast, check_broadcast
 from ..errors import TracedValueError
 from ..limits import checked
 from ..tensor import Tensor, from_foreign
 from ..views.named.arguments import sizes_of
 from ..views.storage import Tracer, value_needed
-from .call import call, write_out
 from .data import constant_array
 from .indices import on_host, same_dtype
 from .numbers import fill_value
-from .promotion import broadcast_shapes, cast, check_broadcast
-from .registry import METHODS, composite, operator
 from .scatter import adjoint_of_read
 
 

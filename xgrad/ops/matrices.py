@@ -15,10 +15,10 @@ import numpy as np
 from jax.core import Tracer
 
 from .. import dtypes
+from ..batching.batched_tensor import inner_value
+from ..dispatch.promotion import broadcast_shapes, conj
 from ..errors import LinAlgError
 from ..tensor import Tensor, from_array
-from .batching import inner_value
-from .promotion import broadcast_shapes, conj
 
 
 def require_matrices(A: Any, name: str, square: bool = True) -> None:

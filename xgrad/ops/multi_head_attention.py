@@ -7,8 +7,8 @@ import warnings
 from typing import Any
 
 from .. import dtypes
+from ..dispatch.declare import FUNCTIONS, composite
 from ..tensor import Tensor
-from .registry import FUNCTIONS, composite
 
 _x: dict[str, Any] = FUNCTIONS[""]
 _nn: dict[str, Any] = FUNCTIONS["nn.functional"]

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from ..config import state
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.kernel import pulled_back
+from ..dispatch.promotion import conj, require_floating, scalar, widen
 from ..engine.programs.unfused import apart
 from ..tensor import Tensor
-from .kernel import pulled_back
-from .promotion import conj, require_floating, scalar, widen
-from .registry import FUNCTIONS, composite, operator
 
 functional = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
 
@@ -206,7 +206,7 @@ def batch_norm(
 
 def batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps) -> Tensor:
     """`batch_norm`, of one value per channel as well."""
-    from .call import call, call_inplace
+    from ..dispatch.call import call, call_inplace
 
     require_floating(input, "batch_norm")
     shape = tuple(input.shape)
@@ -258,7 +258,7 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if prod(shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(shape)}")
-    from .call import call, call_inplace
+    from ..dispatch.call import call, call_inplace
 
     out, mean, var = call(_by_instance.operator, (input, weight, bias, eps), ())
     enabled, state.grad_enabled = state.grad_enabled, False

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..dispatch.argument_kinds import checking, require_number
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import as_float, broadcast_shapes, promote, wrap_dims
 from ..tensor import Tensor
-from .kinds import checking, require_number
-from .promotion import as_float, broadcast_shapes, promote, wrap_dims
 from .reduction import safe_sqrt
-from .registry import FUNCTIONS, composite, operator
 
 private: dict[str, Any] = dict(function=False, method=False)
 INF = float("inf")

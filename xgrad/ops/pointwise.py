@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from jax.scipy import special as js
 
 from .. import dtypes
+from ..dispatch.call import call, call_inplace, call_out
+from ..dispatch.declare import FUNCTIONS, Declared, composite, operator
+from ..dispatch.promotion import as_float, conj, require_floating, require_real, scalar
 from ..dtypes import torch_name
 from ..return_types import frexp as frexp_result
 from ..tensor import Tensor
 from .arithmetic import zero
-from .call import call, call_inplace, call_out
-from .promotion import as_float, conj, require_floating, require_real, scalar
-from .registry import FUNCTIONS, Declared, composite, operator
 
 LN2 = math.log(2)
 

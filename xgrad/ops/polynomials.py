@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..dispatch.declare import operator
+from ..dispatch.promotion import check_broadcast, promote_float, require_32_bits
 from .pointwise import refuse_complex
-from .promotion import check_broadcast, promote_float, require_32_bits
-from .registry import operator
 
 
 class _Family(NamedTuple):

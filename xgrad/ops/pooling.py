@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.declare import FUNCTIONS, composite, freeze, linear, operator
+from ..dispatch.promotion import require_floating, require_real
 from ..limits import check_bytes, check_size
 from ..tensor import Tensor
 from .arithmetic import zero
 from .convolution import expand
 from .indices import check_range
-from .promotion import require_floating, require_real
-from .registry import FUNCTIONS, composite, freeze, linear, operator
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 
@@ -276,7 +276,7 @@ def _declare_unpool(n: int) -> None:
                     f"invalid output_size {list(size)}: each size must be within the stride of {list(least)}"
                 )
         check_range(indices, int(np.prod(size)), input.ndim - n)
-        from .call import call
+        from ..dispatch.call import call
 
         return call(unpool.operator, (input, indices), (size,))
 

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.call import call_inplace, is_operand
+from ..dispatch.declare import Operator, composite, operator
+from ..dispatch.promotion import as_float, check_broadcast, conj, promote_float, promote_together, require_real
 from ..dtypes import as_dtype, category, torch_name
 from ..tensor import Tensor
 from .arithmetic import run
-from .call import call_inplace, is_operand
-from .promotion import as_float, check_broadcast, conj, promote_float, promote_together, require_real
-from .registry import Operator, composite, operator
 
 # PyTorch's short cuts (pow_tensor_scalar_optimized_kernel): a few products are faster than a logarithm, and exact.
 _SHORT = {0.5: jnp.sqrt, -0.5: jax.lax.rsqrt, **{n: partial(jax.lax.integer_pow, y=n) for n in (2, 3, -1, -2)}}

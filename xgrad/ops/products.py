@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.declare import linear, operator
+from ..dispatch.promotion import conj, promote, wrap_dim
 from ..errors import ShapeMismatchError
-from .promotion import conj, promote, wrap_dim
-from .registry import linear, operator
 
 
 def require_same(first: Any, second: Any, name: str) -> None:

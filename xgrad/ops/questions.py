@@ -6,11 +6,11 @@ import numpy as np
 
 from .. import dtypes
 from ..config import settings
+from ..dispatch.declare import composite
+from ..dispatch.promotion import operand
 from ..tensor import Tensor
 from . import values
 from .formatting import set_printoptions
-from .promotion import operand
-from .registry import composite
 
 for _question in (values.numel, set_printoptions):
     composite(method=False)(_question)

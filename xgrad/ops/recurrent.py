@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import require_same_dtype
 from ..tensor import Tensor, from_array
-from .promotion import require_same_dtype
-from .registry import FUNCTIONS, composite, operator
 
 hidden = partial(operator, function=False, method=False, out=False)
 
@@ -104,7 +104,7 @@ def lstm_cell(
     b_hh: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """One step of `lstm`: the next (state, cell), each (batch, hidden), from `input` (batch, features) and `hx`."""
-    from .call import call
+    from ..dispatch.call import call
 
     if len(hx) != 2:
         raise RuntimeError("lstm_cell expects two hidden states")
@@ -168,7 +168,7 @@ def _layers(
     num_layers: int, dropout: float, train: bool, bidirectional: bool,
 ) -> tuple:  # fmt: skip
     """All layers: (outputs (time, batch, directions * hidden), the last states)."""
-    from .call import call
+    from ..dispatch.call import call
 
     directions = 2 if bidirectional else 1
     if x.ndim != 3:

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
-from ..tensor import Tensor
-from .promotion import (
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import (
     accumulate_dtype,
     as_float,
     conj,
@@ -24,7 +24,7 @@ from .promotion import (
     wrap_dim,
     wrap_dims,
 )
-from .registry import composite, operator
+from ..tensor import Tensor
 
 REDUCTION = "input, dim=None, keepdim=False, *, dtype=None"
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from .. import limits
 from ..config import state
+from ..dispatch.declare import composite
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.geometry import contiguous_strides
 from ..views.named.arguments import variadic
 from ..views.storage import Storage, VersionCounter, sole
-from .registry import composite
 
 
 def _refuse(self: Tensor) -> None:

@@ -13,19 +13,19 @@ import numpy as np
 from jax.lax import stop_gradient
 
 from .. import dtypes
+from ..batching.batched_tensor import batch_like
 from ..config import settings
+from ..dispatch.argument_kinds import require_int, require_no_grad
+from ..dispatch.call import call, call_inplace
+from ..dispatch.declare import Operator, composite, operator
 from ..random import Generator
 from ..tensor import Tensor
 from ..views.named.arguments import variadic
 from .arithmetic import zero
-from .batching import batch_like
-from .call import call, call_inplace
 from .data import place, placement
 from .factories import checked_sizes, like, made
 from .indices import on_host
 from .keys import draw_key
-from .kinds import require_int, require_no_grad
-from .registry import Operator, composite, operator
 
 _WIDEST = {8: 3, 16: 11, 32: 24, 64: 53}  # bits of a float → integers up to 2**n that it holds exactly (float8: fewer)
 

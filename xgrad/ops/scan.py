@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes, return_types
+from ..dispatch.call import call, write_out
+from ..dispatch.declare import composite, linear, operator
+from ..dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
 from ..tensor import Tensor
-from .call import call, write_out
 from .extrema import gather
-from .promotion import accumulate_dtype, require_floating, wrap_dim
-from .registry import composite, linear, operator
 from .shape import cat
 
 

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
+from ..dispatch.call import call, write_out
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import broadcast_shapes, cast, wrap_dim
 from ..dtypes import FLOATS, INEXACT
 from ..tensor import Tensor
-from .call import call, write_out
 from .indices import check_range, require_integers, same_dtype
 from .numbers import fill_value
-from .promotion import broadcast_shapes, cast, wrap_dim
-from .registry import composite, operator
 
 
 def in_range(args: tuple, statics: tuple) -> None:

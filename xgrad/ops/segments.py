@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.call import call
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import wrap_dim
 from ..tensor import Tensor
-from .call import call
 from .indices import on_host
-from .promotion import wrap_dim
-from .registry import composite, operator
 from .scatter import scatter_reduce
 
 # PyTorch's name → (the scatter's, what nothing reduces to, how `initial` joins)

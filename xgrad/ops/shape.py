@@ -15,15 +15,15 @@ import numpy as np
 
 from .. import dtypes
 from ..config import settings
+from ..dispatch.argument_kinds import require_int
+from ..dispatch.call import call
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import common_dtype, scalar, wrap_dim, wrap_dims
 from ..engine.validate import expandable
 from ..limits import LIMIT, check_bytes, check_size
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic
-from .call import call
 from .copying import fit_to
-from .kinds import require_int
-from .promotion import common_dtype, scalar, wrap_dim, wrap_dims
-from .registry import FUNCTIONS, composite, operator
 
 
 def transposed(grad: Any, function: Any, shapes: Any, dtypes: Any) -> Any:
@@ -122,7 +122,7 @@ stack.derivative(
 def _joins(name: str, least: str, dim: Any, aliases: tuple = ()) -> None:
     def join(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
         _require_tensors(tensors, name)
-        from .registry import FUNCTIONS
+        from ..dispatch.declare import FUNCTIONS
 
         given = [FUNCTIONS[""][least](x) for x in tensors]
         return cat.function(given, dim(given[0]) if callable(dim) else dim, out=out)

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes, return_types
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import conj
 from ..tensor import Tensor
 from .eigen import watched
 from .matrices import adjoint, require_invariant, require_matrices
-from .promotion import conj
-from .registry import composite, operator
 
 linalg = partial(operator, namespace="linalg", method=False)
 

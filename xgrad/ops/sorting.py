@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes, return_types
+from ..dispatch.declare import composite, operator, refuse_derivative
+from ..dispatch.promotion import wrap_dim
 from ..errors import TracedValueError
 from ..tensor import Tensor
 from ..views.storage import Tracer, value_needed
 from .extrema import scatter
 from .ordering import ordered
-from .promotion import wrap_dim
-from .registry import composite, operator, refuse_derivative
 
 
 def _sorted(self: Any, dim: int, descending: bool) -> tuple[Any, Any]:

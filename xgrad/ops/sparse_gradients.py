@@ -9,9 +9,9 @@ from typing import Any
 from jax.core import Tracer
 
 from ..config import state
+from ..dispatch.call import call
 from ..engine.sparse_gradient import boxed
 from ..tensor import Tensor
-from .call import call
 from .sparse_node import record
 from .sparse_tensor import SparseTensor, densely, from_parts, gather, private
 

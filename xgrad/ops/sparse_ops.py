@@ -11,14 +11,14 @@ import jax.numpy as jnp
 
 from .. import dtypes
 from ..config import state
+from ..dispatch import declare
+from ..dispatch.call import call, call_inplace
+from ..dispatch.declare import Operator
+from ..dispatch.promotion import conj, promote
 from ..engine.copy_slices import rebase_history
 from ..tensor import Tensor, from_array
 from ..views.meta import check_inplace, relation_of
 from ..views.named.arguments import int_of
-from . import registry
-from .call import call, call_inplace
-from .promotion import conj, promote
-from .registry import Operator
 from .sparse_node import caller, record, refusal
 from .sparse_tensor import (
     Pattern,
@@ -33,7 +33,7 @@ from .sparse_tensor import (
     private,
 )
 
-_functions: dict[str, Any] = registry.FUNCTIONS[""]
+_functions: dict[str, Any] = declare.FUNCTIONS[""]
 
 
 # -- sums -------------------------------------------------------------------------------------------------------------

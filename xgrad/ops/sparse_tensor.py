@@ -21,6 +21,8 @@ from jax.experimental.sparse import BCOO
 from .. import dtypes
 from ..config import state
 from ..devices import device
+from ..dispatch.call import call
+from ..dispatch.declare import Operator
 from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
 from ..engine.validate import fit
@@ -29,10 +31,8 @@ from ..limits import require_kept
 from ..size import Size, unchecked
 from ..tensor import Tensor, blank, from_array, mark
 from ..views.storage import Detached, Tracer, value_needed
-from .call import call
 from .formatting import format_sparse
 from .layouts import layout_of, named_layout
-from .registry import Operator
 from .sparse_node import caller, record, refusal, require_plain
 
 

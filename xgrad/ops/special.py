@@ -10,10 +10,10 @@ from typing import Any
 import jax.numpy as jnp
 from jax.scipy import special as js
 
+from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.promotion import check_broadcast, promote_float, promote_together, require_floating
 from ..tensor import Tensor
 from .pointwise import refuse_complex, series, sinc, unary
-from .promotion import check_broadcast, promote_float, promote_together, require_floating
-from .registry import FUNCTIONS, composite, operator
 
 
 def _widely(compute: Callable) -> Callable:

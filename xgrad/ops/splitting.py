@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 from .. import dtypes
+from ..dispatch.declare import composite
+from ..dispatch.view import view, views_of
 from ..limits import check_views
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, own_dim, wrap_dim
-from .registry import composite
-from .viewing import view, views_of
 
 
 def _pieces(input: Tensor, dim: int, sizes: Sequence[int], name: str) -> tuple[Tensor, ...]:

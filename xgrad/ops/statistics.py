@@ -12,11 +12,11 @@ import numpy as np
 from jax import lax
 
 from .. import dtypes
+from ..dispatch.call import call, write_out
+from ..dispatch.declare import composite, operator
+from ..dispatch.promotion import as_float, conj, wrap_dim
 from ..tensor import Tensor
-from .call import call, write_out
 from .indices import on_host
-from .promotion import as_float, conj, wrap_dim
-from .registry import composite, operator
 
 # -- covariance -------------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.declare import linear, operator
+from ..dispatch.promotion import promote
 from .fft import check_ints, transform
 from .indices import on_host
 from .padding import constant_pad_nd, pad_from_input
-from .promotion import promote
-from .registry import linear, operator
 
 MOST_SLICES = 32  # in a program; frames that overlap more often are gathered
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import device, of_trace
+from ..dispatch.declare import composite
 from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer
 from . import values
-from .registry import composite
 
 _ALIGNED = 64  # as the addresses of XLA's own buffers are, on the CPU
 _lock = threading.Lock()

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..config import state
+from ..dispatch.call import write_out
+from ..dispatch.declare import FUNCTIONS, METHODS, composite
 from ..tensor import Tensor
 from . import broadcasting as broadcasting
 from . import complex_views as complex_views
 from . import splitting as splitting
 from . import views as views
-from .call import write_out
-from .registry import FUNCTIONS, METHODS, composite
 from .views import slice_
 
 

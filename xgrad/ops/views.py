@@ -1,17 +1,17 @@
 """The view operations of PyTorch that give one view of one tensor, as functions, methods and in-place methods.
 
-Each is one line over `viewing.view`: PyTorch's arguments as the key of the view, and the name of its node.
+Each is one line over `dispatch/view.py`: PyTorch's arguments as the key of the view, and the name of its node.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..dispatch.declare import FUNCTIONS, METHODS, composite
+from ..dispatch.view import bits_of, try_view, view, view_inplace
 from ..tensor import Size, Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic, wrap_dim
 from ..views.storage import UNTRACKED
-from .registry import FUNCTIONS, METHODS, composite
-from .viewing import bits_of, try_view, view, view_inplace
 
 
 @composite

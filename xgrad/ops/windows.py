@@ -13,12 +13,12 @@ from jax.scipy import special as js
 
 from .. import dtypes
 from ..config import settings
+from ..dispatch.call import call
+from ..dispatch.declare import composite, operator
 from ..tensor import Tensor
 from ..views.named.arguments import int_of
-from .call import call
 from .data import place, placement
 from .factories import made
-from .registry import composite, operator
 
 # name: function of the places n, of N and of the window's own numbers.  Of one place all are 1, for N would be 0.
 _SHAPES: dict[str, Callable] = {

@@ -17,7 +17,7 @@ from jax.core import Tracer
 from ..autograd.backward import backward
 from ..autograd.function import Function
 from ..config import state
-from ..ops.autocasting import use_casts
+from ..dispatch.autocasting import use_casts
 from ..random import note_drawn, replay
 from ..tensor import Tensor
 from .recompute import CheckpointError, after, metadata, run_checkpointed

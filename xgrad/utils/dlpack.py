@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import same_placement, settled
-from ..ops.call import call
+from ..dispatch.call import call
 from ..ops.data import _converted, placement
 from ..tensor import Tensor, from_foreign
 

@@ -30,9 +30,9 @@ from jax.core import Tracer
 
 from ..autograd.graph import saved_tensors_hooks
 from ..config import state
+from ..dispatch.autocasting import use_casts
 from ..engine.edges import attach_edge, gradient_edge
 from ..engine.saved_variable import SavedVariable, plain_entry
-from ..ops.autocasting import use_casts
 from ..random import note_drawn, replay
 from ..tensor import Tensor, blank, from_array
 

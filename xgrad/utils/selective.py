@@ -1,8 +1,8 @@
 """Checkpoints that keep the results of some operators, and that tell which operators ran.
 
-Both are operator modes (ops/modes.py): pairs of contexts, one for the function's first run and one for its
-recomputation.  The i-th call of an operator in the recomputation is the i-th of the first run; a result that was kept
-is recorded as if the kernel had given it.
+Both are operator modes (dispatch/operator_modes.py): pairs of contexts, one for the function's first run and one for
+its recomputation.  The i-th call of an operator in the recomputation is the i-th of the first run; a result that was
+kept is recorded as if the kernel had given it.
 
 PyTorch: torch/utils/checkpoint.py.
 """
@@ -17,8 +17,8 @@ from typing import Any
 import jax
 
 from ..autograd.offload import from_host, to_host
-from ..ops.modes import OperatorMode, given, named, public, public_name
-from ..ops.registry import Operator
+from ..dispatch.declare import Operator
+from ..dispatch.operator_modes import OperatorMode, given, named, public, public_name
 from ..tensor import Tensor
 
 

@@ -7,11 +7,11 @@ by other means is a constant in it, and only what it was given is differentiated
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ...ops import registry
+from ...dispatch import declare
 from ...tensor import Tensor
 from ..backward import grad
 
-_zeros_like = registry.FUNCTIONS[""]["zeros_like"]
+_zeros_like = declare.FUNCTIONS[""]["zeros_like"]
 
 
 def tensors(value: Any, what: str, function: str) -> tuple[tuple[Tensor, ...], bool]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...config import state
-from ...ops import registry
+from ...dispatch import declare
 from ...tensor import Tensor
 from ..forward_ad import dual_level, make_dual, unpack_dual
 from ..mapped import mapped
@@ -114,7 +114,7 @@ def _rows(outputs: tuple, leaves: tuple, create_graph: bool, strict: bool) -> li
 
 def _block(rows: list[Tensor], output: Tensor, leaf: Tensor) -> Tensor:
     shape = (*output.shape, *leaf.shape)
-    return registry.FUNCTIONS[""]["stack"](rows).reshape(shape) if rows else leaf.new_zeros(shape)
+    return declare.FUNCTIONS[""]["stack"](rows).reshape(shape) if rows else leaf.new_zeros(shape)
 
 
 def _batched_rows(outputs: tuple, leaves: tuple, create_graph: bool) -> list[list[Tensor]]:

@@ -1,7 +1,7 @@
 """PyTorch's `torch.autograd.profiler`: which operators and nodes run, how often, how long the host is busy.
 
-A recorder is an operator mode (ops/modes.py), which is asked about each operator, and the engine tells it of each node
-(engine/anomaly.py, `watched`).  Invariant: while none is on, neither operators nor the engine do anything more.
+A recorder is an operator mode (dispatch/operator_modes.py), which is asked about each operator, and the engine tells
+it of each node (engine/anomaly.py, `watched`).  Invariant: while none is on, neither operators nor the engine do more.
 
 Device time is XLA's to tell: JAX dispatches and returns.  So each operator, node and range is also a
 `jax.profiler.TraceAnnotation`, which XProf and Perfetto show beside the device's kernels when `jax.profiler.trace` is
@@ -21,9 +21,9 @@ from typing import Any, Self
 import jax
 
 from ...config import state
+from ...dispatch.declare import Operator
+from ...dispatch.operator_modes import OperatorMode, public_name
 from ...engine.node import MAX_SEQUENCE_NR, Node
-from ...ops.modes import OperatorMode, public_name
-from ...ops.registry import Operator
 from ...tensor import Tensor
 from .. import function
 from .events import EventList, FunctionEvent, FunctionEventAvg, Interval

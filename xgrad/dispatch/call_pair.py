@@ -10,9 +10,9 @@ from ..config import state
 from ..dtypes import INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..tensor import Tensor, blank
-from . import registry
+from . import declare
 from .call import call, save_for_backward, versions_of
-from .registry import Operator
+from .declare import Operator
 
 _NO_EDGE = (None, 0)
 
@@ -62,4 +62,4 @@ def _edge(a: Tensor) -> tuple:
     return (make_accumulator(a), 0)
 
 
-registry.call_pair = call_pair
+declare.call_pair = call_pair

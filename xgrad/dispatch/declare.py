@@ -40,12 +40,12 @@ from ..dtypes import as_dtype
 from ..overrides import overloaded
 from ..tensor import Tensor
 from ..views.named.arguments import NO_DIMS, require_dims
-from . import kinds
+from . import argument_kinds
+from .argument_names import MISSING, Shown, renamed, widened
 from .autocasting import asking
 from .dependence import DIFFERENTIATED, MASKED
 from .kernel import Kernel, linear
 from .node_names import NAMES
-from .numpy_names import MISSING, Shown, renamed, widened
 
 __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
 
@@ -114,7 +114,7 @@ class Operator:
         self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
         positional = function.__defaults__ or ()
         self.defaults.update(zip(self.parameters[n - len(positional) :], positional, strict=True))
-        self.kinds = kinds.kinds_of(name, self.static_names, self.defaults)
+        self.kinds = argument_kinds.kinds_of(name, self.static_names, self.defaults)
 
     def kernel(self, statics: tuple) -> Kernel:
         """The kernel for static arguments; a new one the first time."""
@@ -124,7 +124,7 @@ class Operator:
             statics = freeze(statics)
             kernel = self.kernels.get(statics)
         if kernel is None:
-            plain = kinds.without_tensors(self.name, self.static_names, statics)
+            plain = argument_kinds.without_tensors(self.name, self.static_names, statics)
             if plain is not None:
                 return self.kernel(plain)
             if len(self.kernels) >= MOST_KERNELS:
@@ -237,7 +237,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "__name__": __name__, "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "NotImplemented": NotImplemented, "_NO_DIMS": NO_DIMS, "_require_dims": require_dims, "_defaults": op.defaults,
-        "_checked": kinds.checked, "_kinds": op.kinds,
+        "_checked": argument_kinds.checked, "_kinds": op.kinds,
         "_MISSING": MISSING, "_renamed": renamed, "_written": _written,
         "_parameters": taken or parameters, "_body": body,
     }  # fmt: skip
@@ -305,8 +305,8 @@ def operator(
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
         # 1.0 == True == 1: a kernel that one of them made must not be found by another.
         guard = "if dim.__class__ in _NO_DIMS: _require_dims(dim)\n    " if "dim" in op.static_names else ""
-        optional = kinds.optional(op.kinds, op.defaults, parameters)
-        guard += kinds.guard(op.kinds, optional)
+        optional = argument_kinds.optional(op.kinds, op.defaults, parameters)
+        guard += argument_kinds.guard(op.kinds, optional)
         if check:
             # What is no tensor, but has an `__xgrad_function__`, may have nothing that a check looks at.
             guard += (
@@ -414,7 +414,7 @@ def composite(
         known = name if isinstance(name, str) else fn.__name__.rstrip("_")
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
         fn = asking(f"{places[0]}_{known}" if places[0] in ("linalg", "fft") else known, fn)
-        fn = kinds.checking(known, fn)
+        fn = argument_kinds.checking(known, fn)
         for alias in (known, *aliases):
             if function:
                 for place in places:

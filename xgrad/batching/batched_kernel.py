@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from .kernel import Kernel, Plan
-from .registry import Operator
+from ..dispatch.declare import Operator
+from ..dispatch.kernel import Kernel, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 
 from .. import dtypes, limits
+from ..batching import batched_tensor
+from ..batching.batched_tensor import batch_like, check_batched, level_of, requiring, run_batched, wrap, write_batched
 from ..config import INFERENCE_LEVEL, state, to_outer_forward_level
 from ..donation import surely
 from ..dtypes import INEXACT, INEXACT_KINDS
@@ -24,12 +26,11 @@ from ..limits import out_of_memory
 from ..tensor import Tensor, blank, from_array, from_foreign, mark
 from ..views.meta import PrimalMeta, chain_now, check_inplace, relation_of
 from ..views.storage import VersionCounter, place_of
-from . import batching, nodes, registry
-from .batching import batch_like, check_batched, level_of, requiring, run_batched, wrap, write_batched
+from . import declare, operator_node
+from .declare import Operator
 from .kernel import Kernel, Plan
-from .overridable import ask
-from .registry import Operator
-from .viewing import view_along
+from .override_calls import ask
+from .view import view_along
 
 _NO_EDGE = (None, 0)
 _NUMBERS = (int, float, bool, complex)
@@ -551,6 +552,6 @@ def _place_for(out: Tensor, result: Tensor) -> Any:
     return place if place is None or len(place.device_set) == 1 else place_of(result._read())
 
 
-nodes.call = batching.call = call
-batching.call_inplace = call_inplace
-registry.call, registry.call_inplace, registry.call_out, registry.is_operand = call, call_inplace, call_out, is_operand
+operator_node.call = batched_tensor.call = call
+batched_tensor.call_inplace = call_inplace
+declare.call, declare.call_inplace, declare.call_out, declare.is_operand = call, call_inplace, call_out, is_operand

@@ -24,11 +24,11 @@ from ..limits import checked
 from ..tensor import Tensor
 from .dependence import dependence
 from .node_names import name_of
-from .nodes import node_class
+from .operator_node import node_class
 from .promotion import conj
 
 if TYPE_CHECKING:
-    from .registry import Operator
+    from .declare import Operator
 
 
 def linear(*_: Any) -> Any:
@@ -133,7 +133,7 @@ class Kernel:
         return found
 
     def _make_jvp(self, given: tuple[bool, ...]) -> Any:
-        from .registry import Operator
+        from .declare import Operator
 
         n, function = len(given), self.function
         if name := self.operator.missing:
@@ -264,7 +264,7 @@ class Plan:
 
     def operator(self, key: tuple) -> Any:
         """The backward as an operator, so that it can itself be recorded and differentiated."""
-        from .registry import Operator
+        from .declare import Operator
 
         found = self.operators.get(key)
         if found is None:

@@ -16,12 +16,12 @@ from typing import Any
 
 from ..config import state
 from . import call as path
-from . import nodes, pair, registry, viewing
+from . import call_pair, declare, operator_node, view
+from .declare import FUNCTIONS, METHODS, OPERATORS, SCOPES, Operator, freeze
 from .kernel import Kernel
-from .registry import FUNCTIONS, METHODS, OPERATORS, SCOPES, Operator, freeze
 
-_call, _call_inplace, _call_pair = path.call, path.call_inplace, pair.call_pair
-_try_view, _views_of, _view_inplace = viewing.try_view, viewing.views_of, viewing.view_inplace
+_call, _call_inplace, _call_pair = path.call, path.call_inplace, call_pair.call_pair
+_try_view, _views_of, _view_inplace = view.try_view, view.views_of, view.view_inplace
 
 
 class OperatorMode:
@@ -140,7 +140,7 @@ def _ask_view(plain: Callable, name: Callable) -> Callable:
 
 def _install() -> None:
     """Put the functions that ask into the places from which operators are called, once."""
-    if registry.call is _ask:
+    if declare.call is _ask:
         return
     asking: dict[Any, Callable] = {
         _call: _ask,
@@ -151,15 +151,15 @@ def _install() -> None:
         _view_inplace: _ask_view(_view_inplace, lambda key, *_: f"{key[0]}_"),
     }
     names = ("call", "call_pair", "call_inplace", "_call", "_pair", "_inplace", "try_view", "views_of", "view_inplace")
-    package = __name__.rpartition(".")[0]
+    packages = ("xgrad.ops.", "xgrad.dispatch.", "xgrad.batching.")
     # Not the nodes: what backward runs is nobody's choice.
-    own = (__name__, nodes.__name__)
-    scopes = [vars(m) for name, m in list(sys.modules.items()) if name.startswith(f"{package}.") and name not in own]
+    own = (__name__, operator_node.__name__)
+    scopes = [vars(m) for name, m in list(sys.modules.items()) if name.startswith(packages) and name not in own]
     for scope in (*scopes, *SCOPES):
         for name in names:
             if scope.get(name) in asking:
                 scope[name] = asking[scope[name]]
-    nodes.call = _ask_in_node
+    operator_node.call = _ask_in_node
 
 
 def public_name(op: Operator) -> str:

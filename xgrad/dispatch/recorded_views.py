@@ -5,6 +5,7 @@
 
 from typing import Any
 
+from ..batching.batched_tensor import lifted
 from ..config import state, to_outer_forward_level
 from ..engine.copy_slices import chain_node
 from ..engine.edges import gradient_edge
@@ -12,7 +13,6 @@ from ..engine.node import InputMetadata, Node, wire
 from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain
-from .batching import lifted
 
 
 class _Replay(Node):

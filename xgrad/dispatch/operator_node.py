@@ -122,7 +122,7 @@ class OperatorNode(Node):
         first = next(g for g in grads if g is not None)
         recorded = isinstance(first, Tensor)
         if recorded and first._sparse:
-            from .sparse_gradients import node_gradients
+            from ..ops.sparse_gradients import node_gradients
 
             return node_gradients(self, first, needs)  # pyright: ignore[reportArgumentType] - it is a SparseTensor
         like = first if len(grads) == 1 else None

@@ -28,7 +28,7 @@ from ..config import state
 from ..dtypes import FLOATS, bfloat16, float16, float32, float64
 from ..overrides import overloaded
 from ..tensor import Tensor
-from .numpy_names import split
+from .argument_names import split
 
 LOWER, FLOAT32, RESULT, WIDEST, REFUSED = "lower", "float32", "result", "widest", "refused"
 
@@ -276,7 +276,7 @@ _installed: list[bool] = []
 def install(scopes: list[dict[str, Any]], first_call: Any) -> None:
     """Let the public functions of operators in the tables ask; once, by whoever enters autocast first.
 
-    `scopes`: the globals of these functions (ops/registry.py); `first_call`: what one is until it is first called.
+    `scopes`: the globals of these functions (declare.py); `first_call`: what one is until it is first called.
     """
     with _lock:
         if _installed:

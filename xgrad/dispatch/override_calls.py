@@ -3,7 +3,7 @@
 An operator asks when an argument's class is not `Tensor`, and names the public function that it belongs to, with the
 arguments as a user would give them.  Of the composites, which are Python functions over operators, the ones in the
 tables of functions are replaced here by ones that look at their arguments first (0.15 µs); those that make one view
-and do nothing else are not: `viewing.try_view` asks for them.
+and do nothing else are not: `view.try_view` asks for them.
 """
 
 import functools
@@ -13,9 +13,9 @@ from typing import Any
 
 from ..overrides import dispatch, overloaded
 from ..tensor import Tensor
-from . import registry
-from .numpy_names import accepting, aliases_of, translated
-from .registry import FUNCTIONS, METHODS, OPERATORS, Operator
+from . import declare
+from .argument_names import accepting, aliases_of, translated
+from .declare import FUNCTIONS, METHODS, OPERATORS, Operator
 
 _USUAL = frozenset({Tensor, int, float, bool, complex, type(None), str})
 _ONE_VIEW = frozenset({
@@ -65,7 +65,7 @@ def _public(op: Operator, inplace: bool) -> Callable:
         return METHODS["copy_"]
 
     def hidden(*args: Any, **statics: Any) -> Any:
-        run = registry.call_inplace if inplace else registry.call
+        run = declare.call_inplace if inplace else declare.call
         return run(op, args, tuple(statics[s] if s in statics else op.defaults[s] for s in op.static_names))
 
     hidden.__name__ = hidden.__qualname__ = name

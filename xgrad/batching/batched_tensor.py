@@ -18,12 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..config import state
+from ..dispatch.declare import Operator
+from ..dispatch.kernel import Kernel
+from ..dispatch.view import attach_view, move
 from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
 from .batched_kernel import batched_operator
-from .kernel import Kernel
-from .registry import Operator
-from .viewing import attach_view, move
 
 _DATA_DEPENDENT = (
     "vmap: It looks like you're {what}. The entries of a batch have no one value: rewrite it with operators, for "

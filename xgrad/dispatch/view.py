@@ -15,7 +15,7 @@ from ..views.chain import ViewChain
 from ..views.meta import CreationMeta, chain_now, check_inplace, relation_of
 from ..views.named.arguments import NO_DIM, int_of
 from ..views.part import within
-from .overridable import ask_view
+from .override_calls import ask_view
 
 DEFAULT = CreationMeta.DEFAULT
 
