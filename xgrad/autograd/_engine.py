@@ -1,5 +1,5 @@
-"""What PyTorch keeps in `torch._C` and `torch._C._autograd`, under its names there: the running backward, the way a
-view was made, the stack of saved tensors hooks; and the engine as `Variable._execution_engine`.
+"""Names of `torch._C` and `torch._C._autograd`: the running backward, the creation of a view, saved tensors hooks; and
+the engine as `Variable._execution_engine`.
 
 For tools that look into autograd (loggers, schedulers, checkpointing); a program that trains needs none of it.
 """
@@ -43,10 +43,10 @@ def _running(asked: str) -> GraphTask:
 
 
 def _will_engine_execute_node(node: Node) -> bool:
-    """Whether the running backward evaluates this node, or captures a gradient there.
+    """Return True if the running backward evaluates this node, or captures a gradient there.
 
-    Raises `RuntimeError` outside of backward, for what is no node, and for the accumulator of a leaf whose gradient
-    `autograd.grad` captures: it is neither run nor left out.
+    Raises `RuntimeError` outside of backward, for an argument that is no node, and for the accumulator of a leaf whose
+    gradient `autograd.grad` captures: it is neither run nor skipped.
     """
     if not isinstance(node, Node):
         raise RuntimeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
@@ -61,22 +61,22 @@ def _will_engine_execute_node(node: Node) -> bool:
 
 
 def _current_graph_task_execution_order() -> list[Node]:
-    """The nodes that the running backward evaluates, in its order.  Raises `RuntimeError` outside of backward."""
+    """Return the nodes that the running backward evaluates, in order.  Raises `RuntimeError` outside of backward."""
     return _running("_current_graph_task_execution_order").execution_order()
 
 
 def _get_current_graph_task_keep_graph() -> bool:
-    """Whether the running backward keeps what was saved; True outside of backward."""
+    """Return True if the running backward does not release saved tensors, and outside of backward."""
     return state.graph_task is None or state.graph_task.keep_graph
 
 
 def _get_sequence_nr() -> int:
-    """The number that the next node of this thread will get."""
+    """Return the sequence number of this thread's next node."""
     return int(repr(state.count.__self__)[len("count(") : -1])  # looking does not count
 
 
 class ExecutionEngine:
-    """What PyTorch's users reach as `autograd.Variable._execution_engine`."""
+    """The engine as PyTorch's users know it: `autograd.Variable._execution_engine`."""
 
     @staticmethod
     def queue_callback(callback: Callable[[], Any]) -> None:
@@ -96,10 +96,10 @@ class ExecutionEngine:
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
     ) -> tuple[Tensor | None, ...] | None:
-        """Run the graph from `tensors` with these gradients; what `backward` and `grad` check is not checked here.
+        """Run the graph from `tensors` with these gradients, without the checks of `backward` and `grad`.
 
-        Returns the gradients of `inputs`; with `accumulate_grad` None, for then they are in the leaves' `.grad`.
-        Raises `RuntimeError` if one of `inputs` is not reached, unless `allow_unreachable`.
+        Returns the gradients of `inputs`; with `accumulate_grad` None, because then they are in the leaves' `.grad`.
+        Raises `RuntimeError` if no path leads to one of `inputs`, unless `allow_unreachable`.
         """
         edges = tuple(_edge(t) for t in tensors)
         for i, (node, _) in enumerate(edges):
@@ -124,7 +124,7 @@ class ExecutionEngine:
 
     @staticmethod
     def is_checkpoint_valid() -> bool:
-        """Whether reentrant checkpointing works in the running backward: not where only some gradients are wanted."""
+        """Return True if the running backward supports reentrant checkpointing: not with only some gradients."""
         return state.graph_task is None or not state.graph_task.exec_info
 
 
@@ -142,12 +142,12 @@ def _view_meta(tensor: Tensor) -> ViewMeta:
 
 
 def _get_creation_meta(tensor: Tensor) -> CreationMeta:
-    """How a view came to be, which decides whether it may be written in place.  Raises `RuntimeError` for no view."""
+    """Return how a view was made, which decides if it may be written in place.  Raises `RuntimeError` for no view."""
     return _view_meta(tensor).creation_meta
 
 
 def _set_creation_meta(tensor: Tensor, new_creation_meta: CreationMeta) -> None:
-    """Make `_get_creation_meta` of a view answer this."""
+    """Set the value that `_get_creation_meta` returns for a view."""
     _view_meta(tensor).creation_meta = CreationMeta(new_creation_meta)
 
 
@@ -155,17 +155,17 @@ def _set_creation_meta(tensor: Tensor, new_creation_meta: CreationMeta) -> None:
 
 
 def _top_saved_tensors_default_hooks(ignore_is_tracing: bool) -> tuple[Callable, Callable] | None:
-    """The pair of saved tensors hooks that counts, or None."""
+    """Return the innermost pair of saved tensors hooks, or None."""
     return state.saved_hooks[-1] if state.saved_hooks else None
 
 
 def _saved_tensors_hooks_is_enabled() -> bool:
-    """Whether saved tensors hooks may be entered."""
+    """Return True if saved tensors hooks may be entered."""
     return state.saved_hooks_disabled is None
 
 
 def _saved_tensors_hooks_get_disabled_error_message() -> str | None:
-    """What entering saved tensors hooks raises, or None if it may be done."""
+    """Return the message that entering saved tensors hooks raises, or None if they are enabled."""
     return state.saved_hooks_disabled
 
 
@@ -182,5 +182,5 @@ def _saved_tensors_hooks_enable() -> None:
 
 
 def _make_saved_tensor(tensor: Tensor, is_output: bool, is_inplace_on_view: bool = False) -> SavedTensor:
-    """`tensor` as a node saves it, under the hooks that are in force."""
+    """Return `tensor` as a node saves it, packed by the innermost hooks."""
     return SavedTensor.packed(tensor, is_output)

@@ -1,4 +1,4 @@
-"""Anomaly mode: where in the forward pass a failing node was made, and the first NaN (torch/autograd/anomaly_mode.py).
+"""Anomaly mode: the forward stack of a failing node, and the first NaN (PyTorch: torch/autograd/anomaly_mode.py).
 
 The mode belongs to the thread that switches it on, as all modes here do, and to the threads on which the engine goes on
 from it.  (PyTorch's belongs to the process.)
@@ -14,7 +14,7 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """Switch anomaly mode on or off in this thread, for good.  Raises `TypeError` for what is no bool."""
+    """Switch anomaly mode on or off in this thread, for good.  Raises `TypeError` if an argument is no bool."""
     for i, (name, value) in enumerate((("enabled", enabled), ("check_nan", check_nan))):
         if not isinstance(value, bool):
             raise TypeError(
@@ -24,22 +24,22 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on in this thread."""
+    """Return True if anomaly mode is on in this thread."""
     return state.anomaly
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether anomaly mode, where it is on, looks for NaN."""
+    """Return True if anomaly mode, when it is on, looks for NaN."""
     return state.anomaly_check_nan
 
 
 class detect_anomaly:
-    """Within the block, find out what goes wrong in backward; slow, for debugging.
+    """Within the block, find the operation behind an error in backward; slow, for debugging.
 
-    Forward in the block: each node keeps the stack at which it was made.  Backward in the block: when a node fails, the
-    stack at which *it* was made is shown as a warning before the error, and, for a node that a backward made, those of
-    the nodes that led to it.  With `check_nan`, a node that computes a NaN fails with a `RuntimeError`; under
-    `jax.jit`, where values are not there yet, nobody looks for them.  A backward reads the mode when it begins.
+    Forward in the block: each node stores the stack at which it was made.  Backward in the block: when a node fails,
+    that stack is shown as a warning before the error, and, for a node that a backward made, the stacks of the nodes
+    that led to it.  With `check_nan`, a node that computes a NaN fails with a `RuntimeError`; under `jax.jit`, where
+    there are no values yet, NaN is not looked for.  A backward reads the mode when it begins.
 
     Source: PyTorch's `torch.autograd.detect_anomaly`.
 
@@ -93,5 +93,5 @@ class set_detect_anomaly:
 
 
 def _current_autograd_node() -> Any:
-    """The node that this thread's backward is evaluating, None outside (PyTorch: `torch._C`)."""
+    """Return the node that this thread's backward is evaluating, None outside (PyTorch: `torch._C`)."""
     return state.current_node

@@ -19,7 +19,7 @@ from ..size import Size
 from ..tensor import Tensor, from_array
 from .compiled_backward import use
 
-# An argument that is not used, so that it is made where `like` lies.
+# `like` is an unused operand: the result is on its devices.
 _ones = jit_checked(lambda like: jnp.ones_like(like), keep_unused=True)
 
 
@@ -28,7 +28,7 @@ def _sequence(value: Any) -> tuple:
 
 
 def _inputs(value: Any, where: str) -> tuple:
-    """The `inputs` argument: one, several, or a dict of them."""
+    """Return the `inputs` argument, one, several or a dict of them, as a tuple."""
     if type(value) is dict:
         value = value.values()
     elif isinstance(value, Mapping):
@@ -59,7 +59,7 @@ def _root(tensor: Any, i: int) -> tuple[Node, int]:
 
 
 def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
-    """The gradient to start with, checked; ones for a real scalar."""
+    """Return the gradient to start with, checked; ones for a real scalar."""
     if grad is None:
         if isinstance(tensor, GradientEdge):
             meta = tensor.node.avals[tensor.output_nr]
@@ -98,7 +98,7 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
 
 
 def _check_batch(grad: Tensor, meta: Any, i: int) -> None:
-    """Refuse a batch of root gradients that does not have one more dimension than its output, in front."""
+    """Raise unless a batch of root gradients has one more dimension than its output, in front."""
     if not grad.ndim:
         raise IndexError(
             f"invalid index of a 0-dim tensor: grad_output[{i}] has no dimension, and with `is_grads_batched=True` the "
@@ -115,7 +115,7 @@ def _check_batch(grad: Tensor, meta: Any, i: int) -> None:
 
 
 def _batch_size(values: list) -> int:
-    """How many gradients there are for each output.  Raises `ValueError` where that is not one number."""
+    """Return the number of gradients for each output.  Raises `ValueError` if the outputs' numbers differ."""
     sizes = [v.shape[0] for v in values]
     if len(set(sizes)) > 1:
         raise ValueError(
@@ -137,10 +137,10 @@ def backward(
 ) -> None:
     """Compute the gradients of `tensors` and accumulate them in the `.grad` of leaves (PyTorch: autograd.backward).
 
-    `grad_tensors`: one gradient for each tensor, None for a real scalar.  `retain_graph`: keep what was saved, for
-    another backward (default: `create_graph`).  `create_graph`: record the computation of the gradients too.
-    `inputs`: accumulate only into these (several, or a dict of them); a non-leaf among them retains its gradient.
-    `compiled`: run as programs (`compiled_backward`), or one by one; by default as the block says.
+    `grad_tensors`: one gradient for each tensor, None for a real scalar.  `retain_graph`: do not release saved tensors,
+    so that another backward can run (default: `create_graph`).  `create_graph`: record the computation of the gradients
+    too.  `inputs`: accumulate only into these (several, or a dict of them); a non-leaf among them retains its gradient.
+    `compiled`: run as programs (`compiled_backward`), or node by node; by default as the enclosing block says.
     `grad_variables` is the old name of `grad_tensors`.
     Raises `RuntimeError` if nothing requires grad, for a non-scalar without gradient, for mismatched shapes, and
     `FreedGraphError` when the graph has been released.
@@ -188,7 +188,7 @@ def backward(
 
 
 def _root_grads(grads: Any, roots: tuple) -> tuple:
-    """One gradient for each root, checked in type and number."""
+    """Return one gradient for each root.  Raises if their type or number is wrong."""
     if grads is None:
         return (None,) * len(roots)
     found = _sequence(grads)
@@ -201,7 +201,7 @@ def _root_grads(grads: Any, roots: tuple) -> tuple:
 
 
 class _cycle:
-    """Whether it has been warned of, which is done once, as by PyTorch."""
+    """`warned`: True once the warning of reference cycles was given; it comes once, as PyTorch's."""
 
     warned = False
 
@@ -225,7 +225,7 @@ def _input_edge(x: Any) -> tuple:
     if not x.requires_grad:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     edge = gradient_edge(x)
-    return edge if edge[0] is not None else (Node(), 0)  # a view made under no_grad: reached by no graph
+    return edge if edge[0] is not None else (Node(), 0)  # a view made under no_grad: no graph leads to it
 
 
 def grad(
@@ -241,13 +241,13 @@ def grad(
     *,
     compiled: bool | None = None,
 ) -> tuple[Tensor | None, ...] | dict[Any, Tensor | None]:
-    """The gradients of `outputs` with respect to `inputs`; `.grad` stays as it is (PyTorch: autograd.grad).
+    """Return the gradients of `outputs` with respect to `inputs`; `.grad` stays as it is (PyTorch: autograd.grad).
 
     A tuple, or for a dict of inputs a dict with its keys.
 
-    Arguments as of `backward`, and: `allow_unused`: None for an input that is not reached, instead of an error;
+    Arguments as of `backward`, and: `allow_unused`: None for an input that no output depends on, instead of an error;
     `materialize_grads`: zeros for it; `is_grads_batched`: `grad_outputs` have a leading batch dimension, and so have
-    the results.  A tensor that is captured and whose node is needed is captured before its own hooks have run.
+    the results.  If an input's node runs too, its gradient is captured before its own hooks have run.
 
     >>> import xgrad
     >>> x = xgrad.tensor(3.0, requires_grad=True)
@@ -302,7 +302,7 @@ def _run(edges: tuple, values: list, targets: list, keep: bool, create_graph: bo
 
 
 def _run_batched(edges: tuple, values: list, targets: list, keep: bool, create_graph: bool) -> list:
-    """One run for all entries of a batch of root gradients: the gradients are mapped over, the graph is not."""
+    """Run once for all entries of a batch of root gradients: the gradients are batched, the graph is not."""
 
     def run(level: VmapLevel) -> list:
         results = _run(edges, [wrap(v, level) for v in values], targets, keep, create_graph)
@@ -320,5 +320,5 @@ def backward_of(
     *,
     compiled: bool | None = None,
 ) -> None:
-    """`xgrad.autograd.backward(self, gradient, ...)`: gradients of this tensor, accumulated in the leaves' `.grad`."""
+    """Accumulate the gradients of this tensor in the leaves' `.grad`: `autograd.backward(self, gradient, ...)`."""
     backward(self, gradient, retain_graph, create_graph, inputs=inputs, compiled=compiled)

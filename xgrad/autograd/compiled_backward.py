@@ -17,15 +17,15 @@ from ..engine.programs.segment import Program, clear, metrics, programs
 class compiled_backward(ContextDecorator):
     """Within the block, and in this thread, backward runs as compiled programs; as a decorator, within the function.
 
-    The first run with a new structure compiles: some 5 ms for each node on a CPU.  Graphs of the same operators find
-    their programs again, whatever tensors they are of, and other shapes are traced anew.  Values, gradients, hooks and
-    their order, errors and version checks are those of the eager engine; what it does not say is which node is
-    running, while no hook does.  With `create_graph`, in forward mode, in a batch (`is_grads_batched`), in anomaly mode
-    and under a profiler the eager engine runs.
+    The first run with a new structure compiles: some 5 ms for each node on a CPU.  Graphs of the same operators use
+    the same programs, for any tensors; other shapes are traced again.  Values, gradients, hooks and their order, errors
+    and version checks are those of the eager engine; only the current node is unknown while no hook runs.  With
+    `create_graph`, in forward mode, in a batch (`is_grads_batched`), in anomaly mode and under a profiler the eager
+    engine runs.
 
-    `segment`: how many nodes make a program, at least (it may be twice as many).  `dump`: a folder into which the
+    `segment`: the least number of nodes in a program (it may have twice as many).  `dump`: a folder into which the
     optimized HLO of each new program is written, and the names of its nodes.  `enabled=False`: the eager engine, within
-    a compiled block.  XGRAD_LOG=compile in the environment tells on stderr what is compiled, and why.
+    a compiled block.  XGRAD_LOG=compile in the environment logs each compilation and its reason on stderr.
 
     >>> import xgrad
     >>> x = xgrad.ones(3, requires_grad=True)
@@ -50,17 +50,18 @@ class compiled_backward(ContextDecorator):
         return self
 
     def __exit__(self, *error: Any) -> None:
-        state.compiled = self._previous[-1]  # before any call: an interrupt would leave the mode
+        state.compiled = self._previous[-1]  # before any call: an interrupt there would leave the mode on
         self._previous.pop()
 
     @staticmethod
     def metrics() -> dict[str, Any]:
-        """What compiled backwards of this process did since `reset()`.
+        """Return the counts of this process's compiled backwards since `reset()`.
 
-        `backwards`: how many; `nodes`, `segments`: what they ran as programs; `hits`: programs that were there;
-        `misses`: for each new structure, in what it differs from the one most like it; `retraces`: programs made again
-        for other shapes or dtypes; `fallbacks`: segments whose nodes ran by themselves, for their program failed;
-        `borders`: how often each kind of node ended a segment; `programs`: how many structures are kept.
+        `backwards`: their number; `nodes`, `segments`: the nodes and segments that ran as programs; `hits`: segments
+        whose program existed; `misses`: for each new structure, its difference from the one most like it; `retraces`:
+        programs made again for other shapes or dtypes; `fallbacks`: segments whose nodes ran one by one, because their
+        program failed; `borders`: how often each kind of node ended a segment; `programs`: the number of structures
+        with programs.
         """
         return metrics.as_dict()
 
@@ -71,16 +72,16 @@ class compiled_backward(ContextDecorator):
 
     @staticmethod
     def programs() -> list[Program]:
-        """The programs of all structures that are kept: `names` of the nodes, `as_text(optimized=False)`."""
+        """Return the programs of all structures: `names` of the nodes, `as_text(optimized=False)`."""
         return programs()
 
     @staticmethod
     def clear() -> None:
-        """Forget all programs: what follows compiles anew."""
+        """Forget all programs: later backwards compile again."""
         clear()
 
 
 def use(compiled: bool | None) -> None:
-    """Switch to what an argument `compiled=` asks for.  Who calls it puts `state.compiled` back."""
+    """Switch to the engine that an argument `compiled=` asks for.  The caller restores `state.compiled`."""
     if compiled is not None and bool(compiled) != (state.compiled is not None):
         state.compiled = compiled_backward()._options if compiled else None

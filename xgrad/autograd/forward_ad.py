@@ -1,7 +1,7 @@
 """Forward-mode AD: dual levels, and tensors that carry a tangent (PyTorch: torch/autograd/forward_ad.py).
 
 Invariant: the tangent of a view is the same view of its base's tangent, so an in-place write into either shows in both.
-A view of a tensor that gets its tangent later takes it over when it is asked for it (`Tensor._tangent_at`).
+A view of a tensor that gets its tangent later takes it over when its tangent is read (`Tensor._tangent_at`).
 """
 
 import itertools
@@ -21,13 +21,13 @@ from ..views.storage import place_of
 from ..views.value_ops import BitCast as _BitCast
 from .grad_mode import _Mode
 
-# Each level that is entered gets a number of its own inside: tangents of a level that has ended match no other.  To
+# Each level that is entered has a number of its own inside: tangents of a level that has ended match no other.  For
 # the user it is level 0, as in PyTorch.
 _numbers = itertools.count()
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What `unpack_dual` returns."""
+    """The result of `unpack_dual`."""
 
     primal: Tensor
     tangent: Tensor | None
@@ -58,9 +58,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 def enter_level() -> int:
-    """Enter a level inside of those that are entered: what `func.jvp`, which nests, differentiates at.
+    """Enter a level inside of the present ones, for `func.jvp`, which nests.
 
-    Who calls it puts `state.forward_level` and `state.outer_forward_levels` back.
+    The caller restores `state.forward_level` and `state.outer_forward_levels`.
     """
     state.outer_forward_levels = forward_levels()
     state.forward_level = level = next(_numbers)
@@ -86,7 +86,7 @@ class dual_level(_Mode):
 
 
 def _is_fwd_grad_enabled() -> bool:
-    """Whether operations carry tangents on, within a dual level."""
+    """Return True if operations propagate tangents, within a dual level."""
     return state.suspended is None and not state.inference and (state.dual_level < 0 or state.forward_level >= 0)
 
 
@@ -100,7 +100,7 @@ def _switch(enabled: bool) -> None:
 
 
 class _set_fwd_grad_enabled(_Mode):
-    """Whether operations carry tangents on, within a dual level; at once, or for a `with` block."""
+    """Switch the propagation of tangents within a dual level on or off; at once, or for a `with` block."""
 
     def __init__(self, mode: bool) -> None:
         self.mode, self.previous = mode, state.suspended is None
@@ -121,7 +121,7 @@ class _set_fwd_grad_enabled(_Mode):
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A view of `tensor` that carries `tangent`: as it is where it is laid out like `tensor`, else a copy of it.
+    """Return a view of `tensor` that carries `tangent`, or a copy of it if its layout differs from that of `tensor`.
 
     In inference mode, which has no forward mode, it carries none.
 
@@ -153,7 +153,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         )
     check_shape(tensor, tangent)
     if tangent._sparse:
-        tangent._read()  # which says that it cannot be
+        tangent._read()  # raises: a sparse tensor has no array
     dual = tensor.view_as(tensor)
     if not state.inference:
         dual._set_tangent(state.dual_level, _laid_out_like(tensor, tangent))
@@ -161,7 +161,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
-    """The tangent itself if its elements lie in its storage as the tensor's do in theirs; else a copy that does.
+    """Return the tangent itself if its layout is the tensor's; else a copy with that layout.
 
     Views of the tensor, `as_strided` among them, are then views of the tangent as well.
     """
@@ -170,14 +170,14 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     mine = tensor._chain
     dtype = tangent.dtype if tangent.is_complex() else tensor.dtype
     if tensor._level is not None:
-        if tensor._level is not tangent._level:  # one tangent for all entries of a batch: each gets its own
+        if tensor._level is not tangent._level:  # one tangent for all entries of a batch: each entry gets its own
             return declare.FUNCTIONS[""]["zeros_like"](tensor.detach(), dtype=dtype).copy_(tangent)
         return tangent.to(dtype, copy=True)
     whole = mine is None or mine.is_root or mine.overlaps or tangent._level is not None
     if whole or any(isinstance(step, _BitCast) for step in mine.steps) or not (mine.expressible or dtype == mine.dtype):
         return tangent.to(dtype, copy=True)
     root = zeros(mine.root_shape, mine.root_dtype if dtype == mine.dtype else dtype, place_of(tensor._held()))
-    enabled, state.grad_enabled = state.grad_enabled, not state.inference  # or it could not be written when it is on
+    enabled, state.grad_enabled = state.grad_enabled, not state.inference  # else it could not be written in grad mode
     try:
         copy = view_along(from_array(root), mine, "AsStridedBackward0")
     finally:
@@ -186,7 +186,7 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
 
 
 def _layout(tensor: Tensor) -> tuple:
-    """What has to be equal for one tensor to have its elements where another has them (PyTorch: has_same_meta)."""
+    """Return a tensor's layout: equal for tensors whose elements are at the same places (PyTorch: has_same_meta)."""
     chain = tensor._chain
     if chain is None:
         chain = ViewChain.root(tensor.shape, tensor.dtype)
@@ -200,7 +200,7 @@ def _layout(tensor: Tensor) -> tuple:
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The primal, a view without the tangent, and the tangent (None if there is none at this level).
+    """Return the primal, a view without the tangent, and the tangent (None if there is none at this level).
 
     Outside of a level the tensor itself and None.
     """
@@ -216,11 +216,11 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         state.forward_level = present
     if primal._view is not None:
         primal._view = primal._view.of_primal()
-    if primal._tangents:  # at the levels of func.jvp
+    if primal._tangents:  # those of func.jvp's levels
         primal._tangents = Tangents({at: t for at, t in primal._tangents.items() if at != state.dual_level})
     return UnpackedDualTensor(primal, tangent)
 
 
 def tangent_of(self: Tensor) -> Tensor | None:
-    """The tangent at the present level, or None."""
+    """Return the tangent at the present level, or None."""
     return self._tangent_at(state.forward_level)

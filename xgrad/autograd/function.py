@@ -54,15 +54,15 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     tensor(12.)
     """
 
-    # Read by vmap: whether its rule is to be made by mapping forward, backward and jvp themselves.
+    # True: vmap maps forward, backward and jvp themselves.
     generate_vmap_rule = False
 
-    # Whether `backward(ctx, grads)` gets the gradients as one list, from which it may take them: those that it has used
-    # need not live until it ends.
+    # True: `backward(ctx, grads)` gets the gradients as one list, and may remove those that it has used: they need not
+    # live until it ends.
     boxed_grads_call = False
 
-    # Whether the node forgets its saved tensors when `ctx.saved_tensors` is read: it can be read once, and backward may
-    # free them one by one.
+    # True: reading `ctx.saved_tensors` releases them from the node: they can be read once, and backward may free them
+    # one by one.
     clear_saved_tensors_on_access = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -82,12 +82,12 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """The operation's value: `forward(ctx, *args)`, or `forward(*args)` beside a `setup_context`."""
+        """Compute the operation's value: `forward(ctx, *args)`, or `forward(*args)` beside a `setup_context`."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> Any:
-        """What a `forward` without `ctx` leaves to be done: save tensors, and mark inputs and outputs."""
+        """Save tensors, and mark inputs and outputs, for a `forward` without `ctx`."""
         raise NotImplementedError("setup_context is not implemented.")
 
     backward = staticmethod(default_backward)
@@ -95,14 +95,14 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """The tangent of each output, given those of the inputs."""
+        """Return the tangent of each output, from those of the inputs."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
-        """The operation over a batch: (outputs, their batch dimensions), given those of the arguments."""
+        """Compute the operation over a batch: return (outputs, their batch dimensions), from those of the arguments."""
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
             "generate_vmap_rule=True."
@@ -113,7 +113,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         """Run the operation and record it.
 
         Keyword arguments are put into the places of forward's parameters.  Raises `TypeError` for one that forward
-        does not know, for a place that is left out before it, and for a tensor that requires grad and has no place.
+        does not know, for a place before it without an argument, and for a tensor that requires grad and has no place.
         """
         setup_context = None if cls.setup_context is Function.setup_context else cls.setup_context
         if kwargs or (setup_context is not None and len(args) != _arity(cls.forward)):
@@ -126,7 +126,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
 
 def _bind(cls: Any, args: tuple, kwargs: dict, defaults: bool) -> tuple[tuple, dict]:
-    """The arguments in the places of forward's parameters; with `defaults` those that were left out too."""
+    """Return the arguments in the places of forward's parameters; with `defaults` those of missing ones too."""
     signature = inspect.signature(cls.forward)
     if defaults:
         bound = signature.bind(*args, **kwargs)
@@ -174,7 +174,7 @@ def once_differentiable(backward: Callable) -> Callable:
 
 
 class Error(InternalNode):
-    """The history of what must not be differentiated."""
+    """The node of a tensor that must not be differentiated."""
 
     def apply(self, grads: list, needs: int) -> Any:
         raise NotDifferentiableError(
@@ -209,6 +209,6 @@ _SingleLevelFunction = Function
 
 
 def _arity(function: Callable) -> int:
-    """How many arguments a function takes by position, -1 for what has no code."""
+    """Return the number of positional arguments of a function, -1 if it has no code."""
     code = getattr(function, "__code__", None)
     return -1 if code is None else code.co_argcount

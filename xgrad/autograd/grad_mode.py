@@ -1,7 +1,7 @@
 """no_grad, enable_grad, set_grad_enabled, inference_mode and lesser modes: context managers and decorators.
 
-Invariant: each belongs to its thread, and what a block or a decorated function switches is as it was before when it is
-left, by an exception too (PyTorch: torch/autograd/grad_mode.py, torch/utils/_contextlib.py).
+Invariant: each belongs to its thread, and is as it was before when the block or the decorated function ends, by an
+exception too (PyTorch: torch/autograd/grad_mode.py, torch/utils/_contextlib.py).
 """
 
 import functools
@@ -17,7 +17,7 @@ from ..tensor import Tensor
 
 
 class _Mode:
-    """A context manager that is a decorator too; a generator function is wrapped so that each step runs in the mode."""
+    """A context manager and decorator; a generator function is wrapped so that each step runs in the mode."""
 
     def __call__(self, function: Callable) -> Callable:
         if inspect.isgeneratorfunction(function):
@@ -60,7 +60,7 @@ class _Mode:
         return wrapped
 
     def clone(self) -> Any:
-        """Another one like it, for each call of a function that it decorates."""
+        """Return another one like it, for each call of a function that it decorates."""
         return type(self)()
 
     def __enter__(self) -> Any:
@@ -134,7 +134,7 @@ class _Setting(_Mode):
         return f"{type(self).__module__}.{type(self).__qualname__}(mode={self.mode})"
 
     def clone(self) -> Any:
-        """Another one like it, for each call of a function that it decorates."""
+        """Return another one like it, for each call of a function that it decorates."""
         return type(self)(self.mode)
 
     def _get(self) -> Any:
@@ -147,7 +147,7 @@ class _Setting(_Mode):
 class set_grad_enabled(_Setting):
     """Switch recording on or off, at once or for a `with` block; also a decorator.
 
-    Raises `TypeError` for what is no bool.
+    Raises `TypeError` if the argument is no bool.
 
     >>> import xgrad
     >>> x = xgrad.ones(1, requires_grad=True)
@@ -166,27 +166,27 @@ class set_grad_enabled(_Setting):
 
 
 def _switch(enabled: bool) -> None:
-    if state.inference:  # where nothing is recorded, whatever is switched
+    if state.inference:  # nothing is recorded in either case
         state.grad_in_inference = enabled
     else:
         state.grad_enabled = enabled
 
 
 def is_grad_enabled() -> bool:
-    """Whether grad mode is on in this thread: whether operations are recorded, except in inference mode."""
+    """Return True if grad mode is on in this thread: operations are recorded, except in inference mode."""
     return state.grad_in_inference if state.inference else state.grad_enabled
 
 
 class inference_mode(_Mode):
     """Record nothing, and make tensors that may never be recorded; in a `with` block, or as a decorator.
 
-    Beyond `no_grad`: forward-mode AD is off; what an operator or a factory makes is an *inference tensor*
+    Beyond `no_grad`: forward-mode AD is off; the results of operators and factories are *inference tensors*
     (`is_inference()`), without a version counter; a view of a normal tensor is normal, but may not be written outside
-    where that would be recorded.  `mode=False` switches normal mode on, with recording, within inference mode.
+    if the write would be recorded.  `mode=False` switches normal mode on, with recording, within inference mode.
 
     Outside of the mode an inference tensor raises `InferenceTensorError`, a `RuntimeError`, when it is to be saved for
     backward and when it is changed in place; `clone()` gives a normal tensor.  A PyTorch program gains time by the
-    mode; here it is no faster than `no_grad`, and is there for what it refuses.
+    mode; here it is no faster than `no_grad`, and is there for the errors that it raises.
 
     Source: PyTorch's `torch.inference_mode`.
 
@@ -222,30 +222,30 @@ class inference_mode(_Mode):
         state.grad_enabled = not self.mode
 
     def __exit__(self, *error: Any) -> None:
-        # No call before it is done: an interrupt would leave the mode.
+        # No call before the mode is restored: an interrupt there would leave it on.
         state.inference, state.grad_enabled, state.grad_in_inference, forward = self._previous[-1]
         state.forward_level, state.outer_forward_levels = forward
         self._previous.pop()
 
     def clone(self) -> "inference_mode":
-        """Another one like it, for each call of a function that it decorates."""
+        """Return another one like it, for each call of a function that it decorates."""
         return type(self)(self.mode)
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether inference mode is on in this thread."""
+    """Return True if inference mode is on in this thread."""
     return state.inference
 
 
 def is_inference(input: Tensor) -> bool:
-    """Whether a tensor was made in inference mode: `input.is_inference()`."""
+    """Return True if a tensor was made in inference mode: `input.is_inference()`."""
     if not isinstance(input, Tensor):
         raise TypeError(f"is_inference(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     return input.is_inference()
 
 
 def _enter_inference_mode(mode: bool) -> inference_mode:
-    """Enter `inference_mode(mode)`; `_exit_inference_mode` takes what this returns."""
+    """Enter `inference_mode(mode)` and return it, for `_exit_inference_mode`."""
     entered = inference_mode(mode)
     entered.__enter__()
     return entered
@@ -256,7 +256,7 @@ def _exit_inference_mode(mode: inference_mode) -> None:
 
 
 class set_multithreading_enabled(_Setting):
-    """Taken where PyTorch takes it, without effect: one thread drives a backward here; the devices work on their own.
+    """Accepted as in PyTorch, without effect: one thread drives a backward here; the devices work on their own.
 
     >>> import xgrad
     >>> x = xgrad.ones(1, requires_grad=True)
@@ -274,7 +274,7 @@ class set_multithreading_enabled(_Setting):
 
 
 def is_multithreading_enabled() -> bool:
-    """What `set_multithreading_enabled` was told last in this thread; it has no effect, for one thread drives here.
+    """Return the last value of `set_multithreading_enabled` in this thread; it has no effect: one thread drives here.
 
     >>> import xgrad
     >>> xgrad.autograd.is_multithreading_enabled()
@@ -284,10 +284,10 @@ def is_multithreading_enabled() -> bool:
 
 
 class enforce_grad_layout_policy(_Setting):
-    """Whether a gradient is stored where its variable lies (True, the default), at once or for a `with` block.
+    """Store a gradient where its variable is (True, the default) or not (False), at once or for a `with` block.
 
     Layout is placement here (PyTorch's is strides).  With False, the first gradient stays on the devices on which it
-    arrives, later ones go where the first one is, and nobody is warned.
+    arrives, later ones go to the devices of the first, and no warning is given.
 
     >>> import xgrad
     >>> x = xgrad.ones(1, requires_grad=True)
@@ -310,7 +310,7 @@ class enforce_grad_layout_policy(_Setting):
 class _force_original_view_tracking(_Setting):
     """PyTorch's name for `xgrad.views.tracking`: True is "replay", False "geometry"; at once or for a `with` block.
 
-    PyTorch, told False, goes back to `as_strided` on devices that have it; that is the geometry path here.
+    With False, PyTorch goes back to `as_strided` on devices that have it; that is the geometry path here.
 
     >>> import xgrad
     >>> base = xgrad.ones(2, 3, requires_grad=True).clone()
@@ -331,9 +331,9 @@ class _force_original_view_tracking(_Setting):
 
 
 def is_view_replay_enabled() -> bool:
-    """Whether replay was asked for, by `_force_original_view_tracking(True)` or `xgrad.views.tracking("replay")`.
+    """Return True after `_force_original_view_tracking(True)` or `xgrad.views.tracking("replay")`.
 
-    False does not say that views are not replayed: on a device without strides they are, unless geometry is asked for.
+    False does not mean that views are not replayed: on a device without strides they are, unless geometry is asked for.
 
     >>> import xgrad
     >>> with xgrad.autograd._force_original_view_tracking(True):

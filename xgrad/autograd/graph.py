@@ -1,4 +1,4 @@
-"""The graph as a user sees it, and hooks on what it saves (PyTorch: torch/autograd/graph.py)."""
+"""The graph as a user sees it, and hooks on saved tensors (PyTorch: torch/autograd/graph.py)."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -23,9 +23,10 @@ __all__ = [
 
 
 class Node(abc.ABC):
-    """What a `grad_fn` is: one recorded operation.  For `isinstance`; nodes are made by operators alone.
+    """The class of every `grad_fn`: one recorded operation.  For `isinstance`; only operators make nodes.
 
-    Called with the gradients of its operation's outputs, a node gives those of the inputs, without running any hook.
+    A node is callable: it takes the gradients of its operation's outputs and returns those of the inputs, without
+    running any hook.
 
     >>> import xgrad
     >>> y = xgrad.ones(2, requires_grad=True) * 2
@@ -37,7 +38,7 @@ class Node(abc.ABC):
 
     @abc.abstractmethod
     def name(self) -> str:
-        """PyTorch's name of the operation, e.g. 'MulBackward0'."""
+        """Return PyTorch's name of the operation, e.g. 'MulBackward0'."""
 
     @property
     @abc.abstractmethod
@@ -54,7 +55,7 @@ class Node(abc.ABC):
 
     @abc.abstractmethod
     def _sequence_nr(self) -> int:
-        """The place of the operation in its thread's order; larger numbers run first in backward."""
+        """Return the number of the operation in its thread's order; larger numbers run first in backward."""
 
     @property
     @abc.abstractmethod
@@ -84,9 +85,9 @@ class Node(abc.ABC):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The edge on which the gradient of `tensor` arrives.
+    """Return the edge on which the gradient of `tensor` arrives.
 
-    `backward` and `grad` take it wherever they take the tensor, whose value it does not keep alive.
+    `backward` and `grad` accept it in place of the tensor, whose value it does not keep alive.
     Raises `RuntimeError` if the tensor requires no gradient.
     """
     if not tensor.requires_grad:
@@ -95,17 +96,17 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
-    """Without effect: XLA has no streams that a gradient could arrive on."""
+    """Do nothing: XLA has no streams that a gradient could arrive on."""
 
 
 def set_override_stale_capture_stream(enabled: bool) -> None:
-    """Without effect: XLA captures no CUDA graphs of the user's."""
+    """Do nothing: XLA captures no CUDA graphs of the user's."""
 
 
 def region_activation_memory_budget(budget: float) -> Any:
-    """In PyTorch a hint to `torch.compile`, and an error in eager code; here it is always that error.
+    """Raise `RuntimeError`: in PyTorch this is a hint to `torch.compile`, and an error in eager code.
 
-    Raises `TypeError` for what is no number, `ValueError` outside of [0, 1], else `RuntimeError`.
+    Raises `TypeError` for an argument that is no number, `ValueError` outside of [0, 1].
     """
     name = "autograd.graph.region_activation_memory_budget"
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
@@ -116,5 +117,5 @@ def region_activation_memory_budget(budget: float) -> Any:
 
 
 def _engine_run_backward(t_outputs: Sequence[Tensor | GradientEdge], *args: Any, **kwargs: Any) -> Any:
-    """`Variable._execution_engine.run_backward`; what runs is logged by this module's logger at level DEBUG."""
+    """Run `Variable._execution_engine.run_backward`; the logger "xgrad.autograd.graph" logs the nodes at DEBUG."""
     return ExecutionEngine.run_backward(t_outputs, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""A function mapped over a batch of tangents, for `functional` and `gradcheck`: `func.vmap`, without its arguments."""
+"""A function mapped over a batch of tangents, for `functional` and `gradcheck`: `func.vmap`, without its options."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from ..tensor import Tensor
 
 
 def mapped(function: Callable[..., tuple[Tensor, ...]], *batches: Tensor) -> tuple[Tensor, ...]:
-    """`function` of each entry of the batches, along their dimension 0; the results joined along theirs."""
+    """Apply `function` to each entry of the batches, along dimension 0; return the results, stacked likewise."""
 
     def run(level: VmapLevel) -> tuple[Tensor, ...]:
         results = function(*(add_batch(b, 0, level) for b in batches))

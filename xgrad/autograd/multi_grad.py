@@ -1,7 +1,7 @@
 """register_multi_grad_hook: one hook for the gradients of several tensors (PyTorch: torch/autograd/graph.py).
 
-Invariant: what a run of backward has collected belongs to that run.  Several runs, in several threads or one inside of
-the other, do not see each other's gradients, and what a run that failed had collected dies with it.
+Invariant: the gradients that a run of backward has collected belong to that run.  Several runs, in several threads or
+one inside of the other, do not see each other's gradients, and those of a run that failed end with it.
 """
 
 import functools
@@ -37,7 +37,7 @@ class MultiHandle(RemovableHandle):
 
 
 def node_of(tensor: Tensor | GradientEdge) -> Node:
-    """The node at which the gradient of `tensor` arrives: its `grad_fn`, or a leaf's accumulator."""
+    """Return the node at which the gradient of `tensor` arrives: its `grad_fn`, or a leaf's accumulator."""
     if isinstance(tensor, GradientEdge):
         return tensor.node
     node = gradient_edge(tensor)[0]
@@ -51,11 +51,11 @@ def register_multi_grad_hook(
 ) -> RemovableHandle:
     """Call `fn` once in each backward, for several tensors.
 
-    `mode="all"`: `fn(grads)`, when the gradients of all `tensors` that this backward reaches are there; in the list,
-    None stands for a tensor that it does not reach or that got none.  All tensors must require grad.
-    `mode="any"`: `fn(grad)`, with the first of the gradients.  Tensors that require no grad are left out.
+    `mode="all"`: `fn(grads)`, when this backward has computed the gradients of all `tensors` that it leads to; in the
+    list, None stands for a tensor that it does not lead to or that got no gradient.  All tensors must require grad.
+    `mode="any"`: `fn(grad)`, with the first of the gradients.  Tensors that require no grad are ignored.
 
-    `fn` must not change its arguments, and what it returns is ignored.  The handle removes the hook.
+    `fn` must not change its arguments, and its result is ignored.  The handle removes the hook.
     Raises `ValueError` for another mode, `AssertionError` in mode "all" for a tensor that does not require grad.
 
     >>> import xgrad
@@ -91,7 +91,7 @@ def register_multi_grad_hook(
 
 
 class _Collected:
-    """The gradients of one run so far, and how many are still to come."""
+    """The gradients of one run so far, and the number of those still to come."""
 
     __slots__ = ("grads", "missing")
 

@@ -1,8 +1,8 @@
 """`allow_mutation_on_saved_tensors`: writing over a tensor that backward needs (PyTorch: torch/autograd/graph.py).
 
-PyTorch clones a saved tensor before it is written over.  JAX arrays are immutable: what was saved is still there after
-the write, which goes to other memory since somebody holds the old.  So there are no clones, whatever the aliasing, and
-what is left to do is to know which values belong to the context, for they go with it.
+PyTorch clones a saved tensor before it is written over.  JAX arrays are immutable: the saved array is still there after
+the write, which goes to other memory because the old one has a reference.  So there are no clones, whatever the
+aliasing.  The context only needs to know its values, because they end with it.
 """
 
 import weakref
@@ -18,7 +18,7 @@ from .saved_hooks import saved_tensors_hooks
 
 
 class _Handle:
-    """Stands for one saved value in the graph; the value is with the context."""
+    """Represents one saved value in the graph; the value is in the context."""
 
     __slots__ = ("__weakref__", "counter", "version")
 
@@ -31,10 +31,10 @@ class _Handle:
 
 
 class _Context:
-    """What `allow_mutation_on_saved_tensors` gives.
+    """The context of `allow_mutation_on_saved_tensors`.
 
-    `original` and `cloned` are PyTorch's: {handle: value} of the saved tensors that still are as they were saved, and
-    of those that have been changed since (of which PyTorch would have made clones).
+    `original` and `cloned` are PyTorch's: {handle: value} of the saved tensors that are unchanged, and of those that
+    have been changed since (PyTorch would have cloned these).
     """
 
     def __init__(self) -> None:
@@ -43,16 +43,16 @@ class _Context:
 
     @property
     def original(self) -> dict[_Handle, Tensor]:
-        """What was saved and has not been changed."""
+        """The saved values of tensors that have not been changed."""
         return {handle: _tensor(value) for handle, value in self._values.items() if not handle.changed}
 
     @property
     def cloned(self) -> dict[_Handle, Tensor]:
-        """What was saved and has been changed in place since, as it was."""
+        """The saved values of tensors that have been changed in place since."""
         return {handle: _tensor(value) for handle, value in self._values.items() if handle.changed}
 
     def clear(self) -> None:
-        """Forget all values: what was recorded in this context can't be differentiated any more."""
+        """Forget all values: graphs recorded in this context can't be differentiated any more."""
         self._values.clear()
         self._handles.clear()
 
@@ -83,10 +83,10 @@ def _tensor(value: Any) -> Tensor:
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[_Context]:
-    """Within the block, a tensor that was saved may be changed in place: backward sees it as it was saved.
+    """Within the block, a tensor that was saved may be changed in place: backward sees its saved value.
 
-    Backward has to run inside of the block as well.  Gives an object for debugging: `original` and `cloned` tell what
-    is saved, `clear()` drops it.  Raises `RuntimeError` when it is nested; backward outside raises
+    Backward has to run inside of the block as well.  Yields an object for debugging: `original` and `cloned` are the
+    saved values, `clear()` drops them.  Raises `RuntimeError` when it is nested; backward outside raises
     `MutationContextError`.
 
     >>> import xgrad

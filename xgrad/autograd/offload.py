@@ -1,13 +1,13 @@
-"""`save_on_cpu`: what is saved for backward waits in host memory (PyTorch: torch/autograd/graph.py).
+"""`save_on_cpu`: tensors saved for backward are stored in host memory (PyTorch: torch/autograd/graph.py).
 
-Where an array goes, in the order in which it is tried:
+The place of an array, in the order in which places are tried:
 
     a tracer                       JAX's host memory space: XLA moves it when the program runs
-    an array of the CPU's          nowhere, it is in host memory; it is kept, not copied
+    an array on the CPU            its own place, which is host memory; there is no copy
     pin_memory=True                the device's pinned host memory, with the array's sharding
     the device's other host memory ("unpinned_host", on TPUs), with the array's sharding
     one device                     JAX's CPU device
-    several devices                pinned host memory after all, which keeps the sharding
+    several devices                pinned host memory after all, which preserves the sharding
 """
 
 from typing import Any
@@ -22,11 +22,11 @@ from .saved_hooks import saved_tensors_hooks
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Within the block, what is saved for backward is kept in host memory and brought back when it is needed.
+    """Within the block, tensors saved for backward are stored in host memory and brought back when they are needed.
 
-    `pin_memory=True` uses the device's pinned host memory, from which copies are faster, where JAX offers it.  A
-    sharded tensor comes back with its sharding.  On the CPU nothing is moved or copied.  Under `jax.jit` XLA moves.
-    `device_type` is accepted as by PyTorch; each tensor goes back to where it was.
+    `pin_memory=True` uses the device's pinned host memory, from which copies are faster, if JAX offers it.  A
+    sharded tensor comes back with its sharding.  On the CPU nothing is copied.  Under `jax.jit` XLA does the transfers.
+    `device_type` is accepted as by PyTorch; each tensor goes back to its own device.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, requires_grad=True)
@@ -41,7 +41,7 @@ class save_on_cpu(saved_tensors_hooks):
         def pack(tensor: Tensor) -> Any:
             if tensor._sparse:
                 return _Sparse(tensor, pin_memory)
-            # Inside of vmap there is no array to move.
+            # A batched tensor, inside of vmap, has no array to be transferred.
             return plain_entry(tensor) if tensor._level is not None else to_host(tensor._read(), pin_memory)
 
         def unpack(packed: Any) -> Tensor:
@@ -53,7 +53,7 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 class _Sparse:
-    """A sparse tensor, whose indices and values are in host memory."""
+    """A sparse tensor whose indices and values are in host memory."""
 
     def __init__(self, tensor: Any, pin: bool) -> None:
         self.homes: list[Any] = []
@@ -71,14 +71,14 @@ class _Sparse:
 
 
 def to_host(array: Any, pin: bool) -> tuple[Any, Any]:
-    """(where the array was, the array in host memory), for `from_host`."""
+    """Return (the array's sharding, the array in host memory), for `from_host`."""
     if isinstance(array, Tracer):
         if jax.default_backend() == "cpu":
             return None, array
         return jax.memory.Space.Device, jax.device_put(array, jax.memory.Space.Host)
     home = array.sharding
     devices = home.device_set
-    device = next(iter(home.addressable_devices), None) or next(iter(devices))  # of several processes, ours
+    device = next(iter(home.addressable_devices), None) or next(iter(devices))  # with several processes, one of ours
     if _is_host(device):
         return None, array
     kinds = _kinds(device)
@@ -90,12 +90,12 @@ def to_host(array: Any, pin: bool) -> tuple[Any, Any]:
             return home, jax.device_put(array, home.with_memory_kind(kind))
     try:
         return home, jax.device_put(array, jax.local_devices(backend="cpu")[0])
-    except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
+    except RuntimeError:  # JAX_PLATFORMS excludes the CPU
         return home, np.asarray(array)
 
 
 def from_host(packed: tuple[Any, Any]) -> Any:
-    """The array, where it was."""
+    """Return the array with its former sharding."""
     home, array = packed
     return array if home is None else jax.device_put(array, home)
 

@@ -1,6 +1,6 @@
-"""Hooks on what is saved for backward, for all operations of a block (PyTorch: torch/autograd/graph.py).
+"""Hooks on tensors that are saved for backward, for all operations of a block (PyTorch: torch/autograd/graph.py).
 
-The pairs are a stack that belongs to the thread, of which the innermost counts (`state.saved_hooks`).
+The pairs of hooks are a stack of the thread, and only the innermost pair is called (`state.saved_hooks`).
 """
 
 import contextlib
@@ -11,10 +11,10 @@ from ..config import state
 
 
 class saved_tensors_hooks:
-    """Within the block, what is saved for backward is `pack_hook(tensor)`, and `unpack_hook` of it when it is needed.
+    """Within the block, a node saves `pack_hook(tensor)`, and backward uses `unpack_hook` of that.
 
-    The innermost pair counts.  Version checks are off for what a hook packed.  Entering raises `RuntimeError` within
-    `disable_saved_tensors_hooks`.
+    Only the innermost pair is called.  There is no version check for a value that a hook packed.  Entering raises
+    `RuntimeError` within `disable_saved_tensors_hooks`.
 
     >>> import xgrad
     >>> x = xgrad.ones(3, requires_grad=True)
@@ -43,14 +43,14 @@ class saved_tensors_hooks:
 
 
 def push_hooks(pack_hook: Callable, unpack_hook: Callable) -> None:
-    """Make this the pair that counts.  Raises `RuntimeError` while hooks are disabled."""
+    """Make this pair the innermost one.  Raises `RuntimeError` while hooks are disabled."""
     if state.saved_hooks_disabled is not None:
         raise RuntimeError(state.saved_hooks_disabled)
     state.saved_hooks = (*state.saved_hooks, (pack_hook, unpack_hook))
 
 
 def pop_hooks() -> None:
-    """Take the innermost pair away.  Raises `RuntimeError` if there is none."""
+    """Remove the innermost pair.  Raises `RuntimeError` if there is none."""
     if not state.saved_hooks:
         raise RuntimeError("no saved tensors hooks have been pushed in this thread")
     state.saved_hooks = state.saved_hooks[:-1]
@@ -60,7 +60,7 @@ def pop_hooks() -> None:
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Within the block, entering `saved_tensors_hooks` raises `RuntimeError(error_message)`; a decorator too.
 
-    Raises that error at once if hooks are active already.  Blocks nest: the innermost message is told.
+    Raises that error at once if hooks are active already.  Blocks nest: the error has the innermost message.
 
     >>> import xgrad
     >>> with xgrad.autograd.graph.disable_saved_tensors_hooks("no hooks here"):

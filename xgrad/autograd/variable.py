@@ -1,6 +1,6 @@
-"""Variable: what a tensor with history was called before PyTorch 0.4 (PyTorch: torch/autograd/variable.py).
+"""Variable: the name of a tensor with history before PyTorch 0.4 (PyTorch: torch/autograd/variable.py).
 
-Every tensor is one, as `isinstance` says; called, it gives an alias of a tensor, as a leaf.
+Every tensor is one, as `isinstance` says; a call of it returns an alias of a tensor, as a leaf.
 """
 
 import warnings

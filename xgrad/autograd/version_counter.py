@@ -1,4 +1,4 @@
-"""The version counters, from outside: how to raise and how to keep them (PyTorch: torch/autograd/grad_mode.py)."""
+"""The version counters' public functions: raise a version, or preserve it (PyTorch: torch/autograd/grad_mode.py)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,9 +8,10 @@ from .grad_mode import _Mode
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Tell autograd that a tensor, or each of several, was changed in place by other means.
+    """Raise the version of a tensor, or of each of several, after a change in place by other means.
 
-    Tensors made in inference mode have no version, and are left alone.  Raises `RuntimeError` for what is no tensor.
+    Tensors made in inference mode have no version, and are ignored.  Raises `RuntimeError` for an argument that is no
+    tensor.
 
     >>> import xgrad
     >>> x = xgrad.ones(2)
@@ -30,7 +31,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 def _unsafe_set_version_counter(tensors: Iterable[Tensor], versions: Iterable[int]) -> None:
-    """Give each tensor, and all that share its counter, this version."""
+    """Set the version of each tensor, and so of all that share its counter."""
     tensors, versions = tuple(tensors), tuple(versions)
     if len(tensors) != len(versions):
         raise RuntimeError(f"tensors_len={len(tensors)}, versions_len={len(versions)}")
@@ -44,7 +45,7 @@ class _unsafe_preserve_version_counter(_Mode):
     """Within the block, in-place operations on these tensors leave no trace in their versions.
 
     Unsafe: a write that matters to a saved tensor is not noticed.  (The saved value itself is never corrupted here.)
-    A decorator too.  Raises `AssertionError` for what is no tensor and no tuple of them.
+    A decorator too.  Raises `AssertionError` unless the argument is a tensor or a tuple.
 
     >>> import xgrad
     >>> x = xgrad.ones(2)
@@ -61,7 +62,7 @@ class _unsafe_preserve_version_counter(_Mode):
         self.versions = tuple(t._version for t in self.tensors)
 
     def clone(self) -> "_unsafe_preserve_version_counter":
-        """Another one like it, for each call of a function that it decorates."""
+        """Return another one like it, for each call of a function that it decorates."""
         return _unsafe_preserve_version_counter(self.tensors)
 
     def __enter__(self) -> None:

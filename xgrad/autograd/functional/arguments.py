@@ -1,7 +1,7 @@
-"""What goes into the functions of `autograd.functional` and what comes out: tuples or tensors, strictness, zeros.
+"""Arguments and results of the functions of `autograd.functional`: tuples or tensors, strictness, zeros.
 
-Invariant: the user's function always gets new tensors, even of inputs that require grad already.  So what it captured
-by other means is a constant in it, and only what it was given is differentiated (torch/autograd/functional.py).
+Invariant: the user's function always gets new tensors, even for inputs that require grad already.  So a tensor that it
+closes over is a constant, and only its arguments are differentiated (torch/autograd/functional.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _zeros_like = declare.FUNCTIONS[""]["zeros_like"]
 
 
 def tensors(value: Any, what: str, function: str) -> tuple[tuple[Tensor, ...], bool]:
-    """The tensors of a tensor or of a tuple, and whether it was a tuple.  A list is neither, as in PyTorch."""
+    """Return the tensors of a tensor or of a tuple, and True if it was a tuple.  A list is neither, as in PyTorch."""
     many = isinstance(value, tuple)
     listed = value if many else (value,)
     for i, item in enumerate(listed):
@@ -29,14 +29,14 @@ def tensors(value: Any, what: str, function: str) -> tuple[tuple[Tensor, ...], b
 
 
 def returned(value: Any, function: str, strict: bool) -> tuple[tuple[Tensor, ...], bool]:
-    """The same of what the user's function returned."""
+    """Return the tensors that the user's function returned, and True if it was a tuple."""
     outputs, many = tensors(value, "outputs of the user-provided function", function)
     require("output", outputs, strict)
     return outputs, many
 
 
 def scalar(value: Any, function: str, strict: bool) -> Tensor:
-    """The single element that the user's function has to return where a Hessian is asked for."""
+    """Return the single element that the user's function has to return for a Hessian."""
     (output, *_), many = returned(value, function, strict)
     if many:
         raise RuntimeError(f"The function given to {function} should return a single Tensor")
@@ -49,7 +49,7 @@ def scalar(value: Any, function: str, strict: bool) -> Tensor:
 
 
 def fresh(given: Sequence[Tensor], create_graph: bool, requires_grad: bool = True) -> tuple[Tensor, ...]:
-    """New tensors of the same values: connected to the given ones where their gradient is asked for, else leaves."""
+    """Return new tensors of the same values: connected to tensors whose gradient is asked for, else leaves."""
     return tuple(_connected(x) if create_graph and x.requires_grad else _leaf(x, requires_grad) for x in given)
 
 
@@ -62,7 +62,7 @@ def _leaf(x: Tensor, requires_grad: bool) -> Tensor:
 
 
 def vector(v: Any, like: tuple[Tensor, ...], many: bool, function: str, create_graph: bool, needless: str) -> Any:
-    """The vector of a product, checked against what it is multiplied with; None where one element needs none."""
+    """Return the vector of a product, checked against the tensors that it multiplies; None for a single element."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(f"The vector v can only be None if {needless}.")
@@ -92,7 +92,7 @@ def gradients(
     create_graph: bool = False,
     **how: Any,
 ) -> tuple[Tensor | None, ...]:
-    """`autograd.grad`, with None for inputs that are not reached; outputs without a gradient do not count."""
+    """`autograd.grad`, with None for inputs that no output depends on; outputs without a gradient do not count."""
     vectors = (None,) * len(outputs) if v is None else v
     pairs = [(o, g) for o, g in zip(outputs, vectors, strict=True) if o is not None and o.requires_grad]
     if not pairs:
@@ -103,7 +103,7 @@ def gradients(
     return found
 
 
-# What `strict` forbids, by what was looked at: (nothing connects it, it is connected but constant).
+# Errors of `strict`, by the tensor that was looked at: (nothing connects it, it is connected but constant).
 _INDEPENDENT = {
     "output": (
         "",
@@ -151,7 +151,7 @@ def _refuse(stage: str, constant: bool, i: int) -> NoReturn:
 
 
 def require(stage: str, found: Sequence[Tensor | None], strict: bool = True) -> None:
-    """In strict mode: each of these is there, and depends on the inputs."""
+    """Raise in strict mode unless each tensor exists and depends on the inputs."""
     for i, x in enumerate(found if strict else ()):
         if x is None or not x.requires_grad:
             _refuse(stage, x is not None, i)
@@ -160,7 +160,7 @@ def require(stage: str, found: Sequence[Tensor | None], strict: bool = True) -> 
 def filled(
     stage: str, found: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool
 ) -> tuple:
-    """What was found, with zeros for what depends on nothing; in strict mode that is an error."""
+    """Return the tensors, with zeros for those that depend on nothing; in strict mode that is an error."""
     for i, x in enumerate(found if strict else ()):
         if x is None or (create_graph and not x.requires_grad):
             _refuse(stage, x is not None, i)
@@ -168,13 +168,13 @@ def filled(
 
 
 def result(found: Sequence[Tensor], many: bool, create_graph: bool) -> Any:
-    """A tensor or a tuple, as the argument was that it belongs to; without history where none was asked for."""
+    """Return a tensor or a tuple, as its argument was; without history unless `create_graph`."""
     kept = tuple(found if create_graph else (x.detach() for x in found))
     return kept if many else kept[0]
 
 
 def nested(rows: Sequence[Sequence[Tensor]], many: tuple[bool, bool]) -> Any:
-    """A tuple of tuples, without the levels for which the user gave no tuple."""
+    """Return a tuple of tuples, without the levels for which the user gave no tuple."""
     inner = tuple(tuple(row) if many[1] else row[0] for row in rows)
     return inner if many[0] else inner[0]
 

@@ -30,18 +30,19 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian of `func` at `inputs`: for each output and each input a tensor of the shape of both, joined.
+    """Return the Jacobian of `func` at `inputs`: for each output and input a tensor of the joined shapes of both.
 
-    One tensor for one output and one input; a tuple where either of them is one; a tuple of tuples, `J[output][input]`,
-    where both are.  By reverse mode `J` has the dtype of the input, by forward mode that of the output.
+    One tensor for one output and one input; a tuple if one of the two is a tuple; a tuple of tuples,
+    `J[output][input]`, if both are.  By reverse mode `J` has the dtype of the input, by forward mode that of the
+    output.
 
     `create_graph`: it can be differentiated.  `strict`: an output that depends on no input is an error, instead of
     zeros.  `vectorize`: all rows in one batched backward, not one after another.  `strategy`: "reverse-mode", or
     "forward-mode", which is batched, takes no `create_graph` and no `strict`, and pays where there are more outputs
     than inputs.
 
-    Raises `TypeError` for what is no tensor, `RuntimeError` for what `strict` forbids, `NotImplementedError` for
-    combinations that don't exist.
+    Raises `TypeError` for an argument that is no tensor, `RuntimeError` for what `strict` forbids,
+    `NotImplementedError` for combinations that don't exist.
 
     >>> import xgrad
     >>> xgrad.autograd.functional.jacobian(lambda x: x * x, xgrad.tensor([1.0, 2.0]))
@@ -92,7 +93,7 @@ def jacobian(
 
 
 def _rows(outputs: tuple, leaves: tuple, create_graph: bool, strict: bool) -> list[list[Tensor]]:
-    """One backward for each element of each output."""
+    """Compute the rows by one backward for each element of each output."""
     blocks = []
     for i, output in enumerate(outputs):
         flat = output.reshape(-1)
@@ -118,7 +119,7 @@ def _block(rows: list[Tensor], output: Tensor, leaf: Tensor) -> Tensor:
 
 
 def _batched_rows(outputs: tuple, leaves: tuple, create_graph: bool) -> list[list[Tensor]]:
-    """One backward for all elements of all outputs."""
+    """Compute the rows by one backward for all elements of all outputs."""
     sizes = [o.numel() for o in outputs]
     if not sum(sizes):
         return [[_block([], o, x) for x in leaves] for o in outputs]
@@ -134,7 +135,7 @@ def _batched_rows(outputs: tuple, leaves: tuple, create_graph: bool) -> list[lis
 
 
 def _identity(like: Sequence[Tensor], sizes: list[int]) -> tuple[Tensor, ...]:
-    """The identity matrix in blocks of columns, each of the dtype of its tensor and where that one is."""
+    """Return the identity matrix in blocks of columns, each with the dtype and the devices of its tensor."""
     blocks = []
     for i, (x, n) in enumerate(zip(like, sizes, strict=True)):
         block = x.new_zeros((sum(sizes), n))
@@ -144,7 +145,7 @@ def _identity(like: Sequence[Tensor], sizes: list[int]) -> tuple[Tensor, ...]:
 
 
 def _by_columns(func: Function, given: tuple, many: bool) -> Any:
-    """One run of the function in forward mode, with a batch of tangents: one for each element of each input."""
+    """Compute the columns by one run of the function in forward mode, with a tangent for each element of each input."""
     sizes = [x.numel() for x in given]
     primals: tuple = ()
     several = False
@@ -174,11 +175,11 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The Hessian of `func`, which returns one element, at `inputs`: the Jacobian of its gradient.
+    """Return the Hessian of `func`, which returns one element, at `inputs`: the Jacobian of its gradient.
 
     One tensor for one input, of its shape twice; for a tuple a tuple of tuples, `H[i][j]` of the shapes of both inputs.
-    `outer_jacobian_strategy`: how the outer Jacobian is found; the inner one is a backward.  The other arguments, and
-    what is raised, are those of `jacobian`; and `RuntimeError` if the function returns more than one element.
+    `outer_jacobian_strategy`: how the outer Jacobian is found; the inner one is a backward.  The other arguments and
+    the errors are those of `jacobian`; and `RuntimeError` if the function returns more than one element.
 
     >>> import xgrad
     >>> xgrad.autograd.functional.hessian(lambda x: (x**3).sum(), xgrad.tensor([1.0, 2.0]))

@@ -1,7 +1,7 @@
 """Jacobian and Hessian times a vector: vjp, jvp, vhp, hvp.
 
-Those from the left cost a backward.  Those from the right are found by the *double backward trick*: the product J^T u
-is linear in u, whatever u is, so differentiating it with respect to u, weighted with v, gives J v.
+Products with a vector from the left cost a backward.  Those from the right are found by the *double backward trick*:
+the product J^T u is linear in u, so differentiating it with respect to u, weighted with v, gives J v.
 """
 
 from typing import Any
@@ -31,13 +31,13 @@ Tensors = Tensor | tuple[Tensor, ...]
 def vjp(
     func: Function, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """`func(*inputs)`, and the product of `v` with its Jacobian, which is shaped as the inputs are.
+    """Return `func(*inputs)`, and the product of `v` with its Jacobian, which is shaped as the inputs are.
 
-    `v`: shaped as the output; may be left out for an output of one element.  `create_graph`: both results can be
+    `v`: shaped as the output; optional for an output of one element.  `create_graph`: both results can be
     differentiated, with respect to `inputs` and `v`.  `strict`: an input on which no output depends is an error,
     instead of zeros.  Tuples give tuples, tensors tensors.
 
-    Raises `TypeError` for what is no tensor, `RuntimeError` for a `v` of another shape.
+    Raises `TypeError` for an argument that is no tensor, `RuntimeError` for a `v` of another shape.
 
     >>> import xgrad
     >>> x = xgrad.tensor([1.0, 2.0])
@@ -57,9 +57,9 @@ def vjp(
 def jvp(
     func: Function, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """`func(*inputs)`, and the product of its Jacobian with `v`, which is shaped as the output is.
+    """Return `func(*inputs)`, and the product of its Jacobian with `v`, which is shaped as the output is.
 
-    `v`: shaped as the inputs; may be left out for an input of one element.  The other arguments are those of `vjp`.
+    `v`: shaped as the inputs; optional for an input of one element.  The other arguments are those of `vjp`.
     It takes two backwards; `forward_ad` takes none.
 
     >>> import xgrad
@@ -83,10 +83,10 @@ def jvp(
 def vhp(
     func: Function, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """`func(*inputs)`, of one element, and the product of `v` with its Hessian, both shaped as the inputs are.
+    """Return `func(*inputs)`, of one element, and the product of `v` with its Hessian, both shaped as the inputs are.
 
-    `v` may be left out for an input of one element.  The other arguments are those of `vjp`.
-    Raises `RuntimeError` if the function returns anything but one tensor of one element.
+    `v` is optional for an input of one element.  The other arguments are those of `vjp`.
+    Raises `RuntimeError` unless the function returns one tensor of one element.
 
     >>> import xgrad
     >>> x = xgrad.tensor([1.0, 2.0])
@@ -103,7 +103,7 @@ def vhp(
 def hvp(
     func: Function, inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """`func(*inputs)`, of one element, and the product of its Hessian with `v`, both shaped as the inputs are.
+    """Return `func(*inputs)`, of one element, and the product of its Hessian with `v`, both shaped as the inputs are.
 
     A Hessian of continuous second derivatives is symmetric: then `vhp` gives the same for one backward less.
 
@@ -121,7 +121,7 @@ def hvp(
 
 
 def _slope(func: Function, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str) -> tuple:
-    """What vhp and hvp begin with: the function's value and its first derivatives, recorded."""
+    """Return the first steps of vhp and hvp: the function's value and its first derivatives, recorded."""
     given, many = tensors(inputs, "inputs", name)
     leaves = fresh(given, create_graph)
     weights = vector(v, leaves, many, name, create_graph, ONE_INPUT)

@@ -1,12 +1,12 @@
 """gradcheck: derivatives by the engine against derivatives by finite differences (PyTorch: autograd/gradcheck.py).
 
-Here are the functions and what they promise; the modules beside them are loaded when one is called:
+This file has the public functions; the modules beside it are loaded when one is called:
 
     numerical.py    central differences
     entries.py      the numbers of dense and sparse inputs that these change
-    analytical.py   what backward and forward mode say
+    analytical.py   Jacobians by backward and forward mode
     problem.py      a function, its inputs and outputs; complex numbers as two real questions
-    compare.py      the two against each other, element for element or along random directions; the report
+    compare.py      the comparison, element for element or along random directions; the report
     checks.py       batched, undefined and zero gradients
     legacy.py       get_numerical_jacobian and its like
 
@@ -57,21 +57,21 @@ def gradcheck(
     grad are checked.  They are changed in place, element by element, and changed back: a function may read them by
     other means than its arguments.  Agreement is `|analytical - numerical| <= atol + rtol * |numerical|`.
 
-    The inputs should be float64 or complex128, for `eps` is made for these: JAX's 64-bit mode must be on
+    The inputs should be float64 or complex128, for which `eps` is chosen: JAX's 64-bit mode must be on
     (`jax.config.update("jax_enable_x64", True)`).  Less precise inputs are warned about, and will most likely fail.
 
     A complex output is checked twice, once by its real part and once by its imaginary part; with respect to a complex
     input z = x + iy the number compared is dL/dx + i dL/dy, which is what backward gives.
 
     `eps`: half the distance of the two points of a difference.  `raise_exception`: False to return False instead.
-    `nondet_tol`: by how much two equal backwards may differ.  `check_undefined_grad`: outputs without a gradient count
-    as zero.  `check_grad_dtypes`: gradients have the dtype of their input.  `check_batched_grad`,
-    `check_batched_forward_grad`: a batch of (forward) gradients gives what they give one by one.  `check_forward_ad`,
-    `check_backward_ad`: which mode to check.  `fast_mode`: compare `v^T J u` for random u and v, not J: two runs of
-    `func` instead of two for each element of the inputs.  `masked`: of a sparse input only the entries that it has are
-    changed, and what it leaves out needs no gradient.
+    `nondet_tol`: the largest difference of two equal backwards.  `check_undefined_grad`: outputs without a gradient
+    count as zero.  `check_grad_dtypes`: gradients have the dtype of their input.  `check_batched_grad`,
+    `check_batched_forward_grad`: a batch of (forward) gradients gives the results of one after the other.
+    `check_forward_ad`, `check_backward_ad`: the modes to check.  `fast_mode`: compare `v^T J u` for random u and v, not
+    J: two runs of `func` instead of two for each element of the inputs.  `masked`: of a sparse input only the entries
+    that it has are changed, and its other elements need no gradient.
 
-    Raises `GradcheckError` for whatever does not agree, `ValueError` if no input requires grad, `RuntimeError` for an
+    Raises `GradcheckError` if anything disagrees, `ValueError` if no input requires grad, `RuntimeError` for an
     input that is expanded, `AssertionError` for arguments that contradict each other.
 
     >>> import jax, xgrad
@@ -126,12 +126,12 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """`gradcheck` of the gradients of `func`, as a function of `inputs` and of `grad_outputs`.
+    """Check the gradients of `func` by `gradcheck`, as a function of `inputs` and of `grad_outputs`.
 
-    `grad_outputs`: one for each output that requires grad; if they are left out, random numbers between -1 and 1, the
+    `grad_outputs`: one for each output that requires grad; by default, random numbers between -1 and 1, the
     same each time.  `gen_non_contig_grad_outputs`: make these views with gaps.  `check_rev_over_rev`,
-    `check_fwd_over_rev`: whether the gradients are differentiated by backward or by forward mode.  The other arguments,
-    and what is raised, are those of `gradcheck`.
+    `check_fwd_over_rev`: differentiate the gradients by backward, by forward mode.  The other arguments and the errors
+    are those of `gradcheck`.
 
     >>> import jax, xgrad
     >>> jax.config.update("jax_enable_x64", True)
@@ -173,7 +173,7 @@ def _as_tuple(value: Any) -> tuple:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-# `autograd.gradcheck` is this function, as in PyTorch; the error can be reached through it all the same.
+# `autograd.gradcheck` is this function, as in PyTorch, so the error is an attribute of it.
 gradcheck.GradcheckError = gradgradcheck.GradcheckError = GradcheckError  # pyright: ignore[reportFunctionMemberAccess]
 
 

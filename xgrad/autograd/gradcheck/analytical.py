@@ -1,4 +1,4 @@
-"""What backward and forward mode say, as matrices: a row for each element of the input, a column for each output's.
+"""Jacobians by backward and by forward mode: a row for each element of the input, a column for each of the output.
 
 Backward gives a column at a time (the gradient of one element of the output), forward mode a row (the tangents that
 one element of the input causes).
@@ -21,7 +21,7 @@ _zeros_like = declare.FUNCTIONS[""]["zeros_like"]
 
 
 def units(like: Tensor) -> Iterable[np.ndarray]:
-    """Each of the unit vectors, in the shape of a tensor."""
+    """Yield each of the unit vectors, in the shape of a tensor."""
     for place in np.ndindex(tuple(like.shape)):
         unit = np.zeros(like.shape, like.dtype)
         unit[place] = 1
@@ -31,7 +31,7 @@ def units(like: Tensor) -> Iterable[np.ndarray]:
 def by_backward(
     output: Tensor, wanted: Sequence[Tensor], cotangents: Sequence[np.ndarray], nondet_tol: float, check_dtypes: bool
 ) -> list[np.ndarray]:
-    """For each input a matrix with a column for each cotangent.  Every column is computed twice and has to be equal."""
+    """Return a matrix for each input, with a column for each cotangent.  Raises if two runs of backward differ."""
     first = [_pulled(output, wanted, v, check_dtypes) for v in cotangents]
     second = [_pulled(output, wanted, v, False) for v in cotangents]
     matrices = [_columns(x, [row[i] for row in first]) for i, x in enumerate(wanted)]
@@ -65,7 +65,7 @@ def _columns(x: Tensor, gradients: Sequence[np.ndarray | None]) -> np.ndarray:
 
 
 def tangents(problem: Problem, given: Mapping[int, Tensor], check_dtypes: bool = False) -> list[Tensor]:
-    """The tangents of the outputs that can have one, given those of inputs; zeros for those that get none."""
+    """Return the tangents of the outputs that can have one, from the inputs' tangents `given`; zeros for None."""
     with dual_level():
         arguments = list(problem.inputs)
         for i, x in problem.wanted:
@@ -83,12 +83,12 @@ def tangents(problem: Problem, given: Mapping[int, Tensor], check_dtypes: bool =
 
 
 def still(problem: Problem) -> dict[int, Tensor]:
-    """Tangents of zeros, for all inputs that require grad."""
+    """Return tangents of zeros for all inputs that require grad."""
     return {i: _zeros_like(x.detach()) for i, x in problem.wanted}
 
 
 def by_forward(problem: Problem, place: int, directions: Iterable[np.ndarray], check_dtypes: bool) -> list[np.ndarray]:
-    """For each output a matrix with a row for each direction in which the input at `place` goes."""
+    """Return a matrix for each output, with a row for each direction in which the input at `place` moves."""
     outputs = [x for _, x in floats(problem.returned)]
     rows: list[list[np.ndarray]] = [[] for _ in outputs]
     for direction in directions:

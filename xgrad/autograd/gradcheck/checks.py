@@ -1,6 +1,6 @@
-"""What a derivative has to get right besides its value: batches, undefined gradients, zeros.
+"""Checks of a derivative besides its value: batches, undefined gradients, zeros.
 
-An undefined gradient is one that nobody computed: it counts as zero, and a backward has to cope with it.
+An undefined gradient is one that was not computed: it counts as zero, and a backward has to cope with it.
 """
 
 import warnings
@@ -45,7 +45,7 @@ def _same(result: np.ndarray, expected: np.ndarray, output: int, input: int, mes
 
 
 def check_batched(output: Tensor, number: int, wanted: Sequence[Tensor]) -> None:
-    """A batch of gradients against one after another."""
+    """Compare a batch of gradients with one after another."""
     batch = _random(np.random.default_rng(_SEED), output)
 
     def pulled(v: Tensor, **options: Any) -> list[np.ndarray | None]:
@@ -64,7 +64,7 @@ def check_batched(output: Tensor, number: int, wanted: Sequence[Tensor]) -> None
 
 
 def check_batched_forward(problem: Problem) -> None:
-    """A batch of tangents against one after another."""
+    """Compare a batch of tangents with one after another."""
     random = np.random.default_rng(_SEED)
     for number, (place, x) in enumerate(problem.wanted):
         batch = _random(random, x)
@@ -82,7 +82,7 @@ def check_batched_forward(problem: Problem) -> None:
 
 
 def check_zero(outputs: Sequence[Tensor], wanted: Sequence[Tensor], masked: bool) -> None:
-    """Gradients of zero give zero: a backward is linear."""
+    """Raise unless gradients of zero give zero: a backward is linear."""
     if not outputs:
         return
     zeros = [placed(np.zeros(o.shape, o.dtype), o) for o in outputs]
@@ -115,7 +115,7 @@ def _check_layout(gradient: Any, x: Any) -> None:
 
 
 class _Undefined(Function):
-    """The identity; its backward passes on an undefined gradient, as from an output that nobody used."""
+    """The identity; its backward passes on an undefined gradient, as from an unused output."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ class _Undefined(Function):
 
 
 def check_undefined(func: Callable, inputs: tuple, wanted: Sequence[Tensor]) -> None:
-    """Undefined gradients of all outputs, and of each alone with zeros for the others: what comes of them is zero."""
+    """Raise unless undefined gradients of all outputs, and of each one with zeros for the others, give zero."""
 
     def outputs() -> list[Tensor]:
         return [x for _, x in differentiable(run(func, inputs))]
@@ -166,7 +166,7 @@ def _warn() -> None:
 
 
 def check_undefined_tangents(problem: Problem) -> None:
-    """An input without a tangent counts as one whose tangent is zero."""
+    """Raise unless an input without a tangent counts as one whose tangent is zero."""
     random = np.random.default_rng(_SEED)
     moving = {i: placed(random.uniform(size=tuple(x.shape)).astype(x.dtype), x) for i, x in problem.wanted}
     zeros = still(problem)

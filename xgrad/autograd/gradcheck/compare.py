@@ -1,7 +1,7 @@
-"""Analytical against numerical derivatives, and the report where they differ.
+"""Comparison of analytical with numerical derivatives, and the report of a difference.
 
 Slowly: each matrix J, element for element.  Fast: the numbers `v^T J u` for random u and v, which take two runs of the
-function and one backward for each pair of input and output.  Where every element of J may be off by `atol`, such a
+function and one backward for each pair of input and output.  If every element of J may be off by `atol`, such a
 number may be off by `atol * sum(u) * sum(v)`; the vectors are not negative, so that errors of one sign can't cancel.
 """
 
@@ -28,12 +28,12 @@ from .problem import (
     run,
 )
 
-_SEED = 0  # of the random directions: a check that passes once passes always
+_SEED = 0  # for the random directions: a check that passes once always passes
 
 
 @dataclass(frozen=True)
 class Tolerances:
-    """The arguments of gradcheck that say how near is near enough."""
+    """The arguments of gradcheck that define agreement."""
 
     eps: float
     atol: float
@@ -44,7 +44,7 @@ class Tolerances:
     masked: bool
 
     def close(self, analytical: Any, numerical: Any, scale: float = 1.0) -> bool:
-        """Whether they agree; `scale` is of the absolute tolerance."""
+        """Return True if the numbers agree; `scale` multiplies the absolute tolerance."""
         return np.allclose(analytical, numerical, self.rtol, self.atol * scale)
 
 
@@ -59,7 +59,7 @@ def check(
     batched_forward: bool,
     undefined: bool,
 ) -> None:
-    """Everything that was asked for, the derivatives first.  Raises `GradcheckError`."""
+    """Run all checks that were asked for, the derivatives first.  Raises `GradcheckError`."""
     check_inputs(inputs)
     returned = run(func, inputs)
     check_outputs(returned)
@@ -89,7 +89,7 @@ def check(
 
 
 def _compare(problem: Problem, tolerances: Tolerances) -> None:
-    """Element for element."""
+    """Compare element for element."""
     moved = problem.moved(tolerances.masked)
     numerical = [jacobians(moved.evaluate, x, _floats(problem), tolerances.eps) for _, x in moved.wanted]
     if _constant(problem, numerical):
@@ -107,13 +107,13 @@ def _floats(problem: Problem) -> list[Tensor]:
 
 
 def _column(problem: Problem, output: int) -> int:
-    """The number of a differentiable output among those that can have derivatives."""
+    """Return the number of a differentiable output among those that can have derivatives."""
     place = problem.outputs[output][0]
     return [i for i, _ in floats(problem.returned)].index(place)
 
 
 def _constant(problem: Problem, numerical: list[list[np.ndarray]], tolerance: float = 0.0) -> bool:
-    """Whether nothing that was returned requires grad: then nothing may depend on the inputs."""
+    """Return True if no output requires grad.  Raises `GradcheckError` if an output depends on inputs all the same."""
     if problem.outputs:
         return False
     if any(np.abs(n).max(initial=0) > tolerance for row in numerical for n in row):
@@ -124,7 +124,7 @@ def _constant(problem: Problem, numerical: list[list[np.ndarray]], tolerance: fl
 
 
 def _analytical(problem: Problem, tolerances: Tolerances) -> list[list[np.ndarray]]:
-    """For each input and each differentiable output the matrix that autograd gives."""
+    """Return for each input and each differentiable output the matrix that autograd gives."""
     if problem.forward:
         chosen = [_column(problem, o) for o, _ in enumerate(problem.outputs)]
         found = [by_forward(problem, place, units(x), tolerances.dtypes) for place, x in problem.wanted]
@@ -138,7 +138,7 @@ def _analytical(problem: Problem, tolerances: Tolerances) -> list[list[np.ndarra
 
 
 def _compare_fast(problem: Problem, tolerances: Tolerances) -> None:
-    """Along one random direction of each input, and for backward one of each output."""
+    """Compare along one random direction of each input, and for backward one of each output."""
     random = np.random.default_rng(_SEED)
     moved = problem.moved(tolerances.masked)
     us = [tuple(_direction(random, x) for _ in range(2 if x.is_complex() else 1)) for _, x in moved.wanted]
@@ -158,7 +158,7 @@ def _compare_fast(problem: Problem, tolerances: Tolerances) -> None:
 
 
 def _direction(random: Any, x: Tensor) -> np.ndarray:
-    """A random vector of length 1, as long as `x`, without negative entries; zero where a sparse one has no entry."""
+    """Return a random unit vector as long as `x`, without negative entries; zero where a sparse `x` has no entry."""
     vector = np.zeros(x.numel())
     vector[entries(x)[1]] = random.uniform(size=entries(x)[1].size)
     return (vector / max(float(np.linalg.norm(vector)), 1e-30)).astype(np.abs(np.zeros(0, x.dtype)).dtype)
@@ -182,7 +182,7 @@ def _analytical_fast(problem: Problem, us: list[tuple], vs: list, tolerances: To
 
 
 def _along(gradient: np.ndarray, u: tuple) -> Any:
-    """The gradient times the direction; of a complex input x + iy, that along x and i times that along y."""
+    """Return the gradient times the direction; for a complex input x + iy, that along x and i times that along y."""
     return gradient @ u[0] if len(u) == 1 else np.real(gradient) @ u[0] + 1j * (np.imag(gradient) @ u[1])
 
 
@@ -202,7 +202,7 @@ def _mismatch(problem: Problem, output: int, input: int, analytical: Any, numeri
 
 
 def _largest(problem: Problem, output: int, input: int, analytical: np.ndarray, numerical: np.ndarray) -> str:
-    """Where they differ most, and what may be the matter."""
+    """Return a text on the largest difference and its likely cause."""
     (place_in, x), (place_out, y) = problem.wanted[input], problem.outputs[output]
     gap = np.abs(analytical - numerical)
     worst = np.unravel_index(int(np.argmax(np.where(np.isnan(gap), np.inf, gap))), gap.shape)
@@ -219,7 +219,7 @@ def _largest(problem: Problem, output: int, input: int, analytical: np.ndarray, 
 
 
 def _elements(problem: Problem, output: int, input: int, tolerances: Tolerances) -> str:
-    """The same question asked element for element, for the report of fast mode."""
+    """Compare element for element, for the report of fast mode."""
     (place, x), (_, y) = problem.wanted[input], problem.outputs[output]
     column, moved = _column(problem, output), problem.moved(tolerances.masked)
     numerical = jacobians(moved.evaluate, moved.wanted[input][1], _floats(problem), tolerances.eps)[column]

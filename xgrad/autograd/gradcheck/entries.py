@@ -1,7 +1,7 @@
-"""The numbers of an input that finite differences change, and where they stand in its Jacobian.
+"""The numbers of an input that finite differences change, and their places in its Jacobian.
 
-Of a dense tensor these are its elements.  Of a sparse one they are the entries that it has: under `masked` its Jacobian
-is one with respect to these alone; else every place is filled first, for each of them might have been an entry.
+For a dense tensor these are its elements.  For a sparse one they are the entries that it has: under `masked` its
+Jacobian is with respect to these only; else every place is filled first, since each of them might have been an entry.
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ from ...tensor import Tensor, from_foreign
 
 
 def host(x: Tensor) -> np.ndarray:
-    """A copy of the values, on the host: outputs may share memory with the inputs that are changed."""
+    """Return a copy of the values on the host: outputs may share memory with the inputs that are changed."""
     return np.array((x.detach().to_dense() if x.layout == "sparse_coo" else x)._read())
 
 
 def entries(x: Tensor) -> tuple[Tensor, np.ndarray]:
-    """A tensor that shares them with `x`, to be written in place; and for each the number of its element of `x`."""
+    """Return a tensor that shares the entries of `x`, to be written in place; and their element numbers in `x`."""
     if x.layout != "sparse_coo":
         return x.data, np.arange(x.numel())
     data, index = x._values().data, host(x._indices())
@@ -26,7 +26,7 @@ def entries(x: Tensor) -> tuple[Tensor, np.ndarray]:
 
 
 def filled(x: Tensor) -> Tensor:
-    """A sparse tensor that is equal to `x`, and has an entry at every place; a dense one as it is."""
+    """Return a sparse tensor that is equal to `x`, and has an entry at every place; a dense one as it is."""
     if x.layout != "sparse_coo":
         return x
     from ...ops.sparse_tensor import make  # loaded already, as `x` is sparse

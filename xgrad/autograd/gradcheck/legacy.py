@@ -1,4 +1,4 @@
-"""get_numerical_jacobian, get_analytical_jacobian: what PyTorch deprecates, and its users may still call."""
+"""get_numerical_jacobian, get_analytical_jacobian: deprecated by PyTorch, and still called by its users."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,9 +33,9 @@ def _refuse_complex(name: str, outputs: Sequence[Any]) -> None:
 def get_numerical_jacobian(
     fn: Callable, inputs: Any, target: Any = None, eps: float = 1e-3, grad_out: float = 1.0
 ) -> tuple[Tensor, ...]:
-    """By central differences, the Jacobian of the first output of `fn(inputs)` for each input that requires grad.
+    """Return the Jacobian of the first output of `fn(inputs)` for each input that requires grad, by differences.
 
-    Deprecated, as in PyTorch.  `target`: the tensors with respect to which, if they are not the inputs.  A row for each
+    Deprecated, as in PyTorch.  `target`: the tensors to differentiate by, if they are not the inputs.  A row for each
     element of the input, a column for each of the output.  Raises `ValueError` for complex outputs.
     """
     _deprecated("get_numerical_jacobian", grad_out)
@@ -53,7 +53,7 @@ def get_numerical_jacobian(
 def get_numerical_jacobian_wrt_specific_input(
     fn: Callable, input_idx: int, inputs: Any, outputs: Any, eps: float, input: Any = None, is_forward_ad: bool = False
 ) -> tuple[Tensor, ...]:
-    """By central differences, the Jacobian of each output of `fn(*inputs)` for one input, or for the tensor `input`."""
+    """Return the Jacobian of each output of `fn(*inputs)` for one input, or for the tensor `input`, by differences."""
     target = inputs[input_idx] if input is None else input
     if not target.requires_grad:
         raise AssertionError("Expected input to have requires_grad=True")
@@ -62,9 +62,9 @@ def get_numerical_jacobian_wrt_specific_input(
 
 
 def get_analytical_jacobian(inputs: Any, output: Tensor, nondet_tol: float = 0.0, grad_out: float = 1.0) -> tuple:
-    """By backward, the Jacobian of `output` for each input that requires grad, and whether two backwards are equal.
+    """Return the Jacobian of `output` for each input that requires grad, by backward, and True if two backwards agree.
 
-    Deprecated, as in PyTorch, with whose results go two Trues: gradients have the size and dtype of their input.
+    Deprecated, as in PyTorch.  Two Trues follow, as in PyTorch: gradients have the size and dtype of their input.
     """
     _deprecated("get_analytical_jacobian", grad_out)
     _refuse_complex("get_analytical_jacobian", (output,))

@@ -1,6 +1,6 @@
 """Derivatives by central differences: (f(x + h) - f(x - h)) / 2|h|.
 
-Invariant: the input is changed in place and has its old value again afterwards, whatever the function raises.  It is
+Invariant: the input is changed in place and has its old value again afterwards, also when the function raises.  It is
 changed behind autograd's back (`.data`), so that the function may differentiate with respect to it.
 
 A complex input z = x + iy is moved along x and along y.  For a real function the two slopes make one number,
@@ -22,12 +22,12 @@ Evaluate = Callable[[], Sequence[Tensor]]
 
 
 def placed(values: np.ndarray, like: Tensor) -> Tensor:
-    """A tensor of these values, where `like` is; replicated there, if the shape is another."""
+    """Return a tensor of these values, on the devices of `like`; replicated there, if the shape is another."""
     return from_foreign(jax.device_put(values, placement(like, values.shape == tuple(like.shape))))
 
 
 def jacobians(evaluate: Evaluate, target: Tensor, outputs: Sequence[Tensor], eps: float) -> list[np.ndarray]:
-    """For each output a matrix: a row for each element of `target`, a column for each element of the output."""
+    """Return a matrix for each output: a row for each element of `target`, a column for each element of the output."""
     data, places = entries(target)
     values = host(data)
     step = np.zeros_like(values)
@@ -45,11 +45,11 @@ def jacobians(evaluate: Evaluate, target: Tensor, outputs: Sequence[Tensor], eps
 
 
 def slopes(evaluate: Evaluate, target: Tensor, direction: tuple, eps: float) -> list[np.ndarray]:
-    """The product of each Jacobian with `direction`: its real part, and for a complex target its imaginary part."""
+    """Return each Jacobian times `direction`: its real part, and for a complex target its imaginary part."""
     data, places = entries(target)
     values = host(data)
     again = np.ones(places.size, bool)
-    again[np.unique(places, return_index=True)[1]] = False  # where a sparse tensor has two entries, one is moved
+    again[np.unique(places, return_index=True)[1]] = False  # if a sparse tensor has an entry twice, one is changed
     steps = tuple((eps * np.where(again, 0, part[places])).reshape(values.shape) for part in direction)
     return _slopes(evaluate, data, values, steps, eps, None)
 

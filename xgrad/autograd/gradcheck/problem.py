@@ -1,4 +1,4 @@
-"""What is checked: a function at a point; and how complex numbers become two real questions.
+"""Problem: a function at a point, to be checked; a complex number becomes two real questions.
 
 Backward presumes a real loss, so a complex *output* is checked by the functions real(f) and imag(f).  Forward mode
 has a tangent for each real direction, so a complex *input* is checked by x -> f(x + i y0) and y -> f(x0 + i y).
@@ -26,24 +26,24 @@ class Problem:
     returned: tuple
     forward: bool
     complex_places: frozenset[int] = frozenset()  # the outputs, or the inputs in forward mode, that were complex
-    part: str = ""  # which part of them is looked at
+    part: str = ""  # "real" or "imaginary"
 
     @property
     def wanted(self) -> list[tuple[int, Tensor]]:
-        """The inputs with respect to which it is asked, and their places."""
+        """The inputs to differentiate by, with their places."""
         return differentiable(self.inputs)
 
     @property
     def outputs(self) -> list[tuple[int, Tensor]]:
-        """The outputs that can be differentiated, and their places."""
+        """The outputs that can be differentiated, with their places."""
         return differentiable(self.returned)
 
     def evaluate(self) -> list[Tensor]:
-        """The outputs that can have derivatives, at the inputs' present values."""
+        """Return the outputs that can have derivatives, at the inputs' present values."""
         return [x for _, x in floats(run(self.function, self.inputs))]
 
     def moved(self, masked: bool) -> "Problem":
-        """The same for finite differences: sparse inputs that are not masked have an entry at every place."""
+        """Return the problem for finite differences: sparse inputs that are not masked have an entry at every place."""
         if masked or not any(x._sparse for _, x in floats(self.inputs)):
             return self
         return replace(self, inputs=tuple(filled(x) if isinstance(x, Tensor) else x for x in self.inputs))
@@ -60,17 +60,17 @@ def as_tuple(value: Any) -> tuple:
 
 
 def differentiable(values: Sequence[Any]) -> list[tuple[int, Any]]:
-    """The tensors among these that require grad, and their places."""
+    """Return the tensors that require grad, with their places."""
     return [(i, x) for i, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad]
 
 
 def floats(values: Sequence[Any]) -> list[tuple[int, Any]]:
-    """The tensors among these that can have derivatives, and their places."""
+    """Return the tensors that can have derivatives, with their places."""
     return [(i, x) for i, x in enumerate(values) if isinstance(x, Tensor) and x.dtype in dtypes.INEXACT]
 
 
 def run(function: Callable, inputs: Sequence[Any]) -> tuple:
-    """What the function returns, as a tuple of tensors."""
+    """Return the function's result as a tuple of tensors."""
     returned = as_tuple(function(*inputs))
     for i, x in enumerate(returned):
         if not isinstance(x, Tensor):
@@ -86,7 +86,7 @@ def _is_complex(x: Any) -> bool:
 
 
 def backward_problems(function: Callable, inputs: tuple, returned: tuple) -> list[Problem]:
-    """What is to be asked of backward."""
+    """Return the problems that check backward."""
     places = frozenset(i for i, x in enumerate(returned) if _is_complex(x))
     if not places:
         return [Problem(function, inputs, returned, False)]
@@ -102,7 +102,7 @@ def backward_problems(function: Callable, inputs: tuple, returned: tuple) -> lis
 
 
 def forward_problems(function: Callable, inputs: tuple, returned: tuple) -> list[Problem]:
-    """What is to be asked of forward mode."""
+    """Return the problems that check forward mode."""
     places = frozenset(i for i, x in enumerate(inputs) if _is_complex(x))
     if not places:
         return [Problem(function, inputs, returned, True)]
@@ -122,7 +122,7 @@ def forward_problems(function: Callable, inputs: tuple, returned: tuple) -> list
 
 
 def check_inputs(inputs: tuple) -> None:
-    """Refuse what can't be checked, and warn of what hardly can."""
+    """Raise for inputs that can't be checked, and warn of low precision."""
     wanted = differentiable(inputs)
     if not wanted:
         raise ValueError(
@@ -150,7 +150,7 @@ def check_inputs(inputs: tuple) -> None:
 
 
 def check_outputs(returned: tuple) -> None:
-    """Refuse sparse ones, whose derivatives are no matrices."""
+    """Raise for sparse outputs, whose derivatives are no matrices."""
     if any(x._sparse for x in returned):
         raise ValueError(
             "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output of "

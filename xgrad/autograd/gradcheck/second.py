@@ -10,11 +10,11 @@ from ..backward import grad
 from .numerical import placed
 from .problem import differentiable, run
 
-_SEED = 2  # of the gradients that nobody gave: the same each time
+_SEED = 2  # for default output gradients: the same each time
 
 
 def gradients_of(func: Callable, inputs: tuple, grads: tuple | None, gaps: bool) -> tuple[Callable, tuple]:
-    """A function of inputs and output gradients that gives the input gradients, and its arguments."""
+    """Return a function of inputs and output gradients that returns the input gradients, and its arguments."""
     if grads is None:
         random = np.random.default_rng(_SEED)
         grads = tuple(_random(random, x, gaps) for _, x in differentiable(run(func, inputs)))
@@ -22,7 +22,7 @@ def gradients_of(func: Callable, inputs: tuple, grads: tuple | None, gaps: bool)
     differentiated = [i for i, _ in differentiable((*inputs, *grads))]
 
     def gradients(*args: Any) -> tuple[Tensor, ...]:
-        for i in differentiated:  # forward mode comes with detached ones
+        for i in differentiated:  # forward mode passes detached ones
             args[i].requires_grad_()
         outputs = [x for _, x in differentiable(run(func, args[:n]))]
         wanted = [args[i] for i in differentiated if i < n]
@@ -34,7 +34,7 @@ def gradients_of(func: Callable, inputs: tuple, grads: tuple | None, gaps: bool)
 
 
 def _random(random: Any, like: Tensor, gaps: bool) -> Tensor:
-    """Numbers between -1 and 1; with gaps, every other column of twice as many."""
+    """Return numbers between -1 and 1; with gaps, every other column of twice as many."""
     shape = tuple(like.shape)
     gaps = gaps and like.numel() > 1
     wide = (*shape[:-1], 2 * shape[-1]) if gaps else shape

@@ -32,11 +32,11 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "profi
 
 
 class _Recorder(OperatorMode):
-    """A `with` block that is told of operators, views, nodes and ranges; nested ones are all told."""
+    """A `with` block that records operators, views, nodes and ranges; nested ones all record."""
 
     whole = True
     record_shapes = False
-    _library = ""  # what stands before the name of an operator
+    _library = ""  # the prefix of an operator's name
 
     def __enter__(self) -> Self:
         _install()
@@ -49,16 +49,16 @@ class _Recorder(OperatorMode):
         super().__exit__(*error)
 
     def begin(self, name: str, number: int, inputs: Iterable, kind: str) -> Any:
-        """Note that something begins; what this gives is handed to `end`."""
+        """Record that something begins; return an event for `end`."""
 
     def end(self, event: Any, number: int) -> None:
-        """Note that it is over, and the sequence number of the node that it made or was, -1 for none."""
+        """Record that an event is over, and the sequence number of its node, -1 for none."""
 
     @contextmanager
     def _span(self, name: str, number: int, inputs: Iterable, kind: str, made: Callable = int) -> Iterator[list]:
-        """Tell of a block, under the number that is foreseen; `made(what the block put into the list)` is the true one.
+        """Record a block under the expected sequence number; `made(first item of the yielded list)` is the true one.
 
-        `made` is None where they are the same.
+        `made` is `int` if they are the same.
         """
         shown = name if number < 0 else f"{name}, seq = {number}"
         if self.record_shapes and kind != "range":
@@ -71,7 +71,7 @@ class _Recorder(OperatorMode):
             finally:
                 self.end(event, number if made is int else made(box[0]) if box else -1)
 
-    # What a mode is asked about: each goes on to the mode around this one.
+    # An operator mode's methods: each calls the mode around this one.
 
     def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
         with self._span(self._library + public_name(op), _foreseen(args), args, "forward", _number_of) as box:
@@ -81,7 +81,7 @@ class _Recorder(OperatorMode):
     def write(self, op: Operator, args: tuple, statics: tuple) -> Any:
         number = _foreseen(args)
         if number >= 0 and isinstance(args[0], Tensor) and args[0]._view is not None:
-            number += 1  # of the CopySlices in which the operator's own node is
+            number += 1  # a CopySlices comes first: the operator's own node is inside of it
         with self._span(f"{self._library}{public_name(op)}_", number, args, "forward", _number_of_write) as box:
             box.append(out := super().write(op, args, statics))
         return out
@@ -101,22 +101,22 @@ class _Recorder(OperatorMode):
         return stack
 
     def node(self, node: Node, inputs: list) -> AbstractContextManager:
-        """The engine's: a block in which `node` is evaluated, with its hooks."""
+        """Return the block in which the engine evaluates `node`, with its hooks."""
         number = node.sequence_nr
         return self._everywhere(node.name(), -1 if number == MAX_SEQUENCE_NR else int(number), inputs, "backward")
 
     def block(self, name: str, args: str | None) -> AbstractContextManager:
-        """A block that the user named."""
+        """Return a block that the user named."""
         return self._everywhere(name, -1, () if args is None else (args,), "range")
 
     def function(self, cls: Any, args: tuple, run: Callable) -> Any:
-        """The forward of a custom Function."""
+        """Record the forward of a custom Function."""
         with self._everywhere(cls.__name__, _foreseen(args), args, "forward"):
             return run()
 
 
 def _foreseen(args: Iterable) -> int:
-    """The sequence number that the next node of this thread gets, -1 if nothing is recorded of these arguments."""
+    """Return the sequence number of this thread's next node, -1 if nothing is recorded of these arguments."""
     if not (state.grad_enabled and any(isinstance(a, Tensor) and a.requires_grad for a in args)):
         return -1
     # A counter tells where it stands without being moved only when it is printed: "count(12)".
@@ -124,7 +124,7 @@ def _foreseen(args: Iterable) -> int:
 
 
 def _number_of(out: Any) -> int:
-    """The sequence number of the node that recorded a result."""
+    """Return the sequence number of the node that recorded a result."""
     for result in out if isinstance(out, (tuple, list)) else (out,):
         if isinstance(result, Tensor) and result._grad_fn is not None:
             return int(result._grad_fn.sequence_nr)
@@ -159,9 +159,9 @@ def _install() -> None:
 class emit_nvtx(_Recorder):
     """Within the block, name each operator and each node for JAX's profiler, as "mul, seq = 12".
 
-    The node that an operator leaves, and that backward runs, has the same number: "MulBackward0, seq = 12".  Look at
-    both in XProf or Perfetto, with `jax.profiler.trace` around the block.  The names are PyTorch's of the block of this
-    name; what they are written into is JAX's profiler, on each device, and not NVTX.
+    The node that an operator makes, and that backward runs, has the same number: "MulBackward0, seq = 12".  Look at
+    both in XProf or Perfetto, with `jax.profiler.trace` around the block.  The names are those of PyTorch's block of
+    this name; they are written into JAX's profiler, on each device, and not into NVTX.
 
     `enabled=False`: the block does nothing.  `record_shapes`: names end in ", sizes = [[2, 3], []]", the arguments'.
 
@@ -282,7 +282,7 @@ class profile(_Recorder):
         if not self.enabled:
             return
         super().__exit__(*error)
-        if self._open:  # a range that is left after the profiler
+        if self._open:  # a range that ends after the profiler
             self.end(self._open[0], -1)
         self.finished = True
 
@@ -312,30 +312,30 @@ class profile(_Recorder):
     def _now(self) -> float:
         return (time.perf_counter_ns() - self._start) / 1e3
 
-    # -- what it found ------------------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     @property
     def function_events(self) -> EventList:
-        """What ran, in the order in which it began."""
+        """The events, in the order in which they began."""
         if not self.finished and self.enabled:
             raise RuntimeError("Profiler didn't finish running: leave its `with` block first")
         return self._events
 
     def events(self) -> EventList:
-        """The same as a method, as `torch.profiler.profile` has it."""
+        """Return `function_events`, as a method like `torch.profiler.profile`'s."""
         return self.function_events
 
     def key_averages(self, group_by_input_shape: bool = False) -> EventList:
-        """One entry for each name (and, if asked for, each choice of input shapes), with its count and times."""
+        """Return one entry for each name (and, if asked for, each choice of input shapes), with its count and times."""
         return self.function_events.key_averages(group_by_input_shape)
 
     def total_average(self) -> FunctionEventAvg:
-        """All of them as one."""
+        """Return the sum of all events."""
         return self.function_events.total_average()
 
     @property
     def self_cpu_time_total(self) -> float:
-        """The host's time in all of them, in microseconds; what lies in another is counted once."""
+        """The host's time in all events, in microseconds; nested events count once."""
         return self.function_events.self_cpu_time_total
 
     def table(
@@ -347,7 +347,7 @@ class profile(_Recorder):
         header: str | None = None,
         top_level_events_only: bool = False,
     ) -> str:
-        """Every event as a line of a table; see `EventList.table`."""
+        """Return a table with a line for every event; see `EventList.table`."""
         return self.function_events.table(
             sort_by, row_limit, max_name_column_width, max_shapes_column_width, header, top_level_events_only
         )
@@ -366,8 +366,8 @@ class profile(_Recorder):
 class record_function(ContextDecorator):
     """Name a block, or each call of a function that this decorates, for `profile` and for JAX's profiler.
 
-    `args`: a string that is kept with the event.  Under `jax.jit`, operators of the block have the name in their
-    metadata, whether or not anything is recorded.
+    `args`: a string that is stored with the event.  Under `jax.jit`, operators of the block have the name in their
+    metadata, also if nothing is recorded.
 
     Source: PyTorch's `torch.autograd.profiler.record_function`.
 

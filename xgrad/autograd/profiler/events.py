@@ -1,4 +1,4 @@
-"""What the profiler noted, and the ways to look at it: averages, a table, a Chrome trace.
+"""The profiler's events, and their presentations: averages, a table, a Chrome trace.
 
 Invariant: events are in the order in which they began, and an event's children lie within it in time.  Times are in
 microseconds.  (PyTorch: torch/autograd/profiler_util.py.)
@@ -17,19 +17,19 @@ class Interval(NamedTuple):
     end: float
 
     def elapsed_us(self) -> float:
-        """The time between them."""
+        """Return the time between them."""
         return self.end - self.start
 
 
 def _shown(us: float) -> str:
-    """A time as people read it: 3.355ms."""
+    """Return a time as people read it: 3.355ms."""
     if us >= 1e6:
         return f"{us / 1e6:.3f}s"
     return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
 
 
 class _Times:
-    """What an event and an average have in common."""
+    """The properties that an event and an average share."""
 
     key: str
     count: int
@@ -85,17 +85,17 @@ class FunctionEvent(_Times):
 
     @property
     def is_user_annotation(self) -> bool:
-        """Whether it is a block that the user named."""
+        """True if the event is a block that the user named."""
         return self.kind == "range"
 
     @property
     def cpu_time_total(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The host's time in it."""
+        """The host's time in the event."""
         return self.time_range.elapsed_us()
 
     @property
     def self_cpu_time_total(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The host's time in it and in none of its children."""
+        """The host's time in the event and in none of its children."""
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ class FunctionEventAvg(_Times):
         self.is_user_annotation = False
 
     def add(self, other: Any) -> "FunctionEventAvg":
-        """Add an event, or other events' sum."""
+        """Add an event, or a sum of events."""
         self.count += other.count
         self.cpu_time_total += other.cpu_time_total
         self.self_cpu_time_total += other.self_cpu_time_total
@@ -134,7 +134,7 @@ class EventList(list):
     """A list of events, or of averages."""
 
     def key_averages(self, group_by_input_shape: bool = False) -> "EventList":
-        """One `FunctionEventAvg` for each name (and choice of input shapes), in the order of the first of each."""
+        """Return one `FunctionEventAvg` for each name (and choice of input shapes), in order of first events."""
         found: dict[tuple, FunctionEventAvg] = {}
         for event in self:
             shapes = event.input_shapes if group_by_input_shape else []
@@ -145,7 +145,7 @@ class EventList(list):
         return EventList(found.values())
 
     def total_average(self) -> FunctionEventAvg:
-        """All of them added up, as "Total"."""
+        """Return the sum of all events, as "Total"."""
         total = FunctionEventAvg("Total")
         for event in self:
             total.add(event)
@@ -153,7 +153,7 @@ class EventList(list):
 
     @property
     def self_cpu_time_total(self) -> float:
-        """The host's time in all of them, in microseconds; what lies in another is counted once."""
+        """The host's time in all events, in microseconds; nested events count once."""
         return sum(event.self_cpu_time_total for event in self)
 
     def table(
@@ -165,11 +165,11 @@ class EventList(list):
         header: str | None = None,
         top_level_events_only: bool = False,
     ) -> str:
-        """The entries as lines of a table, "" without entries.
+        """Return the entries as lines of a table, "" without entries.
 
         `sort_by`: the attribute, largest first, that lines are sorted by: "count", "cpu_time", "cpu_time_total",
         "self_cpu_time_total"; raises `AttributeError` for another.  `row_limit`: the most lines, -1 for all.
-        `top_level_events_only`: only what lies in nothing else.
+        `top_level_events_only`: only events that are in no other.
         """
         if not self:
             return ""
