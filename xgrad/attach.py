@@ -8,9 +8,9 @@ import sys
 from typing import Any
 
 from . import overrides
-from .autograd._engine import ExecutionEngine
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
+from .autograd.torch_c_names import ExecutionEngine
 from .dispatch import call, declare, override_calls, recorded_views, view
 from .engine import accumulate_grad, copy_slices, engine, evaluate, grad_dtype, hooks, python_function_jvp, validate
 from .ops import casts, constructors, copying, duplicates, storages, unsupported, values

@@ -56,7 +56,7 @@ class ThreadState(threading.local):
     autocast: Any = None  # the dispatch.autocasting.Settings, None where nothing is cast and all is as by default
     autocast_nesting: int = 0  # how many autocast blocks are entered
     autocast_casts: dict | None = None  # the casts of weights that the outermost of them keeps
-    trace: Any = None  # the compiler.trace.Trace of a function that this thread traces
+    trace: Any = None  # the compiler.reached_tensors.Trace of a function that this thread traces
     overlay: Any = None  # the compiler.overlay.Overlay in which this thread sees tensors: that trace, say
     graph_exec_group: Any = None  # of utils.checkpoint: several backward calls that share their recomputations
 

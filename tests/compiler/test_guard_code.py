@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 import xgrad
-from xgrad.compiler.matching import Match
+from xgrad.compiler.match import Match
 
 
 @pytest.fixture

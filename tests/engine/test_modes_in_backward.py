@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad.autograd._engine import _top_saved_tensors_default_hooks
+from xgrad.autograd.torch_c_names import _top_saved_tensors_default_hooks
 
 from ..oracle import outcome, same
 

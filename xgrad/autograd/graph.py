@@ -8,11 +8,11 @@ from ..engine import node as _node
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.hooks import RemovableHandle
 from ..tensor import Tensor
-from ._engine import ExecutionEngine
 from .multi_grad import node_of, register_multi_grad_hook
 from .mutation import allow_mutation_on_saved_tensors
 from .offload import save_on_cpu
 from .saved_hooks import disable_saved_tensors_hooks, saved_tensors_hooks
+from .torch_c_names import ExecutionEngine
 from .version_counter import increment_version
 
 __all__ = [

@@ -14,7 +14,7 @@ from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.hooks import RemovableHandle
 from ..engine.node import Node
 from ..tensor import Tensor
-from ._engine import _will_engine_execute_node
+from .torch_c_names import _will_engine_execute_node
 
 
 class MultiHandle(RemovableHandle):

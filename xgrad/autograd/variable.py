@@ -8,7 +8,7 @@ from typing import Any
 
 from ..overrides import disable_overrides
 from ..tensor import Tensor
-from ._engine import ExecutionEngine
+from .torch_c_names import ExecutionEngine
 
 
 class VariableMeta(type):

@@ -19,7 +19,7 @@ from ..ops import pytrees
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    from .entry import Entry
+    from .compiled_program import Entry
     from .function import CompiledFunction
 
 VALID = "valid"  # the parameter that gets the size before padding

@@ -17,7 +17,7 @@ from ..views.meta import ViewMeta
 from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
 from .containers import INTERNAL
 from .overlay import HOOKS, Reached, _read
-from .trace import Again, Trace, is_plain
+from .reached_tensors import Again, Trace, is_plain
 
 # Attributes of a tensor from outside that a call may change: by `Effects`, in a new tensor, or by the trace itself.
 _REPEATED = {"_array", "_storage", "_chain", "_grad", "_requires_grad", "_grad_fn", "_output_nr"}

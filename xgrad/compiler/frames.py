@@ -14,8 +14,8 @@ import types
 from inspect import CO_GENERATOR
 from typing import Any
 
+from .closure_guards import Surroundings
 from .code import DYNAMIC, IGNORED, LOOKED_AT, STDLIB, kind_of, names_in
-from .surroundings import Surroundings
 
 
 class Frames:

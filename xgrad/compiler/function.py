@@ -16,9 +16,9 @@ from ..ops import pytrees
 from ..tensor import Tensor
 from . import modes
 from .buckets import Buckets
-from .entry import Entry
-from .places import Shardings, put_in
-from .tracing import traced
+from .compiled_program import Entry
+from .shardings import Shardings, put_in
+from .trace_function import traced
 from .turns import turns
 from .verify import asked, verified
 

@@ -1,8 +1,8 @@
 """Guard code: one generated Python function for each program, which tests whether a call is the usual one.
 
-The usual call has the very same objects in all places that the trace read (unchanged.py), and tensors that look as the
-traced ones did.  The function tests flat places in one expression, and calls a guard for a deeper one.  Other calls it
-leaves to `Match.find`: another object may be equal.
+The usual call has the very same objects in all places that the trace read (identity_guards.py), and tensors that look
+as the traced ones did.  The function tests flat places in one expression, and calls a guard for a deeper one.  Other
+calls it leaves to `Match.find`: another object may be equal.
 
     def find(leaves):
         found = [*leaves]
@@ -23,10 +23,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .guards import AnyTensor, Guard
-from .unchanged import Source, Unchanged
+from .identity_guards import Source, Unchanged
 
 if TYPE_CHECKING:
-    from .matching import Expected
+    from .match import Expected
 
 # The usual attributes that are more than a value.
 MORE = frozenset({"_grad_fn", "_grad", "_is_param", "_accumulator"})

@@ -2,8 +2,9 @@
 
 A container (containers.py, namespaces.py) is guarded as far as code can see into it: of a module's globals those that
 code names; of an object's attributes those that code names, or all of them where code asks in another way
-(`vars(obj)`).  The set of names grows while code is looked through (surroundings.py) and while frames run (frames.py),
-so an object's guard is made again once more names are known; `before` is the object's content at the first look.
+(`vars(obj)`).  The set of names grows while code is looked through (closure_guards.py) and while frames run
+(frames.py), so an object's guard is made again once more names are known; `before` is the object's content at the first
+look.
 """
 
 import functools

@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from ..engine.programs.unfused import apart
 from ..limits import checked
 from ..views.program import scalar_of
-from .trace import input_p
+from .reached_tensors import input_p
 
 GRADIENT = 1 << 30  # the numbers of gradients that arrive start here
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..tensor import Tensor, blank
-from .history import CompiledFunctionBackward
-from .unchanged import Source
+from .backward_node import CompiledFunctionBackward
+from .identity_guards import Source
 
 if TYPE_CHECKING:
-    from .entry import Traced
+    from .compiled_program import Traced
 
 
 def straight(
@@ -54,7 +54,7 @@ def straight(
 
 
 def _expression(plan: tuple[str, Any], name: Callable[[Any], str]) -> str:
-    """Return the expression for a value of a plan (`Outputs.plan`), which `entry.built` would build."""
+    """Return the expression for a value of a plan (`Outputs.plan`), which `compiled_program.built` would build."""
     kind, what = plan
     if kind == "made":
         return f"t{what}"

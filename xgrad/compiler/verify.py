@@ -18,8 +18,8 @@ from ..autograd.backward import grad
 from ..engine.edges import GradientEdge
 from ..errors import CompiledMismatchError, InferenceTensorError, InplaceViewError
 from ..tensor import Tensor, from_array
+from .backward_node import CompiledFunctionBackward
 from .guards import MISSING, shown
-from .history import CompiledFunctionBackward
 from .overlay import Inline, ends, run_in
 from .rehearsal import Keeping, Rehearsal
 

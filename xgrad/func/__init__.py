@@ -10,5 +10,5 @@ from .jacobians import jacfwd as jacfwd
 from .jacobians import jacrev as jacrev
 from .modules import functional_call as functional_call
 from .modules import stack_module_state as stack_module_state
-from .vmapping import debug_unwrap as debug_unwrap
-from .vmapping import vmap as vmap
+from .vmap import debug_unwrap as debug_unwrap
+from .vmap import vmap as vmap

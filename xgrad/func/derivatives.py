@@ -1,6 +1,6 @@
 """grad, vjp and jvp as transforms of functions (PyTorch: torch/_functorch/eager_transforms.py).
 
-They use the tape: an argument is replaced by a stand-in (`standing.py`), the function is run, and the gradient taken.
+They use the tape: an argument is replaced by a stand-in (`stand_ins.py`), the function is run, and the gradient taken.
 So they nest, see through closures, and compose with `vmap`, in-place writes, views, hooks and custom Functions.
 """
 
@@ -12,7 +12,7 @@ from ..autograd.forward_ad import enter_level
 from ..config import state
 from ..dtypes import INEXACT
 from ..tensor import Tensor
-from .standing import (
+from .stand_ins import (
     Targets,
     at_innermost,
     enter_transform,

@@ -8,7 +8,7 @@ from ..dispatch.declare import FUNCTIONS
 from ..tensor import Tensor
 from .derivatives import chosen, jvp_of, vjp_of
 from .trees import flatten, unflatten
-from .vmapping import vmap
+from .vmap import vmap
 
 
 def _unit_vectors(like: Sequence[Tensor], first: int, count: int) -> list[Tensor]:

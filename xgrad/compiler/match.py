@@ -1,6 +1,6 @@
 """Match: compares a call with the one that was traced.
 
-The guards of the surroundings (surroundings.py) fetch tensors.  `Expected` compares them, as far as the trace depends
+The guards of the surroundings (closure_guards.py) fetch tensors.  `Expected` compares them, as far as the trace depends
 on them, with the traced ones: shape, dtype, sharding, requires_grad, being a leaf, hooks, the view of the storage, and
 which tensors share a storage.  This runs in each call; a usual tensor takes a microsecond.
 """
@@ -12,7 +12,7 @@ from ..views.storage import Tracer, place_of
 from .containers import INTERNAL
 from .guard_code import quick_find
 from .guards import Guard, is_scalar
-from .trace import is_plain
+from .reached_tensors import is_plain
 
 # Attributes that need no closer look.
 _USUAL = frozenset({

@@ -25,9 +25,9 @@ from ..random import default_generator
 from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
 from ..views.storage import VersionCounter, no_value, sole, writing
+from .backward_node import CompiledFunctionBackward, Target
 from .effects import Effects, Making, Recipe
-from .history import CompiledFunctionBackward, Target
-from .matching import Match
+from .match import Match
 from .paths import locate
 from .program import Program, one
 from .results import Results

@@ -18,21 +18,21 @@ from ..errors import TracedValueError
 from ..random import default_generator
 from ..tensor import from_array
 from . import modes
+from .backward_node import Target
+from .closure_guards import Surroundings
 from .code import LIBRARIES, sees_order_of_keywords
+from .compiled_program import Entry, Traced
 from .effects import ONCE, RETAINED, Outputs, has_tensors
-from .entry import Entry, Traced
 from .frames import Frames
 from .guards import MISSING, Container, is_scalar, shown
-from .history import Target
 from .kinds import holds_tensors
-from .matching import Expected, Match, _aval
+from .match import Expected, Match, _aval
 from .overlay import Inline, Reached, ends, leave
 from .paths import containers_among, containers_of, nodes_of, orders_among
-from .places import Places, Shardings, put_out
 from .program import GRADIENT, split
 from .progress import ADVANCED
-from .surroundings import Surroundings
-from .trace import Again, Trace, input_p
+from .reached_tensors import Again, Trace, input_p
+from .shardings import Places, Shardings, put_out
 
 _TRIES = 8  # attempts while another thread changes tensors that the trace relies on
 _VALUE_NEEDED = (

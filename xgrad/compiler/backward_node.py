@@ -13,7 +13,7 @@ from ..engine.saved_variable import check_version, freed_error
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    from .entry import Traced
+    from .compiled_program import Traced
 
 
 class Target(NamedTuple):
