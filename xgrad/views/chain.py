@@ -1,15 +1,15 @@
-"""ViewChain: what a view is on a device without strides, a recorded list of view steps, replayed on its root array.
+"""ViewChain: a view on a device without strides, as a recorded list of view steps, replayed on its root array.
 
 Invariants:
-* A chain is interned and immutable: equal views of roots of one shape and dtype are one object, and whatever is derived
-  from a chain is computed once and kept on it.
+* A chain is interned and immutable: equal views of roots of one shape and dtype are one object, and every property of
+  a chain is computed once and stored on it.
 * A chain is in normal form (`normal_form.py`), step by step as it grows.
 * A program depends on a chain without its starts.  These are its operands, so that a loop over `buf[i]` compiles once.
 
     ViewChain.root((4, 6), f32) ──("select", 0, 2)──► Slice, Reshape ──("t",)──► ...
                └─ children: a dictionary look-up makes a view that was made before
 
-PyTorch keeps a ViewFunc or strides in its place (torch/csrc/autograd/variable.h, DifferentiableViewMeta).
+PyTorch has a ViewFunc or strides in its place (torch/csrc/autograd/variable.h, DifferentiableViewMeta).
 """
 
 import threading
@@ -28,7 +28,7 @@ from .value_ops import Conj, Neg
 from .view_ops import AsStrided, Permute, Reshape, ViewStep
 
 _AVALS = 1 << 12
-_INTERNED = 1 << 16  # chains that may be alive before those that nobody holds are forgotten
+_INTERNED = 1 << 16  # chains that may be alive before unused ones are forgotten
 
 _MISSING = object()
 _UNSET: Any = object()
@@ -39,19 +39,19 @@ _UNSET: Any = object()
 _lock = threading.RLock()
 _chains: "weakref.WeakValueDictionary[tuple, ViewChain]" = weakref.WeakValueDictionary()
 _roots: "dict[tuple[Shape, np.dtype], ViewChain]" = {}
-_of_avals: "dict[int, tuple[Any, ViewChain]]" = {}  # by the id of the aval, which is held
+_of_avals: "dict[int, tuple[Any, ViewChain]]" = {}  # by the id of the aval, which is referenced here
 _limit = _INTERNED
 
 
 def _intern(parent: "ViewChain | None", shape: Shape, dtype: np.dtype, steps: tuple[ViewStep, ...]) -> "ViewChain":
-    """The one chain of these steps; `shape` and `dtype` are the root's, `parent` has all steps but the last."""
+    """Return the one chain of these steps; `shape` and `dtype` are the root's, `parent` has all steps but the last."""
     global _limit
     key = (shape, dtype, steps)
     with _lock:
         chain = _chains.get(key)
         if chain is None:
             if len(_chains) >= _limit:
-                # Children are held by their parents: let go of all, and those in use stay alive by their users.
+                # Parents refer to their children: clear all, and chains in use stay alive by their users.
                 for other in list(_chains.values()):
                     other.children.clear()
                 _roots.clear()
@@ -119,7 +119,7 @@ class ViewChain:
 
     @staticmethod
     def of(array: Any) -> "ViewChain":
-        """The chain of no steps over an array."""
+        """Return the chain without steps over an array."""
         aval = array.aval  # one object for all results of a program: quicker to look up than shape and dtype
         known = _of_avals.get(id(aval))
         if known is not None and known[0] is aval:
@@ -132,7 +132,7 @@ class ViewChain:
 
     @staticmethod
     def root(shape: Shape, dtype: np.dtype) -> "ViewChain":
-        """The chain of no steps: the whole of an array of `shape` and `dtype`."""
+        """Return the chain without steps: the whole of an array of `shape` and `dtype`."""
         chain = _roots.get((shape, dtype))
         if chain is None:
             shape, dtype = tuple(int(n) for n in shape), np.dtype(dtype)
@@ -140,7 +140,7 @@ class ViewChain:
         return chain
 
     def view(self, *key: Any) -> Any:
-        """The view of this one that PyTorch calls `key[0]`, with the arguments that follow, which are hashable.
+        """Return the view of this one that PyTorch calls `key[0]`; its hashable arguments follow in `key`.
 
         None for a `reshape` that would have to copy.  A view that was made before costs one look-up (0.1 µs).
 
@@ -156,7 +156,7 @@ class ViewChain:
         return child
 
     def then(self, step: ViewStep) -> "ViewChain":
-        """This chain followed by a step of which the arguments were checked, in normal form."""
+        """Return this chain followed by a step with checked arguments, in normal form."""
         child = self.children.get(step)
         if child is None:
             child = self.children[step] = self._grow(step)
@@ -176,7 +176,7 @@ class ViewChain:
         return _intern(self, self.root_shape, self.root_dtype, self.steps + (normal,))
 
     def concat(self, other: "ViewChain") -> "ViewChain":
-        """This view, and `other` of it: `concat(other).replay(x)` is `other.replay(self.replay(x))`.
+        """Return `other` as a view of this view: `concat(other).replay(x)` is `other.replay(self.replay(x))`.
 
         Raises `RuntimeError` if `other` is no chain over this one's shape and dtype.
         """
@@ -191,7 +191,7 @@ class ViewChain:
         return chain
 
     def over_batch(self, n: int) -> "ViewChain":
-        """The same view of each entry of a new first dimension of `n`."""
+        """Return the same view of each entry of a new first dimension of `n`."""
         key = ("over_batch", n)
         chain = self.children.get(key)
         if chain is None:
@@ -208,7 +208,7 @@ class ViewChain:
         return chain
 
     def inverse(self) -> "ViewChain | None":
-        """The chain from this view back to the root; None if this one is no bijection that keeps the dtype."""
+        """Return the chain from this view back to the root; None if this is no bijection that preserves the dtype."""
         if self._inverse is _UNSET:
             self._inverse = self._invert()
         return self._inverse
@@ -229,11 +229,11 @@ class ViewChain:
             chain = chain.parent
         return back
 
-    # ------------------------------------------------------------ where its elements are
+    # ------------------------------------------------------------ the places of its elements
 
     @property
     def geometry(self) -> TensorGeometry:
-        """Sizes, strides and offset in a row-major root, in elements of this view's dtype: what `stride()` says.
+        """Sizes, strides and offset in a row-major root, in elements of this view's dtype: the values of `stride()`.
 
         Raises `RuntimeError` for an as_strided relative to a view whose elements have no strides of their own.
         """
@@ -253,14 +253,14 @@ class ViewChain:
 
     @property
     def expressible(self) -> bool:
-        """Whether one `as_strided` of the root gives the same: strides exist, and values and dtype are the root's."""
+        """True if one `as_strided` of the root is equal: strides exist, and values and dtype are the root's."""
         if self._geometry is _UNSET:
             self._geometry = self._find_geometry()
         return self._geometry is not None and all(step.geometric for step in self.steps)
 
     @property
     def overlaps(self) -> bool:
-        """Whether two indices of the view reach the same element of the root."""
+        """True if two indices of the view are the same element of the root."""
         if self._overlaps is _UNSET:
             if self._geometry is _UNSET:
                 self._geometry = self._find_geometry()
@@ -279,7 +279,7 @@ class ViewChain:
 
     @property
     def distinct(self) -> TensorGeometry | None:
-        """The geometry that shows each of the view's elements once; None if there is none."""
+        """The geometry that covers each of the view's elements once; None if there is none."""
         self.overlaps  # noqa: B018 - finds the geometry
         return None if self._geometry is None else self._geometry.distinct()
 
@@ -292,7 +292,7 @@ class ViewChain:
 
     @property
     def lowered(self) -> "ViewChain":
-        """The chain whose programs this one uses: each as_strided is slices and transposes where that is possible."""
+        """The chain whose programs this one uses: slices and transposes replace each as_strided where possible."""
         if self._lowered is None:
             chain = ViewChain.root(self.root_shape, self.root_dtype)
             for step in self.steps if self.overlaps else self._without_overlap():
@@ -303,11 +303,11 @@ class ViewChain:
         return self._lowered
 
     def _without_overlap(self) -> list[ViewStep]:
-        """Steps of which none overlaps, as those do that `expand(...).diagonal()` goes through though it does not."""
+        """Return equal steps without overlap in between, which `expand(...).diagonal()` for example has."""
         steps: list[ViewStep] = []
         run: list[ViewStep] = []  # geometric steps one after the other,
-        seen = TensorGeometry.contiguous(self.root_shape)  # what they together make of a row-major input,
-        overlapped = False  # and whether that overlaps on the way
+        seen = TensorGeometry.contiguous(self.root_shape)  # their geometry on a row-major input,
+        overlapped = False  # and True if a step of the run overlaps
         shape, dtype = self.root_shape, self.root_dtype
         for step in self.steps:
             now = step.geometry(seen, dtype) if step.geometric else None
@@ -343,7 +343,7 @@ class ViewChain:
 
     @property
     def program(self) -> Program:
-        """The programs that this chain shares with those that differ in their starts only."""
+        """The programs that this chain shares with chains that differ in their starts only."""
         program = self._program
         return program if program is not None else self._prepare()
 
@@ -359,17 +359,17 @@ class ViewChain:
         self._write, self._write_donated = program.write, program.write_donated
         if not self.is_root:
             self._view = program.view
-        self._program = program  # last: another thread takes it for a sign that all is there
+        self._program = program  # last: another thread takes it for a sign that all attributes are set
         return program
 
     @property
     def program_key(self) -> tuple:
-        """What the chain's programs are cached by."""
+        """The cache key of the chain's programs."""
         program = self.program
         return program.root_shape, program.root_dtype, program.steps
 
     def replay(self, array: Any) -> Any:
-        """The view of a root array: one compiled program, or the array itself for the root's chain."""
+        """Read the view of a root array: by one compiled program, or the array itself for the root's chain."""
         view = self._view
         if view is None:
             self._prepare()
@@ -377,9 +377,9 @@ class ViewChain:
         return view(array, *self._starts)
 
     def write_back(self, array: Any, new: Any, donate: bool = False, where: Any = None) -> Any:
-        """The root array with the viewed part replaced by `new`, broadcast and cast to the view's shape and dtype.
+        """Return the root array with the view's part replaced by `new`, broadcast and cast to the view's form.
 
-        With `donate` the array's buffer is given up and written in place: the cost is that of the view.  `where`: the
+        With `donate` the array's buffer is donated and written in place: the cost is that of the view.  `where`: the
         sharding of the result, for XLA may choose another.  Raises `OverlapError` if the view overlaps itself.
         """
         write = self._write_donated if donate else self._write
@@ -393,7 +393,7 @@ class ViewChain:
         return write(array, new, *self._starts)
 
     def writer(self, donate: bool, where: Any = None) -> Any:
-        """The program `(root, new, *starts)` of `write_back`.  Raises `OverlapError` if the view overlaps itself."""
+        """Return the program `(root, new, *starts)` of `write_back`.  Raises `OverlapError` for overlapping views."""
         if self._overlaps is not False:
             self.check_writable()
         program = self.program
@@ -402,7 +402,7 @@ class ViewChain:
         return program.write_donated if donate else program.write
 
     def adjoint(self, grad: Any) -> Any:
-        """The gradient of the root, given that of the view: zero elsewhere, summed where the view overlaps.
+        """Return the gradient of the root for a gradient of the view: zero elsewhere, summed where the view overlaps.
 
         By PyTorch's convention for complex numbers: that of `imag` is `1j * grad`.
         """
@@ -411,11 +411,10 @@ class ViewChain:
         return self.program.adjoint(grad, *self._starts)
 
     def update(self, function: Callable, key: Any, donate: bool = False, where: Any = None) -> Callable:
-        """The program `(root, starts, *operands)` that replaces the view by `function(view, *operands)`.
+        """Return the program `(root, starts, *operands)` that replaces the view by `function(view, *operands)`.
 
-        It returns the root alone, since with anything else to return XLA would copy the donated buffer.  `starts` is
-        this chain's.  The program is cached by `key`, which must tell `function` apart from others.  `where`: the
-        sharding that the root keeps.
+        It returns the root only: with another result XLA would copy the donated buffer.  `starts` is this chain's.  The
+        program is cached by `key`, which must identify `function`.  `where`: the sharding of the new root.
         """
         self.check_writable()
         return self.program.update(function, key, donate, where)

@@ -1,9 +1,9 @@
 """compare: one function under both tracking paths, side by side: values, gradients, graphs, programs, time, memory.
 
 Invariants: both paths run on fresh copies of the same inputs, with the same random numbers and the same cotangents;
-what is timed is interleaved, A B A B, so that a machine that slows down slows both.
+timed runs are interleaved, A B A B, so that a machine that slows down slows both.
 
-This module needs tensors and autograd, so it stands above the rest of this package: nothing here imports it.
+This module needs tensors and autograd, so its layer is above the rest of this package: nothing here imports it.
 """
 
 import time
@@ -29,11 +29,11 @@ from .cost import Cost, compiled, cost_of, together
 from .difference import Difference, difference
 from .tracking import PATHS, tracking
 
-_PATIENCE = 1.0  # seconds: beyond it, a measurement is not repeated more often than it must be
+_PATIENCE = 1.0  # seconds: after them, a measurement is repeated only as often as it must be
 _copied = jax.jit(jnp.copy)
 
 
-# ---------------------------------------------------------------- what is reported
+# ---------------------------------------------------------------- the report
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,19 @@ class ViewProgram:
 
     role: str
     chain: ViewChain
-    nodes: int  # how many nodes of the graph run it
+    nodes: int  # the number of nodes in the graph that run it
     cost: Cost
 
     @property
     def steps(self) -> str:
-        """The view steps it is made of, e.g. "Slice, Reshape"; of an as_strided, what it was lowered to."""
+        """The program's view steps, e.g. "Slice, Reshape"; for an as_strided, the steps that it was lowered to."""
         names = [", ".join(type(step).__name__ for step in chain.steps) for chain in (self.chain, self.chain.lowered)]
         return names[0] if names[0] == names[1] else f"{names[0]} as {names[1] or 'nothing'}"
 
 
 @dataclass
 class PathReport:
-    """What one path did.  `nodes` counts the names in the graph; `outputs` and `gradients` are NumPy arrays.
+    """The results of one path.  `nodes` counts the names in the graph; `outputs` and `gradients` are NumPy arrays.
 
     `whole` is the cost of the function and its gradients as one program; None if it cannot be traced, and then
     `untraceable` says why.  Times are medians, in seconds.
@@ -78,7 +78,7 @@ class PathReport:
 
 @dataclass
 class Comparison:
-    """The replay path against the geometry path.  Prints as a table; shows as one in a notebook; `plot()` draws it."""
+    """The replay path against the geometry path.  Prints as a table, also in a notebook; `plot()` draws it."""
 
     name: str
     paths: dict[str, PathReport]
@@ -86,12 +86,12 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether all outputs and gradients are equal, bit for bit."""
+        """True if all outputs and gradients are equal, bit for bit."""
         return all(d.equal for d in self.differences)
 
     @property
     def within_rounding(self) -> bool:
-        """Whether all outputs and gradients are equal up to rounding."""
+        """True if all outputs and gradients are equal up to rounding."""
         return all(d.within_rounding for d in self.differences)
 
     @property
@@ -107,7 +107,7 @@ class Comparison:
     __repr__ = __str__
 
     def print(self, rich: bool = False) -> None:
-        """Print the table; with `rich=True` by that package, in colours."""
+        """Print the table; with `rich=True` by the package rich, in colours."""
         from . import report
 
         if rich:
@@ -121,7 +121,7 @@ class Comparison:
         return report.html(self)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw what differs as bars, into matplotlib axes `ax` or a new figure; returns the axes.
+        """Draw the differences as bars, into matplotlib axes `ax` or a new figure; returns the axes.
 
         Raises `ImportError` if matplotlib is not installed.
         """
@@ -138,12 +138,12 @@ def compare(fn: Callable, *inputs: Any, repeats: int = 7, programs: bool = True,
 
     `fn` returns a tensor or a tuple of tensors.  Each run gets fresh copies of the inputs, so it may write to them;
     beside them it should change nothing, for it runs often, and is traced.  Tensors that require grad are
-    differentiated; arrays of NumPy and JAX become tensors; everything else goes in as it is.  An output that is no real
-    scalar is reduced by a fixed random cotangent.  Random numbers are the same in each run.
+    differentiated; arrays of NumPy and JAX become tensors; other arguments are passed as they are.  An output that is
+    no real scalar is reduced by a fixed random cotangent.  Random numbers are the same in each run.
 
-    `repeats`: runs of each path that are timed.  `programs=False` compiles nothing beside what eager runs compile,
-    `timing=False` times nothing.
-    Raises `TypeError` if `fn` returns something else, and whatever `fn` raises, with a note that names the path.
+    `repeats`: the number of timed runs of each path.  `programs=False` compiles nothing beside the programs of eager
+    runs, `timing=False` times nothing.
+    Raises `TypeError` if `fn` returns something else, and the errors of `fn`, with a note that names the path.
 
     >>> import xgrad
     >>> def double_a_row(x):
@@ -201,17 +201,17 @@ class _Subject:
         self.key = jax.random.PRNGKey(0)
 
     def arrays(self) -> list:
-        """A fresh copy of each tensor among the inputs."""
+        """Return a fresh copy of each tensor among the inputs."""
         return [_copied(x._read()) for x in self.inputs if isinstance(x, Tensor)]
 
     def run(self, path: str) -> tuple[list, list, list[Node]]:
-        """Outputs, gradients (None where there is none) and the roots of the graph."""
+        """Return outputs, gradients (None where there is none) and the roots of the graph."""
         return self.traced(path, self.key, self.arrays())
 
     def traced(self, path: str, key: Any, arrays: list) -> tuple[list, list, list[Node]]:
-        """The same of given arrays, which may be tracers."""
+        """Run on `arrays`, which may be tracers; return outputs, gradients and the roots of the graph."""
         fresh = iter(arrays)
-        copies: dict[int, Tensor] = {}  # an input that is given twice is one tensor
+        copies: dict[int, Tensor] = {}  # an input that is passed twice is one tensor
         for x in self.inputs:
             if isinstance(x, Tensor):
                 array = next(fresh)
@@ -248,7 +248,7 @@ class _Subject:
         return [None if c is None else from_foreign(c) for c in self.cotangents]
 
     def whole(self, path: str) -> Callable:
-        """Values and gradients as a function of the key and the arrays, to be compiled as one program."""
+        """Return values and gradients as a function of the key and the arrays, to be compiled as one program."""
 
         def value_and_grad(key: Any, *arrays: Any) -> Any:
             return self.traced(path, key, list(arrays))[:2]
@@ -256,7 +256,7 @@ class _Subject:
         return value_and_grad
 
     def timed(self, path: str) -> Callable[[], float]:
-        """A run of forward and backward that gives the seconds it took."""
+        """Return a function that runs forward and backward and returns the seconds it took."""
 
         def once() -> float:
             arrays = self.arrays()
@@ -270,7 +270,7 @@ class _Subject:
 
 
 def _cotangent(rng: np.random.Generator, output: Tensor) -> np.ndarray | None:
-    """None stands for the one of a real scalar."""
+    """Return a random cotangent; None for a real scalar, which needs none."""
     shape, dtype = tuple(output.shape), output.dtype
     if dtype not in dtypes.INEXACT or (shape == () and dtype not in dtypes.COMPLEX):
         return None
@@ -282,7 +282,7 @@ def _cotangent(rng: np.random.Generator, output: Tensor) -> np.ndarray | None:
 
 
 def _graph(roots: list[Node]) -> Iterator[Node]:
-    """Each node once, those of the last operations first."""
+    """Yield each node once, those of the last operations first."""
     seen, stack = set(roots), list(dict.fromkeys(roots))
     while stack:
         node = stack.pop()
@@ -294,9 +294,9 @@ def _graph(roots: list[Node]) -> Iterator[Node]:
 
 
 def _programs_of(graph: list[Node]) -> Counter:
-    """(role, chain) of the programs that the view nodes of a graph run, with how many nodes run each.
+    """Count for each (role, chain) the view nodes of a graph that run its program.
 
-    Chains that differ in their starts share a program: the first of them stands for all.
+    Chains that differ in their starts share a program: the first of them represents all.
     """
     first: dict[tuple, ViewChain] = {}
     counts: Counter = Counter()
@@ -339,7 +339,7 @@ def _compile_view(role: str, chain: ViewChain) -> tuple[Any, float]:
     program = chain.program
     if role == "read":
         return compiled(program.trace_replay, (root, *chain.starts))
-    if role == "write":  # as the engine runs it where nobody else holds the base's gradient: in place
+    if role == "write":  # as the engine runs it if nothing else refers to the base's gradient: in place
         return compiled(program.trace_write, (root, part, *chain.starts), donate=(0,))
     return compiled(program.trace_adjoint, (part, *chain.starts))
 
@@ -357,7 +357,7 @@ def _compile_whole(subject: _Subject, paths: dict[str, PathReport], repeats: int
             try:
                 programs[path], seconds = compiled(subject.whole(path), (subject.key, *arrays))
             except Exception as error:
-                # It has run eagerly.  What asks for a value, say, still is not one program.
+                # It has run eagerly, but a function that asks for a value, say, is not one program.
                 for report in paths.values():
                     report.untraceable = f"{type(error).__name__}: {str(error).splitlines()[0]}"
                 return
@@ -377,7 +377,7 @@ def _compile_whole(subject: _Subject, paths: dict[str, PathReport], repeats: int
 
 
 def _interleaved(runs: dict[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """`repeats` times of each, A B A B, after one of each that does not count; fewer if they take long, but three."""
+    """Time each run `repeats` times, A B A B, after one untimed turn; fewer if they take long, but three."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     start = time.perf_counter()
     for turn in range(-1, repeats):

@@ -1,6 +1,6 @@
-"""What a compiled program costs: its operations, arithmetic, memory traffic and temporary memory, as XLA reports them.
+"""The cost of a compiled program: its operations, arithmetic, memory traffic and temporary memory, as XLA reports them.
 
-XLA's answers differ between backends and releases of JAX: whatever it does not say is None here, never a guess.
+XLA's reports differ between backends and releases of JAX: a number that is missing is None here, never a guess.
 """
 
 import re
@@ -35,7 +35,7 @@ class Cost:
 
 
 def together(costs: Sequence[tuple[Cost, int]]) -> Cost:
-    """The cost of several programs, each run as often as is said, one after the other, and compiled once."""
+    """Return the cost of several programs, each compiled once and run `n` times, one after the other."""
 
     def total(parts: list) -> Any:
         return None if None in parts else sum(parts)
@@ -51,7 +51,7 @@ def together(costs: Sequence[tuple[Cost, int]]) -> Cost:
 
 
 def operations_of(hlo: str) -> Counter:
-    """How often each operation occurs in the text of an HLO module, without those that compute nothing.
+    """Count each operation in the text of an HLO module, without those that compute nothing.
 
     >>> operations_of('''
     ... ENTRY %main (x: f32[4]) -> f32[4] {
@@ -64,7 +64,7 @@ def operations_of(hlo: str) -> Counter:
 
 
 def compiled(function: Callable, arguments: Sequence[Any], donate: Sequence[int] = ()) -> tuple[Any, float]:
-    """A program of `function`, compiled afresh, and the seconds that it took."""
+    """Compile a new program of `function`; return it and the seconds that it took."""
 
     def fresh(*args: Any) -> Any:  # JAX caches by function: a new one is traced and compiled again
         return function(*args)
@@ -76,7 +76,7 @@ def compiled(function: Callable, arguments: Sequence[Any], donate: Sequence[int]
 
 
 def cost_of(program: Any, compile_seconds: float | None = None) -> Cost:
-    """The cost of what `jax.jit(...).lower(...).compile()` gave."""
+    """Return the cost of a result of `jax.jit(...).lower(...).compile()`."""
     text = _asked(program.as_text)
     analysis = _asked(program.cost_analysis)
     if isinstance(analysis, (list, tuple)):  # one for each device, or for each program, on some releases
@@ -85,7 +85,7 @@ def cost_of(program: Any, compile_seconds: float | None = None) -> Cost:
     memory = _asked(program.memory_analysis)
     return Cost(
         operations=None if text is None else operations_of(text).total(),
-        # XLA leaves out what is zero, if it says anything.
+        # XLA omits what is zero, if it reports anything.
         flops=float(analysis.get("flops", 0.0)) if analysis else None,
         bytes_accessed=float(analysis.get("bytes accessed", 0.0)) if analysis else None,
         temporary_bytes=getattr(memory, "temp_size_in_bytes", None),
@@ -94,7 +94,7 @@ def cost_of(program: Any, compile_seconds: float | None = None) -> Cost:
 
 
 def _asked(question: Callable) -> Any:
-    """The answer, or None of a backend that does not implement it."""
+    """Return the answer, or None if the backend does not implement it."""
     try:
         return question()
     except (NotImplementedError, RuntimeError):  # XlaRuntimeError is a RuntimeError

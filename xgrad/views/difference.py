@@ -1,4 +1,4 @@
-"""How far two values that should be the same are apart."""
+"""Difference: the distance between two values that should be the same."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from .. import dtypes
 
 @dataclass(frozen=True)
 class Difference:
-    """An output or a gradient of the one path against that of the other.
+    """The distance between an output or gradient of the one path and that of the other.
 
     `equal`: bit for bit, a NaN equal to a NaN.  `largest`: the largest absolute difference; None if only one path has
     that value.  `within_rounding`: at most 64 units in the last place of its largest element.

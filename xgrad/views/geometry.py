@@ -1,4 +1,4 @@
-"""TensorGeometry: sizes, strides and offset of a view, as PyTorch's `stride()` and `storage_offset()` say them.
+"""TensorGeometry: sizes, strides and offset of a view, the values of PyTorch's `stride()` and `storage_offset()`.
 
 A geometry counts elements of a row-major flat root.
 
@@ -25,7 +25,7 @@ OVERLAP = (
 
 
 def contiguous_strides(sizes: Shape) -> Shape:
-    """Row-major strides; a dimension of size 0 counts as 1, as in PyTorch."""
+    """Return row-major strides; a dimension of size 0 counts as 1, as in PyTorch."""
     strides, step = [], 1
     for size in reversed(sizes):
         strides.append(step)
@@ -35,7 +35,7 @@ def contiguous_strides(sizes: Shape) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class TensorGeometry:
-    """Where the elements of a view lie: `sizes`, `strides` and `offset`, in elements.  Strides are never negative.
+    """The places of a view's elements: `sizes`, `strides` and `offset`, in elements.  Strides are never negative.
 
     Strides of dimensions of size 1, and of empty views, are arbitrary, here as in PyTorch; they need not agree.
     """
@@ -46,7 +46,7 @@ class TensorGeometry:
 
     @classmethod
     def contiguous(cls, sizes: Sequence[int]) -> "TensorGeometry":
-        """The row-major geometry of a whole root.
+        """Return the row-major geometry of a whole root.
 
         >>> TensorGeometry.contiguous((4, 6)).strides
         (6, 1)
@@ -59,7 +59,7 @@ class TensorGeometry:
         return prod(self.sizes)
 
     def is_contiguous(self) -> bool:
-        """Whether the elements lie in row-major order without gaps; an empty view does."""
+        """Return True if the elements are in row-major order without gaps; an empty view's are."""
         if self.numel == 0:
             return True
         expected = 1
@@ -71,13 +71,13 @@ class TensorGeometry:
         return True
 
     def span(self) -> tuple[int, int]:
-        """The lowest and the highest element index touched; `(offset, offset - 1)` if the view is empty."""
+        """Return the lowest and the highest element index touched; `(offset, offset - 1)` if the view is empty."""
         if self.numel == 0:
             return self.offset, self.offset - 1
         return self.offset, self.offset + sum((n - 1) * s for n, s in zip(self.sizes, self.strides))
 
     def overlaps(self) -> bool:
-        """Whether two different indices reach the same element.  Exact.
+        """Return True if two different indices are the same element.  Exact.
 
         PyTorch's own test (at::has_internal_overlap) sees stride 0 only, and so lets overlapping `unfold` and
         `as_strided` views be written.
@@ -85,7 +85,7 @@ class TensorGeometry:
         return _overlaps(self.sizes, self.strides)
 
     def distinct(self) -> "TensorGeometry | None":
-        """A geometry that shows the same elements, each of them once; None if no strides do.
+        """Return a geometry of the same elements, each of them once; None if no strides express it.
 
         >>> TensorGeometry((3, 4), (0, 2)).distinct()
         TensorGeometry(sizes=(4,), strides=(2,), offset=0)
@@ -107,7 +107,7 @@ class TensorGeometry:
         return None if found.overlaps() else found
 
     def view_strides(self, new_sizes: Sequence[int]) -> Shape | None:
-        """The strides with which the same elements, in the same order, have sizes `new_sizes`; None if there are none.
+        """Return the strides that give the same elements, in order, the sizes `new_sizes`; None if there are none.
 
         The number of elements must agree.
 
@@ -148,14 +148,14 @@ def _overlaps(sizes: Shape, strides: Shape) -> bool:
     if prod(sizes) == 0:
         return False
     dims = sorted(((s, n) for n, s in zip(sizes, strides) if n > 1), reverse=True)
-    reach = [0]  # reach[i]: how far dims[i:] together get from their start
+    reach = [0]  # reach[i]: the largest distance from their start that dims[i:] together give
     for stride, size in reversed(dims):
         reach.append(reach[-1] + (size - 1) * stride)
     reach.reverse()
     if all(stride > reach[i + 1] for i, (stride, _) in enumerate(dims)):
         return False
     # Two indices meet iff some difference of indices, not all zero, moves by nothing.  Search the differences, largest
-    # stride first: what is left must stay within reach of the smaller strides, so there are few to try.
+    # stride first: the remaining distance must be within `reach` of the smaller strides, so there are few to try.
     seen: set[tuple[int, int, bool]] = set()
     todo = [(0, 0, False)]
     while todo:
@@ -178,7 +178,7 @@ def _overlaps(sizes: Shape, strides: Shape) -> bool:
 
 
 def check_bounds(geometry: TensorGeometry, storage_numel: int, itemsize: int) -> None:
-    """Raise `RuntimeError` if `geometry` reaches outside of a storage of `storage_numel` elements."""
+    """Raise `RuntimeError` if `geometry` has elements outside of a storage of `storage_numel` elements."""
     if geometry.numel == 0:
         return
     low, high = geometry.span()

@@ -1,13 +1,13 @@
-"""What autograd knows of a differentiable view, and the checks before it is written in place.
+"""ViewMeta: autograd's record of a differentiable view, and the checks before the view is written in place.
 
 `ViewMeta` ties a view to its base, always the root and never itself a view.  The view's own `grad_fn` holds for one
 version of the storage only; when a sibling or the base is written later, reading `grad_fn` regenerates it from the
 base's present history (torch/csrc/autograd/variable.cpp, VariableHooks::grad_fn).
 
-    base ──grad_fn──► CopySlices ─┬─► (what base was before)
+    base ──grad_fn──► CopySlices ─┬─► (the base's former history)
       ▲                           └─► (the value that was written)
       │ base, chain
-    view ──grad_fn──► SelectBackward0 ──► CopySlices        made anew when view.version != attr_version
+    view ──grad_fn──► SelectBackward0 ──► CopySlices        regenerated when view.version != attr_version
 """
 
 import enum
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CreationMeta(enum.Enum):
-    """How a view came to be, which decides whether it may be written in place."""
+    """The way a view was made, which decides if it may be written in place."""
 
     DEFAULT = 0
     IN_CUSTOM_FUNCTION = 1
@@ -48,20 +48,20 @@ class ViewMeta:
         self.tracking = tracking
 
     def of_primal(self) -> "PrimalMeta":
-        """The same of a view that takes no part in its base's tangents."""
+        """Return the same meta for a view that takes no part in its base's tangents."""
         return PrimalMeta(self.base, self.chain, self.attr_version, self.creation_meta, self.name, self.tracking)
 
 
 class PrimalMeta(ViewMeta):
-    """Of the view that `unpack_dual` gives of a primal, and of its views: the base's tangents are not theirs."""
+    """Views made by `unpack_dual`, and their views, do not share their base's tangents."""
 
     __slots__ = ()
 
 
 def propagate_creation_meta(parent: "ViewMeta | None", own: CreationMeta) -> CreationMeta:
-    """The creation meta of a view of a view: a parent's restriction is inherited.
+    """Return the creation meta of a view of a view, which inherits a parent's restriction.
 
-    A parent with DEFAULT restricts nothing; INFERENCE_MODE stays; else the new reason is the one told.
+    A parent with DEFAULT restricts nothing; INFERENCE_MODE stays; else an own reason replaces the parent's.
     """
     if parent is None or parent.creation_meta is CreationMeta.DEFAULT:
         return own
@@ -71,7 +71,7 @@ def propagate_creation_meta(parent: "ViewMeta | None", own: CreationMeta) -> Cre
 
 
 def creation_meta_now(own: CreationMeta = CreationMeta.DEFAULT) -> CreationMeta:
-    """The creation meta of a view made in the present modes: inference mode wins, then no_grad, then `own`."""
+    """Return the creation meta of a view made in the present modes: inference mode wins, then no_grad, then `own`."""
     if state.inference:
         return CreationMeta.INFERENCE_MODE
     return own if state.grad_enabled else CreationMeta.NO_GRAD_MODE
@@ -105,14 +105,14 @@ _WHY = {
 
 
 def view_error(view: "Tensor", indirect: bool) -> InplaceViewError:
-    """The error for a view that is not to be written, or, `indirect`, whose stale grad_fn cannot be made anew."""
+    """Return the error for a view that may not be written, or (`indirect`) whose stale grad_fn has no other."""
     meta = view._view
     assert meta is not None
     node, creation = view._grad_fn, meta.creation_meta
     made = "" if node is None else re.sub(r"Backward\d*$", "", node.name())
     which = "A view" if node is None else f"Output {view._output_nr} of {made}"
     doing = f"{'its base or another view of its base has been' if indirect else 'is being'} modified inplace"
-    if creation in _MODES or node is None:  # what a Function returned has no grad_fn if it ran under no_grad
+    if creation in _MODES or node is None:  # a Function's result has no grad_fn if it ran under no_grad
         mode, now = _MODES.get(creation, _MODES[CreationMeta.NO_GRAD_MODE])
         was = "was created in" if node is None else "is a view of a view which was created in"
         return InplaceViewError(f"{which} {was} {mode} and {doing} {now}. {_WHY[creation]}")
@@ -120,7 +120,7 @@ def view_error(view: "Tensor", indirect: bool) -> InplaceViewError:
 
 
 def check_inplace(self: "Tensor") -> None:
-    """Refuse an in-place operation that needs grad and cannot be differentiated.  Changes nothing.
+    """Raise for an in-place operation that needs grad and cannot be differentiated.  Changes nothing.
 
     Raises `InplaceViewError` for a view whose creation meta forbids it, `LeafInplaceError` for a leaf that requires
     grad and for a view of one.
@@ -149,7 +149,7 @@ def check_inplace(self: "Tensor") -> None:
 
 
 def chain_now(meta: ViewMeta) -> ViewChain:
-    """The chain from the present value of a view's base to the view."""
+    """Return the chain from the present value of a view's base to the view."""
     moved = meta.base._moved
     if moved is None:
         return meta.chain
@@ -160,10 +160,10 @@ def chain_now(meta: ViewMeta) -> ViewChain:
 
 
 def relation_of(view: "Tensor") -> tuple[ViewChain, str]:
-    """The chain from the *present* value of a view's base to the view, and the path that it takes.
+    """Return the chain from the *present* value of a view's base to the view, and its path.
 
     On the replay path it is the recorded chain; on the geometry path one `as_strided` with the view's sizes, strides
-    and offset in its base.  What CopySlices and a regenerated `grad_fn` differentiate is this chain alone.
+    and offset in its base.  CopySlices and a regenerated `grad_fn` differentiate this chain only.
     """
     meta = view._view
     assert meta is not None

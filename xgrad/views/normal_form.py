@@ -1,11 +1,11 @@
-"""The rewriting rules that keep a view chain in normal form.
+"""The rewriting rules that bring a view chain into normal form.
 
-`combine` sees two neighbouring steps and says what to put in their place.  The rules work towards one order,
+`combine` replaces two neighbouring steps by simpler ones.  The rules work towards one order,
 
     slice  ──►  permute  ──►  reshape  ──►  the others  ──►  conj, neg
 
-so that a write touches only what the view covers, a chain built in a loop stays one step, and equal views are equal
-chains.  Invariant: each rule removes a step or moves one in that order, so that rewriting ends.
+so that a write touches only the elements that the view covers, a chain built in a loop stays one step, and equal views
+are equal chains.  Invariant: each rule removes a step or moves one in that order, so that rewriting ends.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Steps = tuple[ViewStep, ...]
 
 
 def combine(shape: Shape, dtype: np.dtype, first: ViewStep, second: ViewStep) -> Steps | None:
-    """The steps to put in place of `first, second` on an input of `shape` and `dtype`; None to keep them."""
+    """Return the steps that replace `first, second` on an input of `shape` and `dtype`; None to leave them."""
     rule = _RULES.get((type(first), type(second)))
     if rule is not None:
         return rule(shape, first, second)
@@ -39,7 +39,7 @@ def combine(shape: Shape, dtype: np.dtype, first: ViewStep, second: ViewStep) ->
     return None
 
 
-# ---------------------------------------------------------------- two steps of a kind
+# ---------------------------------------------------------------- two steps of the same or of neighbouring kinds
 
 
 def _slice_slice(shape: Shape, first: Slice, second: Slice) -> Steps:
@@ -56,12 +56,12 @@ def _nonunit(shape: Shape) -> list[int]:
 
 
 def _only_units(before: Shape, after: Shape) -> bool:
-    """Whether a reshape only adds and drops dimensions of size 1."""
+    """Return True if a reshape only adds and drops dimensions of size 1."""
     return [n for n in before if n != 1] == [n for n in after if n != 1]
 
 
 def _permute_then_units(shape: Shape, order: list[int], after: Shape) -> Steps:
-    """The one form of "dimensions `order` of `shape` that are not 1, in this order, and as many 1s as `after` has"."""
+    """Return the one form of "the dimensions `order` of `shape`, none of size 1, and the 1s of `after`"."""
     units = [d for d, n in enumerate(shape) if n == 1]
     if len(units) == len(after) - len(order):
         pick, unit = iter(order), iter(units)
@@ -147,7 +147,7 @@ def _slice(cuts: list[Cut]) -> Slice:
 
 
 def _rest(sizes: Shape, cuts: list[Cut], left: list[int]) -> Steps:
-    """The slice that stays behind: cuts of the dimensions `left`."""
+    """Return the slice that stays behind: cuts of the dimensions `left`."""
     rest = _whole(sizes)
     for d in left:
         rest[d] = cuts[d]
@@ -165,13 +165,13 @@ def _pull_permute(shape: Shape, dtype: np.dtype, first: Permute, second: Slice) 
 def _pull_expand(shape: Shape, dtype: np.dtype, first: Expand, second: Slice) -> Steps:
     new = len(first.shape) - len(shape)
     repeated = first.repeated(shape)
-    # Of repeated elements it does not matter which are taken.
+    # All repeated elements are equal: any of them may be read.
     moved = [(0, 1, 1) if d in repeated else cut for d, cut in enumerate(_cuts(second)) if d >= new]
     return _slice(moved), Expand(second.sizes)
 
 
 def _pull_kept(kept: Callable[[Any, Shape], list[int]]) -> Callable[..., Steps | None]:
-    """The rule of a step of which dimension d of the result is dimension `kept[d]` of the input; others stay behind."""
+    """Return the rule of a step whose dimension d is dimension `kept[d]` of its input; other cuts stay behind."""
 
     def pull(shape: Shape, dtype: np.dtype, first: ViewStep, second: Slice) -> Steps | None:
         cuts, source = _cuts(second), kept(first, shape)
@@ -201,7 +201,7 @@ def _pull_unfold(shape: Shape, dtype: np.dtype, first: Unfold, second: Slice) ->
 
 
 def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
-    """Which dimensions of `before` and `after`, 1s left out, hold the same elements: the finest such pairing."""
+    """Return groups of dimensions of `before` and `after`, 1s aside, with the same elements: the finest pairing."""
     groups: list[tuple[list[int], list[int]]] = []
     ins, outs = _nonunit(before), _nonunit(after)
     i = j = 0
@@ -223,7 +223,7 @@ def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
 
 
 def _range_in(sizes: list[int], low: int, length: int) -> list[Cut] | None:
-    """Cuts that leave the elements `low : low + length` of a row-major array; None if they are no block of it."""
+    """Return cuts that select the elements `low : low + length` of a row-major array; None if they are no block."""
     cuts: list[Cut] = []
     for d in range(len(sizes)):
         block = prod(sizes[d + 1 :])
@@ -239,7 +239,7 @@ def _range_in(sizes: list[int], low: int, length: int) -> list[Cut] | None:
 
 
 def _pull_group(ins: list[int], outs: list[int], cuts: list[Cut]) -> tuple[list[Cut], int] | None:
-    """Move cuts in front of one group of a reshape: the cuts of the input, and how many dimensions they account for.
+    """Move cuts in front of one group of a reshape: return the input's cuts, and the number of dimensions they replace.
 
     Only the leading dimensions can move: those cut down to 1, and the first that is not.
     """

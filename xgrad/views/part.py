@@ -1,7 +1,7 @@
-"""`as_strided` of a tensor that shows a part of its storage, as a chain from that part.
+"""`as_strided` of a tensor that covers a part of its storage, as a chain from that part.
 
-`as_strided` addresses the storage.  A detached slice is a base of its own to autograd, which knows the part alone: what
-lies within the part is a view of it.
+`as_strided` addresses the storage.  A detached slice is a base of its own for autograd, which knows only the part: a
+view inside of the part is a view of it.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from .geometry import TensorGeometry
 
 
 def within(part: ViewChain, seen: ViewChain) -> ViewChain | None:
-    """The chain from what `part` shows to what `seen` shows; None if that reaches beyond, or no strides lead there."""
+    """Return the chain from the view `part` to the view `seen`; None if it is not inside, or has no strides there."""
     if not (part.expressible and seen.expressible) or part.overlaps:
         return None
     here, there = part.geometry, seen.geometry
@@ -31,7 +31,7 @@ def within(part: ViewChain, seen: ViewChain) -> ViewChain | None:
 
 
 def _places(here: TensorGeometry, there: TensorGeometry) -> tuple[tuple[int, ...], int] | None:
-    """Strides and offset of `there` in what `here` shows, laid out in rows."""
+    """Return strides and offset of `there` in the elements of `here`, laid out in rows."""
     if not there.numel:
         return there.strides, 0
     mine, asked = _positions(here).reshape(-1), _positions(there)
@@ -54,7 +54,7 @@ def _places(here: TensorGeometry, there: TensorGeometry) -> tuple[tuple[int, ...
 
 
 def _positions(geometry: TensorGeometry) -> np.ndarray:
-    """Where in the storage each element lies."""
+    """Return the storage index of each element."""
     found = np.asarray(geometry.offset)
     for n, stride in zip(geometry.sizes, geometry.strides, strict=True):
         found = found[..., None] + np.arange(n) * stride

@@ -1,7 +1,7 @@
 """The compiled programs of view chains: replay, write back, adjoint, and update in place.
 
 Invariants: a program depends on steps without their starts, which are its operands; and a program that writes returns
-the root and nothing else, for with anything else to return XLA would copy the whole of a donated buffer.
+only the root: with another result XLA would copy the whole of a donated buffer.
 """
 
 import functools
@@ -17,13 +17,13 @@ from ..donation import Writing
 from .geometry import Shape
 from .view_ops import ViewStep
 
-_SCALARS = 1 << 16  # start values that are kept on the device
+_SCALARS = 1 << 16  # start values that are cached on the device
 
 _scalars: dict[int, Any] = {}
 
 
 def scalar_of(value: int) -> Any:
-    """`value` as an int32 scalar on the default device; in a trace too, where it is a constant of that trace."""
+    """Return `value` as an int32 scalar on the default device; in a trace too, where it is a constant of that trace."""
     scalar = _scalars.get(value)
     if scalar is None:
         if value > np.iinfo(np.int32).max:
@@ -55,7 +55,7 @@ class Program:
     def __init__(self, root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> None:
         self.root_shape, self.root_dtype = root_shape, root_dtype
         self.steps, self.counts = steps, counts
-        self.seen = []  # shape and dtype in front of each step
+        self.seen = []  # shape and dtype before each step
         shape, dtype = root_shape, root_dtype
         for step in steps:
             self.seen.append((shape, dtype))
@@ -83,7 +83,7 @@ class Program:
 
     def trace_write(self, array: Any, new: Any, *starts: Any) -> Any:
         split = self._split(starts)
-        befores = [array]  # what each step is given; XLA drops those that nobody reads
+        befores = [array]  # the input of each step; XLA drops unused ones
         for step, own in zip(self.steps[:-1], split):
             befores.append(step.replay(befores[-1], own))
         new = _fit(new, self.shape, self.dtype)
@@ -97,7 +97,7 @@ class Program:
         return grad
 
     def write_placed(self, donate: bool, where: Any) -> Callable:
-        """The program that writes, of which the result is sharded as `where` says: XLA may choose another way."""
+        """Return the program that writes, with the sharding `where` for its result: XLA may choose another."""
         program = self.placed.get((donate, where))
         if program is None:
             program = Writing(self.trace_write, (), where) if donate else jit_placed(self.trace_write, where)

@@ -1,4 +1,4 @@
-"""How a `Comparison` looks: as text, as HTML, through rich, and as bars.
+"""Presentations of a `Comparison`: as text, as HTML, through rich, and as bars.
 
 The table is made once, as rows of cells; each form only lays them out.
 """
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def number(value: float | None) -> str:
-    """A count with thousands separated; a dash for what is not known.
+    """Return a count with thousands separated; a dash for None.
 
     >>> number(12345), number(None)
     ('12,345', '-')
@@ -36,7 +36,7 @@ def number(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A time in the unit that suits it.
+    """Return a time in the unit that suits it.
 
     >>> seconds(0.00123), seconds(2.5e-5), seconds(12)
     ('1.23 ms', '25 µs', '12 s')
@@ -50,7 +50,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """A number of bytes in the unit that suits it.
+    """Return a number of bytes in the unit that suits it.
 
     >>> size(1536), size(0)
     ('1.54 kB', '0 B')
@@ -67,7 +67,7 @@ def size(value: float | None) -> str:
 
 
 def verdict(comparison: "Comparison") -> str:
-    """One line: what holds of all values."""
+    """Return one line about all values."""
     if comparison.equal:
         return "outputs and gradients are equal, bit for bit"
     largest = f"the largest difference is {comparison.max_difference:.3g}"
@@ -75,7 +75,7 @@ def verdict(comparison: "Comparison") -> str:
 
 
 def values(comparison: "Comparison") -> list[str]:
-    """One line for each output and gradient."""
+    """Return one line for each output and gradient."""
     lines = []
     for d in comparison.differences:
         if d.equal:
@@ -97,7 +97,7 @@ def _costs(costs: "list[Cost]", depth: int = 1) -> Iterator[Row]:
 
 
 def rows(comparison: "Comparison") -> Iterator[Row]:
-    """The table, below its heading."""
+    """Yield the rows of the table, below its heading."""
     reports = [comparison.paths[path] for path in PATHS]
     yield Row("nodes in the graph", tuple(number(r.nodes.total()) for r in reports))
     names = {name: max(r.nodes[name] for r in reports) for r in reports for name in r.nodes}
@@ -117,7 +117,7 @@ def rows(comparison: "Comparison") -> Iterator[Row]:
 
 
 def notes(comparison: "Comparison") -> list[str]:
-    """What stands under the table: each view program, and why there is no whole one."""
+    """Return the lines under the table: each view program, and why there is no whole one."""
     lines = []
     for path in PATHS:
         programs = comparison.paths[path].programs
@@ -132,7 +132,7 @@ def notes(comparison: "Comparison") -> list[str]:
 
 
 def text(comparison: "Comparison") -> str:
-    """The table as aligned plain text."""
+    """Return the table as aligned plain text."""
     table = list(rows(comparison))
     label = max([len(r.label) + 2 * r.depth for r in table] + [12])
     width = max([len(c) for r in table for c in r.cells] + [len(p) for p in PATHS])
@@ -147,7 +147,7 @@ def text(comparison: "Comparison") -> str:
 
 
 def html(comparison: "Comparison") -> str:
-    """The table for a notebook."""
+    """Return the table for a notebook."""
     good = comparison.within_rounding
     parts = [
         f"<p><b>compare {escape(comparison.name)}</b>: "
@@ -201,7 +201,7 @@ _COLOURS = {"replay": "#1f6feb", "geometry": "#e08a1e"}
 
 
 def bars(comparison: "Comparison") -> list[tuple[str, list[float], list[str]]]:
-    """(label, value of each path, the value as text) of what is drawn; what is not known is left out."""
+    """Return (label, value of each path, the value as text) of the bars; unknown values have none."""
     reports = [comparison.paths[path] for path in PATHS]
     views = [r.views if r.programs else None for r in reports]
     wholes = [r.whole for r in reports]
@@ -224,7 +224,7 @@ def bars(comparison: "Comparison") -> list[tuple[str, list[float], list[str]]]:
 
 
 def plot(comparison: "Comparison", ax: Any = None) -> Any:
-    """Horizontal bars, each pair relative to its larger one, with the values written beside them."""
+    """Draw horizontal bars, each pair relative to its larger one, with the values written beside them."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:

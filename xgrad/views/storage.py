@@ -1,19 +1,19 @@
 """Storage: the one owner of a root array; version counters; and the proof that a buffer may be donated.
 
-Invariants: a write donates the root's buffer to XLA only if nobody else can see it (`Storage.rewrite`): the array came
-from one of our own kernels, its reference count is that of an array held by one attribute, and neither it nor an
-operand is a tracer (JAX may keep what it meets together with one).  Anything else is copied by the write, and owned
-from then on.
+Invariants: a write donates the root's buffer to XLA only if nothing else can see it (`Storage.rewrite`): the array came
+from one of our own kernels, its reference count is that of an array with one reference, and neither it nor an operand
+is a tracer (JAX may store arrays that it meets together with one).  Any other array is copied by the write, and the
+copy is owned from then on.
 
-However a write ends, by Ctrl-C or for want of memory too, there is the old value or the new one, and root, generation
-and version belong together (`donation.run_writing`).  What CPython does between two calls no signal interrupts: so the
+However a write ends, by Ctrl-C or for want of memory too, the storage has the old value or the new one, and root,
+generation and version belong together (`donation.run_writing`).  A signal interrupts CPython only at calls: so the
 lines that put a root back, or in, call nothing.
 
     before the first view            after it
     Tensor._array ──► jax.Array      Tensor._storage ──► Storage.array ──► jax.Array
                                      view._storage   ──┘    (every reader goes through it)
 
-A tensor without views has no Storage: it *is* its array.  `Tensor._share` makes one when somebody asks for it.
+A tensor without views has no Storage: it *is* its array.  `Tensor._share` makes one when it is first needed.
 """
 
 import itertools
@@ -32,33 +32,33 @@ from ..errors import InferenceTensorError, LostValueError
 
 _ids = itertools.count(1)
 
-# Held while an array is taken out of its owner to be donated: a reader who finds no array waits for it.  No user code
+# Locked while an array is taken out of its owner to be donated: a reader who finds no array waits for it.  No user code
 # runs under it.
 writing = threading.RLock()
 
 
 class VersionCounter:
-    """How often the values behind a tensor were changed in place; shared by its views and `detach()`ed aliases."""
+    """The number of in-place changes of a tensor's values; shared by its views and `detach()`ed aliases."""
 
-    # Defaults in the class: one is made wherever a result is saved.
+    # Defaults in the class: each result that is saved gets a counter.
     value: int = 0
-    exported: bool = False  # whether somebody was handed the array: what was saved of it is no longer ours to donate
+    exported: bool = False  # True if other code has the array: saved values of it must not be donated
 
 
 class Untracked(VersionCounter):
-    """In the place of the counter of an inference tensor: nothing is counted, and nothing may rely on it.
+    """The counter of an inference tensor: nothing is counted, and nothing may rely on it.
 
-    `value` is what saving for backward reads, and so it refuses; counting and telling ask here instead.
+    Saving for backward reads `value`, which raises; writes and the user's `_version` call `count` and `told`.
     """
 
     value = property(lambda self: _refuse_to_save())  # pyright: ignore[reportAssignmentType] - it has none
 
     def told(self) -> int:
-        """The version for a user who asks."""
+        """Return the version for the user."""
         raise InferenceTensorError("Inference tensors do not track version counter.")
 
     def count(self, by: int) -> None:
-        """Note a write."""
+        """Record a write."""
         if not state.inference:
             raise InferenceTensorError(
                 "Inplace update to inference tensor outside InferenceMode is not allowed. Make a clone() to get a "
@@ -113,7 +113,7 @@ class Storage:
         return array
 
     def replace(self, array: Any) -> None:
-        """Another root, made by one of our kernels."""
+        """Set another root, made by one of our kernels."""
         self._array = array
         self.owned = True
         self.generation += 1
@@ -121,7 +121,7 @@ class Storage:
     def rewrite(self, counter: VersionCounter | None, program_of: Callable, operands: tuple) -> None:
         """Run `program_of(donate)(root, *operands)` and make its result the root; see `rewritten`.
 
-        The root is taken out of the storage first, so that from its reference count on nobody can get hold of it.
+        The root is taken out of the storage first: once its reference count is read, no other code can get hold of it.
         `counter`: the version that rises with it.
         """
         with writing:
@@ -129,19 +129,19 @@ class Storage:
             self._array = None
             try:
                 rewritten(out, box, self.owned, program_of, operands)
-            finally:  # no call in it
+            finally:  # no call in this block
                 if out:
                     self._array, self.owned = out[0], True
                     self.generation += 1
                     if counter is not None:
                         counter.value += 1
-                    del out[:]  # a traceback may hold it
+                    del out[:]  # a traceback may refer to it
                 else:
                     self._array = box[0]
 
 
 def trace_state() -> Any:
-    """What tells the traces apart (of `jax.jit`, `vmap`, `lax.scan`, ...) within which this thread runs."""
+    """Return a value that identifies the traces (`jax.jit`, `vmap`, `lax.scan`, ...) that this thread runs in."""
     global _trace_state
     if _trace_state is None:
         try:
@@ -152,11 +152,11 @@ def trace_state() -> Any:
     return _trace_state(convention="nnx")
 
 
-_trace_state: Any = None  # imported when it is asked for: jax.extend costs a part of a second
+_trace_state: Any = None  # imported at first use: jax.extend costs a part of a second
 
 
 def of_ended_trace(array: Any) -> Exception | None:
-    """JAX's error for a tracer that was kept past its trace, which says where it was made; None for one of a trace."""
+    """Return JAX's error for a tracer that outlived its trace, which names the place of its making; else None."""
     try:
         jax.lax.expand_dims(array, (0,))
     except jax.errors.UnexpectedTracerError as error:
@@ -165,7 +165,7 @@ def of_ended_trace(array: Any) -> Exception | None:
 
 
 def value_needed(array: Any, error: Exception) -> Exception:
-    """The error to raise where a tracer is asked for its value.  `xgrad.compile` hears of it, should it be caught."""
+    """Return the error to raise where code needs a tracer's value; record it for `xgrad.compile`: it may be caught."""
     error = of_ended_trace(array) or error
     if state.trace is not None:
         state.trace.refused = error
@@ -176,13 +176,13 @@ def _references(values: list, index: int) -> int:
     return sys.getrefcount(values[index])
 
 
-ALONE = _references([object()], 0)  # of what one list alone holds, asked for as `sole` does
+ALONE = _references([object()], 0)  # the reference count of an object in one list only, read as `sole` does
 # Without a global lock, a count read here may be old when the donation happens.
 DONATION = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def no_value() -> LostValueError:
-    """The error of a read that finds no value."""
+    """Return the error of a read that finds no value."""
     return LostValueError(
         "the value of this tensor was lost: a program that was to write it in place failed after it had taken its "
         "memory (the error then told why). Give it another one: x.data = ..., or load a checkpoint."
@@ -190,7 +190,7 @@ def no_value() -> LostValueError:
 
 
 def sole(values: list, index: int) -> bool:
-    """Whether `values[index]` is referenced by that list alone, so that the engine may donate it.
+    """Return True if only that list refers to `values[index]`, so that the engine may donate it.
 
     Only for arrays that our own kernels made: foreign ones are copied when they enter the engine.
     """
@@ -200,8 +200,8 @@ def sole(values: list, index: int) -> bool:
 def rewritten(out: list, box: list, owned: bool, program_of: Callable, operands: tuple) -> None:
     """Put `program_of(donate)(box[0], *operands)` into `out`.
 
-    Donates an array that our kernels made and that `box` alone holds, where no operand is a tracer.  Of an array on a
-    mesh: `program_of(donate, sharding)`, whose result is to have the sharding that the array has.
+    Donates the array if our kernels made it, only `box` refers to it, and no operand is a tracer.  For an array on a
+    mesh: `program_of(donate, sharding)`, whose result gets the array's sharding.
     """
     if box[0] is None:
         raise no_value()
@@ -223,12 +223,12 @@ def rewritten(out: list, box: list, owned: bool, program_of: Callable, operands:
 
 
 def place_of(array: Any) -> Any:
-    """Where an array was asked to be, for `jnp.zeros(..., device=)`: None of one that goes along with others."""
+    """Return an array's sharding if it is committed, for `jnp.zeros(..., device=)`; None if it is not."""
     return None if isinstance(array, Tracer) or not array.committed else array.sharding
 
 
 def placed_like(new: Any, old: Any) -> Any:
-    """`new` where `old` is, if that is on a mesh: what a write puts in the place of `old`."""
+    """Return `new`, which replaces `old` in a write, with the sharding of `old` if that is on a mesh."""
     if isinstance(old, Tracer) or isinstance(new, Tracer):
         return new
     where = old.sharding

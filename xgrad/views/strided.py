@@ -2,7 +2,7 @@
 
     sizes (2, 4), strides (3, 6), offset 1 of a root (4, 6) = root[:, 1:5:3].T: lowered to a slice and a transpose
 
-Invariant: nothing outside of the root is read or written: what reaches there raises before anything is computed.
+Invariant: nothing outside of the root is read or written: such a geometry raises before anything is computed.
 PyTorch's counterparts: at::as_strided, as_strided_backward (torch/csrc/autograd/FunctionsManual.cpp).
 """
 
@@ -28,7 +28,7 @@ def _extents(sizes: Shape, steps: Shape) -> Shape:
 
 
 def slice_read(array: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) -> Any:
-    """`array[start : ... : step]` in each dimension; `starts` may be traced, and must be in bounds."""
+    """Return `array[start : ... : step]` in each dimension; `starts` may be traced, and must be in bounds."""
     extents = _extents(sizes, steps)
     if extents != array.shape:
         array = lax.dynamic_slice(array, starts, extents, allow_negative_indices=False)
@@ -42,12 +42,12 @@ def _spread(new: Any, steps: Shape) -> Any:
 
 
 def slice_write(array: Any, new: Any, starts: Sequence[Any], sizes: Shape, steps: Shape) -> Any:
-    """`array` with the slice replaced by `new`."""
+    """Return `array` with the slice replaced by `new`."""
     if 0 in sizes:
         return array
     extents = _extents(sizes, steps)
     if any(k > 1 for k in steps):
-        # Blend within the window, so that what is written stays one dynamic_update_slice.
+        # Blend within the window, so that the write stays one dynamic_update_slice.
         window = slice_read(array, starts, extents, (1,) * array.ndim)
         hit = True
         for d, k in enumerate(steps):
@@ -60,7 +60,7 @@ def slice_write(array: Any, new: Any, starts: Sequence[Any], sizes: Shape, steps
 
 
 def slice_transpose(grad: Any, shape: Shape, starts: Sequence[Any], sizes: Shape, steps: Shape) -> Any:
-    """Zeros of `shape` with the slice replaced by `grad`."""
+    """Return zeros of `shape` with the slice replaced by `grad`."""
     if 0 in sizes:
         return jnp.zeros(shape, grad.dtype)
     if any(k > 1 for k in steps):
@@ -74,7 +74,7 @@ def slice_transpose(grad: Any, shape: Shape, starts: Sequence[Any], sizes: Shape
 
 
 class StridedPlan(NamedTuple):
-    """reshape to `shape`, slice, drop the dimensions that were not kept, transpose by `order`, reshape to `units`.
+    """Reshape to `shape`, slice, reshape to `kept` (drops sizes of 1), transpose by `order`, reshape to `units`.
 
     `units` is the view's sizes with 1 for dimensions of stride 0, to be broadcast.
     """
@@ -90,7 +90,7 @@ class StridedPlan(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def strided_plan(shape: Shape, geometry: TensorGeometry) -> StridedPlan | None:
-    """How to read `geometry` from a row-major array of `shape` with slices and a transpose; None if it takes a gather.
+    """Return a plan to read `geometry` from a row-major array of `shape` by slice and transpose; None for a gather.
 
     The dimensions to slice in are either the array's own, or those in which the view's strides count: with strides 12
     and 3, a flat array of 24 elements is a (2, 4, 3) one.
@@ -135,7 +135,7 @@ def _match(shape: Shape, geometry: TensorGeometry) -> StridedPlan | None:
 
 
 def strided_indices(geometry: TensorGeometry, offset: Any, numel: int) -> Any:
-    """The flat index of each element, made of iotas; `offset` may be traced."""
+    """Return the flat index of each element, made of iotas; `offset` may be traced."""
     dtype = np.int32 if numel <= np.iinfo(np.int32).max else np.int64
     if dtype == np.int64 and not x64_enabled():
         raise RuntimeError(
@@ -177,9 +177,9 @@ def scatter_add_strided(array: Any, geometry: TensorGeometry, offset: Any, new: 
 
 
 def read_strided(array: Any, geometry: TensorGeometry) -> Any:
-    """The view of a root array that `geometry` describes.
+    """Return the view of a root array that `geometry` describes.
 
-    Raises `RuntimeError` if it reaches outside of the root.
+    Raises `RuntimeError` if it has elements outside of the root.
 
     >>> import jax.numpy as jnp
     >>> read_strided(jnp.arange(6), TensorGeometry((3, 2), (1, 3))).tolist()
@@ -195,9 +195,9 @@ def read_strided(array: Any, geometry: TensorGeometry) -> Any:
 
 
 def write_strided(array: Any, geometry: TensorGeometry, new: Any) -> Any:
-    """The root array with the elements of the view replaced by `new`, of the view's shape.
+    """Return the root array with the elements of the view replaced by `new`, of the view's shape.
 
-    Raises `OverlapError` if two indices reach the same element, `RuntimeError` if one lies outside of the root.
+    Raises `OverlapError` if two indices are the same element, `RuntimeError` if one is outside of the root.
     """
     check_bounds(geometry, array.size, array.dtype.itemsize)
     if geometry.overlaps():
@@ -211,9 +211,9 @@ def write_strided(array: Any, geometry: TensorGeometry, new: Any) -> Any:
 
 
 def add_strided(array: Any, geometry: TensorGeometry, new: Any) -> Any:
-    """The root array with `new` added to the elements of the view: the adjoint of `read_strided` where array is zero.
+    """Return the root array with `new` added to the elements of the view: the adjoint of `read_strided` on zeros.
 
-    Where several indices reach one element, all of theirs are added.
+    If several indices are one element, all of theirs are added.
     """
     check_bounds(geometry, array.size, array.dtype.itemsize)
     plan = strided_plan(array.shape, geometry)
@@ -234,10 +234,10 @@ def _unplan(plan: StridedPlan, new: Any) -> Any:
 
 
 def as_strided_adjoint(grad: Any, input_geometry: TensorGeometry, view_geometry: TensorGeometry) -> Any:
-    """The gradient of `x.as_strided(view_geometry)` with respect to an x that itself lies as `input_geometry`.
+    """Return the gradient of `x.as_strided(view_geometry)` with respect to an x with the geometry `input_geometry`.
 
-    As torch's as_strided_backward: the gradient is gathered in the storage that both share; what several indices of
-    the input share is divided among them; and the input's part is read back.  Elements outside of the input's own
+    Like torch's as_strided_backward: the gradient is collected in the storage that both share; an element that several
+    indices of the input share is divided among them; and the input's part is read back.  Elements outside of the input
     get none.
     """
     spans = [g.span() for g in (input_geometry, view_geometry)]
@@ -252,7 +252,7 @@ def as_strided_adjoint(grad: Any, input_geometry: TensorGeometry, view_geometry:
 
 
 def as_strided_scatter(base: Any, base_geometry: TensorGeometry, view_geometry: TensorGeometry, new: Any) -> Any:
-    """`base`, which lies as `base_geometry`, with the elements of `view_geometry` replaced by `new`.
+    """Return `base`, whose geometry is `base_geometry`, with the elements of `view_geometry` replaced by `new`.
 
     Elements of the view that are none of the base's are dropped.  Raises `OverlapError` if either overlaps itself.
     """

@@ -1,6 +1,6 @@
-"""tracking: which of the two paths the views that are made from here on are differentiated along.
+"""tracking: selects the path along which new views are differentiated.
 
-Both paths give the same values and gradients.  They differ in what a view's metadata and CopySlices keep, and so in the
+Both paths give the same values and gradients.  They differ in the metadata of a view and its CopySlices, and so in the
 nodes of the graph and in the programs that backward runs:
 
     "replay"     the view operations; a regenerated grad_fn is SelectBackward0, TransposeBackward0, ...

@@ -1,4 +1,4 @@
-"""The canonical view operations that say what the elements are: conj, neg, parts of complex numbers, other dtypes.
+"""The canonical view operations that change values or dtype: conj, neg, parts of complex numbers, other dtypes.
 
 Their rules are those that `view_ops.py` lists.  Invariant: as_strided can express none of them, because each changes
 values or their dtype; so `geometric` is false, and a chain with one of them has no single as_strided of its root.
@@ -16,7 +16,7 @@ from ..errors import NotDifferentiableError
 from .geometry import Shape, TensorGeometry
 from .view_ops import Starts, ViewStep
 
-PARTS = {np.dtype("complex64"): np.dtype("float32"), np.dtype("complex128"): np.dtype("float64")}  # of a complex dtype
+PARTS = {np.dtype("complex64"): np.dtype("float32"), np.dtype("complex128"): np.dtype("float64")}  # of complex
 WHOLE = {part: whole for whole, part in PARTS.items()}
 
 
@@ -107,7 +107,7 @@ class Imag(ValueStep):
 
 @dataclass(frozen=True, slots=True)
 class ViewAsReal(ValueStep):
-    """A complex array as a real one, with a last dimension of size 2."""
+    """Views a complex array as a real one, with a last dimension of size 2."""
 
     def result(self, shape: Shape, dtype: np.dtype) -> tuple[Shape, np.dtype]:
         return shape + (2,), PARTS[dtype]
@@ -124,7 +124,7 @@ class ViewAsReal(ValueStep):
 
 @dataclass(frozen=True, slots=True)
 class ViewAsComplex(ValueStep):
-    """A real array with a last dimension of size 2 as a complex one."""
+    """Views a real array with a last dimension of size 2 as a complex one."""
 
     def result(self, shape: Shape, dtype: np.dtype) -> tuple[Shape, np.dtype]:
         return shape[:-1], WHOLE[dtype]
@@ -141,7 +141,7 @@ class ViewAsComplex(ValueStep):
 
 @dataclass(frozen=True, slots=True)
 class BitCast(ValueStep):
-    """The same bytes as another dtype, `view(dtype)`; the last dimension shrinks or grows with the element size."""
+    """Views the same bytes as another dtype, `view(dtype)`; the last dimension changes with the element size."""
 
     dtype: np.dtype
 

@@ -1,14 +1,14 @@
-"""The canonical view operations that say where the elements are: one small frozen class each.
+"""The canonical view operations that select and move elements: one small frozen class each.
 
-Those that say what the elements are (conj, real, view(dtype), ...) are in `value_ops.py`.  PyTorch's names (`select`,
-`t`, `squeeze`, ...) are put into both by `named/`.  Each step has its rules on arrays and on geometries:
+Operations that change values or dtype (conj, real, view(dtype), ...) are in `value_ops.py`.  `named/` turns PyTorch's
+names (`select`, `t`, `squeeze`, ...) into both kinds.  Each step has its rules on arrays and on geometries:
 
-    result(shape, dtype)                   what it makes of them
+    result(shape, dtype)                   the shape and dtype after the step
     normalize(shape, dtype)                the simplest equal step; None for the identity
     replay(array, starts)                  the forward of the view
-    write_back(array, new, starts)         `array` with the viewed part replaced by `new`
+    write_back(array, new, starts)         `array` with the view's part replaced by `new`
     transpose(grad, shape, dtype, starts)  the gradient of an input of `shape` and `dtype`
-    geometry(geometry, dtype)              where the elements lie, in elements of the dtype after the step
+    geometry(geometry, dtype)              the places of the elements, in elements of the dtype after the step
     starts(shape)                          the numbers that are operands of its program, and not part of it
     program_key()                          the step without its starts
     over_batch(n, shape)                   the steps that do this to each entry of a new first dimension of n
@@ -41,10 +41,10 @@ Starts = Sequence[Any]
 
 
 class ViewStep:
-    """What the steps have in common: most need no starts and are what they are called."""
+    """The defaults of all steps: no starts, already in normal form, same shape, dtype and geometry."""
 
     __slots__ = ()
-    geometric: ClassVar[bool] = True  # moves elements and changes none: as_strided could express it
+    geometric: ClassVar[bool] = True  # True if it moves elements and changes none: as_strided could express it
 
     def result(self, shape: Shape, dtype: np.dtype) -> tuple[Shape, np.dtype]:
         return shape, dtype
@@ -62,14 +62,14 @@ class ViewStep:
         return (self,)
 
     def elementwise(self, dtype: np.dtype) -> bool:
-        """Whether it does the same to each element where it stands, so that geometric steps commute with it."""
+        """Return True if it does the same to each element in its place, so that geometric steps commute with it."""
         return False
 
     def replay(self, array: Any, starts: Starts) -> Any:
         raise NotImplementedError
 
     def write_back(self, array: Any, new: Any, starts: Starts) -> Any:
-        # Of a step that loses nothing of a real array: its transpose is its inverse.
+        # For a step that loses nothing of a real array: its transpose is its inverse.
         return self.transpose(new, array.shape, array.dtype, starts)
 
     def transpose(self, grad: Any, shape: Shape, dtype: np.dtype, starts: Starts) -> Any:
@@ -97,7 +97,7 @@ class Slice(ViewStep):
         return self if steps == self.steps else Slice(self._starts, self.sizes, steps)
 
     def _cut(self, shape: Shape) -> list[int]:
-        # A dimension whose window is all of it can only start at 0, and needs no operand.
+        # A window that is the whole dimension can only start at 0, and needs no operand.
         return [
             d for d, (n, k, whole) in enumerate(zip(self.sizes, self.steps, shape)) if n and (n - 1) * k + 1 != whole
         ]
@@ -217,7 +217,7 @@ class Expand(ViewStep):
         return (Reshape((n, *new, *shape)), Expand((n, *self.shape)))
 
     def repeated(self, shape: Shape) -> list[int]:
-        """The dimensions of the result that are not the input's."""
+        """Return the dimensions of the result that are not the input's."""
         new = len(self.shape) - len(shape)
         return [d for d, n in enumerate(self.shape) if d < new or shape[d - new] != n]
 
@@ -254,7 +254,7 @@ class Diagonal(ViewStep):
         return (Diagonal(self.offset, self.dim1 + 1, self.dim2 + 1),)
 
     def kept(self, ndim: int) -> list[int]:
-        """The dimensions of the input that the result keeps, in order."""
+        """Return the dimensions of the input that are also the result's, in order."""
         return [d for d in range(ndim) if d not in (self.dim1, self.dim2)]
 
     def result(self, shape: Shape, dtype: np.dtype) -> tuple[Shape, np.dtype]:
@@ -280,7 +280,7 @@ class Diagonal(ViewStep):
         kept, size = self.kept(len(seen.sizes)), self._size(seen.sizes)
         one, two = seen.strides[self.dim1], seen.strides[self.dim2]
         offset = seen.offset
-        if size:  # PyTorch leaves the offset of an empty diagonal alone
+        if size:  # PyTorch does not change the offset of an empty diagonal
             offset += self.offset * two if self.offset >= 0 else -self.offset * one
         return TensorGeometry(
             tuple(seen.sizes[d] for d in kept) + (size,), tuple(seen.strides[d] for d in kept) + (one + two,), offset
@@ -302,7 +302,7 @@ class Unfold(ViewStep):
         return shape[: self.dim] + (self.count(shape),) + shape[self.dim + 1 :] + (self.size,), dtype
 
     def normalize(self, shape: Shape, dtype: np.dtype) -> "Unfold":
-        # Of a single window the step means nothing: take the smallest that leaves it single.
+        # The step of a single window means nothing: take the smallest for which it stays single.
         step = shape[self.dim] - self.size + 1 if self.count(shape) == 1 else self.step
         return self if step == self.step else Unfold(self.dim, self.size, step)
 
@@ -339,7 +339,7 @@ class Unfold(ViewStep):
 class AsStrided(ViewStep):
     """Sizes, strides and offset in the row-major elements of the input, which for a tensor's own chain is the root.
 
-    Programs are those of the slices and transposes that `lowered` finds; where there are none, a gather and a scatter.
+    Its programs are those of the slices and transposes of `lowered`; if there are none, a gather and a scatter.
     """
 
     sizes: Shape
@@ -361,7 +361,7 @@ class AsStrided(ViewStep):
         return (AsStrided((n, *self.sizes), (prod(shape), *self.strides), self.offset),)
 
     def lowered(self, shape: Shape) -> list[ViewStep] | None:
-        """Slices and transposes that read the same from a row-major input of `shape`; None if it takes a gather."""
+        """Return slices and transposes that read the same from a row-major input of `shape`; None for a gather."""
         plan = strided_plan(shape, self.own_geometry)
         if plan is None:
             return None

@@ -1,7 +1,7 @@
-"""PyTorch's names for views, with PyTorch's arguments, defaults and errors, put into canonical view steps.
+"""PyTorch's names for views, with PyTorch's arguments, defaults and errors, turned into canonical view steps.
 
-Invariant: whatever is wrong with the arguments raises here, before anything is changed; the steps that come out are in
-bounds.  The messages keep the phrases of aten/src/ATen/native/TensorShape.cpp.
+Invariant: every wrong argument raises here, before anything is changed; the resulting steps are in bounds.  The
+messages have the phrases of aten/src/ATen/native/TensorShape.cpp.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _VIEWS: dict[str, Callable[..., Any]] = {
 
 
 def build(chain: ViewChain, name: str, *args: Any) -> Any:
-    """The view of `chain` that PyTorch calls `name`: a chain, or None for a `reshape` that would have to copy.
+    """Return the view of `chain` that PyTorch calls `name`: a chain, or None for a `reshape` that would have to copy.
 
     Raises what PyTorch raises: IndexError for a dimension or an index out of range, RuntimeError for sizes that do not
     fit, ValueError for the step of a slice.

@@ -1,6 +1,6 @@
-"""Sizes, dimensions, bounds of a slice, as callers give them: ints, one sequence or several arguments; checked.
+"""Sizes, dimensions and bounds of a slice, as callers write them: ints, one sequence or several arguments; checked.
 
-Invariant: what comes out is in bounds and counted from 0.  The messages are PyTorch's.
+Invariant: the results are in bounds and counted from 0.  The messages are PyTorch's.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from ..geometry import Shape
 _BOOL = np.dtype(bool)
 
 
-# Classes of what equals an int, or has elements that do, and is found in its place where ints are keys.
+# Classes of values that equal an int, or have such elements, and so would be found in its place where ints are keys.
 NO_DIM = frozenset([bool, float, np.bool_, np.float64])
 NO_DIMS = NO_DIM | {tuple, list}
 
 
 def int_of(value: Any) -> int:
-    """One size, index or dimension as an int.  Raises `TypeError` for what is none, a bool too."""
+    """Return one size, index or dimension as an int.  Raises `TypeError` for other values, a bool too."""
     if value.__class__ is int:
         return value
     try:
@@ -41,9 +41,9 @@ def require_dims(dim: Any) -> None:
 
 
 def sizes_of(args: Sequence[Any]) -> Shape:
-    """The ints of `f(2, 3)` and of `f((2, 3))` alike.
+    """Return the ints of `f(2, 3)` and of `f((2, 3))` alike.
 
-    PyTorch refuses a bool in the first place only, so that `f((2, True))` stands for `f((2, 1))`.
+    PyTorch refuses a bool in the first place only, so that `f((2, True))` means `f((2, 1))`.
     """
     if len(args) == 1 and args[0].__class__ is not int and isinstance(args[0], Sequence):
         args = args[0]
@@ -54,9 +54,9 @@ def sizes_of(args: Sequence[Any]) -> Shape:
 
 
 def variadic(function: str, name: str, args: tuple, named: dict[str, Any]) -> Shape:
-    """As `sizes_of`, and those of `f(size=(2, 3))`, by PyTorch's name for them; `TypeError` unless they are given once.
+    """Return the ints of `f(2, 3)`, `f((2, 3))` and `f(size=(2, 3))`; `TypeError` unless they are passed once.
 
-    Python allows no parameter of the name that `*size` has: `named` is what `**named` caught.
+    Python allows no parameter with the name of `*size`: `named` are the keyword arguments that `**named` caught.
     """
     if named:
         other = next((key for key in named if key != name), None)
@@ -73,7 +73,7 @@ def variadic(function: str, name: str, args: tuple, named: dict[str, Any]) -> Sh
 
 
 def wrap_dim(dim: Any, ndim: int) -> int:
-    """`dim` counted from the front.  Raises `IndexError` if it is out of range (a 0-dim tensor has -1 and 0)."""
+    """Return `dim` counted from the front.  Raises `IndexError` if it is out of range (a 0-dim tensor has -1 and 0)."""
     dim, bound = int_of(dim), max(ndim, 1)
     if not -bound <= dim < bound:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")
@@ -81,7 +81,7 @@ def wrap_dim(dim: Any, ndim: int) -> int:
 
 
 def own_dim(dim: Any, ndim: int) -> int:
-    """As `wrap_dim`, of a tensor that has to have the dimension: a 0-dim one has none."""
+    """`wrap_dim` for a tensor that must have the dimension: raises `IndexError` for a 0-dim one."""
     if not ndim:
         raise IndexError(f"Dimension specified as {int_of(dim)} but tensor has no dimensions")
     return wrap_dim(dim, ndim)
@@ -94,7 +94,7 @@ def require_dim(shape: Shape, name: str, error: type[Exception] = IndexError) ->
 
 
 def infer_shape(shape: Sequence[int], numel: int) -> Shape:
-    """`shape` with its -1 worked out for `numel` elements."""
+    """Return `shape` with its -1 replaced by the size that `numel` elements give."""
     for i, n in enumerate(shape):
         if n < -1:
             raise RuntimeError(f"invalid shape dimension {n} at index {i} of shape {list(shape)}")
@@ -113,12 +113,12 @@ def infer_shape(shape: Sequence[int], numel: int) -> Shape:
 
 
 def without(shape: Shape, dims: Sequence[int]) -> Shape:
-    """`shape` without the sizes of some dimensions."""
+    """Return `shape` without the sizes of some dimensions."""
     return tuple(n for d, n in enumerate(shape) if d not in dims)
 
 
 def clamped(start: Any, end: Any, step: int, n: int) -> tuple[int, int]:
-    """Start and number of elements of a slice of `n`, clamped as Python does."""
+    """Return start and number of elements of a slice of `n`, clamped as Python does."""
     start = 0 if start is None else int_of(start)
     end = n if end is None else int_of(end)
     start = min(max(start + n if start < 0 else start, 0), n)

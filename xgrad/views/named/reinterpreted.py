@@ -1,4 +1,4 @@
-"""Views that read the same storage otherwise: as_strided, conj and neg, parts of complex numbers, other dtypes."""
+"""Views that reinterpret the same storage: as_strided, conj and neg, parts of complex numbers, other dtypes."""
 
 from math import prod
 from typing import Any
@@ -35,7 +35,7 @@ def as_strided(chain: ViewChain, size: Any, stride: Any, storage_offset: int | N
 
 
 def _storage_as(chain: ViewChain) -> ViewChain:
-    """The whole root of `chain`, in elements of the chain's dtype."""
+    """Return the whole root of `chain`, in elements of the chain's dtype."""
     root = ViewChain.root(chain.root_shape, chain.root_dtype)
     if root.dtype == chain.dtype:
         return root
