@@ -14,13 +14,16 @@ noted.py             the names that its code uses, and the guard that each objec
 progress.py          iterators, clocks and random numbers, which give another value each time
 identity_guards.py   the guards as conditions of one generated function
 guard_code.py        that function: it finds the tensors of the usual call
-match.py             comparison of a later call with the one that was traced
+expected.py          comparison of one tensor of a later call with the traced one,
+match.py             of the whole call
 modes.py             the settings of the thread, the process and JAX that a trace depends on
 turns.py             one thread traces at a time
 program.py           the traced equations as a forward and a backward program
 effects.py           the tensors that the function returns, and its changes of tensors from outside
 backward_node.py     the node on results that require grad
 trace_function.py    all of this in order
+traced.py            the result of a trace
+results.py           the pytree that holds a program's results before its call returns
 compiled_program.py  one compiled program, and how a call runs it
 straight.py          one generated function that runs a program without effects
 shardings.py         in_shardings, out_shardings, and the shardings of written storages and gradients

@@ -4,23 +4,14 @@ Its backward runs the backward program on residuals from the forward program.  P
 `CompiledFunctionBackward` too (torch/_functorch/_aot_autograd), and has no double backward either.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from ..config import state
 from ..engine.edges import gradient_edge
 from ..engine.node import Node
 from ..engine.saved_variable import check_version, freed_error
 from ..tensor import Tensor
-
-if TYPE_CHECKING:
-    from .compiled_program import Traced
-
-
-class Target(NamedTuple):
-    """A tensor from outside that gets a gradient."""
-
-    reference: tuple[bool, int]  # as `Outputs.reference` gives it
-    sources: int  # mask of the results that depend on the tensor
+from .traced import Target, Traced
 
 
 class CompiledFunctionBackward(Node):
@@ -34,7 +25,7 @@ class CompiledFunctionBackward(Node):
     _versions: tuple[int, ...] = ()
     _freed = False
 
-    def __init__(self, traced: "Traced", tensors: list) -> None:
+    def __init__(self, traced: Traced, tensors: list) -> None:
         self.avals = traced.metas
         self.sequence_nr = state.next_sequence_nr()
         self._failures = traced.failures

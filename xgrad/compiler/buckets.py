@@ -8,8 +8,8 @@ the padding is an error.
 """
 
 import inspect
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,10 +17,7 @@ import numpy as np
 from ..dispatch import declare
 from ..ops import pytrees
 from ..tensor import Tensor
-
-if TYPE_CHECKING:
-    from .compiled_program import Entry
-    from .function import CompiledFunction
+from .compiled_program import Entry
 
 VALID = "valid"  # the parameter that gets the size before padding
 
@@ -36,12 +33,23 @@ _WAITS = (
 )
 
 
+class Compiled(Protocol):
+    """The methods of a `CompiledFunction` that `Buckets` calls."""
+
+    def alone(self) -> "Compiled": ...
+    def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None: ...
+    def name(self) -> str: ...
+    def run(self, args: tuple, kwargs: dict) -> Any: ...
+
+
 class Buckets:
     """A compiled function whose arguments vary in size."""
 
-    def __init__(self, compiled: "CompiledFunction", dynamic: dict[str, int], sizes: Sequence[int] | None, check: bool):
+    def __init__(
+        self, compiled: Compiled, function: Callable, dynamic: dict[str, int], sizes: Sequence[int] | None, check: bool
+    ) -> None:
         self._compiled = compiled
-        self._signature = inspect.signature(compiled._function)
+        self._signature = inspect.signature(function)
         unknown = [name for name in dynamic if name not in self._signature.parameters]
         if unknown:
             raise TypeError(f"xgrad.compile: dynamic= names no parameter of the function: {', '.join(unknown)}")
@@ -114,7 +122,7 @@ class Buckets:
                 raise ValueError(_DEPENDS.format(what=f"result {i}", name=name, size=size, bucket=bucket, error=error))
 
 
-def _found(compiled: Any, args: tuple, kwargs: dict) -> tuple:
+def _found(compiled: Compiled, args: tuple, kwargs: dict) -> tuple:
     """Return the entry and the operands for a call.  Raises `RuntimeError` if it cannot be traced now."""
     found = compiled.find(args, kwargs)
     if found is None:

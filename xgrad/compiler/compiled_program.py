@@ -10,7 +10,7 @@ storage under the lock, reads its reference count, and copies it if anything els
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,40 +18,22 @@ import numpy as np
 
 from ..config import state
 from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
-from ..engine.node import InputMetadata
 from ..errors import PlacementError
 from ..ops import pytrees
 from ..random import default_generator
 from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
 from ..views.storage import VersionCounter, no_value, sole, writing
-from .backward_node import CompiledFunctionBackward, Target
-from .effects import Effects, Making, Recipe
-from .match import Match
+from .backward_node import CompiledFunctionBackward
+from .effects import Making, Recipe
 from .paths import locate
-from .program import Program, one
+from .program import one
 from .results import Results
 from .straight import straight
+from .traced import Traced
 
 _copy = jax.jit(jnp.copy)
 _UNDONATED = "xgrad.compile(..., donate=False) keeps what it writes until the new values are there, in twice the memory"
-
-
-class Traced(NamedTuple):
-    """The result of a trace, without tracers."""
-
-    name: str
-    match: Match
-    inputs: list[tuple[str, Any]]  # of each root: ("tensor", number), ("array", leaf), ("key", generator or None)
-    program: Program
-    recipes: list[Recipe]
-    effects: Effects
-    puts: list[tuple[int | None, tuple, Any, tuple]]  # (place of the argument, path, key, plan of the value)
-    result: tuple
-    metas: tuple[InputMetadata, ...]  # shape and dtype of the results with a history
-    targets: tuple[Target, ...]  # the tensors that get their gradients
-    failures: dict[int, Exception]  # by result: the error that a backward of it raises
-    places: tuple[tuple | None, list | None]  # shardings of the program's operands and results
 
 
 class Entry:

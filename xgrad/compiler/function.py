@@ -59,7 +59,7 @@ class CompiledFunction:
         self._verify = asked(verify)
         self._in = None if in_shardings is None else Shardings("in_shardings", in_shardings)
         self._out = None if out_shardings is None else Shardings("out_shardings", out_shardings)
-        self._buckets = Buckets(self, dynamic, buckets, check) if dynamic else None
+        self._buckets = Buckets(self, function, dynamic, buckets, check) if dynamic else None
         self._entries: list[Entry] = []
         self._lock = threading.RLock()  # for the counts, and values that guards cache
         self.reset()

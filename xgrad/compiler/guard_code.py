@@ -20,13 +20,11 @@ Measured for a step of an MLP with eight tensors: see `benchmarks`, "small MLP s
 
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .expected import USUAL, Expected
 from .guards import AnyTensor, Guard
 from .identity_guards import Source, Unchanged
-
-if TYPE_CHECKING:
-    from .match import Expected
 
 # The usual attributes that are more than a value.
 MORE = frozenset({"_grad_fn", "_grad", "_is_param", "_accumulator"})
@@ -75,8 +73,7 @@ def quick_find(
     count: int,
     arrays: list[tuple[int, Any]],
     array_kind: Callable,
-    expected: "list[Expected] | None",
-    usual: frozenset[str],
+    expected: list[Expected] | None,
 ) -> Callable[[list], Any]:
     """Make the function of a call's leaves that returns (tensors, arrays) for the usual call, else None.
 
@@ -85,7 +82,7 @@ def quick_find(
     source = Source()
     unchanged = Unchanged(function, source)
     name, line = source.name, source.lines.append
-    source.objects.update(usual=usual.issuperset, bare=(usual - MORE).issuperset, tuple=tuple)
+    source.objects.update(usual=USUAL.issuperset, bare=(USUAL - MORE).issuperset, tuple=tuple)
     compared = {e.source[1] for e in expected or ()}  # below, with their classes
     line("def find(leaves):")
     line("    try:")
@@ -124,7 +121,7 @@ def quick_find(
     return source.function("find")
 
 
-def _of_tensor(source: Source, i: int, expected: "Expected") -> str:
+def _of_tensor(source: Source, i: int, expected: Expected) -> str:
     """Return the lines for one tensor.  A tensor with rare attributes is compared by `Expected` itself."""
     if expected.rare is not None:
         return (

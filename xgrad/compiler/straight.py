@@ -12,20 +12,18 @@ need no lists between them:
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..tensor import Tensor, blank
 from .backward_node import CompiledFunctionBackward
 from .identity_guards import Source
-
-if TYPE_CHECKING:
-    from .compiled_program import Traced
+from .traced import Traced
 
 
 def straight(
-    traced: "Traced", executable: Callable, order: list[int], constants: list, simple: list[tuple]
+    traced: Traced, executable: Callable, order: list[int], constants: list, simple: list[tuple]
 ) -> Callable[[list, list, list], Any]:
     """Return the function of (tensors, their arrays, leaves) that runs the program.
 

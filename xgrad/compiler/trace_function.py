@@ -21,18 +21,20 @@ from . import modes
 from .backward_node import Target
 from .closure_guards import Surroundings
 from .code import LIBRARIES, sees_order_of_keywords
-from .compiled_program import Entry, Traced
+from .compiled_program import Entry
 from .effects import ONCE, RETAINED, Outputs, has_tensors
+from .expected import Expected
 from .frames import Frames
 from .guards import MISSING, Container, is_scalar, shown
 from .kinds import holds_tensors
-from .match import Expected, Match, _aval
+from .match import Match, aval_of
 from .overlay import Inline, Reached, ends, leave
 from .paths import containers_among, containers_of, nodes_of, orders_among
 from .program import GRADIENT, split
 from .progress import ADVANCED
 from .reached_tensors import Again, Trace, input_p
 from .shardings import Places, Shardings, put_out
+from .traced import Traced
 
 _TRIES = 8  # attempts while another thread changes tensors that the trace relies on
 _VALUE_NEEDED = (
@@ -323,7 +325,7 @@ class _Tracing:
             owner = owners.setdefault(id(reached.storage), reached.number)
             source = self._source(reached, places)
             expected.append(Expected(reached.tensor, source, owner, reached.grad_read, reached.by_value))
-        arrays = [(place, _aval(self.leaves[place])) for place in self.bare]
+        arrays = [(place, aval_of(self.leaves[place])) for place in self.bare]
         arguments = list(zip(self.places, self.guards))
         orders = orders_among((self.args, self.kwargs), ())
         if not sees_order_of_keywords(self.function):

@@ -1,0 +1,32 @@
+"""Traced: the result of a trace, from which an entry, its node and its straight function are made."""
+
+from typing import Any, NamedTuple
+
+from ..engine.node import InputMetadata
+from .effects import Effects, Recipe
+from .match import Match
+from .program import Program
+
+
+class Target(NamedTuple):
+    """A tensor from outside that gets a gradient."""
+
+    reference: tuple[bool, int]  # as `Outputs.reference` gives it
+    sources: int  # mask of the results that depend on the tensor
+
+
+class Traced(NamedTuple):
+    """The result of a trace, without tracers."""
+
+    name: str
+    match: Match
+    inputs: list[tuple[str, Any]]  # of each root: ("tensor", number), ("array", leaf), ("key", generator or None)
+    program: Program
+    recipes: list[Recipe]
+    effects: Effects
+    puts: list[tuple[int | None, tuple, Any, tuple]]  # (place of the argument, path, key, plan of the value)
+    result: tuple
+    metas: tuple[InputMetadata, ...]  # shape and dtype of the results with a history
+    targets: tuple[Target, ...]  # the tensors that get their gradients
+    failures: dict[int, Exception]  # by result: the error that a backward of it raises
+    places: tuple[tuple | None, list | None]  # shardings of the program's operands and results
