@@ -21,22 +21,22 @@ from .settings import kind_of
 class autocast:
     """A block, or a decorated function, in which operators run in mixed precision on one type of devices.
 
-    device_type: "cpu", "cuda" (or "gpu"), "tpu", or "xla" for what JAX runs on: the tensors there are cast.
+    device_type: "cpu", "cuda" (or "gpu"), "tpu", or "xla" for JAX's default platform: the tensors there are cast.
     dtype: the lower precision; default: float16 on GPUs, bfloat16 on all others (see `get_autocast_dtype`).
     enabled: False switches it off within an outer block.
-    cache_enabled: whether a weight is cast once for all its uses in the outermost block.
+    cache_enabled: cast a weight once for all its uses in the outermost block.
 
     Products, convolutions and attention run in the lower precision; losses, norms, exponentials and the like in
-    float32; which, is said by a table for CPUs and one for all other devices, which are PyTorch's.  Other operators run
-    in the dtype of their arguments.  Casts are recorded: a float32 weight gets a float32 gradient.  float64, in-place
-    operations and calls with `out=` are not touched.
+    float32; the lists are PyTorch's, one for CPUs and one for all other devices.  Other operators run in the dtype of
+    their arguments.  Casts are recorded: a float32 weight gets a float32 gradient.  float64, in-place operations and
+    calls with `out=` are not cast.
 
     Backward runs in the dtypes that forward chose, within a block or outside; a custom Function has `custom_fwd` and
-    `custom_bwd`.  Blocks nest, belong to their thread, hold under `no_grad`, vmap, forward mode and in checkpoints, and
-    are part of what a compiled function depends on.  A weight that is written within the block is cast again.
+    `custom_bwd`.  Blocks nest, belong to their thread, also work under `no_grad`, vmap, forward mode and in
+    checkpoints, and a compiled function depends on them.  A weight that is written within the block is cast again.
 
     Warns, and does nothing, for a device that JAX does not have and a dtype that the device has no autocast for.
-    Raises `RuntimeError` for an unknown device type, `ValueError` for what is no string.
+    Raises `RuntimeError` for an unknown device type, `ValueError` for one that is no string.
 
     Source: PyTorch's `torch.autocast`.
 
@@ -91,7 +91,7 @@ class autocast:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        # Drop the casts when no block is left: what they were made of may change from now on, unseen.
+        # Drop the casts when no block is left: their weights may change from now on, unseen.
         if settings.autocast_decrement_nesting() == 0:
             settings.clear_autocast_cache()
         state.autocast = self._before.pop()
@@ -107,14 +107,14 @@ class autocast:
         return autocast_decorator(self, function)
 
     def clone(self) -> "autocast":
-        """Another one like it, for each call of a function that it decorates."""
+        """Return another one like it, for each call of a function that it decorates."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, _before=[])
         return twin
 
 
 def autocast_decorator(autocast_instance: autocast, func: Callable) -> Callable:
-    """`func`, running in a block of its own like `autocast_instance` at each call.
+    """Return `func`, running in a block of its own like `autocast_instance` at each call.
 
     >>> import xgrad
     >>> cast = xgrad.amp.autocast_decorator(xgrad.autocast("cpu"), xgrad.mm)

@@ -1,4 +1,4 @@
-"""custom_fwd, custom_bwd: what a custom Function does under autocast (PyTorch: torch/amp/autocast_mode.py)."""
+"""custom_fwd, custom_bwd: a custom Function under autocast (PyTorch: torch/amp/autocast_mode.py)."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -80,7 +80,7 @@ def _check(device_type: Any) -> None:
 
 
 def _cast(value: Any, kind: str, dtype: Any) -> Any:
-    """`value` with the floating-point tensors in it as `dtype`, in containers too."""
+    """Return `value` with its floating-point tensors as `dtype`, in containers too."""
     if isinstance(value, Tensor):
         cast = value.dtype in FLOATS and value.dtype != float64 and value.device.type == kind
         return value.to(dtype) if cast else value

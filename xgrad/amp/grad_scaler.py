@@ -25,7 +25,7 @@ from .settings import kind_of, present
 
 
 class OptState(Enum):
-    """How far an optimizer has come since the last `update`."""
+    """The stage of an optimizer since the last `update`."""
 
     READY = 0
     UNSCALED = 1
@@ -62,13 +62,13 @@ class GradScaler:
 
     device: the type of devices, "cuda" (or "gpu"), "cpu", "tpu", "xla".
     init_scale: the first factor by which `scale` multiplies.
-    growth_factor, growth_interval: after so many steps in a row without inf and NaN the scale is multiplied by it.
-    backoff_factor: after a step with inf or NaN it is multiplied by that.
+    growth_factor, growth_interval: after so many steps in a row without inf and NaN the factor multiplies the scale.
+    backoff_factor: after a step with inf or NaN this factor multiplies the scale.
     enabled: with False, `step` is the optimizer's own and all else does nothing.
 
     The optimizer is any object with `param_groups`, a list of {"params": tensors}, and `step()`, such as
     `xgrad.interop.optax.Optimizer`.  The latter's steps, the scaler's too, may be part of a function under
-    `xgrad.compile`; a step of any other optimizer is taken or skipped by Python, which a compiled function cannot.
+    `xgrad.compile`; Python runs or skips a step of any other optimizer, which a compiled function cannot.
 
     Warns, and does nothing, for "cuda" without a GPU.  Raises `AssertionError` for a growth factor of 1 or less and a
     backoff factor of 1 or more; `RuntimeError` for an unknown device type.
@@ -92,7 +92,7 @@ class GradScaler:
     (tensor([2., 4.]), tensor([0., 0.], requires_grad=True))
     """
 
-    # What a compiled function looks at, and may change.
+    # The attributes that a compiled function guards, and may change.
     __xgrad_guards__ = frozenset({
         "_enabled", "_init_scale", "_scale", "_growth_factor", "_backoff_factor", "_growth_interval",
         "_init_growth_tracker", "_growth_tracker", "_per_optimizer_states",
@@ -143,9 +143,9 @@ class GradScaler:
     def scale(self, outputs: Any) -> Any:
         """Multiply a tensor, or each of an iterable of tensors, by the scale.
 
-        Lists and tuples stay what they are; of another iterable an iterator is returned.
+        Lists and tuples are returned as such, other iterables as an iterator.
 
-        Raises `ValueError` for what is neither.
+        Raises `ValueError` for other arguments.
         """
         if not self._enabled:
             return outputs
@@ -178,7 +178,7 @@ class GradScaler:
             return _looked_at(grads, inverse, found, write=True)
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the gradients of an optimizer's parameters by the scale, in place, and note whether all are finite.
+        """Divide the gradients of an optimizer's parameters by the scale, in place, and record if all are finite.
 
         `step` does so by itself: call it where you look at gradients or clip them between backward and step.
 
@@ -203,7 +203,7 @@ class GradScaler:
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscale the gradients, unless that was done; then call `optimizer.step`, unless one was not finite.
 
-        Return what `optimizer.step(*args, **kwargs)` gives, None if it was skipped.  An optimizer that has a true
+        Return the result of `optimizer.step(*args, **kwargs)`, None if it was skipped.  An optimizer that has a true
         attribute `_step_supports_amp_scaling` is always called, its gradients as they are, with the attributes
         `grad_scale` (None if they are unscaled) and `found_inf` set.
 
@@ -263,11 +263,11 @@ class GradScaler:
     # ------------------------------------------------------------ after it
 
     def update(self, new_scale: Any = None) -> None:
-        """Adapt the scale to what the steps since the last call have found, and make all optimizers ready again.
+        """Adapt the scale to the gradients of the steps since the last call, and make all optimizers ready again.
 
-        new_scale: a number or a float32 tensor with one element, which the scale becomes.
+        new_scale: a number or a float32 tensor with one element, the new scale.
 
-        Raises `AssertionError` if no optimizer's gradients were looked at, and for another kind of `new_scale`.
+        Raises `AssertionError` if no optimizer's gradients were checked, and for another kind of `new_scale`.
         """
         if not self._enabled:
             return
@@ -340,7 +340,7 @@ class GradScaler:
         return self._enabled
 
     def _check_inf_per_device(self, optimizer: Any) -> dict:
-        """Look for inf and NaN in an optimizer's gradients, and leave them as they are."""
+        """Look for inf and NaN in an optimizer's gradients, without changing them."""
         self._tensors("_check_inf_per_device")
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         found = _looked_at(grads, np.float32(1), jnp.zeros((), jnp.float32), write=False)
@@ -365,7 +365,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` of another scaler returned.
+        """Load a result of `state_dict`.
 
         Raises `RuntimeError` for an empty one, `KeyError` for one that lacks an entry; nothing is changed then.
         """
@@ -442,7 +442,7 @@ def _where(grad: Tensor) -> Any:
 
 
 def _sum(found: list[Tensor]) -> Any:
-    """Return how many devices have found inf or NaN, as an array."""
+    """Return the number of devices that have inf or NaN, as an array."""
     if len(found) == 1:
         return found[0]._read()
     if state.trace is not None:

@@ -1,6 +1,6 @@
 """Autocast's state, which belongs to the thread, by PyTorch's functions.
 
-Invariant: `state.autocast` is replaced and never changed, and is None where all is as by default
+Invariant: `state.autocast` is replaced and never changed, and is None while all settings have their defaults
 (PyTorch: torch/csrc/autograd/init.cpp).
 """
 
@@ -23,9 +23,9 @@ _FOREIGN = frozenset({
 
 
 def kind_of(device_type: Any, where: str) -> str:
-    """The type of devices that a string names, as `x.device.type` has it: "gpu" is "cuda", "xla" what JAX runs on.
+    """Return the type of devices that a string names, as in `x.device.type`: "gpu" is "cuda", "xla" is JAX's default.
 
-    Raises `RuntimeError` for a string that names none, `TypeError` for what is no string.
+    Raises `RuntimeError` for a string that names none, `TypeError` for an argument that is no string.
     """
     if not isinstance(device_type, str):
         raise TypeError(f"{where}(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}")
@@ -39,12 +39,12 @@ def kind_of(device_type: Any, where: str) -> str:
 
 
 def settings() -> Settings:
-    """Those of this thread."""
+    """Return this thread's settings."""
     return state.autocast or Settings()
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is autocast for a type of devices: "cpu", "cuda", "tpu" and "xla", but not "mps", say.
+    """Return True if a type of devices has autocast: "cpu", "cuda", "tpu" and "xla", but not "mps", say.
 
     Raises `RuntimeError` for a string that names no device.
 
@@ -56,7 +56,7 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def present(kind: str) -> bool:
-    """Whether JAX has such a device."""
+    """Return True if JAX has such a device."""
     try:
         return bool(jax.local_devices(backend=_PLATFORM.get(kind, kind)))
     except RuntimeError:
@@ -64,7 +64,7 @@ def present(kind: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether autocast is on in this thread for a type of devices.
+    """Return True if autocast is on in this thread for a type of devices.
 
     >>> import xgrad
     >>> with xgrad.autocast("cpu"):
@@ -75,9 +75,9 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def set_autocast_enabled(device_type: Any, enabled: Any = None) -> None:
-    """Switch autocast on or off for a type of devices, or with a bool alone for "cuda".  Better: `xgrad.autocast`.
+    """Switch autocast on or off for a type of devices, or with a bool only for "cuda".  Better: `xgrad.autocast`.
 
-    Raises `TypeError` for what is no bool.
+    Raises `TypeError` if `enabled` is no bool.
     """
     kind = "cuda"
     place = 1
@@ -93,7 +93,7 @@ def set_autocast_enabled(device_type: Any, enabled: Any = None) -> None:
 
 
 def switch(kind: str, enabled: bool) -> None:
-    """`set_autocast_enabled` for a type of devices as `kind_of` gives it."""
+    """`set_autocast_enabled` for a type of devices that `kind_of` returned."""
     here = settings()
     if enabled:
         install(declare.SCOPES, declare.first_call)
@@ -102,7 +102,7 @@ def switch(kind: str, enabled: bool) -> None:
 
 
 def get_autocast_dtype(device_type: str) -> np.dtype:
-    """The lower precision to which autocast casts on a type of devices: float16 on GPUs, bfloat16 on all others.
+    """Return the lower precision to which autocast casts on a type of devices: float16 on GPUs, bfloat16 on all others.
 
     >>> import xgrad
     >>> xgrad.get_autocast_dtype("cpu").name, xgrad.get_autocast_dtype("cuda").name
@@ -159,12 +159,12 @@ def set_autocast_gpu_dtype(dtype: Any) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether a weight is cast once for all its uses in the outermost autocast block."""
+    """Return True if a weight is cast once for all its uses in the outermost autocast block."""
     return settings().cache
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Switch that on or off in this thread.  Raises `TypeError` for what is no bool."""
+    """Switch the cache of casts on or off in this thread.  Raises `TypeError` if `enabled` is no bool."""
     if not isinstance(enabled, (bool, np.bool_)):
         raise TypeError(f"enabled must be a bool, but got {type(enabled).__name__}")
     state.autocast = settled(settings()._replace(cache=bool(enabled)))
@@ -176,15 +176,15 @@ def clear_autocast_cache() -> None:
 
 
 def autocast_increment_nesting() -> int:
-    """Enter a block in which casts of weights are kept; gives how many are entered now."""
+    """Enter a block that caches casts of weights; return the number of blocks."""
     state.autocast_nesting += 1
     return state.autocast_nesting
 
 
 def autocast_decrement_nesting() -> int:
-    """Leave such a block."""
+    """Leave such a block; return the number of blocks."""
     state.autocast_nesting -= 1
     return state.autocast_nesting
 
 
-LOW = (bfloat16, float16)  # what autocast casts to on a CPU
+LOW = (bfloat16, float16)  # the dtypes that autocast supports on a CPU

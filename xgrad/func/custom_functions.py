@@ -1,7 +1,7 @@
 """A custom Function inside of vmap: its `vmap` staticmethod, or a rule made by mapping forward, backward and jvp.
 
-The rule runs one level down, where it is recorded as whatever it calls; at the level of the entries the Function is
-recorded as itself, with its own backward (PyTorch: torch/_functorch/autograd_function.py).
+The rule runs one level down, where the operators that it calls are recorded; at the level of the entries the Function
+is recorded as itself, with its own backward (PyTorch: torch/_functorch/autograd_function.py).
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from .trees import flatten, spread, unflatten
 
 
 class VmapInfo(NamedTuple):
-    """What a `vmap` staticmethod is told of the vmap that it is to do."""
+    """The argument of a `vmap` staticmethod: batch size and randomness of the vmap."""
 
     batch_size: int
     randomness: str
@@ -29,9 +29,9 @@ class _AtLevel:
         self._backward_cls, self.jvp, self.__name__ = function._backward_cls, function.jvp, function.__name__
 
     def forward(self, *args: Any) -> Any:
-        """The outputs for the entries."""
+        """Return the outputs for the entries."""
         inner = state.grad_enabled, state.forward_level, state.vmap_levels
-        state.grad_enabled, state.forward_level = self._modes  # of what is recorded below
+        state.grad_enabled, state.forward_level = self._modes  # for recording below
         state.vmap_levels = inner[2][: self._level.depth - 1]
         try:
             return _one_level_down(self._function, self._level, args)
@@ -40,7 +40,7 @@ class _AtLevel:
 
 
 def apply_batched(function: Any, args: tuple, kwargs: dict, setup_context: Any, level: VmapLevel) -> Any:
-    """`function.apply` where an argument is an entry of the batch of `level`.
+    """Run `function.apply` with an argument that is an entry of the batch of `level`.
 
     Raises `RuntimeError` for a Function without a rule, or with two.
     """
@@ -73,7 +73,7 @@ def apply_batched(function: Any, args: tuple, kwargs: dict, setup_context: Any, 
 
 
 def _set_up_by_forward(function: Any) -> Any:
-    """A Function whose forward takes `ctx` sets it up by being run once more, on the entries."""
+    """Make a setup_context for a Function whose forward takes `ctx`: it runs forward once more, on the entries."""
 
     def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
         function.forward(ctx, *inputs)
@@ -111,7 +111,7 @@ def _two(result: Any) -> tuple[Any, Any]:
 
 
 def _wrapped(outputs: Any, out_dims: Any, values: list, originals: list, level: VmapLevel) -> Any:
-    """The outputs of a rule as entries; one that is an input is that input."""
+    """Return the outputs of a rule as entries; an output that is an input stays that input."""
     leaves, structure = flatten(outputs)
     dims = spread(out_dims, outputs)
     if dims is None:
@@ -136,14 +136,14 @@ def _wrapped(outputs: Any, out_dims: Any, values: list, originals: list, level: 
 
 
 class _InnerCtx(FunctionCtx):
-    """The `ctx` that the user's Function sees while it is mapped; what it saves is taken over by the real one."""
+    """The `ctx` that the user's Function sees while it is mapped; the real one takes over the tensors that it saves."""
 
     saved_tensors: tuple = ()
     needs_input_grad: tuple = ()
 
 
 def _mapped(function: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any:
-    """A Function over whole batches, whose forward, backward and jvp are those of `function`, mapped."""
+    """Make a Function over whole batches, whose forward, backward and jvp are those of `function`, mapped."""
 
     def opened(body: Any) -> Any:
         return in_level(body, *info)
@@ -152,7 +152,7 @@ def _mapped(function: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any
         return [v if d is None or v is None else wrap(v, level) for v, d in zip(values, dims, strict=True)]
 
     def lowered(values: Any, level: VmapLevel) -> tuple[list, list]:
-        """What entries are one level down, and where they have the batch."""
+        """Return the values of entries one level down, and their batch dimensions."""
         below = [v._value if at_level(v, level) else v for v in values]
         return below, [0 if at_level(v, level) and v._batched else None for v in values]
 
@@ -222,7 +222,7 @@ def _mapped(function: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any
 
 
 def _of_input(grad: Any, dim: int | None, level: VmapLevel) -> Any:
-    """The gradient of a batch, or, of an input that is the same for all entries, its sum over them."""
+    """Return the gradient of a batch; for an input that is the same for all entries, the sum over them."""
     if grad is None:
         return None
     if dim is not None:

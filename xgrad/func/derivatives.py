@@ -26,7 +26,7 @@ from .trees import flatten, leaves_like, map_tensors, unflatten
 
 
 def chosen(args: tuple, argnums: Any) -> Any:
-    """The arguments of these numbers: one, or a tuple.  Raises `RuntimeError` for numbers that are none of them."""
+    """Return the arguments with these numbers: one, or a tuple.  Raises `RuntimeError` for a number out of range."""
     if isinstance(argnums, tuple):
         if not argnums:
             raise RuntimeError("argnums must be non-empty")
@@ -46,7 +46,7 @@ def _place(number: Any, count: int) -> int:
 
 
 def replaced(args: tuple, new: Any, argnums: Any) -> tuple:
-    """The arguments with those of these numbers replaced."""
+    """Return the arguments with those of these numbers replaced."""
     out = list(args)
     numbers, values = (argnums, new) if isinstance(argnums, tuple) else ((argnums,), (new,))
     for number, value in zip(numbers, values, strict=True):
@@ -63,7 +63,7 @@ def _with_aux(result: Any, has_aux: bool, where: str) -> tuple[Any, Any]:
 
 
 def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
-    """The gradient of a function that returns a 0-dim tensor, with respect to the arguments of these numbers.
+    """Return the gradient function of a function that returns a 0-dim tensor, for the arguments with these numbers.
 
     Its results have the structure of those arguments.  `has_aux`: the function returns (output, aux), and the gradient
     function (gradient, aux).  Raises `RuntimeError` for an output that is no 0-dim tensor.
@@ -83,7 +83,7 @@ def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = Fal
 
 
 def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
-    """As `grad`, of (gradient, value), or (gradient, (value, aux)).
+    """Return a function like `grad`'s, which returns (gradient, value), or (gradient, (value, aux)).
 
     >>> import xgrad
     >>> xgrad.func.grad_and_value(lambda x: x * x)(xgrad.tensor(3.0))
@@ -125,15 +125,15 @@ def _grad_and_value(func: Callable, argnums: Any, has_aux: bool, args: tuple, kw
 
 
 def _keeper(targets: Targets, outer: bool) -> Callable:
-    """A function that gives a result as it is seen outside of the transform."""
+    """Return the function that turns a result into the tensor that the transform's caller gets."""
     return lambda tensor: outside(tensor, outer and targets.elsewhere([tensor]))
 
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
-    """(output, vjp_fn): the value of the function, and the function from cotangents to gradients.
+    """Return (output, vjp_fn): the value of the function, and the function from cotangents to gradients.
 
-    `vjp_fn(cotangents)`, of the output's structure, gives a tuple with one gradient for each of `primals`.  With
-    `has_aux` the function returns (output, aux), and so (output, vjp_fn, aux) is returned.
+    `vjp_fn(cotangents)`, of the output's structure, returns a tuple with one gradient for each of `primals`.  With
+    `has_aux` the function returns (output, aux), and the result is (output, vjp_fn, aux).
 
     >>> import xgrad
     >>> output, pull = xgrad.func.vjp(xgrad.sin, xgrad.zeros(2))
@@ -170,7 +170,7 @@ def vjp_of(func: Callable, primals: tuple, argnums: Any, has_aux: bool = False) 
     recorded = targets.elsewhere(outputs)
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
-        """The gradients of the primals, given those of the outputs."""
+        """Return the gradients of the primals for cotangents of the outputs."""
         given = leaves_like(made, cotangents)
         if given is None:
             raise RuntimeError(
@@ -204,7 +204,7 @@ def _only_tensors(outputs: list, where: str) -> None:
 
 
 def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False) -> tuple:
-    """(output, tangent): the value of the function, and its derivative along `tangents`, by forward mode.
+    """Return (output, tangent): the value of the function, and its derivative along `tangents`, by forward mode.
 
     `primals` and `tangents` are tuples of one structure.  `strict`: an output that does not depend on the primals is an
     error, not zeros.  With `has_aux`: (output, tangent, aux).
@@ -220,7 +220,7 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False
 def jvp_of(
     func: Callable, primals: Any, tangents: Any, argnums: Any, strict: bool = False, has_aux: bool = False
 ) -> tuple[Any, Any, Any]:
-    """`jvp` along some of the primals (`argnums` None: all), of which `tangents` has the structure."""
+    """`jvp` along some of the primals (`argnums` None: all); `tangents` has their structure."""
     where = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{where}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
@@ -280,14 +280,14 @@ def _dual(primal: Tensor, tangent: Tensor, level: int) -> Tensor:
 
 
 def _without(tensor: Tensor, level: int) -> Tensor:
-    """A result without its tangent at a level that ends."""
+    """Return a result without its tangent at a level that ends."""
     if tensor._tangents and level in tensor._tangents:
         tensor._tangents = {k: t for k, t in tensor._tangents.items() if k != level} or None
     return tensor
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
-    """(output, jvp_fn): the value of the function, and its derivative at `primals` as a linear function of tangents.
+    """Return (output, jvp_fn): the value of the function, and its derivative at `primals` as a linear function.
 
     The function runs once.  `jvp_fn` is the transpose of its `vjp_fn`, which is linear: the gradient of the gradient
     with respect to the cotangents.  Raises `RuntimeError` for tangents of another structure, shape or dtype.
@@ -311,7 +311,7 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
             state.forward_level, state.outer_forward_levels = modes[4:]
 
     def push(*tangents: Any) -> Any:
-        """The tangents of the outputs, given those of the primals."""
+        """Return the tangents of the outputs for tangents of the primals."""
         given = leaves_like(structure, tangents)
         if given is None:
             raise RuntimeError(

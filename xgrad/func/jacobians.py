@@ -12,7 +12,7 @@ from .vmap import vmap
 
 
 def _unit_vectors(like: Sequence[Tensor], first: int, count: int) -> list[Tensor]:
-    """`count` unit vectors of the space of these tensors, from the `first` on, as tensors with a leading dimension."""
+    """Return `count` unit vectors of the space of these tensors, from `first` on, stacked along a new dimension 0."""
     zeros, vectors, start = FUNCTIONS[""]["zeros"], [], 0
     for t in like:
         n = t.shape.numel()
@@ -26,7 +26,7 @@ def _unit_vectors(like: Sequence[Tensor], first: int, count: int) -> list[Tensor
 def _mapped(
     function: Callable, like: Sequence[Tensor], chunk_size: int | None, randomness: str = "error"
 ) -> list[Tensor]:
-    """`function` of each unit vector of the space of these tensors, in chunks."""
+    """Apply `function` to each unit vector of the space of these tensors, in chunks."""
     total = sum(t.shape.numel() for t in like)
     step = total if chunk_size is None else chunk_size
     cat = FUNCTIONS[""]["cat"]
@@ -54,10 +54,10 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Callable:
-    """The Jacobian of a function, by reverse mode: one `vjp` for each element of the output, all at once.
+    """Return the Jacobian of a function, by reverse mode: one `vjp` for each element of the output, all at once.
 
     For an output of shape `o` and an argument of shape `i` it has the shape `o + i`; nested as the outputs are, and in
-    each place as the arguments are.  `chunk_size`: at most so many rows at a time.
+    each place as the arguments are.  `chunk_size`: the most rows at a time.
 
     >>> import xgrad
     >>> xgrad.func.jacrev(lambda x: x * x)(xgrad.tensor([1.0, 2.0]))
@@ -94,7 +94,7 @@ def jacrev(
 def jacfwd(
     func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable:
-    """The Jacobian of a function, by forward mode: one `jvp` for each element of the input, all at once.
+    """Return the Jacobian of a function, by forward mode: one `jvp` for each element of the input, all at once.
 
     Its shape and structure are those of `jacrev`.
 
@@ -136,13 +136,13 @@ def jacfwd(
 
 
 def _values(aux: tuple[list, Any]) -> Any:
-    """What a function returned beside its output, which is the same for all columns."""
+    """Return the function's second result, `aux`, which is the same for all columns."""
     leaves, structure = aux
     return unflatten(structure, [t._value if isinstance(t, Tensor) and t._level is not None else t for t in leaves])
 
 
 def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
-    """The matrix of second derivatives, `jacfwd(jacrev(func))`: forward mode over reverse mode.
+    """Return the function of second derivatives, `jacfwd(jacrev(func))`: forward mode over reverse mode.
 
     >>> import xgrad
     >>> xgrad.func.hessian(lambda x: (x**3).sum())(xgrad.tensor([1.0, 2.0]))

@@ -23,9 +23,9 @@ def functional_call(
 ) -> Any:
     """Call a module with other tensors in the place of its parameters and buffers.
 
-    `parameter_and_buffer_dicts`: {dotted name: Tensor}, or several of them without a common name; what is not named
-    stays, or is an error if `strict`.  `args`: a tuple, or one argument.  `tie_weights`: a tensor that the module has
-    under two names is replaced under both.  A buffer that forward assigns anew is found in the dictionary afterwards.
+    `parameter_and_buffer_dicts`: {dotted name: Tensor}, or several of them without a common name; tensors that are not
+    named stay, or are an error if `strict`.  `args`: a tuple, or one argument.  `tie_weights`: a tensor that the module
+    has under two names is replaced under both.  A buffer that forward assigns is in the dictionary afterwards.
     Raises `ValueError` for names that come twice and for shared names with different tensors.
 
     >>> import xgrad
@@ -63,7 +63,7 @@ def _merged(dicts: Any) -> dict[str, Tensor]:
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The parameters and the buffers of equal modules, stacked along a new first dimension: an ensemble for `vmap`.
+    """Return the parameters and the buffers of equal modules, stacked along a new dimension 0: an ensemble for `vmap`.
 
     Raises `RuntimeError` for none, and for modules that differ in class, in train or eval mode, or in requires_grad.
 

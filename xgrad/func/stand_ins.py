@@ -1,7 +1,7 @@
-"""What a transform differentiates: stand-ins for its arguments, and what of the results may be seen outside.
+"""Stand-ins: a transform differentiates with respect to stand-ins for its arguments, and returns results without them.
 
 Invariant: a stand-in has the value and the tangents of its tensor and shares no storage with it.  Its history is one
-node, which leads to that tensor if it requires grad, and else nowhere.  So a gradient that is taken with
+node, which leads to that tensor if it requires grad, and else nowhere.  So a gradient that is computed with
 `create_graph` is differentiable with respect to the tensor, and nothing else of the transform shows outside.
 """
 
@@ -19,14 +19,14 @@ from ..tensor import Tensor, from_array
 
 
 class StandInBackward(Node):
-    """The history of a stand-in: the gradient goes on to the tensor that it stands for, if that requires one."""
+    """The node of a stand-in: the gradient goes on to the tensor that it stands for, if that requires one."""
 
     def apply(self, grads: list, needs: int) -> Any:
         return (grads[0],) * len(self.next_edges)
 
 
 def stand_in(tensor: Tensor, always: bool = False) -> Tensor:
-    """Another tensor of this value, which shares nothing; differentiable with respect to `tensor`.
+    """Return another tensor with this value, which shares nothing; differentiable with respect to `tensor`.
 
     It requires grad if `tensor` does and gradients are recorded, or `always`.
     """
@@ -46,13 +46,13 @@ def stand_in(tensor: Tensor, always: bool = False) -> Tensor:
 
 
 def at_innermost(tensor: Tensor) -> Tensor:
-    """The tensor as one of the innermost vmap, so that what is done to it is done to each entry."""
+    """Return the tensor as one of the innermost vmap, so that an operation on it is done to each entry."""
     levels = state.vmap_levels
     return tensor if not levels or tensor._level is levels[-1] else wrap(tensor, levels[-1], False)
 
 
 def differentiable(tensor: Any) -> Tensor:
-    """A stand-in that requires grad.  Raises `ValueError` or `RuntimeError` for what has no gradient."""
+    """Return a stand-in that requires grad.  Raises `ValueError` or `RuntimeError` for a value without a gradient."""
     if not isinstance(tensor, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(tensor)}")
     if tensor.dtype not in INEXACT:
@@ -63,7 +63,7 @@ def differentiable(tensor: Any) -> Tensor:
 
 
 def requires_grad_below(tensor: Any) -> bool:
-    """Whether a tensor, or one below its entries, requires grad."""
+    """Return True if a tensor, or one below its entries, requires grad."""
     while isinstance(tensor, Tensor):
         if tensor.requires_grad:
             return True
@@ -80,23 +80,23 @@ class Targets:
             self.tensors = [differentiable(t) for t in tensors]
         finally:
             state.grad_enabled = enabled
-        # Taken now: an in-place write would give a tensor another one.
+        # Read now: an in-place write would give a tensor another edge.
         self.edges = [GradientEdge(*gradient_edge(t)) for t in self.tensors]
         self._ways_out = {edge.node for edge in self.edges if edge.node.next_edges}
 
     def elsewhere(self, outputs: Iterable[Tensor]) -> bool:
-        """Whether the outputs have a history besides the stand-ins', so that gradients have to be recorded."""
+        """Return True if the outputs have a history besides the stand-ins', so that gradients have to be recorded."""
         stack: list[Any] = []
         seen_in = list(outputs)
         while seen_in:
             t = seen_in.pop()
-            if requires_grad_below(t._value):  # what was recorded below the entries shows in the outputs
+            if requires_grad_below(t._value):  # the outputs show a history below the entries
                 return True
             if t.requires_grad:
                 if t.grad_fn is None:
                     return True
                 stack.append(t.grad_fn)
-            # So does what their tangents depend on, unless that is a stand-in too.
+            # And the history of their tangents, unless that is a stand-in's too.
             seen_in.extend((t._tangents or {}).values())
         seen = set(stack)
         while stack:
@@ -110,7 +110,7 @@ class Targets:
         return False
 
     def gradients(self, outputs: list, grads: list | None, retain: bool, create: bool) -> list[Tensor]:
-        """The gradients with respect to the stand-ins; zeros where there is none."""
+        """Return the gradients with respect to the stand-ins; zeros where there is none."""
         grads = [None] * len(outputs) if grads is None else grads
         pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if o.requires_grad]
         if not pairs:
@@ -124,7 +124,7 @@ class Targets:
 
 
 def outside(tensor: Tensor, kept: bool) -> Tensor:
-    """A result as it is seen outside: with its history if that leads out of the transform."""
+    """Return a result for the transform's caller: with its history if that leads out of the transform."""
     if kept or not tensor.requires_grad:
         return tensor
     if isinstance(tensor, BatchedTensor):
@@ -136,12 +136,12 @@ def outside(tensor: Tensor, kept: bool) -> Tensor:
     return out
 
 
-# A transform puts the modes back in a `finally`, by stores: of a `with` block, the end may be interrupted before it
+# A transform restores the modes in a `finally`, by assignments: the end of a `with` block may be interrupted before it
 # begins.
 
 
 def modes_now() -> tuple:
-    """The modes that a transform switches: how many there are, inference and grad mode, and the forward levels."""
+    """Return the modes that a transform switches: number of transforms, inference and grad mode, forward levels."""
     return (
         state.transforms, state.inference, state.grad_enabled, state.grad_in_inference,
         state.forward_level, state.outer_forward_levels,
@@ -149,13 +149,13 @@ def modes_now() -> tuple:
 
 
 def leave_inference() -> None:
-    """Leave inference mode: what a transform makes is saved, or has tangents."""
+    """Leave inference mode: a transform saves its tensors, or gives them tangents."""
     if state.inference:
         inference_mode(False).__enter__()
 
 
 def enter_transform() -> bool:
-    """Record gradients from now on, and refuse `backward()`; whether they were recorded before."""
+    """Record gradients from now on, and refuse `backward()`; return True if they were recorded before."""
     outer = state.grad_enabled
     state.transforms += 1
     leave_inference()

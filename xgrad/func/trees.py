@@ -1,6 +1,6 @@
 """Nested tuples, lists and dictionaries of tensors, as the transforms take and return them.
 
-`jax.tree_util` sorts dictionaries by their keys; here they keep their order, as in PyTorch, for `grads.values()` is
+`jax.tree_util` sorts dictionaries by their keys; here their order stays, as in PyTorch, because `grads.values()` is
 zipped with `params.values()` (torch/utils/_pytree.py).
 """
 
@@ -11,7 +11,7 @@ from ..tensor import Tensor
 
 
 class Structure(NamedTuple):
-    """How leaves are nested: the type (None for a leaf), the keys of a dictionary, and the structure of each item."""
+    """The nesting of leaves: the type (None for a leaf), the keys of a dictionary, and the structure of each item."""
 
     type: Any = None
     keys: tuple = ()
@@ -30,14 +30,14 @@ LEAF = Structure()
 
 
 def _items(tree: Any) -> tuple[tuple, list] | None:
-    """The keys of a dictionary, and the items; None for a leaf."""
+    """Return the keys of a dictionary, and the items; None for a leaf."""
     if isinstance(tree, dict):
         return tuple(tree), list(tree.values())
     return ((), list(tree)) if isinstance(tree, (tuple, list)) and type(tree).__name__ != "Size" else None
 
 
 def flatten(tree: Any) -> tuple[list, Structure]:
-    """The leaves, and the structure that they came in."""
+    """Return the leaves of a tree, and its structure."""
     found = _items(tree)
     if found is None:
         return [tree], LEAF
@@ -51,7 +51,7 @@ def flatten(tree: Any) -> tuple[list, Structure]:
 
 
 def unflatten(structure: Structure, leaves: Any) -> Any:
-    """The leaves, in a structure that `flatten` gave."""
+    """Return the leaves in a structure of `flatten`."""
     return _build(structure, iter(leaves))
 
 
@@ -66,7 +66,7 @@ def _build(structure: Structure, leaves: Iterator) -> Any:
 
 
 def leaves_like(structure: Structure, tree: Any) -> list | None:
-    """The leaves of a tree in the order of a structure; None if the tree has another structure."""
+    """Return the leaves of a tree in the order of a structure; None if the tree has another structure."""
     if structure.type is None:
         return None if _items(tree) is not None else [tree]
     found = _items(tree)
@@ -87,13 +87,13 @@ def leaves_like(structure: Structure, tree: Any) -> list | None:
 
 
 def map_tensors(function: Callable, tree: Any) -> Any:
-    """`function` of each tensor; everything else stays."""
+    """Apply `function` to each tensor; other leaves stay."""
     leaves, structure = flatten(tree)
     return unflatten(structure, [function(x) if isinstance(x, Tensor) else x for x in leaves])
 
 
 def spread(prefix: Any, tree: Any) -> list | None:
-    """A number of `prefix` for each leaf of `tree`, one standing for all that is below it; None if they don't fit."""
+    """Return a number of `prefix` for each leaf of `tree`, one for all leaves below it; None if they don't fit."""
     return _spread(prefix, flatten(tree)[1])
 
 
@@ -118,5 +118,5 @@ def _count(structure: Structure) -> int:
 
 
 def name_of(function: Any) -> str:
-    """The name of a function, in messages."""
+    """Return the name of a function for messages."""
     return getattr(function, "__name__", None) or repr(function)

@@ -19,16 +19,16 @@ _RANDOMNESS = ("error", "different", "same")
 def vmap(
     func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
 ) -> Callable:
-    """A function that maps `func` over a dimension of its arguments, all entries at once.
+    """Return a function that maps `func` over a dimension of its arguments, all entries at once.
 
     `in_dims`: for each argument (nested as the arguments are) the dimension to map over, None for one that is the same
-    for all entries.  `out_dims`: where the new dimension goes in the results, None for one that has none.
-    `randomness`: whether random operators inside raise ("error"), draw for each entry ("different") or once ("same").
-    `chunk_size`: at most so many entries at a time, to save memory.
+    for all entries.  `out_dims`: the place of the new dimension in the results, None for a result without it.
+    `randomness`: random operators inside raise ("error"), draw for each entry ("different") or once ("same").
+    `chunk_size`: the most entries at a time, to save memory.
 
     An in-place write of a mapped value into a tensor that is not mapped over is a `RuntimeError`, for it has no room
     for a batch; so is reading a value (`item()`, `if x:`).  Raises `ValueError` for dimensions that don't fit.
-    Gradients go through it, and may be taken inside of it (`vmap(grad(f))`: one for each entry).
+    Gradients go through it, and may be computed inside of it (`vmap(grad(f))`: one for each entry).
 
     >>> import xgrad
     >>> from xgrad.func import grad, vmap
@@ -54,9 +54,9 @@ def vmap(
 
 
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
-    """The tensor that holds all entries of which `tensor` is one inside of vmap, for a look at it; any other itself.
+    """Return the tensor of all entries for a mapped tensor inside of vmap, to be looked at; any other tensor itself.
 
-    `recurse`: below all levels of vmap.  To go on computing with it inside of vmap mixes up the entries.
+    `recurse`: below all levels of vmap.  Computing with the result inside of vmap mixes up the entries.
 
     >>> import xgrad
     >>> _ = xgrad.vmap(lambda row: print(xgrad.func.debug_unwrap(row)) or row)(xgrad.eye(2))
@@ -108,7 +108,7 @@ def _vmap(
 
 
 def _inputs(func: Callable, in_dims: Any, args: tuple) -> tuple[list, Any, list]:
-    """The leaves of the arguments, their structure, and the dimension of each to map over, not negative."""
+    """Return the leaves of the arguments, their structure, and for each the dimension to map over, not negative."""
     start = f"vmap({name_of(func)}, in_dims={in_dims}, ...)(<inputs>): "
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(
@@ -160,7 +160,7 @@ def _batch_size(sizes: list[int]) -> int:
 
 
 def _outputs(func: Callable, outputs: Any, out_dims: Any, level: VmapLevel) -> tuple[list, list, Any]:
-    """The results without their batching, where each has its batch, and their structure."""
+    """Return the results without their batching, the batch dimension of each, and their structure."""
     leaves, structure = flatten(outputs)
     if isinstance(outputs, Tensor):
         one = out_dims if not isinstance(out_dims, tuple) else out_dims[0] if len(out_dims) == 1 else ...

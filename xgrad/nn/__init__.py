@@ -1,7 +1,7 @@
-"""What training code needs of torch.nn: the functional layers, and a Module to hold parameters and hooks.
+"""The part of torch.nn that training code needs: the functional layers, and a Module with parameters and hooks.
 
-Layers beyond `Linear` are Flax's, Equinox's or your own, optimizers are optax's.  The modules are loaded by those who
-use them, for they would add to xgrad's own import.
+Layers beyond `Linear` are Flax's, Equinox's or your own, optimizers are optax's.  The modules are loaded at their first
+use: they would add to xgrad's own import.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Modules that hold modules: Sequential, ModuleList, ModuleDict (PyTorch: torch/nn/modules/container.py)."""
+"""Modules that contain modules: Sequential, ModuleList, ModuleDict (PyTorch: torch/nn/modules/container.py)."""
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ class _Listed(Module):
     """Modules under the names "0", "1", ..."""
 
     def _index(self, index: Any) -> int:
-        """An index counted from 0.  Raises `IndexError` beyond either end."""
+        """Return an index counted from 0.  Raises `IndexError` beyond either end."""
         index, n = operator.index(index), len(self)
         if not -n <= index < n:
             raise IndexError(f"index {index} is out of range")
@@ -59,7 +59,7 @@ class _Listed(Module):
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:
-        """Add modules at the end; returns this one.  Raises `TypeError` for what cannot be iterated over."""
+        """Add modules at the end; returns this one.  Raises `TypeError` for an argument that is no iterable."""
         if not isinstance(modules, Iterable):
             raise TypeError(f"extend should be called with an iterable, but got {type(modules).__name__}")
         for module in list(modules):
@@ -67,7 +67,7 @@ class _Listed(Module):
         return self
 
     def pop(self, index: Any) -> Any:
-        """Take out the module at `index`."""
+        """Remove the module at `index` and return it."""
         module = self[index]
         del self[index]
         return module
@@ -96,7 +96,7 @@ class Sequential(_Listed):
             self.add_module(str(name), module)
 
     def forward(self, input: Any) -> Any:
-        """The result of the last module."""
+        """Return the result of the last module."""
         for module in self:
             input = module(input)
         return input
@@ -105,7 +105,7 @@ class Sequential(_Listed):
         return type(self)(dict(items))
 
     def insert(self, index: int, module: Module) -> "Sequential":
-        """Put a module in front of the one at `index`; returns this one.  Raises `IndexError` beyond either end."""
+        """Put a module before the one at `index`; returns this one.  Raises `IndexError` beyond either end."""
         if not -len(self) <= index <= len(self):
             raise IndexError(f"Index out of range: {index}")
         self._insert(index, module)
@@ -135,14 +135,14 @@ class ModuleList(_Listed):
         return type(self)(module for _, module in items)
 
     def insert(self, index: int, module: Module) -> None:
-        """Put a module in front of the one at `index`, as into a list."""
+        """Put a module before the one at `index`, as into a list."""
         self._insert(index, module)
 
     def __add__(self, other: Iterable[Module]) -> "ModuleList":
         return ModuleList([*self, *other])
 
     def __repr__(self) -> str:
-        """Equal modules in a row are shown once."""
+        """Show equal modules in a row once."""
         runs: list[list] = []  # [first, last, text]
         for i, text in enumerate(map(repr, self)):
             if runs and runs[-1][2] == text:
@@ -190,23 +190,23 @@ class ModuleDict(Module):
         return key in self._modules
 
     def keys(self) -> Any:
-        """The names."""
+        """Return the names."""
         return self._modules.keys()
 
     def values(self) -> Any:
-        """The modules."""
+        """Return the modules."""
         return self._modules.values()
 
     def items(self) -> Any:
-        """(name, module)."""
+        """Return the pairs (name, module)."""
         return self._modules.items()
 
     def clear(self) -> None:
-        """Take out all modules."""
+        """Remove all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Any:
-        """Take out the module of that name."""
+        """Remove the module with that name and return it."""
         return self._modules.pop(key)
 
     def update(self, modules: Any) -> None:

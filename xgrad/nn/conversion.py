@@ -12,7 +12,7 @@ from ..tensor import Tensor
 
 
 def apply(self: Any, fn: Callable[[Tensor], Tensor]) -> Any:
-    """Put `fn` of their values into parameters, gradients and buffers."""
+    """Replace the values of parameters, gradients and buffers by `fn` of them."""
     for module in self.children():
         module._apply(fn)
     for parameter in self._parameters.values():
@@ -28,7 +28,7 @@ def apply(self: Any, fn: Callable[[Tensor], Tensor]) -> Any:
 
 
 def to(self: Any, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """Move and cast all parameters and buffers, in place: `to(device)`, `to(dtype)`, both, or as a tensor is.
+    """Move and cast all parameters and buffers, in place: `to(device)`, `to(dtype)`, both, or like a tensor.
 
     Only floating-point and complex ones are cast.  Raises `TypeError` for another dtype, `PlacementError` for a
     sharding that does not fit one of them.
@@ -52,7 +52,7 @@ def to(self: Any, *args: Any, device: Any = None, dtype: Any = None, non_blockin
     if device is not None:
         where = placement_of(device)
         for tensor in (*self.parameters(), *self.buffers()):
-            settled(where, tensor.shape)  # all are looked at before one is moved
+            settled(where, tensor.shape)  # all are checked before one is moved
 
     def moved(tensor: Tensor) -> Tensor:
         return tensor.to(device=device, dtype=dtype if tensor.dtype in dtypes.INEXACT else None)

@@ -1,6 +1,6 @@
 """The functional layers, as in torch.nn.functional: convolutions, pooling, activations, normalization, losses.
 
-Each is declared in `xgrad/ops`; this module shows those whose namespace is `nn.functional`.
+Each is declared in `xgrad/ops`; this module has those whose namespace is `nn.functional`.
 
 >>> import xgrad
 >>> import xgrad.nn.functional as F

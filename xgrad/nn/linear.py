@@ -31,7 +31,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew."""
+        """Draw new values of weight and bias."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
         enabled, state.grad_enabled = state.grad_enabled, False
         try:
@@ -41,9 +41,9 @@ class Linear(Module):
             state.grad_enabled = enabled
 
     def forward(self, input: Tensor) -> Tensor:
-        """`input @ weight.T + bias`."""
+        """Return `input @ weight.T + bias`."""
         return FUNCTIONS["nn.functional"]["linear"](input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        """The sizes."""
+        """Return the sizes as text."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -1,4 +1,4 @@
-"""LinearCrossEntropyOptions: how linear_cross_entropy cuts its batch (PyTorch: nn.LinearCrossEntropyOptions)."""
+"""LinearCrossEntropyOptions: the chunks of linear_cross_entropy's batch (PyTorch: nn.LinearCrossEntropyOptions)."""
 
 import dataclasses
 from typing import Any
@@ -10,14 +10,14 @@ _POLICIES = ("auto", "accurate", "balanced", "compact")
 
 @dataclasses.dataclass(slots=True, frozen=True)
 class LinearCrossEntropyOptions:
-    """Ask `linear_cross_entropy` to go through the batch in chunks, so that the logits of one chunk exist at a time.
+    """Let `linear_cross_entropy` process the batch in chunks, so that only the logits of one chunk exist at a time.
 
     `batch_chunk_size`: the rows of a chunk.  `chunking_method`: how to choose it; "aspect_ratio:N" makes a chunk's
-    logits as large as the input, over N; "auto" is "aspect_ratio:2"; None means one chunk unless its size is given.
-    `acc_dtype`: the dtype of logits and sums, float32 for half precision unless given.  `acc_policy` and
-    `allow_retain_graph` are taken, and change nothing: gradients are computed in backward, as often as it runs.
+    logits as large as the input, over N; "auto" is "aspect_ratio:2"; None means one chunk unless its size is set.
+    `acc_dtype`: the dtype of logits and sums, by default float32 for half precision.  `acc_policy` and
+    `allow_retain_graph` are accepted without effect: gradients are computed in backward, as often as it runs.
 
-    Raises `ValueError` for what is none of these, and where size and method disagree.
+    Raises `ValueError` for other values, and if size and method disagree.
 
     >>> import xgrad
     >>> xgrad.nn.LinearCrossEntropyOptions(batch_chunk_size=64).rows(1000, 16, 50)
@@ -48,7 +48,7 @@ class LinearCrossEntropyOptions:
             )
 
     def rows(self, batch: int, features: int, classes: int) -> int:
-        """The rows of a chunk for these sizes."""
+        """Return the rows of a chunk for these sizes."""
         method = self.chunking_method
         if method == "auto":
             method = None if self.batch_chunk_size is not None else "aspect_ratio:2"

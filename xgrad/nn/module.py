@@ -1,7 +1,7 @@
 """Module: a function with parameters, buffers and modules inside of it (PyTorch: torch/nn/modules/module.py).
 
-No more of it than training with autograd needs: the tree, its state, and the hooks.  Layers and optimizers are those
-of Flax, Equinox and optax.  Invariant: `__setattr__` keeps each name in one place: `_parameters`, `_buffers`,
+It has what training with autograd needs: the tree, its state, and the hooks.  Layers and optimizers are those
+of Flax, Equinox and optax.  Invariant: `__setattr__` puts each name into one place only: `_parameters`, `_buffers`,
 `_modules` or the instance's dictionary.
 """
 
@@ -29,7 +29,7 @@ def _checked_name(module: Any, kind: str, name: Any, table: dict) -> None:
 
 
 class Module:
-    """Base class of modules: subclasses call `super().__init__()`, assign parameters and modules, and give `forward`.
+    """Base class of modules: subclasses call `super().__init__()`, assign parameters and modules, and define `forward`.
 
     >>> import xgrad
     >>> from xgrad import nn
@@ -60,7 +60,7 @@ class Module:
             object.__setattr__(self, name, value)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; subclasses give it."""
+        """Compute the module's result; subclasses define it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -73,7 +73,7 @@ class Module:
     def register_parameter(self, name: str, param: Any) -> None:
         """Add a parameter, or None in the place of one.
 
-        Raises `TypeError` for what is no Parameter, `KeyError` for a name that is taken or contains a dot.
+        Raises `TypeError` unless it is a Parameter or None, `KeyError` for a name that is in use or contains a dot.
         """
         table = self._table("_parameters", "parameters")
         _checked_name(self, "parameter", name, table)
@@ -90,7 +90,7 @@ class Module:
         table[name] = param
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
-        """Add a tensor that is state and no parameter; `persistent`: whether `state_dict()` contains it."""
+        """Add a tensor that is state and no parameter; `state_dict()` contains it if `persistent`."""
         table = self._table("_buffers", "buffer")
         _checked_name(self, "buffer", name, table)
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -109,7 +109,7 @@ class Module:
         table[name] = module
 
     def add_module(self, name: str, module: "Module | None") -> None:
-        """As `register_module`."""
+        """Add a module inside of this one: `register_module`."""
         self.register_module(name, module)
 
     def _table(self, name: str, kind: str) -> dict:
@@ -172,7 +172,7 @@ class Module:
     def named_modules(
         self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> "Iterator[tuple[str, Module]]":
-        """(dotted name, module) of this module and all inside of it, each once."""
+        """Yield (dotted name, module) of this module and all inside of it, each once."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -185,12 +185,12 @@ class Module:
                 yield from module.named_modules(memo, inner, remove_duplicate)
 
     def modules(self) -> "Iterator[Module]":
-        """This module and all inside of it, each once."""
+        """Yield this module and all inside of it, each once."""
         for _, module in self.named_modules():
             yield module
 
     def named_children(self) -> "Iterator[tuple[str, Module]]":
-        """(name, module) of the modules directly inside of this one, each once."""
+        """Yield (name, module) of the modules directly inside of this one, each once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -198,7 +198,7 @@ class Module:
                 yield name, module
 
     def children(self) -> "Iterator[Module]":
-        """The modules directly inside of this one, each once."""
+        """Yield the modules directly inside of this one, each once."""
         for _, module in self.named_children():
             yield module
 
@@ -216,27 +216,27 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """(dotted name, parameter), each parameter once unless `remove_duplicate=False`."""
+        """Yield (dotted name, parameter), each parameter once unless `remove_duplicate=False`."""
         return self._named_members("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Any]:
-        """The parameters, each once, as an optimizer wants them."""
+        """Yield the parameters, each once, for an optimizer."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """(dotted name, buffer), each buffer once unless `remove_duplicate=False`."""
+        """Yield (dotted name, buffer), each buffer once unless `remove_duplicate=False`."""
         return self._named_members("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Any]:
-        """The buffers, each once."""
+        """Yield the buffers, each once."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
     def get_submodule(self, target: str) -> "Module":
-        """The module with a dotted name.  Raises `AttributeError` if there is none."""
+        """Return the module with a dotted name.  Raises `AttributeError` if there is none."""
         module: Any = self
         for name in target.split(".") if target else ():
             if not hasattr(module, name):
@@ -256,11 +256,11 @@ class Module:
         return module.__dict__[holder][name]
 
     def get_parameter(self, target: str) -> Any:
-        """The parameter with a dotted name.  Raises `AttributeError` if there is none."""
+        """Return the parameter with a dotted name.  Raises `AttributeError` if there is none."""
         return self._member(target, "_parameters", "an nn.Parameter")
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer with a dotted name.  Raises `AttributeError` if there is none."""
+        """Return the buffer with a dotted name.  Raises `AttributeError` if there is none."""
         return self._member(target, "_buffers", "a buffer")
 
     # -- state ----------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Module:
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or fill them with zeros."""
+        """Set the gradients of all parameters to None, or fill them with zeros."""
         for parameter in self.parameters():
             if parameter.grad is None:
                 continue
@@ -335,12 +335,13 @@ class Module:
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are known.
 
-        Both are tuples, None for what is no tensor or has no gradient.  A tuple returned replaces grad_input.
+        Both are tuples, with None for a value that is no tensor or has no gradient.  A returned tuple replaces
+        grad_input.
         """
         return registered(self._backward_hooks, hook, prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_output)` before the gradients of the module run; a tuple returned replaces them."""
+        """Call `hook(module, grad_output)` before the module's backward; a returned tuple replaces grad_output."""
         return registered(self._backward_pre_hooks, hook, prepend)
 
     # -- text -----------------------------------------------------------------------------------------------------
@@ -349,7 +350,7 @@ class Module:
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What `repr` shows between the parentheses; subclasses give it."""
+        """Return the text that `repr` shows between the parentheses; subclasses define it."""
         return ""
 
     def __repr__(self) -> str:
@@ -361,7 +362,7 @@ class Module:
 
 
 def _indented(text: str) -> str:
-    """All lines but the first two spaces further in."""
+    """Indent all lines but the first by two spaces."""
     return text.replace("\n", "\n  ")
 
 

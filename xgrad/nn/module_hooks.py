@@ -1,12 +1,12 @@
-"""How a Module with hooks is called, and the nodes that watch its gradients.
+"""The call of a Module with hooks, and the nodes that record its gradients.
 
-A full backward hook needs the gradients of the module's inputs *and* of its outputs.  Two identity nodes hold them:
+A full backward hook needs the gradients of the module's inputs *and* of its outputs.  Two identity nodes see them:
 
     inputs ──► [in] ──► forward ──► [out] ──► outputs           recorded only if a tensor among them requires grad
     hook(grad_input, grad_output) ◄── in    out ──► pre-hooks(grad_output)
 
-When `out` has run, its gradients are kept; when `in` has, the hooks get both.  Without an input that requires grad the
-hooks run at `out`.  (PyTorch: torch/utils/hooks.py, BackwardHook.)
+When `out` has run, its gradients are stored; when `in` has, the hooks get both.  Without an input that requires grad
+the hooks run at `out`.  (PyTorch: torch/utils/hooks.py, BackwardHook.)
 """
 
 import warnings
@@ -20,7 +20,7 @@ from ..tensor import Tensor
 
 
 class ForwardHook(NamedTuple):
-    """A hook of forward, and how it is to be called."""
+    """A hook of forward, and the options of its call."""
 
     hook: Callable
     with_kwargs: bool
@@ -40,7 +40,7 @@ def registered(hooks: Any, hook: Any, prepend: bool) -> RemovableHandle:
 
 
 def call_with_hooks(module: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """`module.forward(*args, **kwargs)` with the module's hooks around it."""
+    """Call `module.forward(*args, **kwargs)` with the module's hooks around it."""
     call = _Call(module, args, kwargs)
     try:
         return call.run()
@@ -100,7 +100,7 @@ class _Call:
             self.result = new
 
     def run_those_always_called(self) -> None:
-        """After an error, which is raised again: what these hooks raise is only warned of."""
+        """Run the hooks with `always_call` after an error, which is raised again: their own errors become warnings."""
         for number, hook in tuple(self.module._forward_hooks.items()):
             if hook.always_call and number not in self.called:
                 try:
@@ -114,17 +114,17 @@ class _Call:
 
 
 class BackwardHookFunction(Function):
-    """The identity, recorded: the node at which a module's gradients are seen."""
+    """The identity, recorded: the node that sees a module's gradients."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Any) -> Any:
-        """The tensors themselves."""
+        """Return the tensors themselves."""
         ctx.mark_non_differentiable(*[t for t in tensors if not t.requires_grad])
         return tensors
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """The gradients themselves."""
+        """Return the gradients themselves."""
         return grads
 
 
@@ -216,7 +216,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 def _spread(places: list[int], values: tuple, n: int) -> tuple:
-    """The values in their places among `n`, None elsewhere."""
+    """Return the values in their places among `n`, None elsewhere."""
     spread: list[Any] = [None] * n
     for place, value in zip(places, values, strict=True):
         spread[place] = value
@@ -224,7 +224,7 @@ def _spread(places: list[int], values: tuple, n: int) -> tuple:
 
 
 def _through_node(values: tuple) -> tuple[Any, list[int] | None, Any]:
-    """(the values, with their tensors behind one node; the places of these; the node or None, if not recorded)."""
+    """Return (the values, with their tensors behind one node; the tensors' places; the node, None if not recorded)."""
     places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
     if not state.grad_enabled or not any(values[i].requires_grad for i in places):
         return values, None, None

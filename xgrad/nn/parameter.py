@@ -12,7 +12,7 @@ from ..tensor import Tensor
 
 
 class _Marked(type):
-    """Metaclass of the classes whose instances are told by a mark."""
+    """Metaclass of the classes whose instances are recognized by a mark."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         mark = vars(cls).get("_mark")
@@ -22,7 +22,7 @@ class _Marked(type):
 
 
 def _leaf(cls: type, own: type, data: Tensor | None) -> Any:
-    """A leaf that shares the storage of `data`: of the class of `data`, or of `cls` if that is a subclass of `own`."""
+    """Return a leaf that shares the storage of `data`, of its class, or of `cls` if that is a subclass of `own`."""
     if data is None:
         data = tensor([])
     if not isinstance(data, Tensor):
@@ -34,7 +34,7 @@ class Parameter(Tensor, metaclass=_Marked):
     """A tensor that is a parameter of a Module: assigned as an attribute, it is listed in `parameters()`.
 
     Shares the storage of `data` (default: an empty tensor), and requires grad unless `requires_grad=False`.
-    Raises `TypeError` for what is no Tensor, `RuntimeError` for a dtype without gradients.
+    Raises `TypeError` if `data` is no Tensor, `RuntimeError` for a dtype without gradients.
 
     >>> import xgrad
     >>> p = xgrad.nn.Parameter(xgrad.ones(2))
@@ -57,7 +57,7 @@ class Parameter(Tensor, metaclass=_Marked):
 class Buffer(Tensor, metaclass=_Marked):
     """A tensor that is a buffer of a Module: assigned as an attribute, it is listed in `buffers()`.
 
-    Shares the storage of `data`.  `persistent`: whether `state_dict()` contains it.
+    Shares the storage of `data`.  `persistent`: `state_dict()` contains it.
 
     >>> import xgrad
     >>> module = xgrad.nn.Module()

@@ -1,6 +1,6 @@
-"""Modules that hold parameters: ParameterList, ParameterDict (PyTorch: torch/nn/modules/container.py).
+"""Modules that contain parameters: ParameterList, ParameterDict (PyTorch: torch/nn/modules/container.py).
 
-A tensor that is put in becomes a Parameter; anything else is kept as it is, and is no state.
+A tensor that is put in becomes a Parameter; other values stay as they are, and are no state.
 """
 
 import operator
@@ -17,7 +17,7 @@ def _as_parameter(value: Any) -> Any:
 
 
 class _Parameters(Module):
-    """What both have in common: `_order`, the keys, of which each is the name of an attribute."""
+    """The common base of both: `_order` has the keys, and each key is the name of an attribute."""
 
     _order: dict[str, None]
 
@@ -33,7 +33,7 @@ class _Parameters(Module):
         setattr(self, key, _as_parameter(value))
 
     def extra_repr(self) -> str:
-        """A line for each entry."""
+        """Return a line for each entry."""
         lines = []
         for key in self._order:
             value = getattr(self, key)
@@ -46,7 +46,7 @@ class _Parameters(Module):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        """Always one entry a line."""
+        """Show one entry a line."""
         text = self.extra_repr()
         return f"{self._get_name()}(\n  " + text.replace("\n", "\n  ") + "\n)" if text else f"{self._get_name()}()"
 
@@ -91,7 +91,7 @@ class ParameterList(_Parameters):
         return self
 
     def extend(self, values: Iterable[Any]) -> "ParameterList":
-        """Add values at the end; returns this list.  Raises `TypeError` for a tensor or what is no iterable."""
+        """Add values at the end; returns this list.  Raises `TypeError` for a tensor and for no iterable."""
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in list(values):
@@ -146,45 +146,45 @@ class ParameterDict(_Parameters):
         return key in self._order
 
     def keys(self) -> Any:
-        """The names."""
+        """Return the names."""
         return self._order.keys()
 
     def values(self) -> Iterator[Any]:
-        """The values."""
+        """Return the values."""
         return (self[key] for key in self._order)
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """(name, value)."""
+        """Return the pairs (name, value)."""
         return ((key, self[key]) for key in self._order)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of that name, or `default`."""
+        """Return the value with that name, or `default`."""
         return getattr(self, key) if key in self._order else default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of that name, which is `default` from now on if there was none."""
+        """Return the value with that name; add `default` if there was none."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def pop(self, key: str) -> Any:
-        """Take out the value of that name."""
+        """Remove the value with that name and return it."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Take out the last (name, value)."""
+        """Remove the last (name, value) and return it."""
         key = next(reversed(self._order))
         return key, self.pop(key)
 
     def clear(self) -> None:
-        """Take out all values."""
+        """Remove all values."""
         for key in list(self._order):
             del self[key]
 
     def copy(self) -> "ParameterDict":
-        """Another dictionary of the same values."""
+        """Return another dictionary of the same values."""
         return ParameterDict(dict(self.items()))
 
     def update(self, parameters: Any) -> None:

@@ -11,7 +11,7 @@ from .parameter import Parameter
 
 
 class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` did not find, and what it found in excess."""
+    """The keys that `load_state_dict` did not find, and the keys that the module does not have."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -23,7 +23,7 @@ class IncompatibleKeys(NamedTuple):
 
 
 def _state(module: Any, prefix: str) -> Iterator[tuple[str, Any, dict, str]]:
-    """(dotted name, tensor, the dictionary that holds it, its name there) of parameters and persistent buffers."""
+    """Yield (dotted name, tensor, its dictionary, its name there) of parameters and persistent buffers."""
     for holder in (module._parameters, module._buffers):
         for name, value in holder.items():
             if value is not None and name not in module._non_persistent_buffers_set:
@@ -36,9 +36,9 @@ def _state(module: Any, prefix: str) -> Iterator[tuple[str, Any, dict, str]]:
 def state_dict(
     self: Any, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
 ) -> dict[str, Any]:
-    """An ordered dictionary from dotted names to parameters and persistent buffers, detached unless `keep_vars`.
+    """Return an ordered dictionary from dotted names to parameters and persistent buffers, detached unless `keep_vars`.
 
-    The tensors share their storage with the module: copy them (`copy.deepcopy`) to keep a state.
+    The tensors share their storage with the module: copy them (`copy.deepcopy`) to preserve a state.
 
     >>> import xgrad
     >>> list(xgrad.nn.Linear(2, 3).state_dict())
@@ -96,7 +96,7 @@ def load_state_dict(
 
 
 def size_mismatch(name: str, given: tuple, present: tuple) -> str:
-    """What an error says of a tensor whose shape differs from the one that it is to be loaded into."""
+    """Return the error text for a tensor whose shape differs from that of the module's tensor."""
     return (
         f"size mismatch for {name}: copying a param with shape {Size(given)} from checkpoint, the shape in current "
         f"model is {Size(present)}."
@@ -104,7 +104,7 @@ def size_mismatch(name: str, given: tuple, present: tuple) -> str:
 
 
 def refuse(kind: str, missing: list[str], unexpected: list[str], problems: list[str]) -> None:
-    """Raise a `RuntimeError` that lists all that is wrong with a state for a `kind` of object, if anything is."""
+    """Raise a `RuntimeError` that lists all problems of a state for a `kind` of object, if there are any."""
     found = list(problems)
     if unexpected:
         found.insert(0, f"Unexpected key(s) in state_dict: {_listed(unexpected)}. ")

@@ -1,8 +1,8 @@
-"""xgrad.save and xgrad.load: tensors and plain data as files of which nothing is executed.
+"""xgrad.save and xgrad.load: tensors and plain data as files without executable content.
 
-A file that `save` writes is a safetensors file: storages are its tensors, and its metadata has under "xgrad" a JSON
-text that says how the value is made of them (`_tree.py`), so that every reader of safetensors can open it.  `load`
-reads those, other safetensors files, and what `torch.save` wrote (`_torch_file.py`).
+A file of `save` is a safetensors file: storages are its tensors, and its metadata has under "xgrad" a JSON text that
+describes how the value is made of them (`_tree.py`), so that every reader of safetensors can open it.  `load` reads
+those, other safetensors files, and files of `torch.save` (`_torch_file.py`).
 
 Invariants: a file is checked as a whole before the first tensor is made of it; a file that is written takes its name
 when it is complete, and until then the old one stays.  (PyTorch: torch/serialization.py.)
@@ -30,11 +30,11 @@ def save(obj: Any, f: Any) -> None:
 
     f: a path, whose file is replaced when the new one is complete, or an object with `write` in binary mode.
 
-    Tensors keep dtype, `requires_grad`, their mark as Parameters, and attributes of plain data; those that share a
-    storage share it afterwards.  (A view through `conj`, `real` or another dtype is saved by its values, without the
-    share.)  Hooks and history are left behind; sharding too: give `load` a place.
+    The file has the tensors' dtype, `requires_grad`, their mark as Parameters, and attributes of plain data; tensors
+    that share a storage share it afterwards.  (A view through `conj`, `real` or another dtype is saved by its values,
+    without the share.)  Hooks and history are not saved; nor is sharding: pass a place to `load`.
 
-    Raises `TypeError`, before anything is written, which names the place of what is no plain data: save the
+    Raises `TypeError`, before anything is written, which names the place of a value that is no plain data: save the
     `state_dict()` of a module or an optimizer; `pickle.dump` takes the rest, and `load(f, weights_only=False)` reads
     it.
 
@@ -66,7 +66,7 @@ def save(obj: Any, f: Any) -> None:
 
 
 def _replace(path: str, pieces: list) -> None:
-    """Write a file beside the one that is to be replaced, and give it its name."""
+    """Write a file beside the one that it replaces, and give it its name."""
     folder, name = os.path.split(path)
     handle, partial = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
     try:
@@ -88,25 +88,24 @@ def _replace(path: str, pieces: list) -> None:
 
 
 def _umask() -> int:
-    """The permissions that a new file does not get; the system tells them to those alone who set them."""
+    """Return the permissions that a new file does not get; they can only be read by setting them."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None) -> Any:
-    """The value that a file holds: of `xgrad.save`, of `torch.save` (state dicts, tensors, plain data), or safetensors.
+    """Return the value in a file: of `xgrad.save`, `torch.save` (state dicts, tensors, plain data), or safetensors.
 
-    f: a path, or an object with `read` in binary mode, which is read to its end.
-    map_location: where tensors go: a device, a `Sharding`, a dictionary from the devices they were saved on to others,
-    or a function of a storage and the name of its device that gives one (or the storage itself: the CPU, or None: as
-    saved).  By default each goes to the device that it was put on when it was saved, and those that were on none in
-    particular to the default device.
-    mmap: True reads the file as its values are asked for, while they are loaded; it needs a path.
-    weights_only: False also unpickles a pickle, which runs whatever its author wants: for files of your own only.
+    f: a path, or an object with `read` in binary mode, which is read to its end.  map_location: the tensors' places: a
+    device, a `Sharding`, a dictionary from the devices they were saved on to others, or a function of a storage and the
+    name of its device that returns one (or the storage itself: the CPU, or None: as saved).  By default each goes to
+    the device that it was put on when it was saved, and those that were on none in particular to the default device.
+    mmap: True reads the file while its values are loaded; it needs a path.  weights_only: False also unpickles a
+    pickle, which runs its author's code: for files of your own only.
 
     Raises `FileError`, a `ValueError`, for a file that is cut off, damaged, or none of those, and
-    `pickle.UnpicklingError` for one that holds more than tensors and plain data, both with the name of the file;
+    `pickle.UnpicklingError` for one with more than tensors and plain data, both with the name of the file;
     `DtypeDisabledError` for float64 while JAX's 64-bit mode is off, `OverflowError` for 64-bit integers that don't fit
     into 32 bits then.
 
@@ -149,7 +148,7 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
 
 
 def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:
-    """The bytes of a file, and its name for errors."""
+    """Return the bytes of a file, and its name for errors."""
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("f must be a file path in order to use the mmap argument")

@@ -1,4 +1,4 @@
-"""map_location: where the tensors of a file go (PyTorch: torch/serialization.py, `_get_restore_location`)."""
+"""map_location: the places of a file's tensors (PyTorch: torch/serialization.py, `_get_restore_location`)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +9,9 @@ from ..devices import Devices, device, placement_of
 
 
 class SavedStorage:
-    """What a `map_location` function is given: a storage of the file, which is not on any device yet.
+    """The argument of a `map_location` function: a storage of the file, which is not on any device yet.
 
-    `cpu()` and `cuda(index)` name one; the storage itself, given back, means the CPU.
+    `cpu()` and `cuda(index)` name one; returning the storage itself means the CPU.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -22,22 +22,22 @@ class SavedStorage:
         return device("cpu")
 
     def nbytes(self) -> int:
-        """How many bytes it has."""
+        """Return the number of bytes."""
         return self._nbytes
 
     size = __len__ = nbytes
 
     def cpu(self) -> str:
-        """The host."""
+        """Return the name of the host."""
         return "cpu"
 
     def cuda(self, index: int | None = None) -> str:
-        """A GPU."""
+        """Return the name of a GPU."""
         return "cuda" if index is None else f"cuda:{index}"
 
 
 class Places:
-    """Where the storages of a file go."""
+    """The places of a file's storages."""
 
     def __init__(self, map_location: Any) -> None:
         self._given = map_location
@@ -48,9 +48,9 @@ class Places:
             self._everywhere = placement_of(map_location)
 
     def of(self, saved: str | None, nbytes: int) -> Any:
-        """The device or sharding for a storage that was saved on the device of this name; None for the default one.
+        """Return the device or sharding for a storage that was saved on the device `saved`; None for the default one.
 
-        Raises `RuntimeError` for a device that is not there.
+        Raises `RuntimeError` for a device that does not exist here.
         """
         given = self._given
         if given is None:
@@ -79,7 +79,7 @@ def _as_saved(saved: str | None) -> Any:
 
 
 def name_of(array: Any) -> str | None:
-    """The name of the device that an array was put on, None if JAX chose or there are several."""
+    """Return the name of the device that an array was put on, None if JAX chose or there are several."""
     if not array.committed or len(array.sharding.device_set) > 1:
         return None
     where = device(array.sharding)

@@ -1,4 +1,4 @@
-"""Storages and descriptions of tensors as tensors: the last step of loading, after which nothing of the file is left.
+"""The last step of loading: storages and descriptions of tensors become tensors, independent of the file.
 
 Invariant: every description is checked against its storage before the first array is put on a device.
 """
@@ -23,7 +23,7 @@ from ..views.storage import Storage
 
 
 class SavedArray(NamedTuple):
-    """A storage of a file: its values as they lie in the file, and the device that it was on."""
+    """A storage of a file: its values in the file's memory, and the device that it was on."""
 
     name: str
     values: np.ndarray
@@ -44,7 +44,7 @@ class Dense(NamedTuple):
 
 
 class Sparse(NamedTuple):
-    """A sparse_coo tensor, of two others."""
+    """A sparse_coo tensor, made of two other tensors."""
 
     indices: int
     values: int
@@ -54,7 +54,7 @@ class Sparse(NamedTuple):
 
 
 def restored(build: Any, tensors: list, storages: list[SavedArray], places: Any, file: str) -> Any:
-    """The value that `build` makes of the list of tensors."""
+    """Return the value that `build` makes of the list of tensors."""
     for i, tensor in enumerate(tensors):
         _check(tensor, tensors[:i], storages, file)
     users = [[t for t in tensors if isinstance(t, Dense) and t.storage == i] for i in range(len(storages))]
@@ -69,7 +69,7 @@ def restored(build: Any, tensors: list, storages: list[SavedArray], places: Any,
 
 
 def _shaped(saved: SavedArray, users: list[Dense]) -> SavedArray:
-    """The storage in the shape of its tensors, if they are all of it: no view is replayed then."""
+    """Return the storage in the shape of its tensors, if each is all of it: no view is replayed then."""
     shapes = {tensor.sizes for tensor in users}
     whole = [TensorGeometry(t.sizes, t.strides, t.offset) == TensorGeometry.contiguous(t.sizes) for t in users]
     if len(shapes) != 1 or not all(whole) or prod(sizes := shapes.pop()) != saved.values.size:
@@ -99,7 +99,7 @@ def _check(tensor: Any, before: list, storages: list[SavedArray], file: str) -> 
 
 
 def _storage(saved: SavedArray, places: Any, file: str) -> Storage:
-    """The values on a device, or a part of them on each of several, in memory that is not the file's."""
+    """Return the values on a device, or a part of them on each of several, in memory that is not the file's."""
     name, values, location = saved
     where = places.of(location, values.nbytes)
     try:

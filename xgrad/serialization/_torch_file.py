@@ -1,7 +1,7 @@
-"""What `torch.save` writes (a zip of a pickle and storages), read without running anything of the file's.
+"""Files of `torch.save` (a zip of a pickle and storages), read without running any code of the file's.
 
 Invariants: the unpickler knows the names below and no others, each of which makes plain data of plain data; the objects
-that stand for them are made for one file, and can't be changed; every byte count is checked against the file.  Legacy
+for these names are made for one file, and can't be changed; every byte count is checked against the file.  Legacy
 files (before PyTorch 1.6), TorchScript archives and pickled classes are refused.
 (PyTorch: torch/serialization.py, torch/_weights_only_unpickler.py, torch/_utils.py.)
 """
@@ -48,7 +48,7 @@ class _Allowed:
 
 
 class _Kept(NamedTuple):
-    """A storage that the pickle speaks of."""
+    """A storage that the pickle refers to."""
 
     key: str
     dtype: np.dtype | None
@@ -56,7 +56,7 @@ class _Kept(NamedTuple):
 
 
 class _Number(NamedTuple):
-    """Stands for a tensor, by its number."""
+    """A reference to a tensor, by its number."""
 
     number: int
 
@@ -113,7 +113,7 @@ def _encoded(text: str, encoding: str) -> bytes:
 
 
 class _Archive:
-    """The zip, and the tensors that its pickle has asked for."""
+    """The zip, and the tensors that its pickle refers to."""
 
     def __init__(self, data: memoryview, file: str) -> None:
         self.file = file
@@ -137,7 +137,7 @@ class _Archive:
         return self._folder + name in self._zip.NameToInfo
 
     def read(self, name: str) -> bytes:
-        """One file of the zip; its checksum is looked at."""
+        """Return one file of the zip; its checksum is checked."""
         info = self._zip.getinfo(self._folder + name)
         if info.compress_type != zipfile.ZIP_STORED or info.file_size > self._size:
             raise FileError(f"{self.file}: '{name}' is compressed, or larger than the file, as torch.save leaves none")
@@ -205,7 +205,7 @@ class _Archive:
 
 
 def read_torch_file(data: memoryview, file: str) -> tuple[Callable, list, list[SavedArray]]:
-    """How a value is built of tensors, the tensors, and their storages."""
+    """Return the function that builds the value of tensors, the tensors, and their storages."""
     try:
         archive = _Archive(data, file)
         value = _Reader(archive).load()
@@ -223,7 +223,7 @@ def read_torch_file(data: memoryview, file: str) -> tuple[Callable, list, list[S
 
 
 def _built(node: Any, made: list | None, known: dict[int, Any]) -> Any:
-    """The value with tensors in the place of their numbers; `known`: what has been made of each container."""
+    """Return the value with tensors in the place of their numbers; `known`: the results so far, by container."""
     if isinstance(node, _Number):
         return node if made is None else made[node.number]
     if isinstance(node, (_Allowed, _Kept)) or (isinstance(node, tuple) and node in _STORAGES.items()):

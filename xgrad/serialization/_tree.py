@@ -45,7 +45,7 @@ _HINT = (
 
 
 class Stored(NamedTuple):
-    """A storage that is to be written."""
+    """A storage to be written."""
 
     name: str
     kind: str  # safetensors' name of its dtype
@@ -57,7 +57,7 @@ class Stored(NamedTuple):
 
 
 def encoded(obj: Any) -> tuple[dict, list[Stored]]:
-    """The JSON object of a value, and its storages.  Raises `TypeError` for what is no plain data."""
+    """Return the JSON object of a value, and its storages.  Raises `TypeError` for a value that is no plain data."""
     writer = _Writer()
     try:
         value = writer.value(obj, ())
@@ -69,7 +69,7 @@ def encoded(obj: Any) -> tuple[dict, list[Stored]]:
 
 
 def header_of(tree: dict, storages: list[Stored]) -> bytes:
-    """The length of the header and the header, after which the storages follow."""
+    """Return the length of the header and the header; the storages follow."""
     header: dict[str, Any] = {"__metadata__": {"format": "xgrad", "xgrad": json.dumps(tree, separators=(",", ":"))}}
     begin = 0
     for name, kind, shape, data in storages:
@@ -89,7 +89,7 @@ class _Writer:
         self._around: set[int] = set()
 
     def value(self, obj: Any, path: tuple) -> Any:
-        """A value as JSON."""
+        """Return a value as JSON."""
         kind = type(obj)
         if obj is None or kind in (bool, str, int):
             return obj
@@ -156,22 +156,22 @@ class _Writer:
             )
 
     def _parts(self, tensor: Tensor, path: tuple) -> None:
-        """The indices and values of a sparse tensor, before it."""
+        """Add the indices and values of a sparse tensor, before it."""
         for part, name in ((tensor._indices(), "indices"), (tensor._values(), "values")):
             self._numbers[id(part)] = len(self._tensors)
             self._tensors.append((part, (*path, name)))
 
     def attributes(self) -> list:
-        """What users gave to tensors."""
+        """Return the users' attributes of tensors."""
         found = []
-        for number, (tensor, path) in enumerate(self._tensors):  # grows where an attribute is a tensor
+        for number, (tensor, path) in enumerate(self._tensors):  # the list grows if an attribute is a tensor
             if tensor.layout == "strided" and (own := attributes_of(tensor)):
                 pairs = ([name, self.value(value, (*path, name))] for name, value in own.items())
                 found.append([number, ["dict", *pairs]])
         return found
 
     def stored(self) -> tuple[list, list, list[Stored]]:
-        """The descriptions of the tensors, those of the storages, and the storages."""
+        """Return the descriptions of the tensors, those of the storages, and the storages."""
         shared: dict[int, int] = {}
         for tensor, _ in self._tensors:
             if tensor.layout == "strided" and tensor._storage is not None:
@@ -207,7 +207,7 @@ class _Writer:
 
 
 def _kept(tensor: Tensor, shared: dict[int, int]) -> Storage | None:
-    """The storage that is written for a tensor; None where its own values are enough, or all that can be told."""
+    """Return the storage that is written for a tensor; None if only the tensor's own values are written."""
     storage, chain = tensor._storage, tensor._chain
     if storage is None or chain.is_root:
         return storage
@@ -222,7 +222,7 @@ def _marks(tensor: Tensor) -> dict[str, bool]:
 
 
 def _free(name: str, names: set[str]) -> str:
-    """A name that no other storage of the file has."""
+    """Return a name that no other storage of the file has."""
     found, n = name, 1
     while found in names:
         n += 1
@@ -260,7 +260,10 @@ def _called(path: tuple) -> str:
 
 
 def decoded(entries: dict[str, Entry], metadata: dict[str, str], file: str) -> tuple[Any, list, list[SavedArray]]:
-    """How a value is built of tensors, the tensors, and their storages; of another safetensors file, a dictionary."""
+    """Return the function that builds the value of tensors, the tensors, and their storages.
+
+    The value of a file without the "xgrad" metadata is a dictionary of its tensors.
+    """
     if "xgrad" not in metadata:
         names = list(entries)
         storages = [SavedArray(name, entries[name].array(), None) for name in names]
@@ -276,7 +279,7 @@ def decoded(entries: dict[str, Entry], metadata: dict[str, str], file: str) -> t
         storages = [_saved(note, entries, file) for note in tree["storages"]]
         tensors = [_described(note) for note in tree["tensors"]]
         value, attributes = tree["value"], tree["attributes"]
-        # Once without tensors: what is wrong with the value is found before they are made.
+        # Once without tensors: errors in the value are found before tensors are made.
         _built(value, attributes, [None] * len(tensors))
     except FileError:
         raise

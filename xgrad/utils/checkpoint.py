@@ -1,7 +1,7 @@
-"""Activation checkpointing: compute again in backward what is not kept (PyTorch: torch/utils/checkpoint.py).
+"""Activation checkpointing: backward computes values again instead of saving them (PyTorch: torch/utils/checkpoint.py).
 
-Two variants, as in PyTorch.  The one to use (use_reentrant=False) records the function's graph and replaces what it
-saves by recomputation; it works with every way of asking for gradients (see recompute.py).  The old one
+Two variants, as in PyTorch.  The one to use (use_reentrant=False) records the function's graph and replaces saved
+tensors by recomputation; it works with every way of asking for gradients (see recompute.py).  The old one
 (use_reentrant=True) runs the function unrecorded, and again with a `backward` of its own inside of backward.
 """
 
@@ -40,20 +40,20 @@ _CHECKS: dict[str, Callable | None] = {"default": metadata, "none": None}
 
 
 class _Overrides:
-    """What the two context managers below set, for the process as in PyTorch; None leaves it to each call."""
+    """The settings of the two context managers below, for the process as in PyTorch; None leaves them to each call."""
 
     early_stop: bool | None = None
     debug: bool | None = None
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two context managers that do nothing: the default `context_fn`."""
+    """Return two context managers that do nothing: the default `context_fn`."""
     return nullcontext(), nullcontext()
 
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Whether checkpoints made in the block stop recomputing as soon as they have what is needed.
+    """Let checkpoints made in the block stop recomputing once they have the values that backward needs, or not.
 
     It overrides their argument `early_stop`, and need not be active in backward.
     """
@@ -66,7 +66,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 @contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Whether checkpoints made in the block log their operators for error messages; None leaves it to their `debug`."""
+    """Let checkpoints made in the block log their operators for error messages, or not; None: as their `debug` says."""
     before, _Overrides.debug = _Overrides.debug, enabled
     try:
         yield
@@ -84,22 +84,22 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """`function(*args, **kwargs)`, keeping its inputs for backward but not what it computes: backward runs it again.
+    """Return `function(*args, **kwargs)`, saving its inputs for backward but not its intermediate values.
 
-    Memory falls from all that the function saves to its inputs, for one more run of it.  Under `jax.jit` too: pass
-    activations as arguments (in tuples, lists and dictionaries if you like), not through a closure, for the inputs of
-    the recomputation are what keeps XLA from merging it with the first run.
+    Backward runs the function again.  Memory falls from all values that the function saves to its inputs, for one more
+    run of it.  Under `jax.jit` too: pass activations as arguments (in tuples, lists and dictionaries if you like), not
+    through a closure, because XLA merges the recomputation with the first run unless the inputs prevent it.
 
-    The function has to do the same both times.  Random numbers are the same unless `preserve_rng_state=False`,
-    whichever generator they come from (PyTorch replays its default generators only).
+    The function has to do the same both times.  Random numbers are the same unless `preserve_rng_state=False`, from any
+    generator (PyTorch replays its default generators only).
 
     With `use_reentrant=False`:
 
-    * `context_fn` gives two context managers, for the run and for the recomputation (see
+    * `context_fn` returns two context managers, for the run and for the recomputation (see
       `create_selective_checkpoint_contexts`);
-    * `determinism_check` "default" compares shape, dtype and device of what is saved with what is recomputed, "none"
-      compares only how many there are; `debug=True` adds the operators of both runs to the error;
-    * `early_stop` ends a recomputation once it has all that is needed.
+    * `determinism_check` "default" compares shape, dtype and device of saved and recomputed tensors, "none" compares
+      only their number; `debug=True` adds the operators of both runs to the error;
+    * `early_stop` ends a recomputation once it has all values that backward needs.
 
     With `use_reentrant=True` tensors inside of containers get no gradient, and only `backward()` without `inputs=`
     works.  Without `use_reentrant` there is a warning, as in PyTorch, and the variant that it recommends, False.
@@ -152,7 +152,7 @@ def checkpoint_sequential(
 ) -> Any:
     """Run functions one after the other (a list, or an `nn.Sequential`) in `segments` parts, each a `checkpoint`.
 
-    The last part is not checkpointed: backward needs what it computes at once.
+    The last part is not checkpointed: backward needs its values at once.
     Raises `ValueError` for keyword arguments other than `preserve_rng_state`.
 
     >>> import xgrad
@@ -193,14 +193,14 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
-        """Run the function unrecorded; keep its arguments."""
+        """Run the function unrecorded; save its arguments."""
         check_backward_validity(args)
         ctx.run_function = run_function
         ctx.inputs = [None if isinstance(a, Tensor) else a for a in args]
         ctx.tensor_indices = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.tensor_indices))
         ctx.generator, ctx.drawn, ctx.autocast = state.generator, None, state.autocast
-        # Modes are put back by stores: the end of a `with` block may be interrupted before it begins.
+        # Modes are restored by assignments: the end of a `with` block may be interrupted before it begins.
         modes = state.grad_enabled, state.random_log
         try:
             state.grad_enabled = False
@@ -253,7 +253,7 @@ class CheckpointFunction(Function):
 
 
 def detach_variable(inputs: tuple) -> tuple:
-    """The tensors of a tuple as leaves, which require grad where they did.  Raises `RuntimeError` for no tuple."""
+    """Return the tuple with its tensors as leaves that require grad as before.  Raises `RuntimeError` for no tuple."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in inputs)
@@ -266,31 +266,31 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 class DefaultDeviceType:
-    """The device type that PyTorch takes for the states of random generators.
+    """The device type for which PyTorch stores the states of random generators.
 
-    Here it is only remembered: a key gives the same numbers on every device, so devices have no states.
+    Here it is stored without effect: a key gives the same numbers on every device, so devices have no states.
     """
 
     _default_device_type: str | None = None
 
     @staticmethod
     def set_device_type(device: str = "cuda") -> None:
-        """Set it."""
+        """Set the device type."""
         DefaultDeviceType._default_device_type = device
 
     @staticmethod
     def get_device_type() -> str:
-        """What was set, or JAX's default platform."""
+        """Return the device type, by default JAX's default platform."""
         return DefaultDeviceType._default_device_type or jax.default_backend()
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The states of random generators that belong to the arguments' devices: none do (see `DefaultDeviceType`)."""
+    """Return the states of random generators that belong to the arguments' devices: none (see `DefaultDeviceType`)."""
     return [], []
 
 
 def set_device_states(devices: list[int], states: list[Tensor], *, device_type: str | None = None) -> None:
-    """Set what `get_device_states` gave: nothing."""
+    """Do nothing: devices have no states (see `DefaultDeviceType`)."""
 
 
 class GraphExecGroup:

@@ -1,8 +1,8 @@
 """Arrays of other libraries without a copy, by the DLPack protocol (PyTorch: torch/utils/dlpack.py).
 
-Invariant: JAX is given only what it takes as it is.  It would narrow 64-bit numbers while its 64-bit mode is off, keep
-a transposed layout (from 0.8 on), and share memory though a copy was asked for (0.10): so what the other library hands
-over is looked at first.  The protocol: https://dmlc.github.io/dlpack
+Invariant: JAX gets only arrays that it takes as they are.  It would narrow 64-bit numbers while its 64-bit mode is off,
+preserve a transposed layout (from 0.8 on), and share memory though a copy was asked for (0.10): so the other library's
+description is read first.  The protocol: https://dmlc.github.io/dlpack
 """
 
 import ctypes
@@ -55,7 +55,7 @@ class _NotContiguousError(Exception):
 
 
 class _Looked:
-    """What another library hands over, and what was seen of it on the way."""
+    """A proxy for another library's array, which reads the DLPack description that JAX gets."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -89,16 +89,16 @@ def _is_capsule(value: Any) -> bool:
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of another library's array: of anything with `__dlpack__`, or a DLPack capsule.
+    """Return a tensor over the memory of another library's array: an object with `__dlpack__`, or a DLPack capsule.
 
     copy: False shares the memory or raises `ValueError`, True never shares, None shares if the memory begins at a
-    multiple of 64 bytes.  device: where the tensor goes; by default it stays where it is.
+    multiple of 64 bytes.  device: the tensor's device; by default it stays where it is.
 
     xgrad takes shared memory for constant, as JAX does: it never writes to it (the first in-place operation on the
-    tensor copies), but if its owner does, the tensor changes, and what was saved of it for backward, without an error.
+    tensor copies), but if its owner does, the tensor and values saved of it for backward change, without an error.
 
     Raises `DtypeDisabledError` for 64-bit numbers while JAX's 64-bit mode is off, `ValueError` for memory that is not
-    contiguous, and what the other library raises, such as torch for a tensor that requires grad.
+    contiguous, and the errors of the other library, such as torch's for a tensor that requires grad.
 
     >>> import numpy as np, xgrad
     >>> xgrad.from_dlpack(np.arange(3, dtype=np.int32))
@@ -123,9 +123,9 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 
 def untied(array: jax.Array) -> jax.Array:
-    """An array of the CPU over the same memory that JAX may use elsewhere, as what is made by `xgrad.tensor`.
+    """Return an uncommitted CPU array over the same memory, like those of `xgrad.tensor`.
 
-    What JAX imports is committed to its device, and could not be computed with together with tensors on a mesh.
+    JAX commits imported arrays to their device, so that they could not be combined with tensors on a mesh.
     """
     (where,) = array.sharding.device_set
     if where.platform != "cpu" or where != (jax.config.jax_default_device or jax.devices()[0]):  # pyright: ignore
@@ -135,11 +135,11 @@ def untied(array: jax.Array) -> jax.Array:
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """A DLPack capsule over the tensor's memory, which one library can take, once.
+    """Return a DLPack capsule over the tensor's memory, which one library can take, once.
 
-    Give the tensor itself to a `from_dlpack` that takes objects.  The tensor is copied by its next in-place operation;
-    who writes to the memory from the other side changes it, and what was saved of it for backward, without an error.
-    Raises `RuntimeError` for a tensor that requires grad.
+    Pass the tensor itself to a `from_dlpack` that takes objects.  The tensor's next in-place operation copies; a write
+    to the memory from the other side changes the tensor and values saved of it for backward, without an error.  Raises
+    `RuntimeError` for a tensor that requires grad.
 
     >>> import xgrad
     >>> xgrad.utils.dlpack.from_dlpack(xgrad.utils.dlpack.to_dlpack(xgrad.ones(2)))

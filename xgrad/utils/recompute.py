@@ -1,6 +1,6 @@
-"""What a checkpoint keeps in place of saved tensors, and how it computes them again (use_reentrant=False).
+"""Recomputation: a checkpoint replaces saved tensors by holders, and computes their values again (use_reentrant=False).
 
-    forward                                   backward reaches a node of the block
+    forward                                   backward runs a node of the block
     each saved tensor ──pack──► Holder        unpack(holder): run the function once more on the saved inputs;
     inputs ──► SavedVariables                 the i-th tensor that it saves belongs to the i-th holder
 
@@ -42,23 +42,23 @@ class CheckpointError(RuntimeError):
 
 
 class Holder:
-    """Stands in the graph for one saved tensor.  It has no value: each recomputation has its own."""
+    """Represents one saved tensor in the graph.  It has no value: each recomputation has its own."""
 
     __slots__ = ("__weakref__",)
 
 
 class _Stop(BaseException):
-    """Everything that is needed has been recomputed.  No `Exception`, so that no `except` of the user's takes it."""
+    """All values that backward needs have been recomputed.  No `except Exception` of the user's catches it."""
 
 
 class Recomputed:
-    """One recomputation: the values that nobody has unpacked yet."""
+    """One recomputation: the values that have not been unpacked yet."""
 
     def __init__(self) -> None:
         self.values: weakref.WeakKeyDictionary[Holder, Any] = weakref.WeakKeyDictionary()
         self.count = 0
-        self.different: list[tuple] = []  # (position, what was saved, what was recomputed)
-        self.unfinished = False  # the function was still in its first run, and has gone further this time
+        self.different: list[tuple] = []  # (position, metadata of the saved tensor, of the recomputed one)
+        self.unfinished = False  # True if the function was still in its first run, and has gone further this time
 
 
 class Frame:
@@ -84,7 +84,7 @@ class Frame:
         self.holders: list[weakref.ref[Holder]] = []
         self.described: list[Any] = []
         self.complete = False
-        self.drawn: dict | None = None  # the keys with which the function found the generators that it used
+        self.drawn: dict | None = None  # the keys that the generators had when the function first used them
         self.generator, self.tracking = state.generator, state.tracking
         self.vmap_levels, self.transforms, self.autocast = state.vmap_levels, state.transforms, state.autocast
         # Both by the GraphTask (or GraphExecGroup) that they belong to, and gone with it.
@@ -92,11 +92,11 @@ class Frame:
         self.arrived: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def name(self) -> str:
-        """As the owner of saved variables is asked for it, for messages."""
+        """Return the name for messages of saved variables, whose owner this is."""
         return "checkpoint"
 
     def pack(self, tensor: Tensor) -> Any:
-        """The hook of the first run."""
+        """Replace a tensor that the first run saves by a holder."""
         if self.belongs_inside(tensor):
             return _as_it_is(tensor)
         holder = Holder()
@@ -106,11 +106,11 @@ class Frame:
         return holder
 
     def belongs_inside(self, tensor: Tensor) -> bool:
-        """Whether this is an entry of a vmap that the function runs itself: it means nothing to another run."""
+        """Return True for an entry of a vmap that the function runs itself: it means nothing to another run."""
         return tensor._level is not None and tensor._level not in self.vmap_levels
 
     def unpack(self, holder: Any) -> Tensor:
-        """The hook of backward: the value of one holder, after recomputing all of them if that has not been done."""
+        """Return the value of one holder, after recomputing all of them if that has not been done."""
         if isinstance(holder, Tensor):
             return holder
         try:
@@ -137,7 +137,7 @@ class Frame:
                 "ctx.saved_tensors in a custom backward, read it only once."
             )
         value, tensor, version = found
-        # What has no place in the graph is given as the very tensor that was saved, as PyTorch gives it.
+        # A tensor that has no place in the graph is returned itself, as PyTorch does.
         return value if tensor is None or tensor._version != version else tensor
 
     def recompute(self) -> Recomputed:
@@ -146,7 +146,7 @@ class Frame:
         args, kwargs = self._inputs()
         hooks = _Recording(self, run)
         closed = [level for level in self.vmap_levels if not level.open]
-        # Modes are put back by stores: the end of a `with` block may be interrupted before it begins.
+        # Modes are restored by assignments: the end of a `with` block may be interrupted before it begins.
         modes = (
             state.grad_enabled, state.tracking, state.vmap_levels, state.transforms, state.saved_hooks,
             state.autocast, state.autocast_casts, state.autocast_nesting,
@@ -168,7 +168,7 @@ class Frame:
         return run
 
     def _enter(self, closed: list) -> None:
-        """The modes of the first run: backward may run in others, and when a vmap of that time has ended."""
+        """Enter the modes of the first run: backward may run in others, and when a vmap of that time has ended."""
         state.grad_enabled, state.tracking = True, self.tracking
         state.vmap_levels, state.transforms = self.vmap_levels, self.transforms
         for level in closed:
@@ -184,7 +184,7 @@ class Frame:
         return (args, kwargs) if gradient is None else after((args, kwargs), gradient)
 
     def watch(self, outputs: Any, inputs: Any) -> None:
-        """Under a trace, note the gradients of the outputs when they arrive: the recomputation has to wait for one."""
+        """Under a trace, record the outputs' gradients when they arrive: the recomputation has to wait for one."""
         given = {id(t) for t in _tensors(inputs)}
         for output in _tensors(outputs):
             if not output.is_leaf and id(output) not in given and isinstance(output._held(), Tracer):
@@ -196,7 +196,7 @@ class Frame:
             self.arrived.setdefault(state.graph_task, array)
 
     def _check(self, run: Recomputed) -> None:
-        """Compare what was saved with what was recomputed."""
+        """Raise `CheckpointError` unless the recomputed tensors are like the saved ones."""
         if run.unfinished:
             return
         if run.count != len(self.holders):
@@ -270,12 +270,12 @@ def run_checkpointed(
     describe: Callable | None,
     explain: Callable | None = None,
 ) -> Any:
-    """Run the function; what it saves for backward is recomputed there."""
+    """Run the function; backward recomputes the tensors that it saves."""
     if not state.grad_enabled:
         return function(*args, **kwargs)
     forward_context, recompute_context = contexts
     frame = Frame(function, args, kwargs, recompute_context, early_stop, describe, explain)
-    # Modes are put back by stores: the end of a `with` block may be interrupted before it begins.
+    # Modes are restored by assignments: the end of a `with` block may be interrupted before it begins.
     hooks, log = state.saved_hooks, state.random_log
     casts = state.autocast, state.autocast_casts, state.autocast_nesting
     try:
@@ -302,23 +302,24 @@ def run_checkpointed(
 
 
 def metadata(tensor: Tensor) -> tuple:
-    """What the default determinism check compares: shape, dtype and devices."""
+    """Return the properties that the default determinism check compares: shape, dtype and devices."""
     placed = tensor._placed()
     return tuple(tensor.shape), tensor.dtype, None if placed is None else placed.device_set
 
 
 def _alike(saved: Any, now: Any) -> bool:
-    """Whether what the determinism check compares is the same; a traced tensor may be on any device."""
+    """Return True if the compared properties are the same; a traced tensor may be on any device."""
     if saved.__class__ is tuple and None in (saved[-1], now[-1]):
         return saved[:-1] == now[:-1]
     return saved == now
 
 
 def after(inputs: Any, gradient: Any) -> Any:
-    """`inputs`, of which XLA has the activations only when it knows `gradient`: a dependence that it cannot fold.
+    """Make `inputs` depend on `gradient`, in a way that XLA cannot fold: it computes their users after the gradient.
 
-    Activations are the tensors with a history; if there are none, those that require no gradient (the data); else all.
-    Weights would be copied for nothing.  Exact for every value of the gradient: 32 bits have at most 32 ones.
+    Only activations depend: the tensors with a history; if there are none, those that require no gradient (the data);
+    else all.  Weights would be copied for nothing.  Exact for every value of the gradient: 32 bits have at most 32
+    ones.
     """
     tensors = _tensors(inputs)
     chosen = [t for t in tensors if not t.is_leaf] or [t for t in tensors if not t.requires_grad] or tensors
@@ -344,7 +345,7 @@ def after(inputs: Any, gradient: Any) -> Any:
 
 
 def _as_it_is(tensor: Tensor) -> Tensor:
-    """The value as a tensor outside of the graph, in which a later write in the function does not show."""
+    """Return the value as a tensor outside of the graph, which a later write in the function does not change."""
     if tensor._level is not None:  # inside of vmap
         return plain_entry(tensor)
     value = blank(Tensor)
@@ -357,7 +358,7 @@ def _saved(value: Any) -> Any:
 
 
 def _mapped(function: Callable, value: Any) -> Any:
-    """`value` with `function` of each tensor in nested tuples, lists and dictionaries."""
+    """Return `value` with `function` applied to each tensor in nested tuples, lists and dictionaries."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, dict):
@@ -369,7 +370,7 @@ def _mapped(function: Callable, value: Any) -> Any:
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    """The tensors in nested tuples, lists and dictionaries."""
+    """Return the tensors in nested tuples, lists and dictionaries."""
     found: list[Tensor] = []
     _mapped(lambda tensor: found.append(tensor) or tensor, value)
     return found

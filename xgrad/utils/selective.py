@@ -1,8 +1,8 @@
-"""Checkpoints that keep the results of some operators, and that tell which operators ran.
+"""Checkpoints that save the results of some operators, and that log the operators.
 
 Both are operator modes (dispatch/operator_modes.py): pairs of contexts, one for the function's first run and one for
-its recomputation.  The i-th call of an operator in the recomputation is the i-th of the first run; a result that was
-kept is recorded as if the kernel had given it.
+its recomputation.  The i-th call of an operator in the recomputation is the i-th of the first run; a saved result is
+recorded as if the kernel had returned it.
 
 PyTorch: torch/utils/checkpoint.py.
 """
@@ -23,9 +23,9 @@ from ..tensor import Tensor
 
 
 class CheckpointPolicy(enum.Enum):
-    """What to do with an operator's result in a selective checkpoint.
+    """The treatment of an operator's result in a selective checkpoint.
 
-    `*_SAVE` keeps it for backward, `*_RECOMPUTE` computes it again there, `*_CPU_OFFLOAD` keeps it in host memory.
+    `*_SAVE` saves it for backward, `*_RECOMPUTE` computes it again there, `*_CPU_OFFLOAD` saves it in host memory.
     MUST and PREFER do the same here; PyTorch's compiler may override a preference.
     """
 
@@ -38,7 +38,7 @@ class CheckpointPolicy(enum.Enum):
 
 
 class SelectiveCheckpointContext:
-    """What a policy gets first: `op_output`, the operator's result.  It is asked in the first run only."""
+    """The first argument of a policy, in the first run: `op_output` is the operator's result."""
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
         self.is_recompute = is_recompute
@@ -57,18 +57,18 @@ _MISMATCH = (
 
 
 def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple:
-    """Two contexts, for `checkpoint(context_fn=...)`, with which results of some operators are kept, not recomputed.
+    """Return two contexts, for `checkpoint(context_fn=...)`, that save the results of some operators.
 
-    `policy_fn_or_list`: a list of operators to keep, by their public functions (`[xgrad.mm, xgrad.softmax]`), or a
-    function `policy(ctx, op, *args, **kwargs)` that gives a `CheckpointPolicy` (or True, to keep).  `op` is the
+    `policy_fn_or_list`: a list of operators to save, by their public functions (`[xgrad.mm, xgrad.softmax]`), or a
+    function `policy(ctx, op, *args, **kwargs)` that returns a `CheckpointPolicy` (or True, to save).  `op` is the
     operator's public function, the same object as `xgrad.mm`; its name is `op.__name__`.  Python's operators are the
     functions of their names (`a @ b` is `xgrad.matmul`).  A function that is made of operators shows as these.  Views,
-    which compute nothing, and in-place operators are always done again.
+    which compute nothing, and in-place operators always run again.
 
-    A kept result is immutable: writing over it in the function is allowed, whatever `allow_cache_entry_mutation` says
+    A saved result is immutable: writing over it in the function is allowed, for any `allow_cache_entry_mutation`
     (PyTorch raises an error without it).
 
-    Raises `ValueError` for a list with something that is no operator, `TypeError` for neither function nor list; in
+    Raises `ValueError` for a list with an item that is no operator, `TypeError` for neither function nor list; in
     backward `RuntimeError` for operators that the first run did not call, and for a second backward.
 
     >>> import functools, xgrad
@@ -98,7 +98,7 @@ def _contexts(policy: Callable | None, names: set) -> tuple:
 
 
 class _Caching(OperatorMode):
-    """The first run: keep what the policy says."""
+    """The first run: save the results that the policy selects."""
 
     def __init__(self, policy: Callable | None, names: set, storage: dict[str, list]) -> None:
         self.policy, self.names, self.storage = policy, names, storage
@@ -124,7 +124,7 @@ class _Caching(OperatorMode):
 
 
 class _Offloaded:
-    """An array in host memory, and where it was."""
+    """An array in host memory, and its former sharding."""
 
     def __init__(self, array: Any) -> None:
         self.packed = to_host(array, pin=True)
@@ -134,14 +134,14 @@ class _Offloaded:
 
 
 class _Cached(OperatorMode):
-    """The recomputation: give back what was kept."""
+    """The recomputation: return the saved results."""
 
     def __init__(self, storage: dict[str, list]) -> None:
         self.storage = storage
         self.counts: dict[str, int] = {}
 
     def __enter__(self) -> OperatorMode:
-        self.counts = defaultdict(int)  # a second backward is told that it is one
+        self.counts = defaultdict(int)  # reset: a second backward then finds consumed results, and raises
         return super().__enter__()
 
     def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
@@ -169,7 +169,7 @@ class _Cached(OperatorMode):
 
 
 class _Log(OperatorMode):
-    """Notes each operator with where it was called."""
+    """Records each operator with the place of its call."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
@@ -201,12 +201,12 @@ def _shown(value: Any) -> str:
 
 
 def logging_contexts() -> tuple[_Log, _Log]:
-    """The contexts of `debug=True`."""
+    """Return the contexts of `debug=True`."""
     return _Log(), _Log()
 
 
 def told(error: Exception, contexts: Any) -> str:
-    """The message of `debug=True`: the operators of both runs, and where each was called."""
+    """Return the message of `debug=True`: the operators of both runs, and where each was called."""
     parts = []
     for title, log in zip(("the original forward", "recomputation"), contexts):
         total = len(log.lines)

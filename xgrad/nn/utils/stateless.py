@@ -10,7 +10,7 @@ _HOLDERS = ("_parameters", "_buffers")
 
 
 def _places(module: Module) -> dict[str, tuple[dict, str, Any]]:
-    """Dotted name → (the dictionary that holds it, its name there, the tensor), each name of a shared tensor too."""
+    """Return {dotted name: (its dictionary, its name there, the tensor)}, with each name of a shared tensor."""
     found = {}
     for path, inner in module.named_modules(remove_duplicate=False):
         for holder in _HOLDERS:
@@ -25,9 +25,9 @@ def reparametrized(
 ) -> Iterator[dict[str, Any]]:
     """Context in which parameters and buffers of `module` are `tensors`, by their dotted names.
 
-    What is not named stays.  `tie_weights`: a tensor that the module has under several names is replaced under all of
-    them.  Gives a dictionary that holds, once the context has ended, what then was under the names: a buffer that
-    forward assigned anew is found there.  Raises `RuntimeError` if `strict` and the names are not those of the
+    Tensors that are not named stay.  `tie_weights`: a tensor that the module has under several names is replaced under
+    all of them.  Yields a dictionary that has, once the context has ended, the tensors that were then under the names:
+    a buffer that forward assigned is there.  Raises `RuntimeError` if `strict` and the names are not those of the
     module, and `ValueError` if two names of a shared tensor come with different tensors.
 
     >>> import xgrad
