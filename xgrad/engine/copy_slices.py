@@ -97,7 +97,7 @@ class CopySlices(InternalNode):
         own = None if self.fn is None or self.chain.overlaps else self.fn.formula(1, needs)
         return None if own is None else _of_write(self.chain.program, own, needs & 1)
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list:
         assert self.fn is not None  # or there would be no formula
         return [*self.chain.starts, *self.fn.operands(unpacking)]
 
@@ -136,7 +136,7 @@ class ChainBackward(Node):
     def formula(self, given: int, needs: int) -> Formula | None:
         return _of_adjoint(self.chain.program)
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list:
         return list(self.chain.starts)
 
 
@@ -167,7 +167,7 @@ class ChainsBackward(Node):
     def formula(self, given: int, needs: int) -> Formula | None:
         return _of_adjoints(tuple(chain.program for chain in self.chains))
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list:
         return [start for chain in self.chains for start in chain.starts]
 
 
@@ -196,7 +196,7 @@ class RestridedBackward(Node):
             return None
         return _of_restrided(self.own.program, self.chain.program)
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list:
         return [*self.own.starts, *self.chain.starts]
 
 
