@@ -101,6 +101,9 @@ class CopySlices(InternalNode):
         assert self.fn is not None  # or there would be no formula
         return [*self.chain.starts, *self.fn.operands(unpacking)]
 
+    def unpack_misfit(self) -> str:
+        return "" if self.fn is None else self.fn.unpack_misfit()
+
     def disposable(self) -> list[bool]:
         assert self.fn is not None
         return [*[False] * len(self.chain.starts), *self.fn.disposable()]
@@ -214,7 +217,7 @@ def _of_write(program: Program, fn: Formula, to_base: int) -> Formula:
         part = apart(program.trace_replay, grads[0], *starts)
         results = list(fn.run([part], values[count:], (part,), static))
         if to_base:
-            new = jnp.zeros(()) if results[0] is None else fit(results[0], program.shape, program.dtype)
+            new = jnp.zeros(()) if results[0] is None else fit(results[0], program.shape, program.dtype, "CopySlices")
             results[0] = program.trace_write(grads[0], new, *starts)
         else:
             results[0] = None

@@ -295,7 +295,7 @@ class Plan:
         Gives one array if one gradient is wanted, else a tuple of those wanted.  `defined` tells for each result
         whether its gradient is given (None stands for one that is not, with the shape and dtype of its zeros).
         """
-        kernel, names = self.kernel, self.used
+        kernel, names, node = self.kernel, self.used, self.node_class.__name__
         operator, statics = kernel.operator, kernel.statics
         wanted = [i for i in range(len(names)) if needs >> i & 1]
         explicit = {i: f for i in wanted if (f := formula_of(operator, names[i])) is not None}
@@ -336,7 +336,7 @@ class Plan:
                     found[i] = _apply(formula, scope)
             if derived:
                 found.update(pulled_back(kernel.function, derived, inputs, grads if many else grads[0]))
-            out = [found[i] if metas[i] is None else fit(found[i], *metas[i]) for i in wanted]
+            out = [found[i] if metas[i] is None else fit(found[i], *metas[i], node=node, index=i) for i in wanted]
             return out[0] if len(out) == 1 else tuple(out)
 
         return run
