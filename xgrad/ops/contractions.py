@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from ..tensor import Tensor
 from .products import require_same, shapes_error
 from .registry import FUNCTIONS, composite, linear, operator
+from .wrong_arguments import require_tensor
 
 
 @operator("tensordot", function=False, method=False)
@@ -137,6 +138,8 @@ def _multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of matrices, in the order that is cheapest (`linalg.multi_dot`)."""
+    for matrix in matrices:
+        require_tensor("chain_matmul", matrix)
     return matrices[0] if len(matrices) == 1 else _multi_dot(matrices, out=out)
 
 
