@@ -76,7 +76,7 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         _forward(kernel, args, (result,))
     if needs and kernel.differentiable and state.grad_enabled and (aval := out.aval).dtype.kind in INEXACT_KINDS:
         plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
-        node = plan.node_class()
+        node = plan.node_class() if plan.overloads is None else plan.class_for(args)()
         node.plan = plan
         node.avals = (aval,)
         node.sequence_nr = state.next_sequence_nr()
@@ -268,7 +268,7 @@ def _also_saved(node: Any, saved: tuple) -> None:
 def _record(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) -> Any:
     """A node for a call whose results are still to be attached."""
     plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
-    node = plan.node_class()
+    node = plan.node_class() if plan.overloads is None else plan.class_for(args)()
     node.plan = plan
     node.sequence_nr = state.next_sequence_nr()
     edges = []

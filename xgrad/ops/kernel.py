@@ -22,7 +22,7 @@ from ..limits import checked
 from ..programs import Writing, jit_named, jit_placed
 from ..tensor import Tensor
 from .dependence import dependence
-from .node_names import name_of
+from .node_names import BY_NUMBERS, name_of
 from .nodes import node_class
 from .promotion import conj
 
@@ -184,6 +184,7 @@ class Plan:
         "no_metas",
         "node_class",
         "operators",
+        "overloads",
         "passes",
         "pick",
         "programs",
@@ -205,6 +206,9 @@ class Plan:
         self.needs = needs
         self.indices = tuple(i for i in range(count) if needs >> i & 1)
         self.node_class = node_class(name_of(operator.name, kernel.statics, operator.node_name))
+        # The node's class by the arguments that are numbers, as bits; None: always the same one.
+        named = BY_NUMBERS.get(operator.name)
+        self.overloads = None if named is None else {bits: node_class(name) for bits, name in named[1].items()}
         self.programs: dict[Any, Callable] = {}
         self.operators: dict[Any, Any] = {}
         self.formulas: dict[tuple[int, int], Any] = {}  # for a compiled backward, by (given, needs)
@@ -249,6 +253,16 @@ class Plan:
         )
         # Whether the one result is saved, and nothing else.
         self.keeps_result = self.saves_result and not self.static and self.pick is None and operator.outputs is None
+
+    def class_for(self, args: tuple) -> type:
+        """The node's class where it depends on which arguments are numbers."""
+        assert self.overloads is not None
+        numbers, bit = 0, 1
+        for a in args:
+            if a.__class__ is not Tensor and a is not None and not isinstance(a, Tensor):
+                numbers |= bit
+            bit += bit
+        return self.overloads.get(numbers, self.node_class)
 
     def only(self, args: tuple) -> list:
         """The arguments that require grad, None in the places of the others."""
