@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -721,13 +722,28 @@ def test_save_on_cpu_of_a_sparse_tensor():
     as_torch(program)
 
 
-@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("how", ["eager", "recorded", "compiled"])
 @pytest.mark.parametrize("line", ["x * x", "x @ x.t()", "x.exp()"])
-def test_unpack_hook_that_gives_another_shape_is_an_error_that_names_both(line, recorded):
+def test_unpack_hook_that_gives_another_shape_is_an_error_that_names_both(line, how):
     for T in (torch, xgrad):
         x = T.ones(2, 3, requires_grad=True)
         with T.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t, T=T: T.ones(5)):
             y = eval(line)
         words = None if T is torch else r"unpack_hook returned, \[5\], must match the size .* packed, \[(2, 3|3, 2)\]"
-        with pytest.raises(RuntimeError, match=words):
-            T.autograd.grad(y.sum(), x, create_graph=recorded)
+        compiled = xgrad.autograd.compiled_backward() if how == "compiled" and T is xgrad else nullcontext()
+        with compiled, pytest.raises(RuntimeError, match=words):
+            T.autograd.grad(y.sum(), x, create_graph=how == "recorded")
+
+
+@pytest.mark.parametrize("how", [{}, {"create_graph": True}, {"compiled": True}])
+@pytest.mark.parametrize("line", ["x.prod()", "x.norm()", "x.dot(x)", "x.var()"])
+def test_gradient_of_another_shape_than_its_input_names_node_and_place(line, how):
+    def words(T):
+        x = T.ones(2, requires_grad=True)
+        with T.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: T.ones(3)):
+            y = eval(line)
+        with pytest.raises(RuntimeError, match="returned an invalid gradient") as raised:
+            T.autograd.grad(y, x, **({} if T is torch and "compiled" in how else how))
+        return str(raised.value)
+
+    assert words(xgrad) == words(torch)

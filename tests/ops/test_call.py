@@ -290,3 +290,25 @@ def test_inplace_operation_leaves_a_tensor_without_aliases_on_the_fast_path():
         x.add_(1)
     assert x._storage is None  # which would cost every later read a look at its chain
     assert x._version == 1
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"x.{name}{{0}}({value})" for name in ("pow", "remainder", "fmod", "copysign", "xlogy")
+          for value in ("2", "0.5", "y", "z")),
+        *(f"x.{name}{{0}}({value})" for name in ("clamp_min", "clamp_max", "clip") for value in ("0.5", "y", "z")),
+        "x.clamp{0}(0.1, 0.9)", "x.clamp{0}(None, 0.9)", "x.clamp{0}(y, None)", "x.clamp{0}(y, z)",
+        "x.lerp{0}(y, 0.5)", "x.lerp{0}(y, z)", "x.masked_fill{0}(x > 1, 0.5)", "x.masked_fill{0}(x > 1, z[0])",
+        "x.index_fill{0}(0, T.tensor([0]), 0.5)", "x.index_fill{0}(0, T.tensor([0]), z[0])",
+        "x.float_power(2)", "x.float_power(z)", "2 ** x", "y ** x", "x % 2", "x % y", "T.xlogy(2, x)",
+    ],
+)  # fmt: skip
+def test_nodes_name_tells_numbers_from_tensors(line, inplace):
+    def name(T):
+        x, y, z = T.ones(2, requires_grad=True), T.ones(2), T.ones(2, requires_grad=True)
+        x = x * 1  # which may be written
+        return type(eval(line.format("_" if inplace else ""), {"T": T, "x": x, "y": y, "z": z}).grad_fn).__name__
+
+    assert name(xgrad) == name(torch)

@@ -7,6 +7,7 @@ import torch
 import xgrad
 from xgrad.dispatch.saved_attributes import kept_names
 
+from ..oracle import as_torch
 from .derivatives import agree, numbers
 
 X = numbers(3, 4)
@@ -231,3 +232,11 @@ def test_norm_in_another_dtype():
 def test_distances(p):
     agree(lambda lib, x, y: lib.dist(x, y, p), X, numbers(4, seed=1), order=1)
     agree(lambda lib, x, y: lib.cdist(x, y, p=float(p)), X, numbers(2, 4, seed=1), order=1, forward=False)
+
+
+def test_truth_along_no_dimension_is_that_of_each_element():
+    def program(T):
+        x = T.tensor([[1, 0], [2, 3]], dtype=T.uint8)
+        return [[f(x, dim=dim), f(x.bool(), dim, keepdim=True)] for f in (T.all, T.any) for dim in ((), (0,), (0, 1))]
+
+    as_torch(program)

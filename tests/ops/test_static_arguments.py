@@ -4,6 +4,7 @@ For each schema a call is sought that torch accepts; then each int, bool, dimens
 kind.  What torch refuses by a TypeError has to be refused here: nothing is compiled for it, so this is cheap.
 """
 
+import inspect
 import itertools
 import warnings
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import xgrad
+from xgrad.dispatch.declare import FUNCTIONS
 
 WRONG = {
     "int": [True, 1.5, 2.0, "a", [1], np.float64(1.0)],
@@ -39,6 +41,15 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     },
     ("group_norm", "cudnn_enabled"): "there is no cuDNN to be asked",
     ("poisson_nll_loss", "reduction"): "it is nn.functional's, in which it is a word; ATen's number is looked up",
+}  # fmt: skip
+
+# What torch refuses with a TypeError for its first argument and xgrad with another error: a text among data, a list of
+# numbers or none where tensors are joined, another argument that is looked at first.
+OTHER_ERRORS = {
+    ".as_tensor", ".asarray", ".tensor", ".scalar_tensor", ".sparse_bsc_tensor", ".sparse_bsr_tensor",
+    ".sparse_csc_tensor", ".sparse_csr_tensor", ".sparse_compressed_tensor", ".cat", ".concat", ".concatenate",
+    ".stack", ".column_stack", ".dstack", ".hstack", ".row_stack", ".vstack", "linalg.multi_dot", ".lu_solve",
+    ".lu_unpack", "linalg.lu_solve",
 }  # fmt: skip
 
 
@@ -121,3 +132,41 @@ def test_what_torch_refuses_for_its_kind_is_refused():
     silent = [case for case in wrong if case[:2] not in EXCEPTIONS]
     assert not silent, silent
     assert {case[:2] for case in wrong} == set(EXCEPTIONS), "an exception is none any more"
+
+
+# -- the first argument ------------------------------------------------------------------------------------------------
+
+
+def filled(function, needed):
+    """Arguments after the first that torch accepts with a tensor; ones where none were found."""
+    values = [1, 0, torch.ones(2, 2), (0,), (0, 1), 0.5]
+    for rest in itertools.islice(itertools.product(values, repeat=needed), 40):
+        for first in (torch.ones(2, 2), torch.ones(2)):
+            if refusal(torch, function, (first, *rest), {}) is None:
+                return [r.numpy() if isinstance(r, torch.Tensor) else r for r in rest]
+    return [1] * needed
+
+
+def first_arguments():
+    """Calls whose first argument torch refuses with a TypeError: (function, value, our error)."""
+    for namespace, functions in FUNCTIONS.items():
+        for name, ours in functions.items():
+            theirs = torch
+            for part in (*namespace.split("."), name) if namespace else (name,):
+                theirs = getattr(theirs, part, None)
+            if theirs is None or name.startswith("_"):
+                continue
+            parameters = list(inspect.signature(ours).parameters.values())[1:]
+            rest = filled(theirs, sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters))
+            for value in (None, "a", [1.0]):
+                if isinstance(refusal(torch, theirs, [value, *rest], {}), TypeError):
+                    yield f"{namespace}.{name}", value, refusal(xgrad, ours, [value, *rest], {})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_first_argument_that_is_no_tensor_is_a_type_error():
+    calls = list(first_arguments())
+    assert len(calls) > 1500
+    assert not [call for call in calls if isinstance(call[2], AttributeError)]
+    wrong = {name for name, _, error in calls if not isinstance(error, TypeError)}
+    assert wrong == OTHER_ERRORS

@@ -78,7 +78,7 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         _forward(kernel, args, (result,))
     if needs and kernel.differentiable and state.grad_enabled and (aval := out.aval).dtype.kind in INEXACT_KINDS:
         plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
-        node = plan.node_class()
+        node = plan.node_class() if plan.overloads is None else plan.class_for(args)()
         node.plan = plan
         node.avals = (aval,)
         node.sequence_nr = state.next_sequence_nr()
@@ -211,6 +211,8 @@ def explain(error: Exception, op: Operator, arrays: list) -> Exception:
         )
     if isinstance(error, MemoryError):
         return OutOfMemoryError(f"can't allocate memory: {op.name}(): {error}")
+    if arrays[:1] == [None] and op.parameters and op.parameters[0] not in op.defaults:
+        return TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not NoneType")
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, jax.errors.ConcretizationTypeError):
         return error  # the kernel reads a value that is traced
@@ -268,7 +270,7 @@ def _also_saved(node: Any, saved: tuple) -> None:
 def _record(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) -> Any:
     """A node for a call whose results are still to be attached."""
     plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
-    node = plan.node_class()
+    node = plan.node_class() if plan.overloads is None else plan.class_for(args)()
     node.plan = plan
     node.sequence_nr = state.next_sequence_nr()
     edges = []

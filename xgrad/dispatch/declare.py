@@ -46,6 +46,7 @@ from .autocasting import asking
 from .dependence import DIFFERENTIATED, MASKED
 from .kernel import Kernel, linear
 from .node_names import NAMES
+from .wrong_arguments import refuse
 
 __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
 
@@ -190,8 +191,13 @@ def first_call(*args: Any, **kwargs: Any) -> Any:
 def _written(function: Any) -> Callable:
     """Give a public function its own code, from the text in its scope."""
     scope, made = function.__globals__, {}
+    body = scope["_body"].replace("\n", "\n    ")  # in a `try`, which costs nothing
+    text = (
+        f"def operator({scope['_parameters']}):\n    try:\n        {body}\n"
+        "    except AttributeError as error:\n        _refuse(_me, locals(), error)\n        raise\n"
+    )
     # Under this file's name anomaly mode leaves it out of its traces.
-    exec(compile(f"def operator({scope['_parameters']}):\n    {scope['_body']}\n", "<operator>", "exec"), scope, made)
+    exec(compile(text, "<operator>", "exec"), scope, made)
     function.__defaults__, function.__kwdefaults__ = made["operator"].__defaults__, made["operator"].__kwdefaults__
     function.__code__ = made["operator"].__code__  # last: another thread calls either the old code or all of the new
     return function
@@ -238,7 +244,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "NotImplemented": NotImplemented, "_NO_DIMS": NO_DIMS, "_require_dims": require_dims, "_defaults": op.defaults,
         "_checked": argument_kinds.checked, "_kinds": op.kinds,
-        "_MISSING": MISSING, "_renamed": renamed, "_written": _written,
+        "_MISSING": MISSING, "_renamed": renamed, "_written": _written, "_refuse": refuse,
         "_parameters": taken or parameters, "_body": body,
     }  # fmt: skip
     scope["_me"] = function = cast("Any", FunctionType(first_call.__code__, scope, public))

@@ -23,7 +23,7 @@ from ..errors import ShapeMismatchError
 from ..limits import checked
 from ..tensor import Tensor
 from .dependence import dependence
-from .node_names import name_of
+from .node_names import BY_NUMBERS, name_of
 from .operator_node import node_class
 from .promotion import conj
 
@@ -180,6 +180,7 @@ class Plan:
         "no_metas",
         "node_class",
         "operators",
+        "overloads",
         "passes",
         "pick",
         "programs",
@@ -201,6 +202,9 @@ class Plan:
         self.needs = needs
         self.indices = tuple(i for i in range(count) if needs >> i & 1)
         self.node_class = node_class(name_of(operator.name, kernel.statics, operator.node_name))
+        # The node's class by the arguments that are numbers, as bits; None: always the same one.
+        named = BY_NUMBERS.get(operator.name)
+        self.overloads = None if named is None else {bits: node_class(name) for bits, name in named[1].items()}
         self.programs: dict[Any, Callable] = {}
         self.operators: dict[Any, Any] = {}
         self.formulas: dict[tuple[int, int], Any] = {}  # for a compiled backward, by (given, needs)
@@ -245,6 +249,16 @@ class Plan:
         )
         # Whether the one result is saved, and nothing else.
         self.keeps_result = self.saves_result and not self.static and self.pick is None and operator.outputs is None
+
+    def class_for(self, args: tuple) -> type:
+        """The node's class where it depends on which arguments are numbers."""
+        assert self.overloads is not None
+        numbers, bit = 0, 1
+        for a in args:
+            if a.__class__ is not Tensor and a is not None and not isinstance(a, Tensor):
+                numbers |= bit
+            bit += bit
+        return self.overloads.get(numbers, self.node_class)
 
     def only(self, args: tuple) -> list:
         """The arguments that require grad, None in the places of the others."""
@@ -291,7 +305,7 @@ class Plan:
         Gives one array if one gradient is wanted, else a tuple of those wanted.  `defined` tells for each result
         whether its gradient is given (None stands for one that is not, with the shape and dtype of its zeros).
         """
-        kernel, names = self.kernel, self.used
+        kernel, names, node = self.kernel, self.used, self.node_class.__name__
         operator, statics = kernel.operator, kernel.statics
         wanted = [i for i in range(len(names)) if needs >> i & 1]
         explicit = {i: f for i in wanted if (f := formula_of(operator, names[i])) is not None}
@@ -332,7 +346,7 @@ class Plan:
                     found[i] = _apply(formula, scope)
             if derived:
                 found.update(pulled_back(kernel.function, derived, inputs, grads if many else grads[0]))
-            out = [found[i] if metas[i] is None else fit(found[i], *metas[i]) for i in wanted]
+            out = [found[i] if metas[i] is None else fit(found[i], *metas[i], node=node, index=i) for i in wanted]
             return out[0] if len(out) == 1 else tuple(out)
 
         return run

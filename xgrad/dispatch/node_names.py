@@ -67,6 +67,7 @@ def _padding(statics: dict) -> str:
 BY_STATICS: dict[str, Callable[[dict], str]] = {
     "mean": _over_dims("Mean"),
     "pad_nd": _padding,
+    "pow": lambda statics: "PowBackward0" if statics else "PowBackward1",  # a short exponent is static
     "prod": _over_dims("Prod"),
     "sort": lambda statics: f"SortBackward{int(bool(statics.get('stable')))}",
     "sum": _over_dims("Sum"),
@@ -74,12 +75,28 @@ BY_STATICS: dict[str, Callable[[dict], str]] = {
     "upsample": _upsample,
 }
 
+# operator -> (its node's name where all arguments are tensors, {arguments that are numbers, as bits: its name})
+BY_NUMBERS: dict[str, tuple[str, dict[int, str]]] = {
+    "clamp": ("ClampBackward0", dict.fromkeys((0b10, 0b100, 0b110), "ClampBackward1")),
+    "clamp_max": ("ClampMaxBackward1", {0b10: "ClampMaxBackward0"}),
+    "clamp_min": ("ClampMinBackward1", {0b10: "ClampMinBackward0"}),
+    "copysign": ("CopysignBackward0", {0b10: "CopysignBackward1"}),
+    "float_power": ("PowBackward1", {0b1: "PowBackward2", 0b10: "PowBackward0"}),
+    "fmod": ("FmodBackward1", {0b10: "FmodBackward0"}),
+    "index_fill": ("IndexFillBackward1", {0b100: "IndexFillBackward0"}),
+    "lerp": ("LerpBackward1", {0b100: "LerpBackward0"}),
+    "masked_fill": ("MaskedFillBackward1", {0b100: "MaskedFillBackward0"}),
+    "pow": ("PowBackward1", {0b1: "PowBackward2", 0b10: "PowBackward0"}),
+    "remainder": ("RemainderBackward1", {0b10: "RemainderBackward0"}),
+    "xlogy": ("XlogyBackward0", {0b1: "XlogyBackward1", 0b10: "XlogyBackward2"}),
+}
+
 
 def name_of(operator: str, statics: dict, usual: str) -> str:
     """The name of the node of an operator with these static arguments."""
     rule = BY_STATICS.get(operator)
     if rule is None:
-        return usual
+        return BY_NUMBERS[operator][0] if operator in BY_NUMBERS else usual
     try:
         return rule(statics)
     except (KeyError, TypeError):  # a form of the operator that has other static arguments

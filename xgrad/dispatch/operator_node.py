@@ -99,10 +99,10 @@ class OperatorNode(Node):
 
         return Formula(needs, run)
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list:
         for entry in self.saved:
             if entry.__class__ is SavedVariable and entry.unpack_hook is not None:
-                unpacking()
+                unpacking(self)
                 break
         return self._unpack_arrays()
 
@@ -159,11 +159,16 @@ class OperatorNode(Node):
             raise
         return (results,) if len(edges) == 1 else _spread(results, needs, len(self.next_edges))
 
-    def _refuse_misfit(self) -> None:
-        """Raise `RuntimeError` where an unpack hook gave another shape: why a derivative failed."""
+    def unpack_misfit(self) -> str:
         for entry in self.saved:
             if isinstance(entry, SavedVariable) and (words := entry.misfit()):
-                raise RuntimeError(f"{words} (in the backward of {self.name()}).") from None
+                return f"{words} (in the backward of {self.name()})."
+        return ""
+
+    def _refuse_misfit(self) -> None:
+        """Raise `RuntimeError` where an unpack hook gave another shape: why a derivative failed."""
+        if words := self.unpack_misfit():
+            raise RuntimeError(words) from None
 
     def takes_sparse(self) -> bool:
         return len(self.avals) == 1

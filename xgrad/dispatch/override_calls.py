@@ -16,6 +16,7 @@ from ..tensor import Tensor
 from . import declare
 from .argument_names import accepting, aliases_of, translated
 from .declare import FUNCTIONS, METHODS, OPERATORS, Operator
+from .wrong_arguments import given, refuse
 
 _USUAL = frozenset({Tensor, int, float, bool, complex, type(None), str})
 _ONE_VIEW = frozenset({
@@ -135,11 +136,21 @@ def _looking(function: Callable) -> Callable:
                 break
         else:
             if not kwargs:
-                return function(*args)
+                try:
+                    return function(*args)
+                except AttributeError as error:
+                    refuse(function, given(function, args, kwargs), error)
+                    raise
         if kwargs:
             kwargs = translated(function, table, args, kwargs)
         asked = overloaded((*args, *kwargs.values()))
-        return dispatch(looks, asked, args, kwargs) if asked else function(*args, **kwargs)
+        if asked:
+            return dispatch(looks, asked, args, kwargs)
+        try:
+            return function(*args, **kwargs)
+        except AttributeError as error:
+            refuse(function, given(function, args, kwargs), error)
+            raise
 
     return looks
 

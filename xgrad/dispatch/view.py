@@ -16,6 +16,7 @@ from ..views.meta import CreationMeta, chain_now, check_inplace, relation_of
 from ..views.named.arguments import NO_DIM, int_of
 from ..views.part import within
 from .override_calls import ask_view
+from .wrong_arguments import require_tensor
 
 DEFAULT = CreationMeta.DEFAULT
 
@@ -32,8 +33,10 @@ def view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) 
 
 def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor | None:
     """As `view`, but None where the layout allows no view and a copy has to be made (`reshape`)."""
-    if self.__class__ is not Tensor and (result := ask_view(self, key)) is not NotImplemented:
-        return result
+    if self.__class__ is not Tensor:
+        if (result := ask_view(self, key)) is not NotImplemented:
+            return result
+        require_tensor(key[0], self)
     if self._storage is None or self._version_counter is None:
         self._share()
     for argument in key:  # the first is a name

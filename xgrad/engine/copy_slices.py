@@ -97,9 +97,12 @@ class CopySlices(InternalNode):
         own = None if self.fn is None or self.chain.overlaps else self.fn.formula(1, needs)
         return None if own is None else _of_write(self.chain.program, own, needs & 1)
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list:
         assert self.fn is not None  # or there would be no formula
         return [*self.chain.starts, *self.fn.operands(unpacking)]
+
+    def unpack_misfit(self) -> str:
+        return "" if self.fn is None else self.fn.unpack_misfit()
 
     def disposable(self) -> list[bool]:
         assert self.fn is not None
@@ -136,7 +139,7 @@ class ChainBackward(Node):
     def formula(self, given: int, needs: int) -> Formula | None:
         return _of_adjoint(self.chain.program)
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list:
         return list(self.chain.starts)
 
     def _look_up(self, name: str, raw: bool) -> Any:
@@ -175,7 +178,7 @@ class ChainsBackward(Node):
     def formula(self, given: int, needs: int) -> Formula | None:
         return _of_adjoints(tuple(chain.program for chain in self.chains))
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list:
         return [start for chain in self.chains for start in chain.starts]
 
     def _look_up(self, name: str, raw: bool) -> Any:
@@ -212,7 +215,7 @@ class RestridedBackward(Node):
             return None
         return _of_restrided(self.own.program, self.chain.program)
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list:
         return [*self.own.starts, *self.chain.starts]
 
 
@@ -230,7 +233,7 @@ def _of_write(program: Program, fn: Formula, to_base: int) -> Formula:
         part = apart(program.trace_replay, grads[0], *starts)
         results = list(fn.run([part], values[count:], (part,), static))
         if to_base:
-            new = jnp.zeros(()) if results[0] is None else fit(results[0], program.shape, program.dtype)
+            new = jnp.zeros(()) if results[0] is None else fit(results[0], program.shape, program.dtype, "CopySlices")
             results[0] = program.trace_write(grads[0], new, *starts)
         else:
             results[0] = None

@@ -54,12 +54,16 @@ class Node:
         Bit i of `given`: the gradient of result i is defined; of `needs`: that of edge i is wanted, -1 for all.
         """
 
-    def operands(self, unpacking: Callable[[], None]) -> list:
+    def operands(self, unpacking: "Callable[[Node], None]") -> list:
         """What the formula computes with besides gradients, after the version check.
 
-        `unpacking` is called before an unpack hook is.
+        `unpacking` is called with the node before an unpack hook is.
         """
         return []
+
+    def unpack_misfit(self) -> str:
+        """The words on an unpack hook that gave another shape than was packed; empty where none did."""
+        return ""
 
     def is_watched(self) -> bool:
         """Whether a hook sees what arrives here or leaves."""

@@ -23,14 +23,22 @@ def expandable(shape: tuple, to: tuple) -> bool:
     return len(shape) <= len(to) and all(s in (1, t) for s, t in zip(reversed(shape), reversed(to), strict=False))
 
 
-def fit(array: Any, shape: tuple, dtype: np.dtype) -> Any:
-    """Sum a broadcast array back to `shape` and cast it to `dtype` (None: leave it).  A pure JAX function."""
+def misshapen(node: str, index: int, got: tuple, shape: tuple) -> RuntimeError:
+    """The error for a gradient that is not, and cannot be summed to, the shape of what it is the gradient of."""
+    return RuntimeError(
+        f"Function {node} returned an invalid gradient at index {index} - got {list(got)} but expected shape "
+        f"compatible with {list(shape)}"
+    )
+
+
+def fit(array: Any, shape: tuple, dtype: np.dtype, node: str = "", index: int = 0) -> Any:
+    """Sum a broadcast array back to `shape` and cast it to `dtype` (None: leave it).  A pure JAX function.
+
+    Raises `RuntimeError` for another shape; `node` and `index` tell which gradient it is.
+    """
     if array.shape != shape:
         if not expandable(shape, array.shape):
-            raise RuntimeError(
-                f"a backward formula returned an invalid gradient - got {list(array.shape)} but expected shape "
-                f"compatible with {list(shape)}"
-            )
+            raise misshapen(node, index, array.shape, shape)
         extra = array.ndim - len(shape)
         axes = tuple(range(extra)) + tuple(
             i + extra for i, n in enumerate(shape) if n == 1 and array.shape[i + extra] != 1
@@ -54,10 +62,7 @@ def validate_output(grad: Any, meta: Any, node: Any, index: int) -> Any:
         return sparse_gradient.arrive(grad, meta, node, index)
     shape, dtype = tuple(meta.shape), meta.dtype
     if not expandable(shape, grad.shape):
-        raise RuntimeError(
-            f"Function {node.name()} returned an invalid gradient at index {index} - got {list(grad.shape)} but "
-            f"expected shape compatible with {list(shape)}"
-        )
+        raise misshapen(node.name(), index, grad.shape, shape)
     if dtype is None:
         dtype = grad.dtype
         if grad.shape == shape:

@@ -120,7 +120,7 @@ class KeptPlan(Plan):
 
     def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> Callable:
         of: Kept = self.kernel.operator  # pyright: ignore[reportAssignmentType] - a KeptKernel's
-        count, results = of.count, self.results
+        count, results, node = of.count, self.results, self.node_class.__name__
         n_grads = sum(d is None for d in defined)
         assert results is not None
 
@@ -133,7 +133,7 @@ class KeptPlan(Plan):
             # JAX's product does not conjugate, PyTorch's does: conjugate on the way in and out.
             found = pull([conj(grad) for grad, moves in zip(grads, of.moving, strict=True) if moves])
             out = [
-                conj(grad) if metas[i] is None else fit(conj(grad), *metas[i])
+                conj(grad) if metas[i] is None else fit(conj(grad), *metas[i], node=node, index=i)
                 for i, grad in zip(of.wanted, found, strict=True)
                 if needs >> i & 1
             ]

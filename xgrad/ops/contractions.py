@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..dispatch.declare import FUNCTIONS, composite, linear, operator
+from ..dispatch.wrong_arguments import require_tensor
 from ..tensor import Tensor
 from .products import require_same, shapes_error
 
@@ -137,6 +138,8 @@ def _multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of matrices, in the order that is cheapest (`linalg.multi_dot`)."""
+    for matrix in matrices:
+        require_tensor("chain_matmul", matrix)
     return matrices[0] if len(matrices) == 1 else _multi_dot(matrices, out=out)
 
 

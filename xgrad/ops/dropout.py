@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from ..dispatch.argument_kinds import require_no_grad
 from ..dispatch.declare import FUNCTIONS, composite, operator
 from ..dispatch.promotion import require_floating
+from ..dispatch.wrong_arguments import require_tensor
 from ..tensor import Tensor
 from .keys import draw_key
 
@@ -64,6 +65,7 @@ def _apply(operator: Any, input: Tensor, p: float, training: bool, inplace: bool
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0:
+        require_tensor("dropout", input)
         return input
     if channels and input.ndim < 2:
         raise RuntimeError(f"Feature dropout requires at least 2 dimensions in the input, but got {list(input.shape)}")

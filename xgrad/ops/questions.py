@@ -8,6 +8,7 @@ from .. import dtypes
 from ..config import settings
 from ..dispatch.declare import composite
 from ..dispatch.promotion import operand
+from ..dispatch.wrong_arguments import require_tensor
 from ..tensor import Tensor
 from . import values
 from .formatting import set_printoptions
@@ -64,6 +65,7 @@ def is_nonzero(input: Tensor) -> bool:
     >>> xgrad.is_nonzero(xgrad.tensor([[0.5]]))
     True
     """
+    require_tensor("is_nonzero", input)
     return bool(input)
 
 
@@ -81,6 +83,12 @@ def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
     >>> xgrad.result_type(xgrad.tensor([1, 2], dtype=xgrad.int32), 1.0)
     dtype('float32')
     """
+    for place, x in enumerate((tensor1, tensor2), 1):
+        if not isinstance(x, (Tensor, bool, int, float, complex)):
+            raise TypeError(
+                f"result_type(): argument 'tensor{place}' (position {place}) must be Tensor or Number, not "
+                f"{type(x).__name__}"
+            )
     operands = tuple(operand(x) if isinstance(x, Tensor) else (np.dtype(type(x)), 0) for x in (tensor1, tensor2))
     return dtypes.result_dtype(operands, settings.default_dtype)
 

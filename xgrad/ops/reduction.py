@@ -244,16 +244,21 @@ def _truth(self, result):
     return result.astype(np.uint8) if self.dtype == np.uint8 else result  # as PyTorch, for old masks
 
 
+def _truth_dims(dim, ndim):
+    """Return the dimensions to look along; an empty tuple means none of them here, and all in sums, as in PyTorch."""
+    return () if isinstance(dim, (tuple, list)) and not dim else wrap_dims(dim, ndim)
+
+
 @operator("all", signature="input, dim=None, keepdim=False", differentiable=False)
 def all_(self, *, dim=None, keepdim=False):
-    """Whether all elements along `dim` (all dimensions by default) are true: not zero."""
-    return _truth(self, jnp.all(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim))
+    """Return whether all elements along `dim` are true (not zero): of all dimensions by default, of none for ()."""
+    return _truth(self, jnp.all(self, axis=_truth_dims(dim, self.ndim), keepdims=keepdim))
 
 
 @operator("any", signature="input, dim=None, keepdim=False", differentiable=False)
 def any_(self, *, dim=None, keepdim=False):
-    """Whether any element along `dim` (all dimensions by default) is true: not zero."""
-    return _truth(self, jnp.any(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim))
+    """Return whether any element along `dim` is true (not zero): of all dimensions by default, of none for ()."""
+    return _truth(self, jnp.any(self, axis=_truth_dims(dim, self.ndim), keepdims=keepdim))
 
 
 @operator(differentiable=False, out=False)

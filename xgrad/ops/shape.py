@@ -40,6 +40,8 @@ def clone(self):
     >>> x.clone().zero_(), x
     (tensor([0., 0.]), tensor([1., 1.]))
     """
+    if self is None:
+        raise TypeError("clone(): argument 'input' (position 1) must be Tensor, not NoneType")
     return self
 
 

@@ -57,6 +57,7 @@ class _Run:
         self.args: list = []
         self.count = 0  # of values
         self.sinks: list[tuple] = []  # (leaf or captured node, places of a capture, [gradient], meta)
+        self.unpacked: list[Node] = []  # nodes of the segment whose operands an unpack hook gave
         self.since = 0
         self.recent: deque = deque(maxlen=CONTEXT)
         self.mark: list | None = None
@@ -202,10 +203,11 @@ class _Run:
 
     # ------------------------------------------------------------ borders
 
-    def _unpacking(self) -> None:
+    def _unpacking(self, node: Node) -> None:
         segment.metrics.borders["packed saved tensor"] += 1
         self.schedule = None
         self.flush()
+        self.unpacked.append(node)
 
     def _run(self, node: Node, info: Any, needs: int) -> None:
         """Run a node as the eager engine does, when all before it has been evaluated."""
@@ -251,6 +253,8 @@ class _Run:
         self.structure, self.metas, self.args, self.noted, self.sinks, self.count = [], [], [], [], [], 0
         segment.metrics.nodes += len(noted)
         names, added, donated = [node.__class__ for node, _ in noted], [], ()
+        misfits = [words for node in self.unpacked if (words := node.unpack_misfit())]
+        self.unpacked = []
         grad = buffer = None  # as in `_note`
         if self.schedule is not None:
             added = args[before:]
@@ -260,7 +264,12 @@ class _Run:
                 node.release()
             noted.clear()
             donated = _donated(args, ours, metas[len(metas) - len(leaving) :])
-        function, results = segment.evaluate(structure, metas, donated, args, names, self.dump)
+        try:
+            function, results = segment.evaluate(structure, metas, donated, args, names, self.dump)
+        except (TypeError, ValueError):
+            if misfits:
+                raise RuntimeError(misfits[0]) from None
+            raise
         del args
         results = list(results)
         if self.schedule is not None:

@@ -91,7 +91,7 @@ class Schedule:
                     task.captured[place] = box[0]
 
 
-def _refuse() -> None:
+def _refuse(_node: Node) -> None:
     raise RuntimeError("a saved tensor was packed since")
 
 

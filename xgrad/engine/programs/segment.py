@@ -47,24 +47,30 @@ class Program:
 
     def function(self, metas: tuple) -> Callable:
         """The gradients that leave, as a function of the arguments."""
-        nodes, leaving = self.nodes, self.leaving
+        nodes, leaving, names = self.nodes, self.leaving, self.names
 
         def backward(*args: Any) -> tuple:
             given, facts = iter(args), iter(metas)
             values: list[Any] = []
+            makers: list[tuple[str, int]] = []  # of each value, its node and the number of the edge
 
             def gradient(parts: Any, meta: Any) -> Any:
                 total = None
                 for part in parts if parts.__class__ is tuple else (parts,):
                     if part is not None:
-                        grad = fit(values[-part] if part else next(given), tuple(meta.shape), meta.dtype)
+                        if part:
+                            grad = fit(values[-part], tuple(meta.shape), meta.dtype, *makers[-part])
+                        else:
+                            grad = fit(next(given), tuple(meta.shape), meta.dtype)
                         total = grad if total is None else total + grad
                 return total
 
-            for formula, inputs, count in nodes:
+            for name, (formula, inputs, count) in zip(names, nodes, strict=True):
                 avals, static = next(facts), next(facts)
                 grads = [gradient(parts, meta) for parts, meta in zip(inputs, avals, strict=True)]
-                values += formula.run(grads, [next(given) for _ in range(count)], avals, static)
+                found = formula.run(grads, [next(given) for _ in range(count)], avals, static)
+                values += found
+                makers += [(name, i) for i in range(len(found))]
             return tuple([gradient(parts, next(facts)) for parts in leaving])
 
         return backward

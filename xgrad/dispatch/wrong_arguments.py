@@ -1,0 +1,47 @@
+"""The error for an argument that is no tensor where a function takes one: `TypeError`, as PyTorch's parser raises it.
+
+Functions take what they get and ask it for its shape or dtype, so that a usual call tests nothing: what fails with
+`AttributeError` is looked at here, and the error is another where a user's argument is what lacks the attribute.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..overrides import overloaded
+from ..tensor import Tensor
+
+_PLAIN = (type(None), str, bytes, bool, int, float, complex, list, tuple, dict, set, object, np.ndarray)
+
+
+def require_tensor(function: str, input: Any) -> None:
+    """Raise `TypeError` for a first argument that is no Tensor."""
+    if not isinstance(input, Tensor):
+        raise _refusal(function, "input", 1, input)
+
+
+def given(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names, in the function's order."""
+    try:
+        return dict(inspect.signature(function).bind(*args, **kwargs).arguments)
+    except TypeError:  # Python's own error says it
+        return {}
+
+
+def refuse(function: Callable, values: Mapping[str, Any], error: AttributeError) -> None:
+    """Raise `TypeError` if the error came of an argument that is no Tensor; `values`: all that there are, in order."""
+    if error.__class__ is not AttributeError or overloaded(values.values()):
+        return
+    for place, (name, value) in enumerate(values.items(), 1):
+        if isinstance(value, Tensor):
+            continue
+        if value is error.obj or (place == 1 and value.__class__ in _PLAIN):
+            raise _refusal(function.__name__, name, place, value) from None
+        if isinstance(value, (tuple, list)) and any(v is error.obj for v in value) and error.obj.__class__ in _PLAIN:
+            raise _refusal(function.__name__, name, place, error.obj) from None
+
+
+def _refusal(function: str, name: str, place: int, value: Any) -> TypeError:
+    return TypeError(f"{function}(): argument '{name}' (position {place}) must be Tensor, not {type(value).__name__}")
