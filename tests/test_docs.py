@@ -44,9 +44,9 @@ def test_code_of_the_page_runs_and_prints_what_it_says(path, monkeypatch, tmp_pa
 def own_tables(monkeypatch):
     """What is declared in the test is gone after it."""
     from xgrad.dispatch import declare
-    from xgrad.views import named, normal_form
+    from xgrad.views import chain, normal_form
 
-    tables = [declare.METHODS, declare.OPERATORS, *declare.FUNCTIONS.values(), named._VIEWS, normal_form._RULES]
+    tables = [declare.METHODS, declare.OPERATORS, *declare.FUNCTIONS.values(), chain._views, normal_form._RULES]
     before = [dict(table) for table in tables]
     scopes = list(declare.SCOPES)
     yield

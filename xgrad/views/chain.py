@@ -33,6 +33,13 @@ _INTERNED = 1 << 16  # chains that may be alive before unused ones are forgotten
 _MISSING = object()
 _UNSET: Any = object()
 
+_views: dict[str, Callable[..., Any]] = {}
+
+
+def declare_views(views: dict[str, Callable[..., Any]]) -> None:
+    """Let `ViewChain.view` make these views: {name: function of (chain, *arguments)}.  `named/` has PyTorch's."""
+    _views.update(views)
+
 
 # ---------------------------------------------------------------- interning
 
@@ -140,9 +147,10 @@ class ViewChain:
         return chain
 
     def view(self, *key: Any) -> Any:
-        """Return the view of this one that PyTorch calls `key[0]`; its hashable arguments follow in `key`.
+        """Return the view of this chain that PyTorch calls `key[0]`, with the hashable arguments that follow.
 
         None for a `reshape` that would have to copy.  A view that was made before costs one look-up (0.1 µs).
+        Raises what PyTorch raises for wrong arguments, and `ValueError` for an unknown name.
 
         >>> ViewChain.root((4, 6), np.dtype("float32")).view("narrow", 1, 2, 3).shape
         (4, 3)
@@ -150,10 +158,16 @@ class ViewChain:
         try:
             child = self.children.get(key, _MISSING)
         except TypeError:  # a list, or another unhashable number, among the arguments
-            return named.build(self, *key)
+            return self._named(*key)
         if child is _MISSING:
-            child = self.children[key] = named.build(self, *key)
+            child = self.children[key] = self._named(*key)
         return child
+
+    def _named(self, name: str, *arguments: Any) -> Any:
+        view = _views.get(name)
+        if view is None:
+            raise ValueError(f"unknown view operation {name!r}: expected one of {', '.join(sorted(_views))}")
+        return view(self, *arguments)
 
     def then(self, step: ViewStep) -> "ViewChain":
         """Return this chain followed by a step with checked arguments, in normal form."""
@@ -440,6 +454,3 @@ def _rebuild(shape: Shape, dtype: np.dtype, steps: tuple[ViewStep, ...]) -> View
     for step in steps:
         chain = chain.then(step)
     return chain
-
-
-from . import named  # noqa: E402  # it makes chains, and so needs the class

@@ -4,13 +4,10 @@ Invariant: every wrong argument raises here, before anything is changed; the res
 messages have the phrases of aten/src/ATen/native/TensorShape.cpp.
 """
 
-from collections.abc import Callable
-from typing import Any
-
-from ..chain import ViewChain
+from ..chain import declare_views
 from . import reinterpreted, shapes, slices, transposes
 
-_VIEWS: dict[str, Callable[..., Any]] = {
+declare_views({
     "select": slices.select, "narrow": slices.narrow, "slice": slices.slice_, "getitem": slices.getitem,
     "diagonal": slices.diagonal, "unfold": slices.unfold,
 
@@ -26,20 +23,4 @@ _VIEWS: dict[str, Callable[..., Any]] = {
     "conj": reinterpreted.conj, "neg_view": reinterpreted.neg_view, "real": reinterpreted.real,
     "imag": reinterpreted.imag, "view_as_real": reinterpreted.view_as_real,
     "view_as_complex": reinterpreted.view_as_complex,
-}  # fmt: skip
-
-
-def build(chain: ViewChain, name: str, *args: Any) -> Any:
-    """Return the view of `chain` that PyTorch calls `name`: a chain, or None for a `reshape` that would have to copy.
-
-    Raises what PyTorch raises: IndexError for a dimension or an index out of range, RuntimeError for sizes that do not
-    fit, ValueError for the step of a slice.
-
-    >>> import numpy as np
-    >>> build(ViewChain.root((4, 6), np.dtype("float32")), "select", 0, -1).geometry.offset
-    18
-    """
-    view = _VIEWS.get(name)
-    if view is None:
-        raise ValueError(f"unknown view operation {name!r}: expected one of {', '.join(sorted(_VIEWS))}")
-    return view(chain, *args)
+})  # fmt: skip
