@@ -19,10 +19,10 @@ try:
 
         _enable_as_asked()
 
-    # What is imported stays: a full collection among it, 40 ms over JAX's objects, would find nothing.
+    # Imported objects stay: a full collection during the import, 40 ms over JAX's objects, would find nothing.
     with _uncollected():
         from . import attach as attach
-except Exception as _error:  # JAX is not there, is too old, or does not fit its jaxlib or numpy
+except Exception as _error:  # JAX is not installed, is too old, or does not fit its jaxlib or numpy
     from .cli.requirements import clashes as _clashes
 
     for _clash in _clashes():
@@ -84,10 +84,10 @@ from .tensor import Tensor as Tensor
 from .warn_always import is_warn_always_enabled as is_warn_always_enabled
 from .warn_always import set_warn_always as set_warn_always
 
-newaxis = None  # x[:, newaxis] has a dimension more
+newaxis = None  # x[:, newaxis] has one dimension more
 
 if _TYPE_CHECKING:
-    # The stub of the operators; no module has that name, for the line below makes them names of this one.
+    # The stub of the operators; no module has that name: the line below the block puts them into this one.
     from . import amp as amp
     from . import cpu as cpu
     from . import cuda as cuda
@@ -137,15 +137,15 @@ if _TYPE_CHECKING:
     from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
 
-# Layouts and memory formats, taken where PyTorch takes them: every dense array here is row-major.
+# Layouts and memory formats, accepted where PyTorch accepts them: every dense array here is row-major.
 strided, sparse_coo = "strided", "sparse_coo"
 sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"
 contiguous_format, preserve_format = "contiguous_format", "preserve_format"
 channels_last, channels_last_3d = "channels_last", "channels_last_3d"
-layout = memory_format = str  # what these are: isinstance(x.layout, xgrad.layout)
+layout = memory_format = str  # the types of these: isinstance(x.layout, xgrad.layout)
 
 
-# What not everybody uses is loaded by those who do: together it would add a fifth to xgrad's own import.
+# Names that are loaded at their first use: together they would add a fifth to xgrad's own import.
 _LATER = {
     "compare": "views.compare",
     "compile": "compiler",

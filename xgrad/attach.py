@@ -1,7 +1,7 @@
-"""Where operators, engine and autograd attach to `Tensor`: the one place, run at import.
+"""Attaches operators, engine and autograd to `Tensor`: the one place, run at import.
 
-`Tensor` imports no operators and the engine no operators either; each names what it needs from above as a module
-variable, set here.
+`Tensor` and the engine import no operators; each names the functions that it needs from layers above as module
+variables, which are set here.
 """
 
 import sys
@@ -46,7 +46,7 @@ _autograd = {
 }
 for _name, _method in (declare.METHODS | _autograd).items():
     setattr(Tensor, _name, _method)
-backward_of.__name__, backward_of.__qualname__ = "backward", "Tensor.backward"  # for Python's words on wrong arguments
+backward_of.__name__, backward_of.__qualname__ = "backward", "Tensor.backward"  # for Python's messages
 values.attach(Tensor)
 duplicates.attach(Tensor)
 storages.attach(Tensor)

@@ -1,8 +1,8 @@
 """The state that belongs to a thread: modes, counters, hook stacks; and the few settings of the process.
 
-Invariant: whatever a context manager switches (`no_grad`, `saved_tensors_hooks`, `dual_level`, `tracking`, ...) lives
-here, once, and is per thread, as in PyTorch (c10/core/AutogradState.h).  Reading a mode costs one attribute look-up
-(35 ns), because the class gives the defaults.
+Invariant: every mode that a context manager switches (`no_grad`, `saved_tensors_hooks`, `dual_level`, `tracking`, ...)
+is here, once, and is per thread, as in PyTorch (c10/core/AutogradState.h).  Reading a mode costs one attribute look-up
+(35 ns), because the class has the defaults.
 """
 
 import gc
@@ -23,55 +23,55 @@ INFERENCE_LEVEL = 1 << 62  # the forward level of inference mode: no tensor has 
 class ThreadState(threading.local):
     """Modes of one thread; the class attributes are the defaults of a new thread."""
 
-    grad_enabled: bool = True  # whether operations are recorded: never in inference mode
+    grad_enabled: bool = True  # True if operations are recorded: never in inference mode
     inference: bool = False
-    grad_in_inference: bool = False  # what no_grad and its like switch in inference mode, without effect
-    tracking: str | None = None  # "replay", "geometry" or None: what the device is capable of
-    saved_hooks: tuple[tuple[Callable, Callable], ...] = ()  # (pack, unpack); the innermost, the last one, counts
+    grad_in_inference: bool = False  # switched by no_grad and its like in inference mode, without effect
+    tracking: str | None = None  # "replay", "geometry", or None: the device decides
+    saved_hooks: tuple[tuple[Callable, Callable], ...] = ()  # (pack, unpack); only the last, innermost pair is called
     saved_hooks_disabled: str | None = None
-    overrides_disabled: bool = False  # instances of Tensor's subclasses are plain tensors
+    overrides_disabled: bool = False  # True if instances of Tensor's subclasses are plain tensors
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
     dual_level: int = -1  # the dual level that was entered, -1 outside
-    # The same, or -1 where operations carry no tangents on (in a custom jvp, say).  In inference mode it is
-    # INFERENCE_LEVEL: what tests for forward mode leaves the fast path there too, and nothing else has to be tested.
+    # The same, or -1 where operations propagate no tangents (in a custom jvp, say).  In inference mode it is
+    # INFERENCE_LEVEL: tests for forward mode leave the fast path there too, and nothing else has to be tested.
     forward_level: int = -1
     suspended: tuple | None = None  # the forward levels that _set_fwd_grad_enabled(False) put aside
     dual_tangents: Any = None  # a WeakSet of the tangents at the dual level, which end with it
     outer_forward_levels: tuple[int, ...] = ()  # those around it, the innermost last (func.jvp nests)
     vmap_levels: tuple = ()  # those that are entered, the innermost last
-    transforms: int = 0  # how many of func's grad, vjp, ... are running
+    transforms: int = 0  # the number of func's grad, vjp, ... that are running
     anomaly: bool = False
     anomaly_check_nan: bool = True
     compiled: Any = None  # the engine.programs.run.Options of a backward that runs as programs
     mesh: Any = None  # the jax Mesh whose axes a PartitionSpec names
-    grad_layout: bool = True  # whether a gradient is stored where its variable lies
-    multithreading: bool = True  # told by set_multithreading_enabled, and asked by nobody
+    grad_layout: bool = True  # True if a gradient is stored where its variable is
+    multithreading: bool = True  # set by set_multithreading_enabled, without effect
     graph_task: Any = None  # the GraphTask that this thread drives
     current_node: Any = None  # the node that is being evaluated
     generator: Any = None  # the one that `use_key` put in place of the default generator
-    random_log: dict | None = None  # {generator: its key when it was first used} of the innermost block to be replayed
-    random_replay: dict | None = None  # {generator: what stands for it} after `random.replay`
+    random_log: dict | None = None  # {generator: its key at first use} of the innermost block to be replayed
+    random_replay: dict | None = None  # {generator: its twin} after `random.replay`
     operator_mode: Any = None  # the innermost dispatch.operator_modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
-    autocast: Any = None  # the dispatch.autocasting.Settings, None where nothing is cast and all is as by default
-    autocast_nesting: int = 0  # how many autocast blocks are entered
-    autocast_casts: dict | None = None  # the casts of weights that the outermost of them keeps
+    autocast: Any = None  # the dispatch.autocasting.Settings, None for the defaults: nothing is cast
+    autocast_nesting: int = 0  # the number of autocast blocks that are entered
+    autocast_casts: dict | None = None  # casts of weights, cached for the outermost of them
     trace: Any = None  # the compiler.reached_tensors.Trace of a function that this thread traces
     overlay: Any = None  # the compiler.overlay.Overlay in which this thread sees tensors: that trace, say
     graph_exec_group: Any = None  # of utils.checkpoint: several backward calls that share their recomputations
 
     def __init__(self) -> None:
-        # These stand in each thread's dictionary, which is quicker to ask for many than the thread's state is for each.
+        # Each thread's dictionary has these: reading many there is quicker than reading each through `state`.
         self.__dict__.update(_ASKED)
-        # Bound method of a counter: one call gives the next number, nothing to store back.  Recording asks for
-        # `next_sequence_nr`, in whose place anomaly mode puts a function that adds to what `count` gives.
+        # Bound method of a counter: one call gives the next number, nothing to store back.  Recording calls
+        # `next_sequence_nr`, which anomaly mode replaces by a function that adds to the result of `count`.
         self.count = self.next_sequence_nr = itertools.count().__next__
 
     def put_back(self, before: dict[str, Any]) -> None:
-        """Set the modes that users' code may have left switched as they were when `before`, `__dict__`, was copied.
+        """Restore the modes that users' code may have left switched, from `before`, a copy of `__dict__`.
 
-        What PyTorch's ThreadLocalState carries; a dual level that was entered, anomaly mode and the profiler stay,
-        there as here (aten/src/ATen/ThreadLocalState.h).
+        These are the modes of PyTorch's ThreadLocalState; a dual level that was entered, anomaly mode and the profiler
+        stay, there as here (aten/src/ATen/ThreadLocalState.h).
         """
         now = self.__dict__
         for name in _PUT_BACK:
@@ -83,21 +83,21 @@ class ThreadState(threading.local):
             self.carry(self.dual_level)
 
     def carry(self, level: int) -> None:
-        """Have operations carry tangents on at this dual level, where nothing keeps them from it."""
+        """Propagate tangents at this dual level, unless it is suspended or inference mode is on."""
         if self.suspended is not None:
             self.suspended = (level, ())
         elif not self.inference:
             self.forward_level = level
 
     def snapshot(self) -> dict[str, Any]:
-        """The modes, to be installed in another thread with `restore`."""
+        """Return the modes, to be installed in another thread with `restore`."""
         return {k: v for k, v in self.__dict__.items() if v is not self.count}
 
     def restore(self, modes: dict[str, Any]) -> None:
         self.__dict__.update(modes)
 
 
-# What a compiled function asks in each call (compiler/modes.py).
+# The modes that a compiled function reads in each call (compiler/modes.py).
 _ASKED = {
     name: getattr(ThreadState, name)
     for name in (
@@ -118,9 +118,10 @@ state = ThreadState()
 
 
 def to_outer_forward_level() -> int:
-    """Go to the forward level around the present one, and return it: -1 where there is none.
+    """Go to the forward level around the present one, and return it: -1 if there is none.
 
-    Who calls it puts both values back by stores: the `__exit__` of a `with` block may be interrupted before it begins.
+    The caller restores both values by assignments: the `__exit__` of a `with` block may be interrupted before it
+    begins.
     """
     outer = state.outer_forward_levels
     state.forward_level, state.outer_forward_levels = outer[-1] if outer else -1, outer[:-1]
@@ -128,7 +129,7 @@ def to_outer_forward_level() -> int:
 
 
 def forward_levels() -> tuple[int, ...]:
-    """The levels at which operations carry tangents on now."""
+    """Return the levels at which operations propagate tangents now."""
     level = state.forward_level
     return () if level < 0 or state.inference else (*state.outer_forward_levels, level)
 
@@ -137,8 +138,8 @@ class Settings:
     """Settings of the process."""
 
     default_dtype = jnp.dtype("float32")
-    check_sparse = False  # whether sparse constructors look at all invariants
-    warn_always = False  # whether what is warned of once is warned of each time
+    check_sparse = False  # True if sparse constructors check all invariants
+    warn_always = False  # True if a warning that is given once is given each time
 
 
 settings = Settings()
@@ -150,7 +151,7 @@ with suppress(AttributeError):  # an option of JAX's that a later release may no
 
 
 def _make_threads() -> None:
-    """Let the CPU have threads for all programs that are in flight, where it plays several devices.
+    """Give the CPU threads for all programs that are in flight, if it represents several devices.
 
     Each device's part of a program has a thread of one pool, and waits in it for the other parts.  Programs that wait
     for each other's threads never end: XLA gives up after 40 s, and the process with it (seen on jax 0.7.2 and 0.10.2
@@ -168,7 +169,7 @@ _make_threads()
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Within the block the cyclic garbage collector rests; what it would look through after it counts as old."""
+    """Within the block the cyclic garbage collector is off; objects that the block made then count as old."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,12 +1,12 @@
-"""Where a tensor is: PyTorch's device strings over `jax.Device` and `jax.sharding.Sharding`.
+"""The place of a tensor: PyTorch's device strings over `jax.Device` and `jax.sharding.Sharding`.
 
 `"cpu"`, `"gpu:0"` or `"cuda:0"`, `"tpu:3"`, `"xla"` (the default device), a `jax.Device`, or a multi-device
 `jax.sharding.Sharding` are accepted wherever a device is; within `with xgrad.mesh(...)` a `PartitionSpec` too.
 Movement is `jax.device_put`.
 
 Invariants: an unknown or absent device, an axis that the mesh lacks, and a dimension that does not divide evenly are
-errors at the call, before anything moves.  Meshes are `Auto`: which devices compute what is left to XLA.  Of several
-processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of this one; a mesh takes those of all.
+errors at the call, before anything moves.  Meshes are `Auto`: XLA decides which devices compute what.  With several
+processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of this one; a mesh uses those of all.
 """
 
 from math import prod
@@ -29,8 +29,8 @@ STRIDED: set[str] = set()
 class device:
     """A place for tensors: `type` ("cpu", "cuda", "tpu") and `index`, as in PyTorch, and the `jax` placement behind it.
 
-    That of a sharded tensor is all of its devices: `index` is that of the first, two are equal if they are the same
-    devices, and what is put there is sharded as the tensor is if its shape allows it, and else copied to each.
+    The device of a sharded tensor is all of its devices: `index` is that of the first, two are equal if they are the
+    same devices, and a tensor that is put there is sharded likewise if its shape allows it, and else copied to each.
 
     >>> import xgrad
     >>> xgrad.device("cpu").type
@@ -43,7 +43,7 @@ class device:
         if index is not None:
             spec = f"{spec}:{index}"
         placement = placement_of(spec)
-        self.traced = False  # whether it is that of a traced tensor, which is wherever its program runs
+        self.traced = False  # True for a traced tensor's: it is wherever its program runs
         if isinstance(placement, Devices):
             placement = placement.sharding or jax.local_devices()[0]
         self.placement = placement
@@ -65,7 +65,7 @@ class device:
     def __str__(self) -> str:
         if self._several:
             found = devices_of(self.placement)
-            if jax.process_count() > 1:  # numbers of JAX's, with gaps, would tell nothing
+            if jax.process_count() > 1:  # JAX's numbers, with gaps, would mean nothing
                 hosts = len({d.process_index for d in found})
                 return f"{self.type}:{len(found)} devices of {hosts} process{'es' if hosts > 1 else ''}"
             numbers = sorted(d.id for d in found)
@@ -80,7 +80,7 @@ class device:
 
     @property
     def _process(self) -> int | None:
-        """The number of the process that it belongs to, if that is another one."""
+        """The number of the process that the device belongs to, if that is another one."""
         process = min(devices_of(self.placement), key=_id_of).process_index
         return None if process == jax.process_index() else process
 
@@ -98,23 +98,23 @@ class device:
 
 
 class Devices(NamedTuple):
-    """All devices of a sharding, asked for as `x.device`: laid out as it says where the shape allows it.
+    """All devices of a sharding, asked for as `x.device`: an array is sharded likewise if its shape allows it.
 
-    Without a sharding: those on which the program runs that is being traced.
+    Without a sharding: the devices of the program that is being traced.
     """
 
     sharding: Sharding | None
 
 
 def of_trace() -> device:
-    """The device of a traced tensor."""
+    """Return the device of a traced tensor."""
     here = device("xla")
     here.traced = True
     return here
 
 
 def placement_of(spec: Any) -> Any:
-    """The `jax.Device`, `Sharding` or (of a `device` that is several) `Devices` that a device specification means.
+    """Return the `jax.Device`, `Sharding` or (for a `device` that is several) `Devices` of a device specification.
 
     Raises `RuntimeError` for a string that names no device and for a device that JAX does not see, `PlacementError` for
     a `PartitionSpec` outside of `with xgrad.mesh(...)` or with an axis that the mesh lacks.
@@ -150,7 +150,7 @@ def placement_of(spec: Any) -> Any:
 
 
 def _usual(sharding: Sharding) -> Any:
-    """A sharding in the form in which it is compared: one device as that device, a mesh with `Auto` axes."""
+    """Return a sharding in the form in which it is compared: one device as that device, a mesh with `Auto` axes."""
     if isinstance(sharding, SingleDeviceSharding):
         (where,) = sharding.device_set
         return where if sharding.memory_kind in (None, where.default_memory().kind) else sharding
@@ -162,9 +162,9 @@ def _usual(sharding: Sharding) -> Any:
 
 
 def same_placement(a: Any, b: Any, ndim: int | None = None) -> bool:
-    """Whether two placements (devices or shardings) put an array on the same device or devices, in the same way.
+    """Return True if two placements (devices or shardings) put an array on the same devices, in the same way.
 
-    With `ndim`, of an array of so many dimensions: P("i") and P("i", None) are the same then.
+    With `ndim`, for an array of so many dimensions: P("i") and P("i", None) are the same then.
     """
     a, b = (_usual(p) if isinstance(p, Sharding) else p for p in (a, b))
     if a is b or a == b:
@@ -188,12 +188,12 @@ def _id_of(d: Any) -> int:
 
 
 def _own(d: Any) -> list:
-    """All devices of its kind that belong to its process."""
+    """Return all devices of its kind that belong to its process."""
     return jax.local_devices(process_index=d.process_index, backend=d.platform)
 
 
 def spread(array: Any) -> bool:
-    """Whether this process lacks a part of the values: several processes hold them, or another one."""
+    """Return True if this process lacks a part of the values: several processes have them, or another one."""
     if jax.process_count() == 1 or array.is_fully_addressable:
         return False
     return not (array.is_fully_replicated and array.sharding.addressable_devices)
@@ -210,7 +210,7 @@ def require_here(array: Any, what: str) -> None:
 
 
 def devices(platform: str | None = None) -> list[device]:
-    """The devices that JAX sees, as `xgrad.device`s; of several processes, those of this one.
+    """Return the devices that JAX sees, as `xgrad.device`s; with several processes, those of this one.
 
     >>> import xgrad
     >>> len(xgrad.devices()) >= 1
@@ -220,7 +220,7 @@ def devices(platform: str | None = None) -> list[device]:
 
 
 def supports_as_strided(array: Any) -> bool:
-    """Whether views on this array's device are tracked by geometry unless the user says otherwise.
+    """Return True if views on this array's device are tracked by geometry by default.
 
     A tracer's device is JAX's default one.
     """
@@ -236,8 +236,8 @@ class mesh:
     """Within the block a `jax.sharding.PartitionSpec` is a device: it names axes of this mesh.
 
     Made of a `jax.sharding.Mesh`, of a dictionary of axis names and sizes, or of sizes and names: `mesh((4, 2),
-    ("data", "model"))`.  The first devices that JAX sees are taken, or those given.  The block gives the `jax` mesh.
-    It is per thread, and the innermost one counts.
+    ("data", "model"))`.  It uses `devices`, by default the first ones that JAX sees.  The block yields the `jax` mesh.
+    It is per thread, and only the innermost one counts.
 
     Raises `PlacementError` if there are too few devices, or if an axis is named twice.
 
@@ -297,12 +297,12 @@ def _kinds(of: Any) -> tuple:
 
 
 def automatic(of: Mesh) -> Mesh:
-    """The mesh with `Auto` axes: with JAX's `Explicit` ones an operator would have to be told its result's sharding."""
+    """Return the mesh with `Auto` axes: with JAX's `Explicit` ones an operator would need its result's sharding."""
     return of if all(kind == AxisType.Auto for kind in _kinds(of)) else Mesh(of.devices, of.axis_names)
 
 
 def left_to_xla(array: Any) -> Any:
-    """An array over a mesh with `Explicit` axes as one over the same mesh with `Auto` ones; any other as it is."""
+    """Return an array over a mesh with `Explicit` axes as one with `Auto` ones; any other as it is."""
     where: Any = getattr(array, "sharding", None)
     if where.__class__ is NamedSharding and (usual := _usual(where)) is not where:
         return jax.device_put(array, usual)
@@ -327,14 +327,14 @@ def _over_mesh(spec: PartitionSpec) -> NamedSharding:
 
 
 def _names(entry: Any, spec: Any) -> tuple:
-    """The mesh axes over which one dimension is split."""
+    """Return the mesh axes over which one dimension is split."""
     if entry is PartitionSpec.UNCONSTRAINED:
         raise PlacementError(f"{spec} leaves a dimension unconstrained, which says nothing of where to put an array")
     return () if entry is None else entry if isinstance(entry, tuple) else (entry,)
 
 
 def settled(placement: Any, shape: tuple[int, ...]) -> Any:
-    """A placement of an array of this shape: a `jax.Device` or a `Sharding`; None for wherever it is.
+    """Return the placement of an array of this shape: a `jax.Device` or a `Sharding`; None if it stays where it is.
 
     Raises `PlacementError`, naming dimension and axis, for a shape that does not divide evenly.
     """
@@ -351,7 +351,7 @@ def settled(placement: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _misfit(sharding: Sharding, shape: tuple[int, ...]) -> str | None:
-    """Why an array of this shape cannot be put so."""
+    """Return why an array of this shape cannot have the sharding; None if it can."""
     if not isinstance(sharding, NamedSharding):
         try:
             sharding.shard_shape(tuple(shape))

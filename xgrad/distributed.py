@@ -1,9 +1,9 @@
-"""Tensors of several processes: made from each one's part, and had whole in each (PyTorch: torch.distributed.tensor).
+"""Tensors of several processes: made of each process's part, and gathered in each (PyTorch: torch.distributed.tensor).
 
 `jax.distributed` is the engine, and a tensor over the devices of all processes is a tensor like any other: each process
-runs the same operators on it, in the same order, and XLA moves what has to be moved.  So there are no collectives here.
+runs the same operators on it, in the same order, and XLA does the transfers.  So there are no collectives here.
 
-Invariant: what is wrong in every process is an error before the processes wait for each other.
+Invariant: a mistake that every process makes is an error before the processes wait for each other.
 """
 
 from typing import Any
@@ -23,10 +23,10 @@ __all__ = ["from_local", "full_tensor"]
 
 
 def from_local(local: Any, device: Any) -> Tensor:
-    """One tensor over all processes, of which each gives its part: a leaf, sharded as `device` says.
+    """Return one tensor over all processes, made of each one's part: a leaf, sharded as `device` says.
 
-    `local` (an array, a tensor or numbers) is what lies on this process's devices: with `PartitionSpec("data")`, so
-    many rows of the batch as are this process's share, the first process's first.  Where all processes hold the same
+    `local` (an array, a tensor or numbers) is the part on this process's devices: with `PartitionSpec("data")`, this
+    process's share of the rows of the batch, the first process's first.  If all processes have the same values
     (`PartitionSpec()`), it is the whole.  In a single process it is the whole, too.
 
     Raises `PlacementError` if `device` is no sharding over a mesh, or if the part does not divide among this process's
@@ -53,7 +53,7 @@ def from_local(local: Any, device: Any) -> Tensor:
         local = dtypes.narrowed(np.asarray(local))
     else:
         local = as_tensor(local)._read()
-    part = np.array(local)  # a copy: JAX may keep the memory that it is given
+    part = np.array(local)  # a copy: JAX may keep a reference to the memory
     try:
         return from_foreign(jax.make_array_from_process_local_data(where, part))
     except ValueError as error:
@@ -64,7 +64,7 @@ def from_local(local: Any, device: Any) -> Tensor:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """The whole tensor in each process: copied to all devices of its mesh.  Recorded, as a move is.
+    """Return the whole tensor in each process: copied to all devices of its mesh.  Recorded, like a transfer.
 
     All processes have to call it.  Raises `PlacementError` for a tensor over several devices without a mesh.
 

@@ -1,6 +1,6 @@
-"""Programs that write: their result takes the memory of the array that they are given, which is then gone.
+"""Programs that write: their result is in the memory of their first operand, whose array is then deleted.
 
-Invariant: when a call is over, in whatever way, there is the array or the result.
+Invariant: when a call is over, in any way, there is the array or the result.
 
     box ──► [root] ──► program ──► [result] ──► out      put there by C: Python sees neither half of the way
 """
@@ -16,38 +16,38 @@ import numpy as np
 from .errors import LostValueError
 from .limits import checked
 
-SPARE = 1 << 20  # bytes that a program may need besides: without so much, nothing runs at all
+SPARE = 1 << 20  # bytes that a program may need besides its operands: without so much memory, nothing runs at all
 
 
 class _Call(threading.local):
-    box: list | None = None  # of the write that this thread is about to make
+    box: list | None = None  # the box of the write that this thread is about to make
 
 
 _call = _Call()
 
 
 class _NoRoomError(Exception):
-    """There is no memory to put a copy aside."""
+    """There is no memory for a copy."""
 
 
 class Writing:
-    """A jitted function of arrays whose result takes the first one's memory; for `run_writing`.
+    """A jitted function of arrays whose result is in the first one's memory; for `run_writing`.
 
     Where JAX has to trace the function, the call goes through Python, and an interrupt or a failure would lose the
-    array.  The function itself, which runs in a trace alone, puts a copy aside then, and so does `_compiling`.
+    array.  The function itself, whose Python code runs only in a trace, makes a copy then, and so does `_compiling`.
 
-    Calling the object is for arrays that may get lost: those of a backward that is running.
+    Calling the object is for arrays that may be lost: those of a running backward.
     """
 
     __slots__ = ("_facts", "_function", "_where", "jitted", "lower", "needs")
 
     def __init__(self, function: Callable, facts: Any = (), where: Any = None) -> None:
         self._function, self._facts, self._where = function, facts, where
-        self.needs: dict[tuple, int] = {}  # {kind of the arguments: bytes}, where it needs much memory besides
+        self.needs: dict[tuple, int] = {}  # {kind of the arguments: bytes}, if it needs much memory besides
         self.renew()
 
     def renew(self) -> None:
-        """Begin again.  JAX runs a program whose first call was interrupted through Python ever after."""
+        """Jit the function again.  JAX runs a program whose first call was interrupted through Python ever after."""
         function = self._function
 
         def writing(*values: Any) -> Any:
@@ -56,8 +56,8 @@ class Writing:
                 _put_aside(box)
             return function(*values)
 
-        writing.__name__ = getattr(function, "__name__", "writing")  # compiler/program.py knows some of them by it
-        # It runs where its first argument is, also if it does not read it (zero_).
+        writing.__name__ = getattr(function, "__name__", "writing")  # compiler/program.py knows some by name
+        # It runs on the first operand's devices, also if it does not read it (zero_).
         self.jitted: Any = jax.jit(
             checked(writing, self._facts), donate_argnums=(0,), out_shardings=self._where, keep_unused=True
         )
@@ -68,7 +68,7 @@ class Writing:
 
 
 def _put_aside(box: list) -> None:
-    """A copy behind the array, in case that this call is interrupted or fails."""
+    """Append a copy of the array to `box`, in case this call is interrupted or fails."""
     if len(box) == 1:
         with jax.ensure_compile_time_eval():
             try:
@@ -78,7 +78,7 @@ def _put_aside(box: list) -> None:
 
 
 def _compiling(event: str, duration_secs: float, **_: Any) -> None:
-    """JAX compiles a write, and so goes through Python: maybe of what it has traced before, for another sharding."""
+    """Make a copy when JAX compiles a write, and so goes through Python: maybe a traced one, for another sharding."""
     box = _call.box
     if box is not None and event == _COMPILED:
         _call.box = None  # the copy may be compiled too
@@ -93,16 +93,16 @@ jax.monitoring.register_event_duration_secs_listener(_compiling)
 
 
 def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None:
-    """Put `program(box[0], *operands)` into `out`; `box` alone holds the array, whose memory the result takes.
+    """Put `program(box[0], *operands)` into `out`; only `box` refers to the array, whose memory the result has.
 
-    If this raises, the value is in `out` if there is something, else still in `box`.  Should XLA fail after it took the
-    memory, that is None, with what is left of the array behind it, and the error a `LostValueError`.
+    If this raises, the value is in `out` if that has an item, else still in `box`.  Should XLA fail after it took the
+    memory, `box` is None, followed by the deleted array, and the error a `LostValueError`.
     """
     _call.box = box
     try:
         if program.needs:
             _look_for_room(program, box, operands)
-        # C calls the program and stores what it gives: Python looks for signals when all of it is over.
+        # C code calls the program and stores its result: Python looks for signals after both.
         out.extend(map(program.jitted, box[:1], *zip(operands)))
         if len(box) > 1:
             _note_need(program, out, operands)
@@ -123,7 +123,7 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
         raise (failure.__cause__ if isinstance(failure, _NoRoomError) else failure) or failure
     for error in (failure, failure.__cause__, failure.__context__):
         if error is not None:
-            error.__traceback__ = None  # which would hold this frame, and the result with it
+            error.__traceback__ = None  # it refers to this frame, and the result with it
     failure = error = None
     try:
         out.extend(map(program.jitted, box[:1], *zip(operands)))
@@ -133,7 +133,7 @@ def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None
 
 
 def _look(program: Writing, out: list, box: list, error: BaseException) -> None:
-    """After a failure: raise `LostValueError` if the array is gone, and nothing has come of it."""
+    """Raise `LostValueError` after a failure if the array is deleted and there is no result."""
     if through_jax(error):
         program.renew()
     if not out and box[0].is_deleted():
@@ -143,7 +143,7 @@ def _look(program: Writing, out: list, box: list, error: BaseException) -> None:
 
 
 def through_jax(error: BaseException) -> bool:
-    """Whether Python code of JAX's has run in a call that was broken off: a program that is compiled runs in C."""
+    """Return True if Python code of JAX's ran in a call that was broken off: a compiled program runs in C."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").startswith("jax."):
@@ -153,7 +153,7 @@ def through_jax(error: BaseException) -> bool:
 
 
 def _note_need(program: Writing, out: list, operands: tuple) -> None:
-    """After a program's first call for such arguments: note what memory it needs besides, if it is much."""
+    """Record, after a program's first call for such arguments, the memory that it needs besides, if it is much."""
     if sum(getattr(array, "nbytes", 0) for array in (out[0], *operands)) > SPARE:  # else it is little
         need = besides(program.lower(out[0], *operands).compile())
         if need > SPARE:
@@ -161,7 +161,7 @@ def _note_need(program: Writing, out: list, operands: tuple) -> None:
 
 
 def _look_for_room(program: Writing, box: list, operands: tuple) -> None:
-    """Before a program that needs memory besides: where there is not enough, put a copy aside, or raise."""
+    """Make a copy, or raise, before a program that needs more memory than there is."""
     if not has_room(program.needs.get(_kind(box, operands), 0), box[0].sharding):
         _put_aside(box)
 
@@ -171,7 +171,7 @@ def _kind(box: list, operands: tuple) -> tuple:
 
 
 def besides(executable: Any) -> int:
-    """The bytes that an executable needs besides its arguments: temporaries, and results that take no argument's."""
+    """Return the bytes that an executable needs besides its arguments: temporaries, and results in new memory."""
     memory = executable.memory_analysis()
     if memory is None:
         return 0
@@ -179,14 +179,14 @@ def besides(executable: Any) -> int:
 
 
 def has_room(need: int, sharding: Any) -> bool:
-    """Whether each of the devices has so many bytes left, as far as can be told."""
+    """Return True if each of the devices has so many bytes left, as far as it can be known."""
     if need <= SPARE:
         return True
     devices = list(sharding.addressable_devices)
     stats = [device.memory_stats() for device in devices]
     if all(stats):
         return all(need <= s.get("bytes_limit", 1 << 63) - s.get("bytes_in_use", 0) for s in stats)
-    try:  # the CPU's memory is this process's; what is not touched costs nothing
+    try:  # the CPU's memory is this process's; untouched pages cost nothing
         np.empty(need * len(devices) + SPARE, np.uint8)
     except MemoryError:
         return False
@@ -194,7 +194,7 @@ def has_room(need: int, sharding: Any) -> bool:
 
 
 def surely(finish: Callable, *arguments: Any) -> None:
-    """Call what may be called again, until it gets through: for the handler of an interrupt, which more may follow.
+    """Call `finish`, which may be repeated, until it gets through, for the handler of an interrupt: more may follow.
 
     The call itself may be interrupted too, before it is in the block: make it in a `try` of your own.
     """
@@ -209,15 +209,15 @@ def surely(finish: Callable, *arguments: Any) -> None:
 
 
 def copied(arrays: list) -> list:
-    """Arrays of the same values, to be used up in place of these."""
+    """Return arrays of the same values, to be donated in place of these."""
     return [jax.device_put(a, may_alias=False) if a.is_fully_addressable else _copy(a) for a in arrays]
 
 
-_copy = jax.jit(lambda array: array.copy())  # of an array of several processes, which `device_put` refuses
+_copy = jax.jit(lambda array: array.copy())  # for an array of several processes, which `device_put` refuses
 
 
 def lost(arrays: list, what: str, instead: str) -> LostValueError:
-    """The error for arrays whose memory a program took, and gave no result."""
+    """Return the error for arrays whose memory a program took without a result."""
     shown = ", ".join(f"{list(a.shape)} {a.dtype.name}" for a in arrays[:8]) + ", ..." * (len(arrays) > 8)
     return LostValueError(
         f"{what} failed after it had taken the memory of what it was to write: the values of {len(arrays)} tensors are "

@@ -14,7 +14,7 @@ __all__ = ["finfo", "iinfo"]
 
 
 def _dtype_of(spec: Any, function: str) -> np.dtype:
-    """The dtype that was asked about, whether or not arrays of it can be made at present."""
+    """Return the dtype that was asked about, also if arrays of it cannot be made at present."""
     if spec is builtins.float:  # PyTorch: float64
         return dtypes.float64
     try:
@@ -39,10 +39,10 @@ class _Info:
 
 
 class finfo(_Info):
-    """The numbers of a floating-point dtype (the default one if none is given); of a complex one, those of its parts.
+    """The numbers of a floating-point dtype (by default the default one); for a complex one, those of its parts.
 
     `bits`; `eps`, the step from 1 to the next number; `min` and `max`, the finite ones; `tiny` and `smallest_normal`,
-    the smallest positive number of full precision; `resolution`, one in the last decimal digit that is always kept;
+    the smallest positive number of full precision; `resolution`, one in the last decimal digit that is always exact;
     `dtype`, its name.  The numbers are Python floats.
 
     Raises `TypeError` for an integer dtype.
@@ -68,7 +68,7 @@ class finfo(_Info):
         self.dtype = found.name
         self.eps, self.min, self.max = float(numbers.eps), float(numbers.min), float(numbers.max)
         self.tiny = self.smallest_normal = float(numbers.smallest_normal)
-        # The digits of which each decimal number comes back: C++'s digits10, of eps = 2 ** -(bits of the mantissa).
+        # Decimals of so many digits survive the conversion: C++'s digits10, of eps = 2 ** -(bits of the mantissa).
         self.resolution = float(f"1e-{math.floor(-math.log10(self.eps))}")
 
     def __repr__(self) -> str:

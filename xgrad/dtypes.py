@@ -1,6 +1,6 @@
 """Dtypes are NumPy dtypes (bfloat16 and the float8s from ml_dtypes) under PyTorch's names; PyTorch's type promotion.
 
-Invariant: nothing here silently narrows.  JAX keeps 64-bit types only while its x64 flag is on; asking for float64
+Invariant: nothing here silently narrows.  JAX has 64-bit types only while its x64 flag is on; asking for float64
 without it raises `DtypeDisabledError`, and integers default to int32 then (`default_integer`).
 Promotion follows c10::promoteTypes and at::result_type: categories bool < integral < floating < complex; a 0-dim
 tensor against a dimensioned one, and a Python number against any tensor, promotes only across categories.
@@ -39,7 +39,7 @@ cfloat, cdouble = complex64, complex128
 FLOATS = frozenset([float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz])
 COMPLEX = frozenset([complex64, complex128])
 INEXACT = FLOATS | COMPLEX
-INEXACT_KINDS = "fcV"  # of all of these and of no other here: a test that costs half as much (bfloat16's is V)
+INEXACT_KINDS = "fcV"  # the kinds of these and of no other dtype here: a test that costs half as much (bfloat16's is V)
 SIGNED = (int8, int16, int32, int64)
 INTEGERS = frozenset([*SIGNED, uint8, uint16, uint32, uint64])
 WIDE = {float64: "float32", complex128: "complex64", int64: "int32", uint64: "uint32"}
@@ -52,20 +52,20 @@ TORCH_NAMES: dict[Any, str] = {
 
 
 def torch_name(d: np.dtype) -> str:
-    """A dtype as PyTorch's errors name it: "Float", "Long"."""
+    """Return a dtype's name in PyTorch's errors: "Float", "Long"."""
     return TORCH_NAMES.get(np.dtype(d), np.dtype(d).name)
 
 
 def x64_enabled() -> "builtins.bool":
-    """Whether JAX keeps 64-bit types at present."""
+    """Return True while JAX has 64-bit types."""
     # jax makes its options attributes at run time.
     return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def as_dtype(spec: Any) -> np.dtype:
-    """A dtype from a dtype, a NumPy or JAX scalar type, a Python type or a name; 64 bits only while x64 is on.
+    """Return the dtype of a dtype, a NumPy or JAX scalar type, a Python type or a name; 64 bits only while x64 is on.
 
-    Raises `DtypeDisabledError` for a 64-bit dtype while JAX's x64 mode is off; `TypeError` for what is no dtype.
+    Raises `DtypeDisabledError` for a 64-bit dtype while JAX's x64 mode is off; `TypeError` for other values.
     """
     if spec is builtins.float:  # PyTorch: float64
         return float64 if x64_enabled() else settings.default_dtype
@@ -87,17 +87,17 @@ def as_dtype(spec: Any) -> np.dtype:
 
 
 def default_integer() -> np.dtype:
-    """int64 while x64 is on, else int32."""
+    """Return int64 while x64 is on, else int32."""
     return int64 if x64_enabled() else int32
 
 
 def widen(d: np.dtype) -> str:
-    """What an error adds about an integer that does not fit into `d`."""
+    """Return an error's hint for an integer that does not fit into `d`."""
     return " (jax.config.update('jax_enable_x64', True) gives int64)" if d == int32 else ""
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:
-    """An array as JAX can hold it: without x64, integers of 64 bits as 32 where all fit; floats of 64 are refused."""
+    """Return an array that JAX can have: without x64, 64-bit integers as 32-bit ones if all fit; raises for float64."""
     dtype = array.dtype
     if dtype.kind not in "biufcV" or dtype.itemsize > 16:
         raise TypeError(f"can't convert np.ndarray of type numpy.{dtype.name}: expected bools, integers or floats")
@@ -115,7 +115,7 @@ def narrowed(array: np.ndarray) -> np.ndarray:
 
 
 def get_default_dtype() -> np.dtype:
-    """The dtype of floating-point tensors made from Python numbers (float32 unless set).
+    """Return the dtype of floating-point tensors made from Python numbers (float32 unless set).
 
     >>> import xgrad
     >>> xgrad.get_default_dtype()
@@ -125,23 +125,23 @@ def get_default_dtype() -> np.dtype:
 
 
 def complex_of(d: np.dtype) -> np.dtype:
-    """The complex dtype whose parts have dtype `d`."""
+    """Return the complex dtype whose parts have dtype `d`."""
     return complex128 if d in (float64, complex128) else complex64
 
 
 def real_of(d: np.dtype) -> np.dtype:
-    """The dtype of the parts of a complex dtype; a real one is itself."""
+    """Return the dtype of the parts of a complex dtype; a real one itself."""
     return float32 if d == complex64 else float64 if d == complex128 else d
 
 
 def category(d: np.dtype) -> "builtins.int":
-    """0 bool, 1 integral, 2 floating, 3 complex."""
+    """Return 0 for bool, 1 for integral, 2 for floating, 3 for complex."""
     return 3 if d in COMPLEX else 2 if d in FLOATS else 0 if d == bool else 1
 
 
 @functools.cache
 def promote_types(a: np.dtype, b: np.dtype) -> np.dtype:
-    """The smallest dtype to which both convert, by PyTorch's table.
+    """Return the smallest dtype to which both convert, by PyTorch's table.
 
     >>> import xgrad
     >>> xgrad.promote_types(xgrad.int32, xgrad.float16)
@@ -173,9 +173,9 @@ def promote_types(a: np.dtype, b: np.dtype) -> np.dtype:
 
 @functools.cache
 def result_dtype(operands: tuple[tuple[np.dtype, "builtins.int"], ...], default: np.dtype) -> np.dtype:
-    """The dtype of an operation on operands given as (dtype, priority).
+    """Return the dtype of an operation on operands (dtype, priority).
 
-    Priority 2 is a tensor with dimensions, 1 a 0-dim tensor, 0 a Python number (whose dtype tells its category).  A
+    Priority 2 is a tensor with dimensions, 1 a 0-dim tensor, 0 a Python number (whose dtype is its category's).  A
     lower priority counts only if its category is higher; it then contributes its dtype, or `default` for a number.
     """
     result: np.dtype | None = None
@@ -190,7 +190,7 @@ def result_dtype(operands: tuple[tuple[np.dtype, "builtins.int"], ...], default:
             if result is None:
                 result = here
             elif category(here) > category(result):
-                # A complex number against floats keeps their precision.
+                # A complex number with floats: their precision stays.
                 result = complex_of(result) if category(here) == 3 and category(result) == 2 else here
     assert result is not None
     return result
@@ -204,7 +204,7 @@ def _number_dtype(d: np.dtype, default: np.dtype) -> np.dtype:
 def set_default_dtype(d: Any) -> None:
     """Set the dtype of floating-point tensors made from Python numbers, and of integer true division.
 
-    Raises `TypeError` if `d` is not a floating-point dtype.  A change makes JAX compile everything anew.
+    Raises `TypeError` if `d` is not a floating-point dtype.  After a change JAX compiles all programs again.
 
     >>> import xgrad
     >>> xgrad.set_default_dtype(xgrad.float32)

@@ -47,11 +47,11 @@ class LeafInplaceError(builtins.RuntimeError):
 
 
 class LostValueError(builtins.RuntimeError):
-    """A tensor has no value any more: a program failed that was to write it in place, and had taken its memory."""
+    """A tensor has lost its value: a program that was to write it in place failed after it had taken its memory."""
 
 
 class MutationContextError(builtins.AssertionError, builtins.RuntimeError):
-    """Backward through what was recorded under `allow_mutation_on_saved_tensors`, outside of it."""
+    """Backward, outside of `allow_mutation_on_saved_tensors`, through a graph that was recorded inside."""
 
 
 class InplaceViewError(builtins.RuntimeError):
@@ -59,17 +59,17 @@ class InplaceViewError(builtins.RuntimeError):
 
 
 class OutOfMemoryError(builtins.RuntimeError):
-    """A device has no memory for a tensor, or for what computes it (PyTorch: torch.OutOfMemoryError)."""
+    """A device has no memory for a tensor, or for computing it (PyTorch: torch.OutOfMemoryError)."""
 
 
 class OverlapError(builtins.RuntimeError):
-    """A write to a tensor of which several elements share one memory location."""
+    """A write to a tensor with several elements at one memory location."""
 
 
 class PlacementError(builtins.RuntimeError):
-    """A tensor cannot be put where it is asked to be: no such mesh or axis, or a dimension that does not divide.
+    """A tensor cannot be put at a place: no such mesh or axis, or a dimension that does not divide.
 
-    Or it is read where it is not: its values are spread over several processes.
+    Or it is read where its values are not: they are spread over several processes.
     """
 
 
@@ -78,16 +78,16 @@ class ShapeMismatchError(builtins.RuntimeError):
 
 
 class TracedValueError(builtins.RuntimeError):
-    """The value of a tensor was read that is being traced (in `xgrad.compile`, `jax.jit`, ...) and has none."""
+    """Code read the value of a tensor that is being traced (in `xgrad.compile`, `jax.jit`, ...) and has none."""
 
 
 class NumberOverflowError(builtins.RuntimeError, builtins.OverflowError):
-    """A number does not fit into the dtype that it is to have (PyTorch raises the one or the other)."""
+    """A number does not fit into its dtype (PyTorch raises the one or the other)."""
 
 
 class NotDifferentiableError(builtins.RuntimeError):
-    """A gradient was asked of something that has none."""
+    """A gradient was asked of an operation or a tensor that has none."""
 
 
 class LinAlgError(builtins.RuntimeError):
-    """A matrix that an algorithm cannot go on with: a singular one to invert, one that is not positive definite."""
+    """An algorithm cannot go on with a matrix: a singular one to invert, one that is not positive definite."""

@@ -1,7 +1,7 @@
-"""What no program may be traced for: arrays of more bytes than 64 bits count, and 64-bit dtypes that JAX would narrow.
+"""Limits of programs: no array of more bytes than 64 bits count, and no 64-bit dtypes while JAX would narrow them.
 
 Invariant: every program passes through `checked` when JAX traces it, which is once for its shapes, dtypes and settings.
-So a call of a program that was traced before pays nothing for it, and what fails there fails before anything runs.
+So a call of a program that was traced before pays nothing for it, and a check that fails does so before anything runs.
 
 XLA counts the bytes of each array of a program in int64, from the left, and ends the process where that overflows;
 empty arrays, and those that it would never make, included.  (PyTorch: c10/core/TensorImpl.h, SafePyObject of sizes.)
@@ -21,7 +21,7 @@ from .errors import DtypeDisabledError, OutOfMemoryError
 
 LIMIT = 1 << 63
 MOST_VIEWS = 1 << 24
-# Arguments and static arguments of a program whose sizes multiply to more may have larger arrays in between.
+# If the sizes of a program's arguments and static arguments multiply to more, it may have larger arrays in between.
 _SUSPICIOUS = 1 << 40
 
 
@@ -34,7 +34,7 @@ def check_numel(shape: Iterable[int]) -> None:
 
 
 def check_size(shape: tuple[int, ...], dtype: Any) -> None:
-    """Raise `RuntimeError` for an array of 2**63 bytes or more, multiplied from the left, be it empty in the end."""
+    """Raise `RuntimeError` for an array of 2**63 bytes or more, multiplied from the left, even if it is empty."""
     size = np.dtype(dtype).itemsize if isinstance(dtype, (type, np.dtype)) else dtype.itemsize
     for n in shape:
         size *= n
@@ -48,22 +48,22 @@ def check_size(shape: tuple[int, ...], dtype: Any) -> None:
 
 
 def zeros(shape: tuple[int, ...], dtype: Any, where: Any = None) -> Any:
-    """`jnp.zeros` of a size and a dtype that were not asked before, outside of any program of ours."""
+    """Return `jnp.zeros` after checks of size and dtype, for calls outside of any program of ours."""
     check_size(shape, dtype)
     require_kept(dtype)
     return jnp.zeros(shape, dtype, device=where)
 
 
 def check_bytes(size: int, what: str) -> None:
-    """Raise `OutOfMemoryError` where the host has no memory for so many bytes, which `what` takes."""
+    """Raise `OutOfMemoryError` if the host has no memory for the `size` bytes of `what`."""
     try:
-        np.empty(size, np.int8)  # of which no page is touched
+        np.empty(size, np.int8)  # no page of it is touched
     except (MemoryError, ValueError):
         raise OutOfMemoryError(f"can't allocate memory: {what} would take {size} bytes on the host") from None
 
 
 def check_views(count: int, name: str) -> None:
-    """Raise `OutOfMemoryError` for more tensors than one call may make: of each Python keeps some 500 bytes."""
+    """Raise `OutOfMemoryError` for more tensors than one call may make: each takes some 500 bytes of Python's."""
     if count > MOST_VIEWS:
         raise OutOfMemoryError(
             f"can't allocate memory: {name}() would make {count} tensors; at most {MOST_VIEWS} are made by one call. "
@@ -72,7 +72,7 @@ def check_views(count: int, name: str) -> None:
 
 
 def out_of_memory(error: Exception) -> OutOfMemoryError | None:
-    """What to raise in place of XLA's error that it has no memory; None for any other error."""
+    """Return the error that replaces XLA's error for want of memory; None for any other error."""
     text = str(error).partition("\n")[0]
     if not (isinstance(error, jax.errors.JaxRuntimeError) and text.startswith("RESOURCE_EXHAUSTED")):
         return None
@@ -83,7 +83,7 @@ def out_of_memory(error: Exception) -> OutOfMemoryError | None:
 
 
 def x64_for_now() -> Any:
-    """A block in which JAX keeps 64-bit types; of a trace within it, its part of the program."""
+    """Return a block in which JAX has 64-bit types; within a trace, in its part of the program."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
     from jax import experimental  # jax 0.7 has it there
@@ -104,16 +104,16 @@ def refuse_narrowing(values: Any) -> None:
 
 
 def require_kept(*values: Any) -> None:
-    """`refuse_narrowing` of what runs outside of any program of ours."""
+    """Raise `DtypeDisabledError` for 64-bit values outside of any program of ours, while JAX's x64 mode is off."""
     if not x64_enabled():
         refuse_narrowing(values)
 
 
 def checked(function: Callable, facts: Any = (), *, converts: bool = False) -> Callable:
-    """`function`, to be traced: refuses what has no size, and 64-bit arguments while JAX's x64 mode is off.
+    """Return `function` for tracing: it refuses too large arrays, and 64-bit arguments while JAX's x64 mode is off.
 
-    `facts`: what it was made of besides its arguments, whose dtypes and sizes count too.  `converts`: its results have
-    the dtypes that they are asked for, so it may read 64-bit arrays at any time.
+    `facts`: values that the function was made of besides its arguments; their dtypes and sizes count too.  `converts`:
+    its results have the dtypes that they are asked for, so it may read 64-bit arrays at any time.
     """
 
     @functools.wraps(function, updated=())
@@ -132,12 +132,12 @@ def checked(function: Callable, facts: Any = (), *, converts: bool = False) -> C
             check_size(array.shape, array.dtype)
         return out
 
-    traced.__name__ = getattr(function, "func", function).__name__  # of a partial, which has none: programs show it
+    traced.__name__ = getattr(function, "func", function).__name__  # a partial has none: programs show its function's
     return traced
 
 
 def _leaves(facts: Any) -> Iterator[Any]:
-    """Numbers, dtypes and the like in a nest of tuples; of objects those that they are told by."""
+    """Yield numbers, dtypes and the like in a nest of tuples; for objects those that identify them."""
     if isinstance(facts, (tuple, list)):
         for part in facts:
             yield from _leaves(part)
@@ -152,7 +152,7 @@ def _leaves(facts: Any) -> Iterator[Any]:
 
 
 def _weight(leaves: list, static: list) -> int:
-    """How large an array in between may be, at a guess: the product of all sizes and numbers."""
+    """Guess the size of the largest array in between: the product of all sizes and numbers."""
     weight = 1
     for leaf in leaves:
         weight *= max(prod(getattr(leaf, "shape", ())), 1)

@@ -1,8 +1,8 @@
 """PyTorch's `torch.masked`: reductions and normalizations over the elements at which a mask is true.
 
-One mechanism: what is masked out is filled with what the operation's result does not depend on (0 for a sum, -inf for a
-maximum), and the plain operator runs.  So masked-out elements have a gradient of 0, and a slice of which nothing is
-left gives the operation of nothing: 0 for a sum, -inf for a maximum, NaN for a mean.  (PyTorch: torch/masked/_ops.py.)
+One mechanism: masked-out elements are replaced by the operation's identity (0 for a sum, -inf for a maximum), and the
+plain operator runs.  So masked-out elements have a gradient of 0, and a slice without elements gives the operation's
+result of nothing: 0 for a sum, -inf for a maximum, NaN for a mean.  (PyTorch: torch/masked/_ops.py.)
 
 >>> import xgrad
 >>> x = xgrad.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -32,11 +32,11 @@ _plain = dict(FUNCTIONS[""])
 _layers = FUNCTIONS["nn.functional"]
 
 
-# -- what is masked out -----------------------------------------------------------------------------------------------
+# -- masking ----------------------------------------------------------------------------------------------------------
 
 
 def _mask_of(input: Tensor, mask: Tensor) -> Tensor:
-    """The mask as bools, in the shape of the input.  Raises `IndexError` for one with more dimensions."""
+    """Return the mask as bools, in the shape of the input.  Raises `IndexError` for one with more dimensions."""
     if input._sparse or mask._sparse:
         raise NotImplementedError("xgrad.masked takes dense tensors only: call to_dense() first")
     if mask.ndim > input.ndim:
@@ -48,7 +48,7 @@ def _mask_of(input: Tensor, mask: Tensor) -> Tensor:
 
 
 def _filled(input: Tensor, mask: Tensor | None, name: str, identity: Any) -> Tensor:
-    """The input with the identity of the operation `name` in the place of what is masked out."""
+    """Return the input with the identity of the operation `name` in the place of masked-out elements."""
     if mask is None:
         return input
     if callable(identity):
@@ -78,7 +78,7 @@ def _least_or_complex(dtype: Any) -> Any:
 
 
 def _reduction(name: str, identity: Any, plain: Callable, doc: str, one_dim: bool = False) -> Callable:
-    """The masked form of `plain(input, dim, keepdim, dtype)`."""
+    """Make the masked form of `plain(input, dim, keepdim, dtype)`."""
 
     def reduce(
         input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Tensor | None = None
@@ -94,7 +94,7 @@ def _reduction(name: str, identity: Any, plain: Callable, doc: str, one_dim: boo
 
 
 def _converting(name: str) -> Callable:
-    """The plain operator, its result converted to `dtype`: by default that of the input, even for an index."""
+    """Return the plain operator with its result converted to `dtype`: by default the input's, even for an index."""
     run = _plain[name]
     return lambda x, dim, keepdim, dtype: run(x, dim, keepdim).to(x.dtype if dtype is None else dtype)
 
@@ -120,7 +120,7 @@ logsumexp = _reduction(
 
 
 def _counted(input: Tensor, dim: Any, keepdim: bool, mask: Tensor | None) -> Tensor:
-    """How many elements a reduction takes."""
+    """Return the number of elements of each reduction."""
     taken = _plain["ones"](tuple(input.shape), dtype=dtypes.bool) if mask is None else _mask_of(input, mask)
     return taken.sum(wrap_dims(dim, input.ndim), keepdim)
 
@@ -209,7 +209,7 @@ def std(
 
 
 def _normalization(name: str, identity: Any, plain: Callable, doc: str) -> Callable:
-    """The masked form of `plain(input, dim, dtype)`, along one dimension."""
+    """Make the masked form of `plain(input, dim, dtype)`, along one dimension."""
 
     def normalize(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None = None) -> Tensor:
         dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)

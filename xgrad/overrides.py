@@ -1,12 +1,12 @@
-"""`__xgrad_function__`: how a class says what xgrad's functions do with its instances (PyTorch: `__torch_function__`).
+"""`__xgrad_function__`: a class defines xgrad's functions on its instances (PyTorch: `__torch_function__`).
 
 Subclasses of `Tensor`, and classes that only resemble it, are asked before a function runs:
 
     type(x).__xgrad_function__(func, types, args, kwargs)
 
-Invariant: a plain `Tensor` never comes here.  The operators' paths test `a.__class__ is Tensor`, and what fails it is
-looked at by `overloaded`.  Into the dictionary of a new subclass go methods and properties that ask, in place of those
-that it would have from `Tensor`, whose own stay as they are.  xgrad's own subclasses take no part in it.
+Invariant: a plain `Tensor` never comes here.  The operators' paths test `a.__class__ is Tensor`, and `overloaded` looks
+at values that fail the test.  The dictionary of a new subclass gets methods and properties that ask, in place of those
+that it would inherit from `Tensor`, whose own stay as they are.  xgrad's own subclasses take no part in it.
 (PyTorch: torch/overrides.py, torch/csrc/utils/python_arg_parser.cpp.)
 """
 
@@ -45,7 +45,7 @@ class disable_overrides:
 
 
 def overloaded(values: Iterable[Any]) -> list:
-    """The values that are to be asked, one of each class: from left to right, but a subclass before its bases."""
+    """Return the values to be asked, one of each class: from left to right, but a subclass before its bases."""
     found: list = []
     for value in values:
         kind = type(value)
@@ -69,7 +69,7 @@ def _is_tensor(kind: type) -> bool:
 
 
 def dispatch(func: Callable, asked: list, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """What the first of `asked` that knows `func` answers.  Raises `TypeError` if none does."""
+    """Return the answer of the first of `asked` that knows `func`.  Raises `TypeError` if none does."""
     types = tuple(map(type, asked))
     for value in asked:
         result = value.__xgrad_function__(func, types, args, kwargs)
@@ -83,7 +83,7 @@ def dispatch(func: Callable, asked: list, args: tuple, kwargs: dict[str, Any]) -
 
 
 def resolve_name(func: Callable) -> str:
-    """A function's name as the user writes it, such as 'xgrad.add' or 'xgrad.Tensor.shape.__get__'."""
+    """Return a function's name as the user writes it, such as 'xgrad.add' or 'xgrad.Tensor.shape.__get__'."""
     prop = getattr(func, "__self__", None)
     if isinstance(prop, property):
         return f"xgrad.Tensor.{getattr(prop.fget, '__name__', '?')}.{func.__name__}"
@@ -93,7 +93,7 @@ def resolve_name(func: Callable) -> str:
 
 
 def has_xgrad_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether one of the arguments (or of those in a list of them) is to be asked."""
+    """Return True if one of the arguments (or of the items of a list among them) is to be asked."""
     return bool(overloaded(relevant_args))
 
 
@@ -118,7 +118,7 @@ def handle_xgrad_function(public_api: Callable, relevant_args: Iterable[Any], *a
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Whether a value is a Tensor or of a class with `__xgrad_function__`."""
+    """Return True for a Tensor, and for an instance of a class with `__xgrad_function__`."""
     return isinstance(inp, Tensor) or getattr(type(inp), "__xgrad_function__", None) is not None
 
 
@@ -128,9 +128,9 @@ def is_tensor_like(inp: Any) -> bool:
 def default_xgrad_function(
     cls: type, func: Callable, types: tuple, args: tuple = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
-    """Run `func` as on plain tensors and give its results this class: what a subclass gets that overrides nothing.
+    """Run `func` as on plain tensors and give its results this class: the default of subclasses.
 
-    `NotImplemented` if a class is involved that is no base of this one.  An override calls it by `super()`.
+    Returns `NotImplemented` if a class is involved that is no base of this one.  An override calls it by `super()`.
 
     >>> import xgrad
     >>> class Logged(xgrad.Tensor):
@@ -164,11 +164,11 @@ def _getter_of(func: Any) -> str | None:
 
 
 def _as_class(result: Any, cls: type, args: tuple) -> Any:
-    """Plain tensors in `result` as instances of `cls`."""
+    """Return `result` with its plain tensors as instances of `cls`."""
     if isinstance(result, Tensor):
         if type(result) is not Tensor or cls is Tensor:
             return result
-        if any(result is a for a in args):  # it is somebody's: `out=`, or an in-place operation on a plain tensor
+        if any(result is a for a in args):  # an argument: `out=`, or an in-place operation on a plain tensor
             return as_subclass(result, cls)
         return taken_over(result, cls)
     if isinstance(result, tuple) and hasattr(result, "_fields"):  # a named tuple
@@ -179,7 +179,7 @@ def _as_class(result: Any, cls: type, args: tuple) -> Any:
 
 
 def taken_over(tensor: Tensor, cls: type) -> Any:
-    """A tensor that was just made, as an instance of `cls`, with its place in the graph.
+    """Return a tensor that was just made as an instance of `cls`, with its place in the graph.
 
     (PyTorch makes an alias of it, which puts an AliasBackward0 behind each operation.)
     """
@@ -189,7 +189,7 @@ def taken_over(tensor: Tensor, cls: type) -> Any:
 
 
 def as_subclass(self: Tensor, cls: type) -> Any:
-    """This tensor as an instance of a subclass of `Tensor`: an alias, through which gradients flow.
+    """Return this tensor as an instance of a subclass of `Tensor`: an alias, through which gradients flow.
 
     Raises `TypeError` for a class that is no subclass of Tensor.
     """
@@ -203,7 +203,7 @@ def as_subclass(self: Tensor, cls: type) -> Any:
 
 
 def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
-    """A leaf of the class `cls`, a subclass of Tensor, that shares the storage of `data`.
+    """Return a leaf of the class `cls`, a subclass of Tensor, that shares the storage of `data`.
 
     Raises `TypeError` for a class that is no subclass of Tensor.
     """
@@ -248,7 +248,7 @@ def _asking_property(prop: property) -> property:
     )
 
 
-# Not asked about: what makes and identifies objects, and what is read before anything is decided.
+# Names that do not ask: they make or identify objects, or are read before anything is decided.
 _NOT_ASKED = frozenset({
     "__new__", "__init__", "__hash__", "__init_subclass__", "__class__", "__dict__", "__doc__", "__module__",
     "__weakref__", "__annotations__", "__xgrad_function__", "__reduce__", "as_subclass", "__getattribute__",
@@ -260,7 +260,7 @@ _PRIVATE_ASKED = frozenset({"_base", "_version", "_is_view"})
 
 @functools.cache
 def _replacements() -> dict[str, Any]:
-    """The methods and properties of Tensor in the form that asks; operators ask by themselves."""
+    """Return the methods and properties of Tensor in the form that asks; operators ask by themselves."""
     asking: dict[str, Any] = {}
     for name, value in vars(Tensor).items():
         private = name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
@@ -271,14 +271,14 @@ def _replacements() -> dict[str, Any]:
             asking[name] = _asking_property(value)
         elif callable(value) and not isinstance(value, (staticmethod, classmethod, type)):
             if getattr(value, "__name__", name) not in vars(Tensor):
-                value.__name__ = value.__qualname__ = name  # as an override is to see it
+                value.__name__ = value.__qualname__ = name  # the name that an override is to see
             if operator is None or operator.check is not None:
                 asking[name] = _asking(value)
     return asking
 
 
 def prepare_subclass(cls: Any) -> None:
-    """Let a new subclass of Tensor be asked by methods and properties that it has from Tensor."""
+    """Let methods and properties that a new subclass inherits from Tensor ask it."""
     lineage = cls.__mro__[: cls.__mro__.index(Tensor)]
     for name, value in _replacements().items():
         if not any(name in vars(base) for base in lineage):
@@ -286,7 +286,7 @@ def prepare_subclass(cls: Any) -> None:
 
 
 def attach(tensor: Any) -> None:
-    """Give `Tensor` the default override and what makes instances of its subclasses."""
+    """Give `Tensor` the default override, and the methods that make instances of its subclasses."""
     tensor.__xgrad_function__ = classmethod(default_xgrad_function)
     tensor.as_subclass = as_subclass
     tensor._make_subclass = staticmethod(make_subclass)

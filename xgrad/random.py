@@ -1,16 +1,16 @@
 """Random numbers: PyTorch's default generator and `Generator`, over `jax.random`.
 
-Invariant: a generator's whole state is one key, an ordinary array of uint32.  Each random operation takes the next key
+Invariant: a generator's whole state is one key, an ordinary array of uint32.  Each random operation uses the next key
 by one cached program that splits the state, so draws are as reproducible as the order of the calls; from several
 threads each draw gets a key of its own.  A seed gives the same numbers on every device, and with and without x64, and
 on each of several processes: there a generator must be seeded, for with entropy each would go on with other numbers.
 
-A checkpoint runs a function twice and needs the same numbers both times: `random_log` notes the keys with which a block
-found the generators that it used, `replay` runs another block on twins that start from these keys.  The generators
+A checkpoint runs a function twice and needs the same numbers both times: `random_log` records the keys that generators
+had when a block first used them, `replay` runs another block on twins that start from these keys.  The generators
 themselves are not touched, so other threads may draw meanwhile.
 
-Under a trace of JAX's (`jax.jit`, `vmap`, `lax.scan`, ...) a generator outlives what is traced, so its key stays
-concrete: seeds, states that are set and `fork_rng` act once, when the function is traced, and not in each call.
+Under a trace of JAX's (`jax.jit`, `vmap`, `lax.scan`, ...) a generator outlives the trace, so its key stays concrete:
+seeds, states that are set and `fork_rng` act once, when the function is traced, and not in each call.
 """
 
 import secrets
@@ -44,7 +44,7 @@ def _split(key: Any) -> tuple[Any, Any]:
 
 @jit_checked
 def _key_of(low: Any, high: Any) -> Any:
-    """The key of a 64-bit seed, given as two words: JAX itself would drop the upper one while x64 is off."""
+    """Return the key of a 64-bit seed, in two words: JAX itself would drop the upper one while x64 is off."""
     key = jax.random.PRNGKey(low)
     return jax.numpy.where(high == 0, key, jax.random.fold_in(key, high))
 
@@ -59,7 +59,7 @@ _UNSEEDED = (
 class Generator:
     """A source of random numbers with a state of its own (PyTorch: `torch.Generator`).
 
-    `device` is only remembered: numbers are made where the operation puts its result.
+    `device` has no effect: numbers are made where the operation puts its result.
 
     >>> import xgrad
     >>> g = xgrad.Generator().manual_seed(0)
@@ -77,7 +77,7 @@ class Generator:
 
     @property
     def device(self) -> device_of:
-        """Where it draws."""
+        """The device that it was made for."""
         return device_of(self._device)
 
     def manual_seed(self, seed: int) -> "Generator":
@@ -95,13 +95,13 @@ class Generator:
         return self
 
     def _here(self) -> "Generator":
-        """What draws in this generator's place: its twin in a trace, or in a block that is replayed, else itself."""
+        """Return the generator that draws in this one's place: its twin in a trace or a replayed block, or itself."""
         overlay, replay = state.overlay, state.random_replay
         here = self if overlay is None else overlay.generator(self)
         return here if replay is None else replay.get(here, here)
 
     def _log(self, key: Any) -> None:
-        """Note for the block that may be replayed that it found the generator with this key."""
+        """Record the generator's key for a block that may be replayed, at its first use there."""
         log = state.random_log
         if log is not None:
             log.setdefault(self, key)
@@ -112,9 +112,10 @@ class Generator:
         self._seed = seed
 
     def seed(self) -> int:
-        """Start again from a seed that the operating system's entropy gives, and return it.
+        """Start again from a seed of the operating system's entropy, and return it.
 
-        Of several processes each gets another one, and other numbers.  Raises `RuntimeError` inside of `xgrad.compile`.
+        With several processes each gets another one, and other numbers.  Raises `RuntimeError` inside of
+        `xgrad.compile`.
         """
         if state.overlay is not None:
             raise RuntimeError(
@@ -125,7 +126,7 @@ class Generator:
         return self.initial_seed()
 
     def initial_seed(self) -> int:
-        """The seed that the generator was last started from."""
+        """Return the seed that the generator was last started from."""
         here = self._here()
         with here._lock:
             self._log(here._started())
@@ -139,7 +140,7 @@ class Generator:
         return self._key
 
     def get_state(self) -> Tensor:
-        """The state, a tensor of uint32 (PyTorch's is one of uint8)."""
+        """Return the state, a tensor of uint32 (PyTorch's is one of uint8)."""
         here = self._here()
         with here._lock:
             key = here._started()
@@ -147,9 +148,9 @@ class Generator:
             return from_foreign(key)
 
     def set_state(self, new_state: Tensor) -> None:
-        """Go on from a state that `get_state` gave.  Raises `TypeError` or `RuntimeError` if it is none.
+        """Go on from a state of `get_state`.  Raises `TypeError` or `RuntimeError` if it is none.
 
-        `TracedValueError`, a RuntimeError, for one that is an argument of `jax.jit` and its like.
+        `TracedValueError`, a RuntimeError, for a state that is an argument of `jax.jit` and its like.
         """
         if not isinstance(new_state, Tensor) or new_state.dtype != np.dtype("uint32"):
             raise TypeError("RNG state must be a tensor of uint32, as get_state() gives")
@@ -169,15 +170,15 @@ class Generator:
                         "may be traced."
                     )
             else:
-                # Through the host: a key that is committed to a device would tie every later draw to it.  Not as a part
-                # of what is being traced, which would give a tracer.
+                # Through the host: a key that is committed to a device would tie every later draw to it.  Not within a
+                # trace, which would give a tracer.
                 with jax.ensure_compile_time_eval():
                     key = jax.device_put(np.array(key))
             self._log(present)
             here._key = key
 
     def clone_state(self) -> "Generator":
-        """A generator of its own that goes on from this one's state."""
+        """Return a generator of its own that goes on from this one's state."""
         here = self._here()
         with here._lock:
             key = here._started()
@@ -185,13 +186,13 @@ class Generator:
             return here._twin(key)
 
     def _twin(self, key: Any) -> "Generator":
-        """A generator like this one that has another key."""
+        """Return a generator like this one with another key."""
         twin = Generator(self._device)
         twin._key, twin._seed = key, self._seed
         return twin
 
     def next_key(self) -> Any:
-        """The key for one draw, a raw uint32 array that `jax.random` takes; the state moves on."""
+        """Return the key for one draw, a raw uint32 array for `jax.random`, and advance the state."""
         here = self._here()
         with here._lock:
             key = here._key
@@ -200,7 +201,7 @@ class Generator:
             self._log(key)
             after, drawn = _split(key)
             if isinstance(after, Tracer) and not isinstance(key, Tracer):
-                # Inside somebody's jax.jit.  The state must stay concrete: a tracer would outlive the trace.
+                # Inside of a jax.jit.  The state must stay concrete: a tracer would outlive the trace.
                 with jax.ensure_compile_time_eval():
                     after, drawn = _split(key)
                 if state.trace is None:  # in xgrad.compile it was seeded inside, and is so in each call
@@ -218,7 +219,7 @@ default_generator = Generator()
 
 
 def next_key(generator: Generator | None = None) -> Any:
-    """The next key of `generator` (of the default one): a raw uint32 array, to be an argument of a kernel."""
+    """Return the next key of `generator` (or the default one): a raw uint32 array, to be an argument of a kernel."""
     if generator is None:
         return (state.generator or default_generator).next_key()
     if not isinstance(generator, Generator):
@@ -245,23 +246,23 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
-    """The seed that the default generator was last started from."""
+    """Return the seed that the default generator was last started from."""
     return default_generator.initial_seed()
 
 
 def get_rng_state() -> Tensor:
-    """The state of the default generator."""
+    """Return the state of the default generator."""
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Let the default generator go on from a state that `get_rng_state` gave."""
+    """Let the default generator go on from a state of `get_rng_state`."""
     default_generator.set_state(new_state)
 
 
 @contextmanager
 def fork_rng(enabled: bool = True) -> Iterator[None]:
-    """A block after which the default generator is in the state that it was in before."""
+    """Restore the default generator's state at the end of the block."""
     if not enabled:
         yield
         return
@@ -273,13 +274,13 @@ def fork_rng(enabled: bool = True) -> Iterator[None]:
 
 
 def is_key(value: Any) -> TypeGuard[jax.Array]:
-    """Whether a value is an array of typed keys, as `jax.random.key` makes them."""
+    """Return True for an array of typed keys, as `jax.random.key` makes them."""
     return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 @contextmanager
 def use_key(key: Any) -> Iterator[Generator]:
-    """A block in which this thread draws from `key`, a `jax.random` key or its data, which may be traced.
+    """Within the block this thread draws from `key`, a `jax.random` key or its data, which may be traced.
 
     >>> import jax, xgrad
     >>> def noise(key):
@@ -300,20 +301,20 @@ def use_key(key: Any) -> Iterator[Generator]:
         state.generator = outer
 
 
-# A checkpoint switches these for a block, and puts `state.random_log` and its like back by stores: the end of a `with`
-# block may be interrupted before it begins.
+# A checkpoint switches these for a block, and restores `state.random_log` and its like by assignments: the end of a
+# `with` block may be interrupted before it begins.
 
 
 def note_drawn(log: dict[Generator, Any]) -> None:
-    """At the end of a block whose `state.random_log` was `log`: what an outer one had not used before, it used here."""
+    """Add the generators in `log`, at the end of its block, to the log of an outer block that had not used them."""
     outer = state.random_log
-    if outer is not None:  # it found the generators in the same state
+    if outer is not None:  # the outer block found it in the same state
         for generator, key in log.items():
             outer.setdefault(generator, key)
 
 
 def replay(log: dict[Generator, Any], generator: Generator | None) -> None:
-    """Have this thread draw what the block drew that filled `log`; no generator moves on by it.
+    """Let this thread draw the numbers of the block that filled `log`; no generator advances.
 
     `generator` is the one that `use_key` had put in place of the default generator then.
     """

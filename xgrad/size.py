@@ -1,4 +1,4 @@
-"""Size: a shape, as PyTorch has it: a tuple of ints, of which slices, sums and repetitions are sizes too."""
+"""Size: a shape, as PyTorch has it: a tuple of ints whose slices, sums and repetitions are sizes too."""
 
 from functools import partial
 from math import prod
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Size(tuple):
-    """A shape, printed as PyTorch prints it.  Raises `TypeError` for what is no iterable of ints.
+    """A shape, printed as PyTorch prints it.  Raises `TypeError` unless it is made of an iterable of ints.
 
     >>> import xgrad
     >>> shape = xgrad.zeros(2, 3, 4).size()
@@ -25,14 +25,14 @@ class Size(tuple):
         return f"xgrad.Size({list(self)})"
 
     def numel(self) -> int:
-        """The number of elements of a tensor of this shape."""
+        """Return the number of elements of a tensor of this shape."""
         return prod(self)
 
     def __getitem__(self, index: Any) -> Any:
         found = tuple.__getitem__(self, index)
         return unchecked(found) if found.__class__ is tuple else found
 
-    # NotImplemented hands other operands on: arrays to NumPy, the rest to tuple, which says what is wrong with them.
+    # NotImplemented hands other operands on: arrays to NumPy, the rest to tuple, which raises the error.
 
     def __add__(self, other: Any) -> Any:
         return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
@@ -46,7 +46,7 @@ class Size(tuple):
     __rmul__ = __mul__
 
 
-unchecked = partial(tuple.__new__, Size)  # of a tuple of ints: `Tensor.shape` is asked for all the time
+unchecked = partial(tuple.__new__, Size)  # for a tuple of ints: `Tensor.shape` is read all the time
 
 
 def _int_of(n: Any, place: int) -> int:

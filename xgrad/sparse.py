@@ -26,10 +26,10 @@ SparseTensor = _tensors.SparseTensor
 
 
 class check_sparse_tensor_invariants:
-    """Let the constructors of sparse tensors look at everything, as with `check_invariants=True`.
+    """Let the constructors of sparse tensors check all invariants, as with `check_invariants=True`.
 
-    A block, a decorator, or `enable()` and `disable()`, for the whole process; False is for `check_invariants=None`
-    alone, which looks at indices on a CPU all the same, since those that lead nowhere would give wrong values.
+    A block, a decorator, or `enable()` and `disable()`, for the whole process; False concerns only
+    `check_invariants=None`, which checks indices on a CPU all the same, since wrong ones would give wrong values.
 
     Raises `RuntimeError` for a block that is entered twice.  (PyTorch: torch.sparse.check_sparse_tensor_invariants.)
 
@@ -47,17 +47,17 @@ class check_sparse_tensor_invariants:
 
     @staticmethod
     def is_enabled() -> bool:
-        """Return True if all invariants are looked at."""
+        """Return True if all invariants are checked."""
         return _settings.check_sparse
 
     @staticmethod
     def enable() -> None:
-        """Look at all invariants from now on."""
+        """Check all invariants from now on."""
         _settings.check_sparse = True
 
     @staticmethod
     def disable() -> None:
-        """Look only at what `check_invariants=None` looks at."""
+        """Check only what `check_invariants=None` checks."""
         _settings.check_sparse = False
 
     def __enter__(self) -> None:
@@ -87,9 +87,9 @@ def _require(tensor: Any, name: str) -> None:
 
 
 def mm(sparse: Tensor, dense: Tensor) -> Tensor:
-    """The product of a sparse matrix (n, m) and a dense one (m, k), dense; of two sparse ones, sparse.
+    """Return the product of a sparse matrix (n, m) and a dense one (m, k), dense; of two sparse ones, sparse.
 
-    The gradient of the sparse matrix has its entries alone; `xgrad.mm` gives it a dense one.
+    The gradient of the sparse matrix has only its entries; `xgrad.mm` gives it a dense one.
     Raises `RuntimeError` for shapes or dtypes that do not fit.  (PyTorch: torch.sparse.mm.)
     """
     if not isinstance(sparse, SparseTensor) and not isinstance(dense, SparseTensor):
@@ -99,7 +99,7 @@ def mm(sparse: Tensor, dense: Tensor) -> Tensor:
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:
-    """beta * mat + alpha * (mat1 @ mat2), of which one factor is sparse: a sparse one's gradient has its entries alone.
+    """Return beta * mat + alpha * (mat1 @ mat2) with a sparse factor, whose gradient has only its entries.
 
     Raises `RuntimeError` for shapes or dtypes that do not fit.  (PyTorch: torch.sparse.addmm.)
     """
@@ -109,7 +109,7 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
 
 
 def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
-    """The sum of a sparse tensor's entries: of all, or over `dim` (one or several), sparse while one sparse is left.
+    """Return the sum of a sparse tensor's entries, of all or over `dim`; sparse while a sparse dimension is left.
 
     (PyTorch: torch.sparse.sum.)
     """
@@ -119,7 +119,7 @@ def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
 
 
 def to_bcoo(input: Tensor) -> Any:
-    """A sparse tensor as a `jax.experimental.sparse.BCOO`, outside of the graph.
+    """Return a sparse tensor as a `jax.experimental.sparse.BCOO`, outside of the graph.
 
     >>> import xgrad
     >>> xgrad.sparse.to_bcoo(xgrad.eye(2).to_sparse())
@@ -131,7 +131,7 @@ def to_bcoo(input: Tensor) -> Any:
 
 
 def from_bcoo(array: Any, requires_grad: bool = False) -> Tensor:
-    """A sparse tensor of a `jax.experimental.sparse.BCOO` without batch dimensions.
+    """Return a sparse tensor of a `jax.experimental.sparse.BCOO` without batch dimensions.
 
     Raises `ValueError` for one with them, and for one that is padded (indices beyond its shape).
     """

@@ -2,11 +2,11 @@
 
 Invariants:
 
-* Either `_array` holds the value and nobody shares it, or `_storage` and `_chain` say where it is.  `_read()` is the
+* Either `_array` is the value and no other tensor shares it, or `_storage` and `_chain` define it.  `_read()` is the
   one way to the array.
-* `_requires_grad` is true of a leaf that was marked and of everything with a `grad_fn`.  A view may require grad
-  beyond that, because its base does now: ask `requires_grad`.
-* What a tensor rarely has (hooks, tangents, a view's metadata) is absent from the instance: the class gives None.
+* `_requires_grad` is true for a marked leaf and for every tensor with a `grad_fn`.  A view may require grad
+  beyond that, because its base does now: read `requires_grad`.
+* Rare attributes (hooks, tangents, a view's metadata) are absent from the instance: the class has None.
 
 Operators, engine and autograd attach their methods in `xgrad/attach.py` (PyTorch: torch/csrc/autograd/variable.h).
 """
@@ -56,7 +56,7 @@ else:
     TensorMethods = object
 
 
-# blank(Tensor): one without a value, for those who give it one.  Tensor itself, called, makes a tensor of data.
+# blank(Tensor): a tensor without a value, for callers who set one.  Tensor itself, called, makes a tensor of data.
 blank: Any = object.__new__
 
 SAME: Any = ("the tensor's own",)  # the default of `grad_dtype`
@@ -68,18 +68,18 @@ _INSTEAD_OF_FALSE = (
 
 
 class Tangents(dict):
-    """The tangents of a tensor, {forward level: Tensor}.  Copied, never changed, but for the end of a dual level."""
+    """The tangents of a tensor, {forward level: Tensor}.  Copied, never changed, except at the end of a dual level."""
 
     __slots__ = ("__weakref__",)
-    __hash__: Any = object.__hash__  # kept in a WeakSet
+    __hash__: Any = object.__hash__  # an item of a WeakSet
     __eq__: Any = object.__eq__
 
 
 class Tensor(TensorMethods):
     """A multi-dimensional array with PyTorch's eager autograd, on a JAX array.
 
-    Make one with `xgrad.tensor`, `xgrad.zeros`, ...  `Tensor` itself, called, is PyTorch's old constructor: of the
-    default dtype, `Tensor(2, 3)` of sizes, `Tensor([1, 2])` of data, `Tensor(x)` an alias of a tensor, `Tensor()`
+    Make one with `xgrad.tensor`, `xgrad.zeros`, ...  `Tensor` itself, called, is PyTorch's old constructor, with the
+    default dtype: `Tensor(2, 3)` takes sizes, `Tensor([1, 2])` data, `Tensor(x)` is an alias of a tensor, `Tensor()`
     empty.  Raises `TypeError` for other arguments.
 
     >>> import xgrad
@@ -98,40 +98,40 @@ class Tensor(TensorMethods):
     _chain: ViewChain = None  # pyright: ignore[reportAssignmentType] - set together with _storage
     _cache: Any = None
     _cache_generation: int = -1
-    _traced: Any = None  # of a view of a tracer, in place of the cache: root, chain, trace and what was read
+    _traced: Any = None  # for a view of a tracer, in place of the cache: root, chain, trace and value
     _version_counter: VersionCounter | None = None
     # autograd
     _requires_grad: bool = False
     _grad_fn: "Node | None" = None
     _output_nr: int = 0
     _grad: "Tensor | None" = None
-    _grad_dtype: Any = SAME  # of a leaf: the dtype that its gradient is to have, None for any (engine/grad_dtype.py)
+    _grad_dtype: Any = SAME  # for a leaf: the dtype of its gradient, None for any (engine/grad_dtype.py)
     _view: ViewMeta | None = None
-    _moved: ViewChain | None = None  # of a base: what t_() and its like did to it, as a chain over its first value
+    _moved: ViewChain | None = None  # for a base: the effect of t_() and its like, as a chain over its first value
     _accumulator: Any = None  # weak reference to the AccumulateGrad
-    _leads_to: Any = None  # of a snapshot of a leaf: the leaf's AccumulateGrad
+    _leads_to: Any = None  # for a snapshot of a leaf: the leaf's AccumulateGrad
     _hooks: Any = None  # tensor hooks of a leaf; those of a non-leaf are with its node
     _earlier_hooks: Any = None  # after t_() and its like: (the present node, the hooks at the one before)
     _post_accumulate_hooks: Any = None
     _retains_grad: bool = False
     _tangents: Any = None  # Tangents
     _inference: bool = False
-    _is_param: bool = False  # of a Parameter (nn/parameter.py), which is a Tensor like any other
-    # of a BatchedTensor (batching/batched_tensor.py): the vmap that it belongs to, the tensor that holds all entries,
-    # and how it is made anew, moved and reinterpreted with that tensor
+    _is_param: bool = False  # True for a Parameter (nn/parameter.py), which is a Tensor like any other
+    # for a BatchedTensor (batching/batched_tensor.py): the vmap that it belongs to, the tensor with all entries, and
+    # functions that make the batched tensor again, move and reinterpret it with that tensor
     _level: Any = None
     _value: Any = None
     _holding: Any = None
     _move: Any = None
     _bits: Any = None
 
-    # PyTorch's names of what kind of array holds the value; those of a sparse tensor are its class's
-    is_sparse: bool = False  # that its layout is sparse_coo
-    _sparse: bool = False  # that its layout is not strided
+    # PyTorch's names for the kind of array behind the value; a sparse tensor's class has its own
+    is_sparse: bool = False  # True if its layout is sparse_coo
+    _sparse: bool = False  # True if its layout is not strided
     is_sparse_csr = is_mkldnn = is_quantized = is_nested = is_meta = False
     is_mps = is_xpu = is_ipu = is_vulkan = is_maia = is_mtia = False
     layout: str = "strided"
-    _dispatch: Any = None  # of a sparse tensor: what an operator that gets it, or writes to it, is given to
+    _dispatch: Any = None  # for a sparse tensor: it runs operators that have it as an argument, or write to it
     _dispatch_inplace: Any = None
     _shallow: Any = None
 
@@ -144,7 +144,7 @@ class Tensor(TensorMethods):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if cls.__module__.startswith("xgrad.") and cls.__module__ != "xgrad.overrides":
-            # xgrad's own take no part in overrides: the operators know them.
+            # xgrad's own subclasses take no part in overrides: the operators know them.
             cls.__xgrad_function__ = None  # pyright: ignore[reportAttributeAccessIssue]
         else:
             _prepare_subclass(cls)
@@ -152,7 +152,7 @@ class Tensor(TensorMethods):
     # -- the value ------------------------------------------------------------------------------------------------
 
     def _read(self) -> Any:
-        """The value as a JAX array, replaying the view chain if the cached one is old."""
+        """Return the value as a JAX array, replaying the view chain if the cached one is old."""
         array = self._array
         if array is not None:
             return array
@@ -183,21 +183,21 @@ class Tensor(TensorMethods):
         return array
 
     def _read_traced(self, root: Any) -> Any:
-        """The value of a view of a tracer: what was read in a trace within the root's is of no use after that one."""
+        """Return the value of a view of a tracer: a value read in an inner trace is of no use after that trace."""
         known, chain, now = self._traced, self._chain, trace_state()
         if known is None or known[0] is not root or known[1] is not chain or known[2] != now:
             known = self._traced = root, chain, now, chain.replay(root)
         return known[3]
 
     def _held(self) -> Any:
-        """The array that holds the value: of a view, its root."""
+        """Return the array behind the value: for a view, its root."""
         array, storage = self._array, self._storage  # in this order: `_share` sets the storage first
         if storage is not None:
             return storage.array
         return self._read() if array is None else array
 
     def _export(self) -> Any:
-        """The array, to be handed out: no longer ours to donate."""
+        """Return the array for other code to keep: it is not donated any more."""
         array = self._read()
         counter = self._version_counter
         if self._storage is None:
@@ -212,7 +212,7 @@ class Tensor(TensorMethods):
         return array
 
     def _share(self) -> Storage:
-        """The storage, made when the first alias asks for it."""
+        """Return the storage, which the first alias makes."""
         storage = self._storage
         if storage is None:
             with writing:  # another thread may ask at the same time, and reads without a lock
@@ -242,7 +242,7 @@ class Tensor(TensorMethods):
             self._rewrite(chain.writer, new, *chain.starts)
 
     def _rewrite(self, program_of: Any, *operands: Any) -> None:
-        """Run `program_of(donate)(root, *operands)`: the value, or the root of the storage, and a version more.
+        """Run `program_of(donate)(root, *operands)`: its result is the new value or root.  The version rises.
 
         All of it happens, or nothing does, wherever an interrupt arrives: see views/storage.py.
         """
@@ -256,7 +256,7 @@ class Tensor(TensorMethods):
             if storage is not None:
                 storage.rewrite(tracked, program_of, operands)
             else:
-                # By way of the dictionary: while another thread traces a function, setting an attribute is a call.
+                # Through the dictionary: while another thread traces a function, setting an attribute is a call.
                 attributes = self.__dict__
                 box, out = [attributes["_array"]], []
                 attributes["_array"] = None
@@ -264,14 +264,14 @@ class Tensor(TensorMethods):
                     rewritten(out, box, self._owned, program_of, operands)
                 except BaseException:
                     if box[0] is None and len(box) > 1:
-                        attributes["_chain"] = ViewChain.of(box[1])  # the shape of what is lost
+                        attributes["_chain"] = ViewChain.of(box[1])  # the shape of the lost value
                     raise
-                finally:  # no call in it
+                finally:  # no call in this block
                     if out:
                         attributes["_array"], attributes["_owned"] = out[0], True
                         if tracked is not None:
                             tracked.value += 1
-                        del out[:]  # a traceback may hold it
+                        del out[:]  # a traceback may refer to it
                     else:
                         attributes["_array"] = box[0]
         if tracked is None:
@@ -288,13 +288,13 @@ class Tensor(TensorMethods):
                 counter.count(by)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _alias(self) -> "Tensor":
-        """A tensor with the same storage, chain and version counter, and no autograd metadata."""
+        """Return a tensor with the same storage, chain and version counter, and no autograd metadata."""
         alias = blank(Tensor)
         alias._storage = self._share()
         alias._chain = chain = self._chain
         alias._version_counter = self._version_counter
         if chain.is_root:
-            pass  # nothing is kept of it but the root
+            pass  # the root is all there is
         elif self._cache is not None:
             alias._cache, alias._cache_generation = self._cache, self._cache_generation
         elif self._traced is not None:
@@ -304,7 +304,7 @@ class Tensor(TensorMethods):
         return alias
 
     def _blank_view(self, chain: ViewChain, relative: ViewChain, name: str) -> "Tensor":
-        """What `make_view` fills in, of a subclass."""
+        """Return the tensor that `make_view` fills in; subclasses override it."""
         return blank(Tensor)
 
     @property
@@ -318,7 +318,7 @@ class Tensor(TensorMethods):
         return array.dtype if array is not None else self._like().dtype
 
     def _like(self) -> Any:
-        """Something with the shape and dtype of the value: the chain, or the array that another thread adds to."""
+        """Return an object with the value's shape and dtype: the chain, or the array that another thread adds to."""
         chain = self._chain
         return self._read() if chain is None else chain
 
@@ -332,7 +332,7 @@ class Tensor(TensorMethods):
         return of_trace() if isinstance(array, Tracer) else device(array.sharding)
 
     def _placed(self) -> Any:
-        """The sharding of the value, None of a tracer: what decides whether two tensors are on the same device."""
+        """Return the sharding of the value, None for a tracer: it decides if two tensors are on the same device."""
         array = self._held()
         return None if isinstance(array, Tracer) else array.sharding
 
@@ -355,16 +355,16 @@ class Tensor(TensorMethods):
             return counter.told()  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
 
     def stride(self, dim: int | None = None) -> Any:
-        """Strides as if each root were laid out row-major, derived from the view chain."""
+        """Return strides as if each root were laid out row-major, derived from the view chain."""
         strides = self._geometry().strides
         return tuple(strides) if dim is None else strides[own_dim(dim, self.ndim)]
 
     def storage_offset(self) -> int:
-        """The offset of the first element in the storage, derived from the view chain."""
+        """Return the offset of the first element in the storage, derived from the view chain."""
         return self._geometry().offset
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the view chain leaves the elements in row-major order without gaps."""
+        """Return True if the elements are in row-major order without gaps, by the view chain."""
         return self._geometry().is_contiguous()
 
     def _geometry(self) -> Any:
@@ -419,7 +419,7 @@ class Tensor(TensorMethods):
 
     @property
     def grad_fn(self) -> "Node | None":
-        """The node that made this tensor, or None for a leaf; of a stale view it is made anew."""
+        """The node that made this tensor, or None for a leaf; a stale view regenerates it."""
         meta = self._view
         if meta is not None and meta.attr_version != self._version:
             self._regenerate(meta)
@@ -474,7 +474,7 @@ class Tensor(TensorMethods):
         self._grad = value
 
     def _dtype_of_grad(self) -> np.dtype | None:
-        """What `grad_dtype` says of a leaf."""
+        """Return the dtype of a leaf's gradient, by `grad_dtype`."""
         return self.dtype if self._grad_dtype is SAME else self._grad_dtype
 
     def _check_grad(self, value: "Tensor") -> None:
@@ -487,7 +487,7 @@ class Tensor(TensorMethods):
                 f"{self.device}. Please ensure that the gradient and the tensor are on the same device"
             )
         if there and len(there.device_set) > 1 and here != there and not value._sparse:
-            value._share()  # what is accumulated is then written to it, which keeps its sharding
+            value._share()  # accumulation then writes to it, and its sharding stays
         dtype = self._dtype_of_grad()
         if dtype is not None and value.dtype != dtype:
             raise RuntimeError(
@@ -505,7 +505,7 @@ class Tensor(TensorMethods):
         self._grad = None
 
     def _tangent_at(self, level: int) -> "Tensor | None":
-        """The tangent at a forward level, None where there is none; of a view, what its base has got since."""
+        """Return the tangent at a forward level, None if there is none; a view takes over its base's later tangent."""
         tangents = self._tangents
         if tangents is not None:
             tangent = tangents.get(level)
@@ -523,7 +523,7 @@ class Tensor(TensorMethods):
             state.dual_tangents.add(tangents)
 
     def _moves(self) -> bool:
-        """Whether there is a tangent at one of the levels at which operations carry tangents on now."""
+        """Return True if there is a tangent at one of the levels at which operations propagate tangents now."""
         return any(self._tangent_at(level) is not None for level in forward_levels())
 
     def _is_view(self) -> bool:
@@ -531,7 +531,7 @@ class Tensor(TensorMethods):
 
     @property
     def _base(self) -> "Tensor | None":
-        """The root of which this is a differentiable view, or None."""
+        """The root that this is a differentiable view of, or None."""
         return None if self._view is None else self._view.base
 
     @property
@@ -539,11 +539,11 @@ class Tensor(TensorMethods):
         return self._retains_grad
 
     def is_inference(self) -> bool:
-        """Whether the tensor was made in inference mode."""
+        """Return True if the tensor was made in inference mode."""
         return self._inference
 
     def detach(self) -> "Tensor":
-        """An alias of the value without history or tangent; shares storage and version counter."""
+        """Return an alias of the value without history or tangent; it shares storage and version counter."""
         return self._alias()
 
     def detach_(self) -> "Tensor":
@@ -553,7 +553,7 @@ class Tensor(TensorMethods):
                 "Can't detach views in-place. Use detach() instead: a view cannot leave the graph that its base is in."
             )
         if self._grad_fn is not None and (hooks := _hooks_of(self)) is not None:
-            self._hooks = hooks  # they are the tensor's, in PyTorch too
+            self._hooks = hooks  # hooks are the tensor's, in PyTorch too
         self._grad_fn, self._output_nr, self._requires_grad, self._tangents = None, 0, False, None
         return self
 
@@ -582,7 +582,7 @@ class Tensor(TensorMethods):
         value._share()
         lost = self._array is None and (self._storage is None or self._storage._array is None)
         if lost or value.shape != self.shape or value.dtype != self.dtype or value.device != self.device:
-            self._accumulator = None  # it expects gradients of the old kind
+            self._accumulator = None  # its gradients were to be of the old kind
         self._array = None
         self._storage, self._chain = value._storage, value._chain
         self._cache, self._cache_generation = None, -1
@@ -596,12 +596,12 @@ class Tensor(TensorMethods):
 
 
 def mark(tensor: Tensor) -> None:
-    """Make an inference tensor of one that was just made."""
+    """Make a tensor that was just made an inference tensor."""
     tensor._inference, tensor._version_counter = True, UNTRACKED
 
 
 def from_array(array: Any) -> Tensor:
-    """A tensor of an array that one of our own kernels made."""
+    """Return a tensor of an array that one of our own kernels made."""
     t = blank(Tensor)
     t._array = array
     if state.inference:
@@ -610,7 +610,7 @@ def from_array(array: Any) -> Tensor:
 
 
 def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
-    """A tensor of somebody else's array, of JAX or NumPy, which is never donated.
+    """Return a tensor of a foreign array, of JAX or NumPy, which is never donated.
 
     Raises `DtypeDisabledError` and `OverflowError` for a NumPy array that JAX would narrow and change.
     """
@@ -629,9 +629,9 @@ def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
 
 
 def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, creation: CreationMeta) -> Tensor:
-    """A differentiable view of `self`: `chain` places it in the storage, `relative` in `self`.  No grad_fn yet.
+    """Return a differentiable view of `self`: `chain` places it in the storage, `relative` in `self`.  No grad_fn yet.
 
-    A view of an inference tensor is an inference tensor, and autograd knows of no base.
+    A view of an inference tensor is an inference tensor, and has no base for autograd.
     """
     out = blank(Tensor) if self.__class__ is Tensor else self._blank_view(chain, relative, name)
     counter = self._version_counter

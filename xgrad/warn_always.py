@@ -1,4 +1,4 @@
-"""set_warn_always: warn each time of what is warned of once (PyTorch: torch.set_warn_always)."""
+"""set_warn_always: repeat warnings that are given once (PyTorch: torch.set_warn_always)."""
 
 from .config import settings
 
@@ -6,10 +6,10 @@ __all__ = ["is_warn_always_enabled", "set_warn_always"]
 
 
 def set_warn_always(b: bool, /) -> None:
-    """Let xgrad warn each time (True) of what it warns of once in a process (False, the default).
+    """Repeat the warnings that xgrad gives once in a process (True), or not (False, the default).
 
     Python's own filters, which show a warning once for each place, are set by `warnings.simplefilter("always")`.
-    Raises `RuntimeError` for what is no bool.
+    Raises `RuntimeError` unless the argument is a bool.
 
     >>> import xgrad
     >>> xgrad.set_warn_always(True)
@@ -23,5 +23,5 @@ def set_warn_always(b: bool, /) -> None:
 
 
 def is_warn_always_enabled() -> bool:
-    """Whether xgrad warns each time of what it warns of once else."""
+    """Return True if xgrad repeats the warnings that it otherwise gives once."""
     return settings.warn_always

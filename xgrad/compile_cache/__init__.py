@@ -1,4 +1,4 @@
-"""The compile cache: what a process has compiled, for the next process."""
+"""The compile cache: a process's compiled programs, for the next process."""
 
 from .folder import CacheInfo as CacheInfo
 from .folder import compile_cache_info as compile_cache_info

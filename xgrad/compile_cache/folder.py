@@ -1,8 +1,8 @@
 """The folder of the compile cache, which is JAX's persistent compilation cache, for all programs of the process.
 
-Invariant: only what this release of jaxlib compiled on a machine like this one, for this user, is loaded.  JAX's keys
-tell programs, compiler options and devices apart; the folder tells jaxlib, platform and processor apart, since compiled
-code for a CPU may use instructions that another one lacks.  A file that cannot be read is compiled anew.
+Invariant: only programs that this release of jaxlib compiled on a machine like this one, for this user, are loaded.
+JAX's keys identify programs, compiler options and devices; the folder identifies jaxlib, platform and processor, since
+compiled code for a CPU may use instructions that another one lacks.  A program whose file is damaged is compiled again.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ VARIABLE = "XGRAD_COMPILE_CACHE"
 
 
 class CacheInfo(NamedTuple):
-    """The folder, how many programs are in it, and how many bytes they take."""
+    """The folder, the number of programs in it, and the number of bytes they take."""
 
     folder: Path
     programs: int
@@ -29,13 +29,13 @@ class CacheInfo(NamedTuple):
 
 
 def enable_compile_cache(folder: str | os.PathLike | None = None) -> Path:
-    """Keep compiled programs in a folder, and load those that are there; returns the folder that is used.
+    """Store compiled programs in a folder, and load those that are there; returns the folder that is used.
 
     It is a subfolder of `folder`, named after jaxlib, platform and processor; by default of the user's cache folder
     (`$XDG_CACHE_HOME/xgrad` or `~/.cache/xgrad`).  All programs of the process count, JAX's own too, from now on.
     Setting XGRAD_COMPILE_CACHE to 1, or to a folder, does so when xgrad is imported.
 
-    Raises `PermissionError` if others could write there: what is loaded is run.
+    Raises `PermissionError` if others could write there: loaded programs are run.
 
     >>> import tempfile, xgrad
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ def enable_compile_cache(folder: str | os.PathLike | None = None) -> Path:
     with tempfile.TemporaryFile(dir=used):  # an error now, and not a silent one later
         pass
     jax.config.update("jax_compilation_cache_dir", str(used))
-    # Small programs are what an eager step is made of: 30 ms to compile, 7 to load.
+    # An eager step is made of small programs: 30 ms to compile, 7 to load.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     compilation_cache.reset_cache()  # JAX looks for a folder once, at the first program
@@ -61,13 +61,13 @@ def enable_compile_cache(folder: str | os.PathLike | None = None) -> Path:
 
 
 def disable_compile_cache() -> None:
-    """Neither keep nor load compiled programs from now on."""
+    """Neither store nor load compiled programs from now on."""
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()
 
 
 def compile_cache_info() -> CacheInfo | None:
-    """The folder that is used, and what is in it; None while there is none."""
+    """Return the folder that is used, and its size; None while there is none."""
     folder = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue] - made at run time
     if not folder:
         return None
@@ -76,7 +76,7 @@ def compile_cache_info() -> CacheInfo | None:
 
 
 def enable_as_asked() -> None:
-    """What the environment variable says."""
+    """Enable the cache if the environment variable asks for it."""
     asked = os.environ.get(VARIABLE, "")
     if asked not in ("", "0"):
         enable_compile_cache(None if asked == "1" else asked)
@@ -87,7 +87,7 @@ def _default() -> Path:
 
 
 def _kind() -> str:
-    """A name for jaxlib, platform and processor."""
+    """Return a name for jaxlib, platform and processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         processor = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})

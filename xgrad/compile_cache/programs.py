@@ -1,7 +1,7 @@
-"""Functions as programs: `jax.jit` of what passes through `limits.checked`.
+"""Functions as programs: `jax.jit` of functions that pass through `limits.checked`.
 
 JAX's cache finds a program by its text, which begins with the function's name.  So a program has a name that is the
-same in each process: that of the function, also where the function is a partial one, which has none (`checked`).
+same in each process: that of the function, also for a partial function, which has none (`checked`).
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from ..limits import checked
 def jit_checked(
     function: Callable, facts: Any = (), *, donate: bool = False, keep_unused: bool = False, converts: bool = False
 ) -> Callable:
-    """`jax.jit(function)`; with `donate` the result takes the first argument's memory.
+    """Return `jax.jit(function)`; with `donate` the result is in the first argument's memory.
 
     `facts`, `converts`: see `limits.checked`.
     """
@@ -24,5 +24,5 @@ def jit_checked(
 
 
 def jit_placed(function: Callable, where: Any) -> Callable:
-    """`jax.jit(function)` whose result is sharded as `where` says, and that runs where its first argument is."""
+    """Return `jax.jit(function)` that runs on its first argument's devices; its result has the sharding `where`."""
     return jax.jit(checked(function), out_shardings=where, keep_unused=True)

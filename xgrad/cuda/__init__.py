@@ -1,4 +1,4 @@
-"""What programs ask of `torch.cuda` before they choose a device: whether there are GPUs, how many, how full.
+"""Functions of `torch.cuda` that programs call before they choose a device: the number of GPUs, and their memory.
 
 GPUs are JAX's; on a TPU or a CPU there are none.  Streams, events and graphs do not exist: XLA orders its work by
 itself.
@@ -27,9 +27,9 @@ def _gpus() -> list:
 
 
 def _gpu(which: Any) -> Any:
-    """The `jax.Device` of a GPU: by number or name, the current one by default.
+    """Return the `jax.Device` of a GPU: by number or name, the current one by default.
 
-    Raises `RuntimeError` for one that is not there, `ValueError` for what is no GPU.
+    Raises `RuntimeError` for a GPU that does not exist, `ValueError` for a device that is no GPU.
     """
     found: Any = placement_of(
         f"cuda:{current_device()}" if which is None else f"cuda:{which}" if isinstance(which, int) else which
@@ -40,7 +40,7 @@ def _gpu(which: Any) -> Any:
 
 
 def is_available() -> bool:
-    """Whether JAX has a GPU.
+    """Return True if JAX has a GPU.
 
     >>> import xgrad
     >>> device = xgrad.device("cuda" if xgrad.cuda.is_available() else "cpu")
@@ -49,12 +49,12 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """How many GPUs this process has."""
+    """Return the number of this process's GPUs."""
     return len(_gpus())
 
 
 def current_device() -> int:
-    """The number of the GPU on which tensors are made: JAX's default device if it is one, else 0.
+    """Return the number of the GPU on which tensors are made: JAX's default device if it is one, else 0.
 
     Raises `RuntimeError` without a GPU.
     """
@@ -67,32 +67,32 @@ def current_device() -> int:
 
 
 def get_device_name(device: Any = None) -> str:
-    """The name of a GPU, such as "NVIDIA H100"."""
+    """Return the name of a GPU, such as "NVIDIA H100"."""
     return _gpu(device).device_kind
 
 
 def is_bf16_supported() -> bool:
-    """Whether bfloat16 can be used on the GPUs: XLA computes in it on all that there are."""
+    """Return True if there is a GPU: XLA computes in bfloat16 on all of them."""
     return is_available()
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until what was started on a GPU is done.  `Tensor.block_until_ready()` waits for one tensor."""
+    """Wait until the work that was started on a GPU is done.  `Tensor.block_until_ready()` waits for one tensor."""
     jax.block_until_ready(jax.device_put(0.0, _gpu(device)) + 1)
 
 
 def manual_seed(seed: int) -> None:
-    """As `xgrad.manual_seed`: one generator serves all devices."""
+    """Seed the default generator (`xgrad.manual_seed`): one generator serves all devices."""
     _manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """As `xgrad.manual_seed`: one generator serves all devices."""
+    """Seed the default generator (`xgrad.manual_seed`): one generator serves all devices."""
     _manual_seed(seed)
 
 
 def empty_cache() -> None:
-    """Without effect: XLA keeps its memory pool (XLA_PYTHON_CLIENT_PREALLOCATE and its like set it up)."""
+    """Do nothing: XLA manages its memory pool (XLA_PYTHON_CLIENT_PREALLOCATE and its like set it up)."""
 
 
 def _memory(device: Any, name: str) -> int:
@@ -102,10 +102,10 @@ def _memory(device: Any, name: str) -> int:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """The bytes in use on a GPU; 0 without one."""
+    """Return the bytes in use on a GPU; 0 without one."""
     return _memory(device, "bytes_in_use")
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that were in use on a GPU since the process began; 0 without one."""
+    """Return the most bytes that were in use on a GPU since the process began; 0 without one."""
     return _memory(device, "peak_bytes_in_use")
