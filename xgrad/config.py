@@ -140,6 +140,7 @@ class Settings:
     default_dtype = jnp.dtype("float32")
     check_sparse = False  # True if sparse constructors check all invariants
     warn_always = False  # True if a warning that is given once is given each time
+    operator_modes = False  # True once a thread has entered an operator mode: until then no operator looks for one
 
 
 settings = Settings()

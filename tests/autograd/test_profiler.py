@@ -344,22 +344,38 @@ def test_wrong_use_raises():
     assert str(off) == off.table() == ""
 
 
-def test_until_the_first_recorder_operators_run_as_they_are():
+def test_until_the_first_recorder_operators_look_for_no_mode():
     code = """
 import sys
 import xgrad
-from xgrad.dispatch import call, declare, view
 from xgrad.autograd import function
-before = declare.call, declare.call_pair, view.try_view, function.run_function, xgrad.mul.__globals__["_pair"]
+from xgrad.config import settings
+before = function.run_function
 assert not {m for m in sys.modules if "profiler" in m and m.startswith("xgrad")}, sys.modules
 from xgrad.autograd import profiler
 with profiler.record_function("block"):
     pass
-now = declare.call, declare.call_pair, view.try_view, function.run_function, xgrad.mul.__globals__["_pair"]
-assert before == now
+assert not settings.operator_modes
+assert function.run_function is before
 with profiler.profile():
-    pass
-assert xgrad.mul.__globals__["_pair"] is not before[-1]
+    assert settings.operator_modes
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("first", ["from xgrad.interop import jax", "with xgrad.autograd.profiler.profile(): pass"])
+def test_operators_of_from_jax_are_seen_whatever_was_imported_first(first):
+    code = f"""
+import jax.numpy as jnp
+import xgrad
+import xgrad.autograd.profiler
+{first}
+sine = xgrad.from_jax(jnp.sin)
+x = xgrad.ones(2)
+with xgrad.autograd.profiler.profile() as prof:
+    sine(x) * x
+    sine(x[:1])
+assert [e.name for e in prof.function_events] == ["aten::sin", "aten::mul", "aten::getitem", "aten::sin"], prof.events()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -27,7 +27,7 @@ class BatchedOperator(Operator):
         single = kernel.operator
         self.name, self.node_name, self.outputs = single.name, single.node_name, single.outputs
         self.differentiable, self.jit, self.pointwise = single.differentiable, single.jit, False
-        self.converts = single.converts
+        self.converts, self.in_backward = single.converts, single.in_backward
         self.first, self.masked = single.first, single.masked
         self.parameters, self.variadic, self.static_names = single.parameters, single.variadic, ()
         self.formulas, self.defaults, self.check = single.formulas, {}, None

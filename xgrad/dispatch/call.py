@@ -13,7 +13,7 @@ import numpy as np
 from .. import dtypes, limits
 from ..batching import batched_tensor
 from ..batching.batched_tensor import batch_like, check_batched, level_of, requiring, run_batched, wrap, write_batched
-from ..config import INFERENCE_LEVEL, state, to_outer_forward_level
+from ..config import INFERENCE_LEVEL, settings, state, to_outer_forward_level
 from ..donation import surely
 from ..dtypes import INEXACT, INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
@@ -46,6 +46,8 @@ def is_operand(x: Any) -> bool:
 
 def call(op: Operator, args: tuple, statics: tuple) -> Any:
     """Run an operator on Tensors and numbers; record it if a gradient may be asked for."""
+    if settings.operator_modes and (mode := state.operator_mode) is not None:
+        return mode.call(op, args, statics)
     try:
         kernel = op.kernels[statics]
     except (KeyError, TypeError):
@@ -352,6 +354,8 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
     Order: does anything require grad → check_inplace → save (the *old* array of self: free here) → kernel → write,
     bump generation and version → rebase_history → forward mode → save results.
     """
+    if settings.operator_modes and (mode := state.operator_mode) is not None:
+        return mode.call_inplace(op, args, statics)
     self = args[0]
     usual = _USUAL.issuperset(map(type, args))
     if not usual:

@@ -6,7 +6,7 @@ loop, a list and the look at the mask, is 0.5 µs of 2.7 around a kernel of 4.4 
 
 from typing import Any
 
-from ..config import state
+from ..config import settings, state
 from ..dtypes import INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..tensor import Tensor, blank
@@ -20,6 +20,8 @@ _NO_EDGE = (None, 0)
 def call_pair(op: Operator, a: Any, b: Any) -> Any:
     """`call(op, (a, b), ())`."""
     if a.__class__ is not Tensor or b.__class__ is not Tensor or state.forward_level >= 0:
+        return call(op, (a, b), ())
+    if settings.operator_modes and state.operator_mode is not None:
         return call(op, (a, b), ())
     x, y = a._array, b._array
     if x is None or y is None:

@@ -72,6 +72,8 @@ class Operator:
     multilinear = False
     # Whether it gives the dtype that it is asked for, so that it may read 64-bit tensors while JAX's x64 mode is off.
     converts = False
+    # Whether it is the backward of another operator, recorded: no user called it.
+    in_backward = False
     # Called in backward with (the gradients of the results, what was saved), to refuse those that make no sense.
     check_gradients: Callable | None = None
     # PyTorch's name of the derivative that is missing there and here: it is refused in backward and in forward mode.

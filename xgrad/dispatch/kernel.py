@@ -286,6 +286,7 @@ class Plan:
             name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
             found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
             found.multilinear, found.masked, found.first = self.multilinear, operator.masked, False
+            found.in_backward = True
             self.operators[key] = found
         return found
 

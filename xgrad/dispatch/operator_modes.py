@@ -1,27 +1,23 @@
-"""Operator modes: somebody is asked about each operator and each view that a block calls, before it runs.
+"""Operator modes: a block's mode is asked about each operator and each view that the block calls, before it runs.
 
-Invariant: until the first mode is entered, they cost nothing.  The call path asks for no mode; the first `OperatorMode`
-that is entered puts functions that do into the places from which operators are called: the globals of the functions
-that the table made, and the modules that import `call` by name.  From then on an operator costs 0.1 µs more.
+    call(op, ...) ──► state.operator_mode.call ──► mode.run ──► the mode around it ... ──► call(op, ...)
+
+Every operator looks for a mode first, before anything else is asked of its arguments: those that are declared, those of
+`from_jax`, in place or not, and views.  Invariant: until the first mode of the process is entered, they cost nothing:
+the look is one flag of `settings`, 4 ns; from then on it is one of the thread's, 30 ns.
 
 Modes are per thread.  The innermost is asked; what it runs, the one around it is asked about, and so on.  They see
 what a user's code calls, by public names, and what backward runs only if they want (`whole`).
 (PyTorch: torch/utils/_python_dispatch.py, TorchDispatchMode.)
 """
 
-import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..config import state
-from . import call as path
-from . import call_pair, declare, operator_node, view
-from .declare import FUNCTIONS, METHODS, OPERATORS, SCOPES, Operator, freeze
+from ..config import settings, state
+from .call import call, call_inplace
+from .declare import FUNCTIONS, METHODS, OPERATORS, Operator, freeze
 from .kernel import Kernel
-
-_call, _call_inplace, _call_pair = path.call, path.call_inplace, call_pair.call_pair
-_try_view, _views_of, _view_inplace = view.try_view, view.views_of, view.view_inplace
 
 
 class OperatorMode:
@@ -34,24 +30,55 @@ class OperatorMode:
     _outer: "OperatorMode | None" = None
 
     def __enter__(self) -> "OperatorMode":
-        _install()
+        settings.operator_modes = True
         self._outer, state.operator_mode = state.operator_mode, self
         return self
 
     def __exit__(self, *error: Any) -> None:
         state.operator_mode = self._outer
 
+    # What a mode does.
+
     def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
         """Run an operator: `super().run(op, args, statics)`, or something in its place."""
-        return _call(op, args, statics) if self._outer is None else self._outer.run(op, args, statics)
+        return call(op, args, statics) if self._outer is None else self._outer.run(op, args, statics)
 
     def write(self, op: Operator, args: tuple, statics: tuple) -> Any:
         """Run the in-place form."""
-        return _call_inplace(op, args, statics) if self._outer is None else self._outer.write(op, args, statics)
+        return call_inplace(op, args, statics) if self._outer is None else self._outer.write(op, args, statics)
 
     def see(self, name: str, tensor: Any, make: Callable) -> Any:
         """Make views of `tensor` by `make()`, which computes nothing and gives None where a copy is needed."""
         return make() if self._outer is None else self._outer.see(name, tensor, make)
+
+    # What operators call on the innermost mode.  Within, no mode is asked: an operator that is made of others is one.
+
+    def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
+        """Run an operator as the modes say."""
+        mode: OperatorMode | None = self
+        while op.in_backward and mode is not None and not mode.whole:
+            mode = mode._outer
+        before, state.operator_mode = state.operator_mode, None
+        try:
+            return call(op, args, statics) if mode is None else mode.run(op, args, statics)
+        finally:
+            state.operator_mode = before
+
+    def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Any:
+        """Run the in-place form as the modes say."""
+        before, state.operator_mode = state.operator_mode, None
+        try:
+            return self.write(op, args, statics)
+        finally:
+            state.operator_mode = before
+
+    def view(self, name: str, tensor: Any, make: Callable) -> Any:
+        """Make views of `tensor` as the modes say."""
+        before, state.operator_mode = state.operator_mode, None
+        try:
+            return self.see(name, tensor, make)
+        finally:
+            state.operator_mode = before
 
 
 def given(op: Operator, args: tuple, statics: tuple, out: Any) -> Any:
@@ -60,7 +87,7 @@ def given(op: Operator, args: tuple, statics: tuple, out: Any) -> Any:
     twin = Operator.__new__(Operator)
     twin.__dict__.update(op.__dict__)
     twin.kernels = {freeze(statics): _Given(kernel, out)}
-    return _call(twin, args, statics)
+    return call(twin, args, statics)
 
 
 class _Given(Kernel):
@@ -80,86 +107,6 @@ class _Given(Kernel):
 
     def jvp(self, tangents: tuple[bool, ...]) -> Any:
         return self.real.jvp(tangents)
-
-
-def _ask(op: Operator, args: tuple, statics: tuple) -> Any:
-    mode = state.operator_mode
-    if mode is None:
-        return _call(op, args, statics)
-    state.operator_mode = None  # an operator that is made of others is asked about once
-    try:
-        return mode.run(op, args, statics)
-    finally:
-        state.operator_mode = mode
-
-
-def _ask_pair(op: Operator, a: Any, b: Any) -> Any:
-    return _call_pair(op, a, b) if state.operator_mode is None else _ask(op, (a, b), ())
-
-
-def _ask_inplace(op: Operator, args: tuple, statics: tuple) -> Any:
-    mode = state.operator_mode
-    if mode is None:
-        return _call_inplace(op, args, statics)
-    state.operator_mode = None
-    try:
-        return mode.write(op, args, statics)
-    finally:
-        state.operator_mode = mode
-
-
-def _ask_in_node(op: Operator, args: tuple, statics: tuple) -> Any:
-    mode = innermost = state.operator_mode
-    while mode is not None and not mode.whole:
-        mode = mode._outer
-    if mode is None:
-        return _call(op, args, statics)
-    state.operator_mode = None
-    try:
-        return mode.run(op, args, statics)
-    finally:
-        state.operator_mode = innermost
-
-
-def _ask_view(plain: Callable, name: Callable) -> Callable:
-    """`plain(self, ...)`, which makes views, as a function that asks; `name` gives the view's of the arguments."""
-
-    @functools.wraps(plain)
-    def asks(self: Any, *rest: Any, **named: Any) -> Any:
-        mode = state.operator_mode
-        if mode is None:
-            return plain(self, *rest, **named)
-        state.operator_mode = None
-        try:
-            return mode.see(name(*rest), self, lambda: plain(self, *rest, **named))
-        finally:
-            state.operator_mode = mode
-
-    return asks
-
-
-def _install() -> None:
-    """Put the functions that ask into the places from which operators are called, once."""
-    if declare.call is _ask:
-        return
-    asking: dict[Any, Callable] = {
-        _call: _ask,
-        _call_pair: _ask_pair,
-        _call_inplace: _ask_inplace,
-        _try_view: _ask_view(_try_view, lambda key, *_: key[0]),
-        _views_of: _ask_view(_views_of, lambda keys, name: name.removesuffix("Backward0").lower()),
-        _view_inplace: _ask_view(_view_inplace, lambda key, *_: f"{key[0]}_"),
-    }
-    names = ("call", "call_pair", "call_inplace", "_call", "_pair", "_inplace", "try_view", "views_of", "view_inplace")
-    packages = ("xgrad.ops.", "xgrad.dispatch.", "xgrad.batching.")
-    # Not the nodes: what backward runs is nobody's choice.
-    own = (__name__, operator_node.__name__)
-    scopes = [vars(m) for name, m in list(sys.modules.items()) if name.startswith(packages) and name not in own]
-    for scope in (*scopes, *SCOPES):
-        for name in names:
-            if scope.get(name) in asking:
-                scope[name] = asking[scope[name]]
-    operator_node.call = _ask_in_node
 
 
 def public_name(op: Operator) -> str:

@@ -4,9 +4,10 @@ The whole cost of a view that was made before is one dictionary look-up in its c
 node if it is recorded.
 """
 
+from functools import partial
 from typing import Any
 
-from ..config import state, to_outer_forward_level
+from ..config import settings, state, to_outer_forward_level
 from ..engine.copy_slices import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
 from ..engine.edges import gradient_edge
 from ..engine.hooks import hooks_of, move_retained_hook
@@ -33,6 +34,8 @@ def view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) 
 
 def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor | None:
     """As `view`, but None where the layout allows no view and a copy has to be made (`reshape`)."""
+    if settings.operator_modes and (mode := state.operator_mode) is not None:
+        return mode.view(key[0], self, partial(try_view, self, key, name, creation))
     if self.__class__ is not Tensor:
         if (result := ask_view(self, key)) is not NotImplemented:
             return result
@@ -74,7 +77,8 @@ def attach_view(
 ) -> Tensor:
     """The view that `seen` places in the storage and `relative` in `self`; recorded, with its tangent."""
     out = make_view(self, seen, relative, name, creation)
-    if state.grad_enabled and self.requires_grad:
+    # `self.requires_grad` as it stands in call.py
+    if (self._requires_grad or (self._view is not None and self._view.base._requires_grad)) and state.grad_enabled:
         out._grad_fn = chain_node(name, relative, gradient_edge(self))
         out._requires_grad = True
     if tangent and self._tangents is not None:
@@ -215,6 +219,8 @@ def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
 
     They must not be written in place while they are recorded.
     """
+    if settings.operator_modes and (mode := state.operator_mode) is not None:
+        return mode.view(name.removesuffix("Backward0").lower(), self, partial(views_of, self, keys, name))
     self._share()
     chain, root = self._chain, ViewChain.root(self.shape, self.dtype)
     chains = tuple(root.view(*key) for key in keys)
@@ -250,6 +256,8 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
     The operation is appended to the tensor's chain *and* to what autograd knows of it (its ViewMeta's chain, or, of a
     base, the chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
     """
+    if settings.operator_modes and (mode := state.operator_mode) is not None:
+        return mode.view(f"{key[0]}_", self, partial(view_inplace, self, key, name))
     chain = self._chain
     if key[0] == "as_strided" and chain is not None and not chain.is_root:  # which addresses the storage
         relative = _from_part(chain, chain.view(*key))

@@ -155,4 +155,5 @@ class KeptPlan(Plan):
 
             name = of.node_name.removesuffix("Backward0") + "BackwardBackward0"
             found = self.operators[key] = Operator(f"{of.name}_backward", run, node=name)
+            found.in_backward = True
         return found
