@@ -1,6 +1,7 @@
 """The command line: `python -m xgrad COMMAND`.  Each command is a module with `add_arguments` and `run`.
 
-Exit codes: 0 done; 1 the command ran, and what it looked at is wrong; 2 it was called wrongly, and said how to call it.
+Exit codes: 0: the command succeeded; 1: the command ran and found something wrong; 2: the command line was wrong, and
+the usage was printed.
 """
 
 import argparse
@@ -16,7 +17,7 @@ _COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` (default: the process's arguments) names; returns the exit code."""
+    """Run the command that `argv` (default: the process's arguments) names, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m xgrad", description="xgrad: PyTorch's eager autograd on JAX arrays."
     )

@@ -1,6 +1,7 @@
-"""Which accelerators the machine has, whether or not JAX sees them, and which extra would make it see them.
+"""Find the machine's accelerators, whether or not JAX sees them, and the extra that makes JAX see each.
 
-What is looked at: the files that drivers make under /dev and /proc, and the environment of TPU virtual machines.
+`accelerators` reads the files that drivers make under /dev and /proc, the PCI bus under /sys, and the environment of
+TPU virtual machines.
 """
 
 import os
@@ -15,7 +16,7 @@ _CUDA_13_DRIVER = 580  # the oldest; for CUDA 12 it is 525
 
 
 class Accelerator(NamedTuple):
-    """What is in the machine: its name, JAX's platform for it, how it was seen, and what to install."""
+    """An accelerator: its name, JAX's platform, the file or variable that shows it, the command to install its JAX."""
 
     name: str
     platform: str
@@ -24,7 +25,7 @@ class Accelerator(NamedTuple):
 
 
 def accelerators(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> list[Accelerator]:
-    """Those that the machine has."""
+    """Return the machine's accelerators."""
     found = []
     gpus = sorted((root / "dev").glob("nvidia[0-9]*"))
     if gpus or ((root / "dev/dxg").exists() and (root / "usr/lib/wsl/lib/libcuda.so.1").exists()):
@@ -45,7 +46,7 @@ def _path(root: Path, path: Path) -> str:
 
 
 def _cuda(root: Path) -> str:
-    """The extra for the driver: CUDA 13 unless it is too old for that."""
+    """Return the extra for the NVIDIA driver: cuda13, or cuda12 if the driver is too old for CUDA 13."""
     try:
         text = (root / "proc/driver/nvidia/version").read_text()
     except OSError:

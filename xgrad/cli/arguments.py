@@ -1,4 +1,4 @@
-"""What the commands' arguments have in common: values that are checked as they are parsed."""
+"""Parsers of the commands' arguments: each checks the value as it parses it."""
 
 import argparse
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from ..devices import device
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """A parser of integers not below `least`."""
+    """Return a parser of integers that rejects integers below `least`."""
 
     def integer(text: str) -> int:
         try:
@@ -24,7 +24,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def place(text: str) -> device:
-    """A device that JAX sees."""
+    """Return the device that `text` names; raise ArgumentTypeError unless JAX sees it."""
     try:
         return device(text)
     except RuntimeError as error:
@@ -32,7 +32,7 @@ def place(text: str) -> device:
 
 
 def needs(parser: argparse.ArgumentParser, extra: str, *modules: str) -> list[Any]:
-    """The modules, imported; if one is missing, an error that says what to install, and exit code 2."""
+    """Import the modules and return them; if one is missing, print what to install and exit with code 2."""
     found = []
     for name in modules:
         try:

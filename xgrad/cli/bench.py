@@ -1,7 +1,7 @@
-"""What xgrad costs, as ratios with their spread: beside bare jitted kernels, eager jax.numpy and jax.jit.
+"""Measure what xgrad costs, as ratios with their spread: beside bare jitted kernels, eager jax.numpy and jax.jit.
 
-Each ratio is the median over rounds that take both sides in turns (A B A B), and stands with its quartiles; below 1,
-xgrad takes less.  Nothing here is a time that another machine would show.  Takes about a minute.
+Each ratio is the median over rounds that run both sides in turns (A B A B), printed with its quartiles; below 1, xgrad
+takes less.  No number is a time, which another machine would not show.  The command takes about a minute.
 """
 
 import argparse
@@ -31,12 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser, rounds: int = 7) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table of rows that need nothing but jax; 1 if one of them failed to run."""
+    """Print the table of the rows that need only jax; return 1 if a row failed to run, else 0."""
     return 1 if any(result.failed for result in report(ROWS, arguments)) else 0
 
 
 def report(rows: list[Row], arguments: argparse.Namespace) -> list[Result]:
-    """Measure the rows that were asked for; print, write and draw what they gave."""
+    """Measure the rows that the arguments choose; print, write and draw the results."""
     parser: argparse.ArgumentParser = arguments.parser
     chosen = choose(rows, arguments.rows, parser)
     if arguments.list:
@@ -51,7 +51,7 @@ def report(rows: list[Row], arguments: argparse.Namespace) -> list[Result]:
         if not file.parent.is_dir():
             parser.error(f"there is no folder {file.parent} for {file.name}")
 
-    xgrad.disable_compile_cache()  # what is measured as a first time must be one
+    xgrad.disable_compile_cache()  # a first call that a row measures must compile
     facts = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "rounds": arguments.rounds}
     title = f"xgrad on {facts['device']}, jax {facts['jax']}: medians and quartiles of {arguments.rounds} ratios"
     print(f"{title}\n")
@@ -74,7 +74,7 @@ def report(rows: list[Row], arguments: argparse.Namespace) -> list[Result]:
 
 
 def choose(rows: list[Row], names: list[str], parser: argparse.ArgumentParser) -> list[Row]:
-    """The rows whose own name, or whose group's, is among `names`; all if there are none."""
+    """Return the rows whose name or group matches one of `names`; all rows if `names` is empty."""
     for name in names:
         if not any(fnmatchcase(key, name) for row in rows for key in (row.name, row.group)):
             known = dict.fromkeys([*(row.group for row in rows), *(row.name for row in rows)])

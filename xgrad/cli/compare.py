@@ -1,6 +1,6 @@
 """Run a function of yours under both tracking paths, and print what is the same and what differs.
 
-FILE.py:function names it.  Its inputs are what the file's own `inputs()` returns, if there is one; else random float32
+FILE.py:function names it.  Its inputs are the result of the file's own `inputs()`, if there is one; else random float32
 tensors that require grad: of the shapes that --shapes gives, or one of shape 4,4 for each parameter.
 """
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def shapes(text: str) -> list[tuple[int, ...]]:
-    """Shapes that are parted by semicolons; an empty one is a scalar's.
+    """Return the shapes that `text` lists, parted by semicolons; an empty one is a scalar's.
 
     >>> shapes("4,4;4;")
     [(4, 4), (4,), ()]
@@ -40,7 +40,7 @@ def shapes(text: str) -> list[tuple[int, ...]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the comparison; 1 if the two paths disagree by more than rounding."""
+    """Print the comparison; return 1 if the two paths disagree by more than rounding, else 0."""
     import xgrad
 
     parser: argparse.ArgumentParser = arguments.parser
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def load(spec: str, parser: argparse.ArgumentParser) -> tuple[Any, Callable]:
-    """The user's module and function."""
+    """Return the module of the user's file, and the function that `spec` names in it."""
     file, colon, name = spec.rpartition(":")
     if not colon or not file or not name:
         parser.error(f"expected FILE.py:function, but got {spec!r}")
@@ -97,7 +97,7 @@ def load(spec: str, parser: argparse.ArgumentParser) -> tuple[Any, Callable]:
 
 
 def inputs_of(module: Any, function: Callable, arguments: argparse.Namespace) -> tuple:
-    """From the file's `inputs()`, or random."""
+    """Return the function's inputs: those of the file's `inputs()`, or random tensors."""
     import xgrad
 
     parser: argparse.ArgumentParser = arguments.parser

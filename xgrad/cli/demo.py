@@ -19,8 +19,8 @@ from . import hosts
 from .arguments import at_least, needs, place
 
 HIDDEN, BATCH, STEPS, CLASSES = 128, 128, 8, 10
-EPOCHS, ACCURACY = 30, 0.95  # a training of so many epochs must be so good
-DRIFT = 1e-3  # how far the first epoch's losses may be apart, relatively, eager and compiled
+EPOCHS, ACCURACY = 30, 0.95  # a training of at least EPOCHS epochs must reach this test accuracy
+DRIFT = 1e-3  # the largest relative difference of eager and compiled losses in the first epoch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def recur(x: Any, w_in: Any, w_state: Any, bias: Any) -> Any:
-    """The last state of a recurrent layer over `x` [batch, steps, features].
+    """Return the last state of a recurrent layer over `x` [batch, steps, features].
 
-    All states live in one buffer, batch first as the images are, and are written through views of a view of it.  Each
-    write makes `states` stale: the next `states[t]` regenerates its grad_fn, by the path that the views are tracked by.
+    All states lie in one buffer, batch first as the images do, and are written through views of a view of it.  Each
+    write makes `states` stale: the next `states[t]` regenerates its grad_fn along the tracking path in force.
     """
     batch, steps, _ = x.shape
     buffer = xgrad.zeros(batch, steps + 1, w_state.shape[0], dtype=x.dtype, device=x.device)
@@ -60,13 +60,13 @@ def recur(x: Any, w_in: Any, w_state: Any, bias: Any) -> Any:
 
 
 def loss_of(x: Any, labels: Any, w_in: Any, w_state: Any, bias: Any, w_out: Any, b_out: Any) -> Any:
-    """The mean cross entropy of a batch."""
+    """Return the mean cross entropy of a batch."""
     logits = recur(x, w_in, w_state, bias) @ w_out + b_out
     return xgrad.nn.functional.cross_entropy(logits, labels)
 
 
 def new_parameters(device: Any) -> list[Any]:
-    """Input, state and output weights with their biases: leaf tensors that require grad."""
+    """Return the input, state and output weights with their biases: leaf tensors that require grad."""
     shapes = [((STEPS, HIDDEN), STEPS), ((HIDDEN, HIDDEN), HIDDEN), ((HIDDEN,), 0)]
     shapes += [((HIDDEN, CLASSES), HIDDEN), ((CLASSES,), 0)]
     parameters = []
@@ -80,7 +80,7 @@ def new_parameters(device: Any) -> list[Any]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, compare, draw; 1 if paths or trainings disagree, or if a full training misses its accuracy."""
+    """Train, compare, draw; return 1 if paths or trainings disagree or a full training misses its accuracy, else 0."""
     started = time.perf_counter()
     if arguments.hosts is not None:
         needs(arguments.parser, "demo", "optax", "sklearn", "tqdm")
@@ -131,14 +131,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shortfall(epochs: int, accuracy: float) -> str | None:
-    """What is to be said if the training was long enough, and the test accuracy is too low."""
+    """Return the message of a failure if the training was long enough and its test accuracy is too low, else None."""
     if epochs < EPOCHS or accuracy >= ACCURACY:
         return None
     return f"FAILED: after {epochs} epochs the test accuracy should be at least {ACCURACY:.0%}"
 
 
 def parts(seed: int) -> dict[str, Any]:
-    """scikit-learn's digits, as NumPy arrays: a fifth is for the test."""
+    """Return scikit-learn's digits as NumPy arrays; a fifth is the test set."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -149,12 +149,12 @@ def parts(seed: int) -> dict[str, Any]:
 
 
 def load(device: Any, seed: int) -> dict[str, Any]:
-    """The same, on the device."""
+    """Return `parts(seed)` as tensors on the device."""
     return {name: xgrad.as_tensor(part).to(device) for name, part in parts(seed).items()}
 
 
 class Training(NamedTuple):
-    """What a training gave, and how many seconds it took: the first step, each after it (the median epoch's), all."""
+    """The results of a training, and seconds: the first step's, each later step's (the median epoch's), all."""
 
     losses: list[float]  # of each step
     per_epoch: int  # steps
@@ -165,13 +165,13 @@ class Training(NamedTuple):
 
     @property
     def means(self) -> list[float]:
-        """The mean loss of each epoch."""
+        """Return the mean loss of each epoch."""
         n = self.per_epoch
         return [sum(self.losses[i : i + n]) / n for i in range(0, len(self.losses), n)]
 
 
 def step_of(data: dict[str, Any], parameters: list[Any], optimizer: Any) -> Callable:
-    """A training step, which takes the places of a batch, and gives its loss."""
+    """Return a training step: a function of a batch's indices that returns the loss."""
     x, labels = data["train"], data["train_labels"]
     update = update_of(parameters, optimizer)
 
@@ -182,12 +182,12 @@ def step_of(data: dict[str, Any], parameters: list[Any], optimizer: Any) -> Call
 
 
 def update_of(parameters: list[Any], optimizer: Any) -> Callable:
-    """A training step, which takes a batch and its labels, and gives the loss."""
+    """Return a training step: a function of a batch and its labels that returns the loss."""
 
     def step(x: Any, labels: Any) -> Any:
         optimizer.zero_grad()
-        # States that are saved for backward lie in a buffer that later steps write: PyTorch's version check would
-        # refuse.  Here nothing is cloned for it: a saved array is immutable.
+        # The states saved for backward lie in a buffer that later steps write: PyTorch's version check would raise.
+        # Under this context manager nothing is cloned for that: a saved array is immutable.
         with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
             loss = loss_of(x, labels, *parameters)
             loss.backward()
@@ -198,14 +198,14 @@ def update_of(parameters: list[Any], optimizer: Any) -> Callable:
 
 
 def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Namespace, compiled: bool) -> Training:
-    """Adam over shuffled batches; `compiled`: forward, backward, Adam and the in-place updates are one program."""
+    """Run Adam over shuffled batches; `compiled`: forward, backward, Adam and the in-place updates are one program."""
     import optax
     from tqdm import tqdm
 
     from ..interop.optax import Optimizer
 
     x = data["train"]
-    per_epoch = len(x) // BATCH  # the rest waits for the next epoch: one shape, one compilation
+    per_epoch = len(x) // BATCH  # the images left over wait for the next epoch: one shape, one compilation
     steps = arguments.epochs * per_epoch
     optimizer = Optimizer(parameters, optax.adam(optax.cosine_decay_schedule(5e-3, steps)))
     step = step_of(data, parameters, optimizer)
@@ -220,7 +220,7 @@ def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Names
             before = time.perf_counter()
             order = xgrad.randperm(len(x)).to(x.device)
             for k in range(per_epoch):
-                # A copy: as views, each at a place of its own in `order`, the batches would be programs of their own.
+                # A copy: each view has its own place in `order`, so each would compile a program of its own.
                 batch = order[k * BATCH : (k + 1) * BATCH].clone()
                 loss = step(batch)
                 losses.append(loss)
@@ -237,7 +237,7 @@ def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Names
 
 
 def table(trainings: dict[str, Training], epochs: str) -> Iterator[str]:
-    """The trainings side by side, a line at a time."""
+    """Yield the lines of a table of the trainings, side by side."""
 
     def line(label: str, cell: Callable[[str, Training], str]) -> str:
         return f"{label:42}" + "".join(f"{cell(*item):>13}" for item in trainings.items())
@@ -251,21 +251,24 @@ def table(trainings: dict[str, Training], epochs: str) -> Iterator[str]:
 
 
 def drift(trainings: dict[str, Training], steps: int | None = None) -> float:
-    """How far the losses of the first steps (default: of all) are apart, eager and compiled; relative."""
+    """Return the largest relative difference of eager and compiled losses in the first `steps` steps; None: all."""
     eager, compiled = (trainings[name].losses[:steps] for name in ("eager", "compiled"))
     return max(abs(e - c) / e for e, c in zip(eager, compiled, strict=True))
 
 
 @xgrad.no_grad()
 def accuracy_of(data: dict[str, Any], parameters: list[Any]) -> float:
-    """The part of the test images that is classified rightly."""
+    """Return the part of the test images that the parameters classify correctly."""
     w_in, w_state, bias, w_out, b_out = parameters
     logits = recur(data["test"], w_in, w_state, bias) @ w_out + b_out
     return (logits.argmax(1) == data["test_labels"]).sum().item() / len(data["test_labels"])
 
 
 def compare_paths(data: dict[str, Any], parameters: list[Any]) -> tuple[Any, Any]:
-    """The loss and its gradients under both paths: in float32, and in float64 (None where a device has none)."""
+    """Compare the loss and its gradients under both paths; return the comparisons in float32 and float64.
+
+    The second one is None if the device has no float64.
+    """
     import jax
 
     def demo(w_in: Any, w_state: Any, bias: Any, w_out: Any, b_out: Any) -> Any:
@@ -285,19 +288,19 @@ def compare_paths(data: dict[str, Any], parameters: list[Any]) -> tuple[Any, Any
 
 
 def _x64() -> Any:
-    """JAX's 64-bit mode, as a block."""
+    """Return a context manager that enables JAX's 64-bit mode."""
     import jax
 
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
     from jax import experimental
 
-    # Where jax 0.7 has it, and the jax that is type-checked does not.
+    # Only jax 0.7 has this name, and the jax that the type checker sees is newer.
     return experimental.enable_x64()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def draw(trainings: dict[str, Training], comparison: Any, arguments: argparse.Namespace) -> Path:
-    """One PNG: the loss over the steps, and the comparison as bars."""
+    """Draw the loss over the steps, and the comparison as bars, into one PNG; return its path."""
     import matplotlib as mpl
 
     mpl.use("agg")

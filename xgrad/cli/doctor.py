@@ -1,5 +1,5 @@
 """Say what is installed and what clashes, which devices JAX sees and their memory, whether writes are in place, and
-whether a first gradient is right; for each problem, the command that mends it.  Exits with 1 if xgrad cannot work so.
+whether a first gradient is right; for each problem, the command that mends it.  Exits with 1 if xgrad cannot work.
 """
 
 import argparse
@@ -19,12 +19,12 @@ _EXTRAS = {
     "viz": ("graphviz", "matplotlib"),
     "notebooks": ("ipykernel", "jupytext", "nbconvert"),
 }
-_ASKED = {"gpu": {"gpu", "cuda", "rocm"}, "tpu": {"tpu"}}  # what JAX_PLATFORMS calls them
-_CLASH = "clash"  # worth mending; xgrad works
+_ASKED = {"gpu": {"gpu", "cuda", "rocm"}, "tpu": {"tpu"}}  # the names that JAX_PLATFORMS has for a kind
+_CLASH = "clash"  # a finding that should be mended, though xgrad works
 
 
 class Finding(NamedTuple):
-    """Right (True), wrong (False), a clash, or only told (None); and the command that mends it."""
+    """A line of the report: right (True), wrong (False), a clash, or information (None); the command that mends it."""
 
     state: bool | str | None
     line: str
@@ -32,17 +32,17 @@ class Finding(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None beside --help."""
+    """Add no arguments: the command has only --help."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one line for each finding; 1 if one is wrong."""
+    """Print one line for each finding; return 1 if a finding is wrong, else 0."""
     count, told = {False: 0, _CLASH: 0}, set()
     for check in (installed, fitting, libraries, devices, hidden, caches, donation, gradients):
         try:
             for found in check():
                 _print(Finding(*found), count)
-        except Exception as error:  # whatever it is, it is a finding
+        except Exception as error:  # an exception of any type is a finding
             text = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             if text not in told:  # a backend that cannot start fails each check
                 told.add(text)
@@ -67,7 +67,7 @@ def _print(found: Finding, count: dict) -> None:
 
 
 def _after(error: Exception) -> str | None:
-    """What to try after an error of JAX's."""
+    """Return a command to try after an error of JAX's, or None."""
     chosen = os.environ.get("JAX_PLATFORMS")
     if isinstance(error, RuntimeError) and "initialize backend" in str(error) and chosen:
         return f"unset JAX_PLATFORMS   (it is {chosen}, and JAX looks for nothing else)"
@@ -93,8 +93,8 @@ def installed() -> Iterator[Finding]:
 
 
 def fitting() -> Iterator[Finding]:
-    """Versions that do not fit together."""
-    # On a machine without a TPU libtpu is only lying about.
+    """Yield the versions that do not fit together."""
+    # On a machine without a TPU, libtpu may be installed and is not used.
     ours = [p for p in PLUGINS if p != "libtpu" or any(a.platform == "tpu" for a in accelerators())]
     found = list(clashes(ours))
     for clash in found:
@@ -104,7 +104,7 @@ def fitting() -> Iterator[Finding]:
 
 
 def libraries() -> Iterator[Finding]:
-    """What xgrad.interop joins: whether it is there, and can be imported."""
+    """Yield for each library that xgrad.interop supports: installed or not, and importable or not."""
     absent = []
     for package, (extra, module) in LIBRARIES.items():
         version = version_of(package)
@@ -113,7 +113,7 @@ def libraries() -> Iterator[Finding]:
             continue
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what a library deprecates is its own affair
+                warnings.simplefilter("ignore")  # a library's own deprecations are not xgrad's
                 importlib.import_module(module)
         except Exception as error:
             reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
@@ -153,10 +153,10 @@ def devices() -> Iterator[Finding]:
 
 
 def _memory(device: Any) -> str:
-    """What the device tells of its memory; a CPU tells nothing."""
+    """Return the text of the device's memory limit and use; empty if it reports no limit, as a CPU does."""
     try:
         told = device.memory_stats() or {}
-    except (NotImplementedError, RuntimeError):  # as some plugins say that they don't know
+    except (NotImplementedError, RuntimeError):  # some plugins raise if they have no statistics
         return ""
     limit, used = told.get("bytes_limit"), told.get("bytes_in_use")
     if not limit:
@@ -178,7 +178,7 @@ def _size(count: int) -> str:
 
 
 def hidden() -> Iterator[Finding]:
-    """Accelerators that are in the machine, and that JAX does not see."""
+    """Yield the machine's accelerators that JAX does not see."""
     import jax
 
     seen = {"gpu" if d.platform in ("cuda", "rocm") else d.platform for d in jax.devices()}
@@ -220,7 +220,7 @@ def caches() -> Iterator[Finding]:
 
 
 def donation() -> Iterator[Finding]:
-    """A write to a buffer that a tensor owns alone must keep it, and one to a user's array must not touch that."""
+    """Check that a write to a tensor's own buffer is in place, and that one to a user's array does not change it."""
     import jax.numpy as jnp
     import numpy as np
 
@@ -248,7 +248,7 @@ def donation() -> Iterator[Finding]:
 
 
 def _address(tensor: Any) -> int | None:
-    # The array itself, not what `to_jax` and its like hand out: an array that was handed out is never donated again.
+    # Read the storage's array directly: an array that `to_jax` and its like return is never donated again.
     try:
         return tensor._share().array.unsafe_buffer_pointer()
     except (AttributeError, NotImplementedError, RuntimeError):
@@ -256,7 +256,7 @@ def _address(tensor: Any) -> int | None:
 
 
 def gradients() -> Iterator[Finding]:
-    """A write through a view, in both paths, against numbers worked out by hand."""
+    """Check the gradient of a write through a view, in both paths, against numbers worked out by hand."""
     import numpy as np
 
     import xgrad

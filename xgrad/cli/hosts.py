@@ -5,7 +5,7 @@ each device; XLA adds their gradients up where the loss is differentiated.  The 
 
     --hosts 2                                        two processes on this machine, on its CPU
     --hosts 2 --host 0 --coordinator 10.0.0.1:1234   one of two machines; the other one says --host 1
-    --hosts auto                                     what starts the processes tells: TPU slices, SLURM, Open MPI, ...
+    --hosts auto                                     the cluster's launcher numbers them: TPU, SLURM, Open MPI, ...
 """
 
 import argparse
@@ -24,8 +24,8 @@ from .arguments import at_least
 from .launch import HostError, end_after, hold, launch
 
 LIMIT = 900  # seconds
-MEETING = 120  # seconds that processes may come after another
-HEARTBEAT = 30  # seconds after which one of which nothing is heard is taken for dead, and the others end
+MEETING = 120  # seconds that a process waits for the others to start
+HEARTBEAT = 30  # seconds after which a silent process counts as dead, and the others end
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--limit", type=at_least(1), default=LIMIT, help=f"seconds after which all end (default: {LIMIT})"
     )
-    group.add_argument("--held", action="store_true", help=argparse.SUPPRESS)  # by the launcher's pipe
+    group.add_argument("--held", action="store_true", help=argparse.SUPPRESS)  # started by `launch`: see `hold`
 
 
 def _hosts(text: str) -> int | str:
@@ -50,7 +50,7 @@ def _hosts(text: str) -> int | str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Launch the processes, or be one of them; 1 if one fails or the training is wrong."""
+    """Launch the processes, or be one of them; return 1 if a process fails or the training is wrong, else 0."""
     wrong = arguments.parser.error
     hosts, host, coordinator = arguments.hosts, arguments.host, arguments.coordinator
     if arguments.device is not None:
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             _join(arguments)
             return train(arguments)
     except BaseException:
-        # At once: a process that ends as usual waits for the others, which wait for it.
+        # End at once: a process that ends in the usual way waits for the others, which wait for it.
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
@@ -95,7 +95,7 @@ def _launched(arguments: argparse.Namespace) -> int:
 
 
 def _join(arguments: argparse.Namespace) -> None:
-    """Become one of several processes, before anything starts a backend."""
+    """Join the other processes, before anything starts a backend."""
     import jax
 
     times: Any = dict(initialization_timeout=MEETING, heartbeat_timeout_seconds=HEARTBEAT)
@@ -110,7 +110,7 @@ def _join(arguments: argparse.Namespace) -> None:
 
 
 def _quiet() -> None:
-    """Python's output goes where it went; what XLA's collectives print of their connections goes nowhere."""
+    """Discard what XLA's collectives print about their connections; Python's own output goes on as before."""
     sys.stdout.flush()
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -122,7 +122,7 @@ def _quiet() -> None:
 
 
 def train(arguments: argparse.Namespace) -> int:
-    """Train, and say in the first process how it went."""
+    """Train, and report in the first process; return 1 if the losses or the accuracy are wrong, else 0."""
     import jax
     from jax.experimental import multihost_utils
     from jax.sharding import PartitionSpec as P
@@ -141,7 +141,7 @@ def train(arguments: argparse.Namespace) -> int:
         losses, parameters, spent = fit(arguments, data, P(), P("data"), arguments.epochs, first)
         test = {name: xgrad.tensor(data[name], device=P()) for name in ("test", "test_labels")}
         accuracy = accuracy_of(test, parameters)
-    # Each device has a copy of the parameters, and they must have stayed copies.
+    # Each device has a copy of the parameters, and the copies must still be equal.
     multihost_utils.assert_equal([p.detach().numpy() for p in parameters], "parameters differ between hosts")
     if not first:
         return 0
@@ -167,9 +167,9 @@ def train(arguments: argparse.Namespace) -> int:
 def fit(
     arguments: argparse.Namespace, data: dict[str, Any], everywhere: Any, split: Any, epochs: int, bar: bool
 ) -> tuple[list[float], list[Any], list[float]]:
-    """Adam over shuffled batches: losses, parameters, and seconds of the steps.
+    """Run Adam over shuffled batches; return the losses, the parameters, and the seconds of each step.
 
-    Parameters are put `everywhere`, batches are `split`; both are None for one process alone, on one device.
+    `everywhere` is the parameters' device, `split` the batches'; both are None for one process on one device.
     """
     import jax
     import optax

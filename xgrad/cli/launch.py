@@ -1,8 +1,8 @@
-"""Several processes of one program on this machine, which know each other over the loopback address.
+"""Start several processes of one program on this machine; they meet at the loopback address.
 
 Invariant: when `launch` returns or raises, each process that it started has ended: by itself, or because another one
-failed, the time was up, or somebody pressed Ctrl-C.  If the launcher itself is killed they end too: each holds the
-other end of a pipe to it (`hold`).  A process that is left alone would wait in a collective for those that are gone.
+failed, the time was up, or the user pressed Ctrl-C.  If the launcher itself is killed the processes end too: each one
+reads a pipe from the launcher (`hold`).  Without that, a process would wait for ever in a collective for the others.
 """
 
 import os
@@ -19,11 +19,11 @@ from typing import Any
 
 GRACE = 10.0  # seconds that a killed process may take to end
 POLL = 0.05
-TOLD = 4000  # characters of what a process that failed said last
+TOLD = 4000  # characters of a failed process's last output that the error shows
 
 
 class HostError(RuntimeError):
-    """A process of several failed, or they took too long."""
+    """One of several processes failed, or they took too long."""
 
 
 def launch(
@@ -34,9 +34,9 @@ def launch(
 ) -> None:
     """Run `command_of(host, coordinator)` for each host, and wait for all; `coordinator` is an address to meet at.
 
-    What the first one prints is printed; of the others, what they said last, if they fail.  `environment` is added to
-    this process's.  Raises `HostError` if one exits with another code than 0, or if they need more than `limit`
-    seconds; then, and on `KeyboardInterrupt`, all are ended first.
+    The first process's output is printed; of another process that fails, the error shows its last output.
+    `environment` is added to this process's.  Raises `HostError` if a process exits with another code than 0, or if
+    they need more than `limit` seconds; then, and on `KeyboardInterrupt`, all processes are ended first.
     """
     with ExitStack() as ends:
         coordinator = ends.enter_context(_free_address())
@@ -52,7 +52,7 @@ def launch(
                     stdout=output,
                     stderr=None if output is None else subprocess.STDOUT,
                     env={**os.environ, **(environment or {})},
-                    start_new_session=True,  # Ctrl-C is for the launcher, which then ends them all
+                    start_new_session=True,  # Ctrl-C is for the launcher, which then ends all processes
                 )
             )
         started = time.monotonic()
@@ -76,7 +76,7 @@ def _ended(code: int | None) -> str:
 
 
 def _last(output: Any) -> str:
-    """What a process said last, if that was not printed."""
+    """Return the end of a process's output, or an empty string if that output was printed."""
     if output is None:
         return ""
     size = output.seek(0, os.SEEK_END)
@@ -86,9 +86,9 @@ def _last(output: Any) -> str:
 
 
 def _end(processes: list[subprocess.Popen]) -> None:
-    """Kill those that still run, and wait for them.
+    """Kill the processes that still run, and wait for them.
 
-    Nothing gentler: JAX takes SIGTERM for a notice of preemption, and a process in a collective hears nothing else.
+    SIGTERM would not do: JAX reads it as a notice of preemption, and a process in a collective ignores it.
     """
     for process in processes:
         if process.poll() is None:
@@ -103,9 +103,9 @@ def _end(processes: list[subprocess.Popen]) -> None:
 
 @contextmanager
 def _free_address() -> Iterator[str]:
-    """An address of the loopback with a port that stays free for the coordinator, which shares it."""
+    """Yield a loopback address with a port that stays free for the coordinator, which shares it."""
     with socket.socket() as reserved:
-        shared = sys.platform == "linux"  # gRPC listens with SO_REUSEPORT there; who asks for any port gets another
+        shared = sys.platform == "linux"  # gRPC listens with SO_REUSEPORT there; a bind to port 0 gets another port
         if shared:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(("127.0.0.1", 0))
@@ -117,7 +117,10 @@ def _free_address() -> Iterator[str]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Where SIGTERM is an exception, as Ctrl-C is, so that whoever is asked to end cleans up."""
+    """Raise SystemExit at SIGTERM inside the block, as Ctrl-C raises KeyboardInterrupt, so that `launch` cleans up.
+
+    Only the main thread can set this up: in another one the block runs unchanged.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -133,10 +136,10 @@ def _terminable() -> Iterator[None]:
 
 
 def hold() -> None:
-    """In a process that was launched: end with the launcher, whatever ends that."""
+    """End this process, which `launch` started, when the launcher ends for any reason."""
 
     def wait() -> None:
-        os.read(0, 1)  # nobody writes: it returns when the other end is closed
+        os.read(0, 1)  # the launcher writes nothing: the read returns when the launcher's end is closed
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True, name="held by the launcher").start()
@@ -144,7 +147,7 @@ def hold() -> None:
 
 @contextmanager
 def end_after(limit: float) -> Iterator[None]:
-    """A block after which this process ends, wherever it hangs, if it is not through after so many seconds."""
+    """End this process with code 1 unless the block ends within `limit` seconds, even if the block hangs."""
 
     def end() -> None:
         print(f"not done after {limit:g} s", file=sys.stderr, flush=True)

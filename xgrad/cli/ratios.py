@@ -1,10 +1,10 @@
-"""Two things measured in turns, and their ratio: what `python -m xgrad bench` and the repository's benchmarks share.
+"""Measure two things in turns, and their ratio: for `python -m xgrad bench` and the repository's benchmarks.
 
-    ours theirs  ours theirs  ours theirs  ...      each round gives a ratio; shown are their median and quartiles
+    ours theirs  ours theirs  ours theirs  ...      each round gives a ratio; the table shows their median and quartiles
 
 In turns, because a machine that is slow for a while is then slow for both.  On a CPU the time is that of the process,
 all its threads together, which other processes hardly change; on an accelerator it is the wall's.
-Invariant: what is timed has given equal results before (`Timed.tolerance`).
+Invariant: two functions are timed only after they returned equal results (`Timed.tolerance`).
 """
 
 import gc
@@ -25,14 +25,14 @@ WARM_UP = 3  # calls before the clock counts: the first compiles, the second may
 
 @dataclass(frozen=True)
 class Timed:
-    """Two functions to be timed: each returns what there is to wait for."""
+    """Two functions to time: each returns the arrays or tensors to wait for."""
 
     ours: Callable[[], Any]
     theirs: Callable[[], Any]
-    tolerance: float | None = 1e-4  # by how much first results may differ, relative to the largest; None: by anything
+    tolerance: float | None = 1e-4  # the largest difference of first results, relative to the largest; None: no check
 
     def samples(self, rounds: int, seconds: float) -> tuple[list[float], list[float]]:
-        """The times of one call in each round, in µs; a side takes about `seconds` of a round."""
+        """Return the times of one call in each round, in µs; a side takes about `seconds` of a round."""
         sides = self.ours, self.theirs
         if self.tolerance is not None:
             check_equal(self.ours(), self.theirs(), self.tolerance)
@@ -47,18 +47,18 @@ class Timed:
 
 @dataclass(frozen=True)
 class Counted:
-    """Two functions that return numbers: bytes, programs, or seconds of what a process does only once."""
+    """Two functions that return numbers: bytes, programs, or seconds of work that a process does only once."""
 
     ours: Callable[[], float]
     theirs: Callable[[], float]
     unit: str
-    varies: bool = False  # if not, once is enough
+    varies: bool = False  # False: one round is enough
 
     def samples(self, rounds: int, seconds: float) -> tuple[list[float], list[float]]:
-        """The numbers of each round."""
+        """Return the numbers of each round, ours and theirs."""
         if not self.varies:
             return [self.ours()], [self.theirs()]
-        for function in (self.ours, self.theirs):  # what both need is compiled here
+        for function in (self.ours, self.theirs):  # compile what both sides use
             function()
         pairs = [(self.ours(), self.theirs()) for _ in range(min(rounds, 5))]
         return [a for a, _ in pairs], [b for _, b in pairs]
@@ -66,21 +66,21 @@ class Counted:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: what is measured, against what, and what is promised of the ratio."""
+    """A line of the table: its two sides, and the promised bound and aim of their ratio."""
 
     name: str  # for the command line
     group: str
     what: str
     against: str
     make: Callable[[], Timed | Counted]
-    bound: float | None = None  # what must hold
-    aim: float | None = None  # what good work reaches
-    needs: str | None = None  # a module without which there is no such row
+    bound: float | None = None  # the largest ratio that passes
+    aim: float | None = None  # the ratio to work towards
+    needs: str | None = None  # the module that the row needs: without it the row is skipped
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a row gave: in each round a number of ours and one of theirs; or `note`, which says why there are none."""
+    """The numbers of a row: in each round one of ours and one of theirs; or `note`, which says why there are none."""
 
     row: Row
     ours: list[float] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """ahead: the aim is reached; holds: the bound is kept; FALLS SHORT: it is not.  Bounds are those of a CPU."""
+        """Return "ahead" (aim reached), "holds" (bound kept) or "FALLS SHORT"; bounds are for a CPU."""
         row = self.row
         if self.note or row.bound is None or jax.default_backend() != "cpu":
             return self.note
@@ -115,7 +115,7 @@ class Result:
         return "holds" if self.median <= row.bound else "FALLS SHORT"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: all numbers, round by round."""
+        """Return the row and all its numbers, round by round, for JSON."""
         row = self.row
         facts = {key: getattr(row, key) for key in ("name", "group", "what", "against", "bound", "aim")}
         if not self.note:
@@ -128,10 +128,10 @@ class Result:
 
 
 def measure(row: Row, rounds: int, seconds: float = 0.01) -> Result:
-    """Make what the row compares, and measure it.  A row that fails says so, and others go on."""
+    """Make the two sides of the row, and measure them.  A row that fails gets a note, and the other rows go on."""
     if row.needs and importlib.util.find_spec(row.needs) is None:
         return Result(row, note=f"{row.needs} is not installed")
-    gc.collect()  # what rows before have left
+    gc.collect()  # free the garbage of earlier rows
     try:
         sides = row.make()
         ours, theirs = sides.samples(rounds, seconds)
@@ -142,12 +142,12 @@ def measure(row: Row, rounds: int, seconds: float = 0.01) -> Result:
 
 
 def clock() -> float:
-    """Seconds: of this process where the CPU does the work, else of the wall."""
+    """Return seconds: the process's time if the CPU does the work, else the wall's."""
     return time.process_time() if jax.default_backend() == "cpu" else time.perf_counter()
 
 
 def timed(function: Callable[[], Any], calls: int) -> float:
-    """Seconds of one call, when its results are there."""
+    """Return the seconds of one call, measured until its results are computed."""
     result = None
     start = clock()
     for _ in range(calls):
@@ -157,12 +157,15 @@ def timed(function: Callable[[], Any], calls: int) -> float:
 
 
 def wait_for(result: Any) -> None:
-    """Until arrays, or what tensors show, have been computed.  A tensor's array is not held: it may be donated."""
+    """Wait until arrays, and the arrays of tensors, are computed.
+
+    No reference to a tensor's array remains: a later write may donate it.
+    """
     jax.block_until_ready([leaf._share().array if hasattr(leaf, "_share") else leaf for leaf in leaves(result)])
 
 
 def leaves(result: Any) -> Iterable[Any]:
-    """What tuples and lists hold: arrays of JAX's, tensors of xgrad's or torch's."""
+    """Yield the leaves of nested tuples and lists: arrays of JAX's, tensors of xgrad's or torch's."""
     if isinstance(result, (tuple, list)):
         for part in result:
             yield from leaves(part)
@@ -171,7 +174,7 @@ def leaves(result: Any) -> Iterable[Any]:
 
 
 def check_equal(ours: Any, theirs: Any, tolerance: float) -> None:
-    """Both must have computed the same: else the ratio of their times says nothing."""
+    """Raise ValueError unless both sides computed the same: else the ratio of their times says nothing."""
     pair = [[as_numpy(leaf) for leaf in leaves(side)] for side in (ours, theirs)]
     if [a.shape for a in pair[0]] != [b.shape for b in pair[1]]:
         shapes = " and ".join(str([a.shape for a in side]) for side in pair)
@@ -192,7 +195,7 @@ def as_numpy(leaf: Any) -> np.ndarray:
 
 
 def table(results: Iterable[Result], rows: Iterable[Row]) -> Iterable[str]:
-    """The lines of a table, one by one as the results come in; `rows` are those that will come."""
+    """Yield the lines of a table as the results come in; `rows` are the rows of all results to come."""
     rows = list(rows)
     widths = [max(len(getattr(row, key)) for row in rows) for key in ("what", "against")]
 
@@ -214,7 +217,7 @@ def table(results: Iterable[Result], rows: Iterable[Row]) -> Iterable[str]:
 
 
 def short(ratio: float) -> str:
-    """Three digits, never with an exponent where there is room for a number.
+    """Return the ratio as text: three digits, an integer from 100 on, one digit below 0.001.
 
     >>> short(0.04567), short(1.0), short(1234.5)
     ('0.0457', '1.00', '1234')
@@ -222,7 +225,7 @@ def short(ratio: float) -> str:
     return f"{ratio:#.3g}" if 1e-3 <= ratio < 100 else f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.1g}"
 
 
-# Okabe and Ito's colours: they stay apart for the colour-blind; shapes say the same again.
+# Okabe and Ito's colours: the colour-blind can tell them apart; shapes say the same again.
 _STYLES = {
     "ahead": ("#0072B2", "o", "aim reached"),
     "holds": ("#56B4E9", "D", "bound kept"),
@@ -234,7 +237,7 @@ _BAND = "#d0d7de"
 
 
 def draw(results: list[Result], title: str, path: Path) -> None:
-    """A picture of the table: the median of each row as a dot, its quartiles as a whisker, bound and aim as marks."""
+    """Draw the table: the median of each row as a dot, its quartiles as a whisker, bound and aim as marks."""
     import matplotlib as mpl
 
     mpl.use("agg")

@@ -1,8 +1,8 @@
-"""Which installed packages do not fit together, by what their metadata says; nothing is imported.
+"""Find installed packages that do not fit together, by their metadata; nothing is imported.
 
 Each package's own requirements are the source: jax says which jaxlib, numpy and plugins it takes, Flax which jax.
-Invariant: with a package that is missing or too old this still runs, for it says so then: it imports nothing but
-Python's own library, and `import xgrad` asks it when importing JAX fails.
+Invariant: this module runs, and reports, even if a package is missing or too old: it imports only Python's own library.
+`import xgrad` asks it when importing JAX fails.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 OLDEST_JAX = "0.7.2"
 NEEDED = ("jax", "jaxlib", "numpy")
-LIBRARIES = {  # those that xgrad.interop joins: the extra that brings each, and its module
+LIBRARIES = {  # libraries that xgrad.interop supports: the extra that installs each, and its module
     "optax": ("optax", "optax"),
     "flax": ("flax", "flax"),
     "equinox": ("equinox", "equinox"),
@@ -20,7 +20,7 @@ LIBRARIES = {  # those that xgrad.interop joins: the extra that brings each, and
     "safetensors": ("safetensors", "safetensors"),
     "grain": ("grain", "grain"),
 }
-PLUGINS = {  # of JAX, each with the extra of jax that brings it
+PLUGINS = {  # plugins of JAX, each with the extra of jax that installs it
     "jax-cuda12-plugin": "cuda12",
     "jax-cuda13-plugin": "cuda13",
     "jax-rocm7-plugin": "rocm7-local",
@@ -32,7 +32,7 @@ _EXTRA = re.compile(r"""\s*extra\s*==\s*["']([\w-]+)["']\s*""")
 
 
 class Clash(NamedTuple):
-    """What does not fit, and the command that mends it.  Fatal: xgrad cannot work so."""
+    """Packages that do not fit together, and the command that mends it.  `fatal`: xgrad cannot work with them."""
 
     what: str
     command: str
@@ -40,7 +40,7 @@ class Clash(NamedTuple):
 
 
 def version_of(package: str) -> str | None:
-    """The installed version; None if the package is not there."""
+    """Return the installed version; None if the package is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -48,7 +48,7 @@ def version_of(package: str) -> str | None:
 
 
 def clashes(plugins: Iterable[str] = tuple(PLUGINS)) -> Iterator[Clash]:
-    """All that is found wrong, what xgrad needs first; of JAX's plugins those given."""
+    """Yield every clash, those of xgrad's own requirements first; of JAX's plugins, check only `plugins`."""
     yield from _needed()
     for package in (*NEEDED, *LIBRARIES):
         yield from _unmet(package, fatal=package in NEEDED)
@@ -57,7 +57,7 @@ def clashes(plugins: Iterable[str] = tuple(PLUGINS)) -> Iterator[Clash]:
 
 def _needed() -> Iterator[Clash]:
     version = version_of("jax")
-    if version is None:  # with it come the others
+    if version is None:  # installing jax installs the others
         yield Clash("jax is not installed", f'pip install "jax>={OLDEST_JAX}"', True)
         return
     for package in NEEDED:
@@ -72,7 +72,7 @@ def _needed() -> Iterator[Clash]:
 
 
 def _unmet(package: str, fatal: bool) -> Iterator[Clash]:
-    """Requirements of an installed package that are not met; what `_needed` tells is not told again."""
+    """Yield the unmet requirements of an installed package, except missing packages that `_needed` yields."""
     version = version_of(package)
     if version is None:
         return
@@ -81,7 +81,7 @@ def _unmet(package: str, fatal: bool) -> Iterator[Clash]:
         if marker or (have is None and name in NEEDED) or (have is not None and fits(have, wanted)):
             continue
         state = "is not installed" if have is None else f"is {have}"
-        # A library is brought up to the jax that is there, not jax down to the library.
+        # The command upgrades a library to the installed jax; it never downgrades jax to the library.
         command = f'pip install --upgrade "{name}{wanted}"'
         if not fatal and name in NEEDED:
             command = f'pip install --upgrade {package} "jax=={version_of("jax")}"'
@@ -90,7 +90,7 @@ def _unmet(package: str, fatal: bool) -> Iterator[Clash]:
 
 def _plugins(plugins: Iterable[str]) -> Iterator[Clash]:
     jax = version_of("jax")
-    wanted = {}  # by jax's extras
+    wanted = {}  # plugin to versions, from jax's extras
     for name, versions, marker in _requirements("jax"):
         if (extra := _EXTRA.fullmatch(marker)) and PLUGINS.get(name) == extra[1]:
             wanted[name] = versions
@@ -118,7 +118,7 @@ def _plugins(plugins: Iterable[str]) -> Iterator[Clash]:
 
 
 def _requirements(package: str) -> list[tuple[str, str, str]]:
-    """(name, versions, marker) of each requirement of an installed package."""
+    """Return (name, versions, marker) of each requirement of an installed package."""
     try:
         texts = metadata.requires(package) or []
     except metadata.PackageNotFoundError:
@@ -128,7 +128,7 @@ def _requirements(package: str) -> list[tuple[str, str, str]]:
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Whether a version is one of those wanted, e.g. ">=0.10,!=0.10.3,<1".  What is not understood fits.
+    """Return True if `version` satisfies `wanted`, e.g. ">=0.10,!=0.10.3,<1", or if `wanted` cannot be parsed.
 
     >>> fits("0.10.2", "<=0.10.2,>=0.10.1"), fits("0.10.2", "==0.9.*"), fits("0.7.1", "~=0.7.2")
     (True, False, False)
@@ -161,6 +161,6 @@ def _fits(version: str, wanted: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The release: 0.10.2.dev3+cuda is (0, 10, 2)."""
+    """Return the numbers of the release: 0.10.2.dev3+cuda is (0, 10, 2)."""
     found = re.match(r"(?:\d+!)?(\d+(?:\.\d+)*)", version)
     return tuple(int(part) for part in found[1].split(".")) if found else ()

@@ -1,4 +1,4 @@
-"""What is measured: the rows of `python -m xgrad bench`, which need nothing but jax.
+"""The rows of `python -m xgrad bench`, which need only jax.
 
 Functions with an argument `T` are written for xgrad's names, which are torch's: the repository's benchmarks run the
 very same lines with torch.  JAX's own form stands beside each.
@@ -22,7 +22,7 @@ WIDE, SMALL = ((784, 512, 512, 10), 128), ((64, 64, 64, 10), 32)  # perceptrons:
 
 
 def normal(*shape: int, scale: float = 1.0) -> np.ndarray:
-    """Random numbers, the same for a shape in each run."""
+    """Return random numbers, the same for a shape in each run."""
     return (scale * np.random.default_rng(shape).standard_normal(shape)).astype(np.float32)
 
 
@@ -31,7 +31,7 @@ def arrays(values: list[np.ndarray]) -> list[jax.Array]:
 
 
 def leaves(values: list[np.ndarray], T: Any = xgrad) -> list[Any]:
-    """Tensors that require grad."""
+    """Return tensors that require grad."""
     return [T.tensor(value, requires_grad=True) for value in values]
 
 
@@ -49,7 +49,7 @@ def product(recorded: bool) -> Timed:
 
 
 def view(of: Callable[[Any], Any], eager: Callable[[Any], Any], read: bool = False) -> Timed:
-    """A view of a (64, 64) leaf: PyTorch's way to say it, and jax.numpy's, which copies."""
+    """Compare a view of a (64, 64) leaf, made as PyTorch makes it, with jax.numpy's, which copies."""
     value = normal(64, 64)
     (x,) = leaves([value])
     array = jnp.asarray(value)
@@ -57,7 +57,7 @@ def view(of: Callable[[Any], Any], eager: Callable[[Any], Any], read: bool = Fal
 
 
 def written(n: int) -> Callable[[], Any]:
-    """100 writes of 16 elements each, at different places of a base of `n`."""
+    """Return a function that makes 100 writes of 16 elements each, at different places of a base of `n`."""
     base, new = xgrad.zeros(n), xgrad.ones(16)
 
     def write() -> Any:
@@ -103,7 +103,7 @@ def chain(T: Any, nodes: int, x: Any, w: Any, c: Any) -> Any:
 
 
 def first_backward(nodes: int) -> Callable[[], float]:
-    """Seconds that compiled backward of a chain takes when it has no programs yet."""
+    """Return a function that returns the seconds of a chain's compiled backward when there are no programs yet."""
     x, w, c = leaves(chain_values())
 
     def seconds() -> float:
@@ -135,7 +135,7 @@ def view_writes(T: Any, x: Any, w: Any) -> tuple:
 
 
 def view_writes_by_hand(x: Any, w: Any) -> tuple:
-    """The same as a JAX program that knows its gradients: slices do not overlap."""
+    """Compute the results of `view_writes` as a JAX program that knows its gradients: the slices do not overlap."""
     places = jnp.asarray(STARTS)[:, None] + jnp.arange(16)
     old = x[places]
     return x.sum() + (old * (w - 1)).sum(), jnp.ones_like(x).at[places].set(w), old.sum(0)
@@ -145,7 +145,7 @@ def view_writes_by_hand(x: Any, w: Any) -> tuple:
 
 
 def mlp_values(layers: tuple[int, ...], batch: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Weights and biases in turns; inputs and one-hot targets."""
+    """Return weights and biases in turns; then inputs and one-hot targets."""
     weights = []
     for fan_in, fan_out in itertools.pairwise(layers):
         weights += [normal(fan_in, fan_out, scale=fan_in**-0.5), normal(fan_out, scale=0.01)]
@@ -154,7 +154,7 @@ def mlp_values(layers: tuple[int, ...], batch: int) -> tuple[list[np.ndarray], l
 
 
 def mlp_step(T: Any, *tensors: Any) -> list[Any]:
-    """Forward, backward, and a step of gradient descent in place."""
+    """Run forward, backward, and a step of gradient descent in place."""
     *weights, x, targets = tensors
     for i in range(0, len(weights), 2):
         x = x @ weights[i] + weights[i + 1]
@@ -186,7 +186,7 @@ def mlp_step_by_jax() -> Callable[..., list[jax.Array]]:
 
 
 def mlp(T: Any, size: tuple, wrap: Callable[[Callable], Callable] = lambda step: step) -> Callable[[], Any]:
-    """A step that goes on from where the one before has left the weights."""
+    """Return a step that starts with the weights that the step before left."""
     values, rest = mlp_values(*size)
     step = wrap(partial(mlp_step, T))
     tensors = leaves(values, T) + [T.tensor(value) for value in rest]
@@ -207,7 +207,7 @@ def mlp_by_jax(size: tuple) -> Callable[[], Any]:
 
 
 def traces() -> int:
-    """How often `xgrad.compile` runs the step's own lines, over 5 sizes of the batch, twice each."""
+    """Return how often `xgrad.compile` runs the step's own lines, over 5 batch sizes, twice each."""
     count = 0
 
     def step(*tensors: Any) -> Any:
@@ -223,7 +223,7 @@ def traces() -> int:
 
 
 def backward_programs() -> int:
-    """The same of compiled backward: how many programs it makes."""
+    """Return how many programs compiled backward makes, over 5 batch sizes, twice each."""
     weights = leaves(mlp_values(*SMALL)[0])
     backward = xgrad.autograd.compiled_backward
     backward.clear()
@@ -241,7 +241,7 @@ WIDTH, HEADS = 256, 4
 
 
 def block_values() -> list[np.ndarray]:
-    """Of attention and of the perceptron: gain and shift of the norm, two layers; then the input."""
+    """Return gain and shift of the norm and two layers, first of attention, then of the perceptron; then the input."""
     values = []
     for wide, back in ((3 * WIDTH, WIDTH), (4 * WIDTH, 4 * WIDTH)):
         values += [1 + normal(WIDTH, scale=0.1), normal(WIDTH, scale=0.1)]
@@ -255,7 +255,7 @@ def heads(x: Any) -> Any:
 
 
 def block(x: Any, norm: Callable, softmax: Callable, gelu: Callable, weights: tuple) -> Any:
-    """The block and a loss, in the words that xgrad and jax.numpy share."""
+    """Return the loss of the block, in the words that xgrad and jax.numpy share."""
     gain1, shift1, to_qkv, qkv_bias, out, out_bias, gain2, shift2, up, up_bias, down, down_bias = weights
     qkv = norm(x, gain1, shift1) @ to_qkv + qkv_bias
     q, k, v = (heads(qkv[:, :, i * WIDTH : (i + 1) * WIDTH]) for i in range(3))
@@ -299,7 +299,7 @@ def compiled_block() -> Timed:
 
 
 def hessian_values() -> list[np.ndarray]:
-    """The input, and weights of 6 hidden layers of 64."""
+    """Return the input, and weights of 6 hidden layers of 64."""
     weights, _ = mlp_values((64,) * 7 + (1,), 1)
     return [normal(1000, 64), *weights]
 
@@ -313,10 +313,10 @@ def squares(activation: Callable, x: Any, *weights: Any) -> Any:
 
 
 def compiled_hessian(activation: str) -> Timed:
-    """The derivative, by the input, of the sum of the derivative by the input: two calls of `grad`."""
+    """Compare the derivative, by the input, of the sum of the derivative by the input: two calls of `grad`."""
     values = hessian_values()
     act, their_act = getattr(xgrad, activation), {"tanh": jnp.tanh, "relu": jax.nn.relu}[activation]
-    grad: Any = xgrad.autograd.grad  # to the checker of types its results may be None
+    grad: Any = xgrad.autograd.grad  # its declared results may be None
 
     def twice(x: Any, *weights: Any) -> Any:
         (first,) = grad(squares(act, x, *weights), x, create_graph=True)
@@ -332,7 +332,7 @@ def compiled_hessian(activation: str) -> Timed:
 
 
 def temporaries(checkpointed: bool) -> float:
-    """MB that the program of a step of 24 ReLU layers holds beside inputs and outputs; checkpoints after 6 layers."""
+    """Return the MB of temporaries of a step of 24 ReLU layers; `checkpointed`: a checkpoint after each 6 layers."""
     width, layers, each = 512, 24, 6
 
     def part(x: Any, *weights: Any) -> Any:
