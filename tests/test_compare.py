@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import xgrad
-from xgrad.views.cost import Cost, operations_of, together
-from xgrad.views.difference import difference
+from xgrad.comparison.cost import Cost, operations_of, together
+from xgrad.comparison.difference import difference
 
 
 def sweep(x, w):

@@ -17,7 +17,7 @@ LAYERS = (
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("dispatch", "batching"), ("ops",), ("autograd",), ("func",), ("compiler",),
     ("attach", "amp", "cuda", "cpu", "distributed", "nn", "fft", "linalg", "masked", "signal", "special", "sparse"),
-    ("interop", "utils", "viz", "cli", "serialization"),
+    ("interop", "utils", "comparison", "cli", "serialization"),
 )  # fmt: skip
 
 
@@ -70,8 +70,7 @@ def test_imports_run_downwards():
         parts = path.relative_to(ROOT).with_suffix("").parts
         if len(parts) == 1 and parts[0] in ("__init__", "__main__"):
             continue
-        # compare runs the whole engine twice; it stands with the views because it is about them.
-        own = len(LAYERS) if parts == ("views", "compare") else rank[parts[0]]
+        own = rank[parts[0]]
         for target in _imported(path):
             if target and target[0] in rank:
                 assert rank[target[0]] <= own, f"{'/'.join(parts)} imports {'.'.join(target)}"

@@ -116,6 +116,7 @@ if _TYPE_CHECKING:
     from .amp.settings import set_autocast_dtype as set_autocast_dtype
     from .amp.settings import set_autocast_enabled as set_autocast_enabled
     from .amp.settings import set_autocast_gpu_dtype as set_autocast_gpu_dtype
+    from .comparison.compare import compare as compare
     from .compile_cache import compile_cache_info as compile_cache_info
     from .compile_cache import disable_compile_cache as disable_compile_cache
     from .compile_cache import enable_compile_cache as enable_compile_cache
@@ -134,7 +135,6 @@ if _TYPE_CHECKING:
     from .serialization import load as load
     from .serialization import save as save
     from .utils.dlpack import from_dlpack as from_dlpack
-    from .views.compare import compare as compare
 globals().update(_FUNCTIONS[""])
 
 # Layouts and memory formats, accepted where PyTorch accepts them: every dense array here is row-major.
@@ -147,7 +147,7 @@ layout = memory_format = str  # the types of these: isinstance(x.layout, xgrad.l
 
 # Names that are loaded at their first use: together they would add a fifth to xgrad's own import.
 _LATER = {
-    "compare": "views.compare",
+    "compare": "comparison.compare",
     "compile": "compiler",
     "from_jax": "interop.jax",
     "to_jax": "interop.jax",

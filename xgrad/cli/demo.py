@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import xgrad
 
-from ..views.report import seconds
+from ..comparison.report import seconds
 from . import hosts
 from .arguments import at_least, needs, place
 

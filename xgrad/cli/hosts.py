@@ -19,7 +19,7 @@ from typing import Any
 
 import xgrad
 
-from ..views.report import seconds
+from ..comparison.report import seconds
 from .arguments import at_least
 from .launch import HostError, end_after, hold, launch
 

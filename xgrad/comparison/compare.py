@@ -2,14 +2,11 @@
 
 Invariants: both paths run on fresh copies of the same inputs, with the same random numbers and the same cotangents;
 timed runs are interleaved, A B A B, so that a machine that slows down slows both.
-
-This module needs tensors and autograd, so its layer is above the rest of this package: nothing here imports it.
 """
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -24,10 +21,12 @@ from ..engine.copy_slices import ChainBackward, CopySlices
 from ..engine.node import Node
 from ..random import use_key
 from ..tensor import Tensor, from_array, from_foreign
-from .chain import ViewChain
-from .cost import Cost, compiled, cost_of, together
-from .difference import Difference, difference
-from .tracking import PATHS, tracking
+from ..views.chain import ViewChain
+from ..views.tracking import PATHS, tracking
+from . import report
+from .cost import compiled, cost_of
+from .difference import difference
+from .findings import Findings, PathReport, ViewProgram
 
 _PATIENCE = 1.0  # seconds: after them, a measurement is repeated only as often as it must be
 _copied = jax.jit(jnp.copy)
@@ -36,88 +35,22 @@ _copied = jax.jit(jnp.copy)
 # ---------------------------------------------------------------- the report
 
 
-@dataclass(frozen=True)
-class ViewProgram:
-    """A compiled program that backward runs for a view: `role` is "read", "write" or "adjoint"."""
-
-    role: str
-    chain: ViewChain
-    nodes: int  # the number of nodes in the graph that run it
-    cost: Cost
-
-    @property
-    def steps(self) -> str:
-        """The program's view steps, e.g. "Slice, Reshape"; for an as_strided, the steps that it was lowered to."""
-        names = [", ".join(type(step).__name__ for step in chain.steps) for chain in (self.chain, self.chain.lowered)]
-        return names[0] if names[0] == names[1] else f"{names[0]} as {names[1] or 'nothing'}"
-
-
-@dataclass
-class PathReport:
-    """The results of one path.  `nodes` counts the names in the graph; `outputs` and `gradients` are NumPy arrays.
-
-    `whole` is the cost of the function and its gradients as one program; None if it cannot be traced, and then
-    `untraceable` says why.  Times are medians, in seconds.
-    """
-
-    name: str
-    outputs: tuple[np.ndarray, ...]
-    gradients: tuple[np.ndarray | None, ...]
-    nodes: Counter[str]
-    programs: list[ViewProgram] = field(default_factory=list)
-    whole: Cost | None = None
-    untraceable: str | None = None
-    eager_seconds: float | None = None
-    compiled_seconds: float | None = None
-
-    @property
-    def views(self) -> Cost:
-        """The cost of all view programs together, each as often as nodes run it; compiled once."""
-        return together([(p.cost, p.nodes) for p in self.programs])
-
-
-@dataclass
-class Comparison:
+class Comparison(Findings):
     """The replay path against the geometry path.  Prints as a table, also in a notebook; `plot()` draws it."""
 
-    name: str
-    paths: dict[str, PathReport]
-    differences: list[Difference]
-
-    @property
-    def equal(self) -> bool:
-        """True if all outputs and gradients are equal, bit for bit."""
-        return all(d.equal for d in self.differences)
-
-    @property
-    def within_rounding(self) -> bool:
-        """True if all outputs and gradients are equal up to rounding."""
-        return all(d.within_rounding for d in self.differences)
-
-    @property
-    def max_difference(self) -> float:
-        """The largest absolute difference of any output or gradient; infinite if only one path has one."""
-        return max((float("inf") if d.largest is None else d.largest for d in self.differences), default=0.0)
-
     def __str__(self) -> str:
-        from . import report
-
         return report.text(self)
 
     __repr__ = __str__
 
     def print(self, rich: bool = False) -> None:
         """Print the table; with `rich=True` by the package rich, in colours."""
-        from . import report
-
         if rich:
             report.print_rich(self)
         else:
             print(self)
 
     def _repr_html_(self) -> str:
-        from . import report
-
         return report.html(self)
 
     def plot(self, ax: Any = None) -> Any:
@@ -125,8 +58,6 @@ class Comparison:
 
         Raises `ImportError` if matplotlib is not installed.
         """
-        from . import report
-
         return report.plot(self, ax)
 
 
@@ -358,8 +289,8 @@ def _compile_whole(subject: _Subject, paths: dict[str, PathReport], repeats: int
                 programs[path], seconds = compiled(subject.whole(path), (subject.key, *arrays))
             except Exception as error:
                 # It has run eagerly, but a function that asks for a value, say, is not one program.
-                for report in paths.values():
-                    report.untraceable = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+                for path_report in paths.values():
+                    path_report.untraceable = f"{type(error).__name__}: {str(error).splitlines()[0]}"
                 return
             times[path].append(seconds)
     for path in PATHS:

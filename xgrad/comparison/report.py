@@ -1,16 +1,15 @@
-"""Presentations of a `Comparison`: as text, as HTML, through rich, and as bars.
+"""Presentations of `Findings`: as text, as HTML, through rich, and as bars.
 
 The table is made once, as rows of cells; each form only lays them out.
 """
 
 from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from .tracking import PATHS
-
-if TYPE_CHECKING:
-    from .compare import Comparison, Cost
+from ..views.tracking import PATHS
+from .cost import Cost
+from .findings import Findings
 
 _MOST_PROGRAMS = 12  # listed one by one; more are only summed up
 
@@ -66,7 +65,7 @@ def size(value: float | None) -> str:
 # ---------------------------------------------------------------- the table
 
 
-def verdict(comparison: "Comparison") -> str:
+def verdict(comparison: Findings) -> str:
     """Return one line about all values."""
     if comparison.equal:
         return "outputs and gradients are equal, bit for bit"
@@ -74,7 +73,7 @@ def verdict(comparison: "Comparison") -> str:
     return f"equal up to rounding: {largest}" if comparison.within_rounding else f"NOT EQUAL: {largest}"
 
 
-def values(comparison: "Comparison") -> list[str]:
+def values(comparison: Findings) -> list[str]:
     """Return one line for each output and gradient."""
     lines = []
     for d in comparison.differences:
@@ -88,7 +87,7 @@ def values(comparison: "Comparison") -> list[str]:
     return lines
 
 
-def _costs(costs: "list[Cost]", depth: int = 1) -> Iterator[Row]:
+def _costs(costs: list[Cost], depth: int = 1) -> Iterator[Row]:
     yield Row("operations", tuple(number(c.operations) for c in costs), depth)
     yield Row("FLOPs", tuple(number(c.flops) for c in costs), depth)
     yield Row("bytes accessed", tuple(size(c.bytes_accessed) for c in costs), depth)
@@ -96,7 +95,7 @@ def _costs(costs: "list[Cost]", depth: int = 1) -> Iterator[Row]:
     yield Row("compile time", tuple(seconds(c.compile_seconds) for c in costs), depth)
 
 
-def rows(comparison: "Comparison") -> Iterator[Row]:
+def rows(comparison: Findings) -> Iterator[Row]:
     """Yield the rows of the table, below its heading."""
     reports = [comparison.paths[path] for path in PATHS]
     yield Row("nodes in the graph", tuple(number(r.nodes.total()) for r in reports))
@@ -116,7 +115,7 @@ def rows(comparison: "Comparison") -> Iterator[Row]:
         yield Row("run time", tuple(seconds(r.eager_seconds) for r in reports), 1)
 
 
-def notes(comparison: "Comparison") -> list[str]:
+def notes(comparison: Findings) -> list[str]:
     """Return the lines under the table: each view program, and why there is no whole one."""
     lines = []
     for path in PATHS:
@@ -131,7 +130,7 @@ def notes(comparison: "Comparison") -> list[str]:
     return lines
 
 
-def text(comparison: "Comparison") -> str:
+def text(comparison: Findings) -> str:
     """Return the table as aligned plain text."""
     table = list(rows(comparison))
     label = max([len(r.label) + 2 * r.depth for r in table] + [12])
@@ -146,7 +145,7 @@ def text(comparison: "Comparison") -> str:
     return "\n".join(lines + (["", *extra] if extra else []))
 
 
-def html(comparison: "Comparison") -> str:
+def html(comparison: Findings) -> str:
     """Return the table for a notebook."""
     good = comparison.within_rounding
     parts = [
@@ -172,7 +171,7 @@ def html(comparison: "Comparison") -> str:
     return "".join(parts)
 
 
-def print_rich(comparison: "Comparison") -> None:
+def print_rich(comparison: Findings) -> None:
     """Print the table by the package rich.  Raises `ImportError` if it is not installed."""
     try:
         from rich.console import Console
@@ -200,7 +199,7 @@ def print_rich(comparison: "Comparison") -> None:
 _COLOURS = {"replay": "#1f6feb", "geometry": "#e08a1e"}
 
 
-def bars(comparison: "Comparison") -> list[tuple[str, list[float], list[str]]]:
+def bars(comparison: Findings) -> list[tuple[str, list[float], list[str]]]:
     """Return (label, value of each path, the value as text) of the bars; unknown values have none."""
     reports = [comparison.paths[path] for path in PATHS]
     views = [r.views if r.programs else None for r in reports]
@@ -223,7 +222,7 @@ def bars(comparison: "Comparison") -> list[tuple[str, list[float], list[str]]]:
     ]
 
 
-def plot(comparison: "Comparison", ax: Any = None) -> Any:
+def plot(comparison: Findings, ax: Any = None) -> Any:
     """Draw horizontal bars, each pair relative to its larger one, with the values written beside them."""
     try:
         import matplotlib.pyplot as plt

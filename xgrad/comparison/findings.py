@@ -1,0 +1,74 @@
+"""Findings: the outputs, gradients, nodes, programs and times of one function under both tracking paths."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..views.chain import ViewChain
+from .cost import Cost, together
+from .difference import Difference
+
+
+@dataclass(frozen=True)
+class ViewProgram:
+    """A compiled program that backward runs for a view: `role` is "read", "write" or "adjoint"."""
+
+    role: str
+    chain: ViewChain
+    nodes: int  # the number of nodes in the graph that run it
+    cost: Cost
+
+    @property
+    def steps(self) -> str:
+        """The program's view steps, e.g. "Slice, Reshape"; for an as_strided, the steps that it was lowered to."""
+        names = [", ".join(type(step).__name__ for step in chain.steps) for chain in (self.chain, self.chain.lowered)]
+        return names[0] if names[0] == names[1] else f"{names[0]} as {names[1] or 'nothing'}"
+
+
+@dataclass
+class PathReport:
+    """The results of one path.  `nodes` counts the names in the graph; `outputs` and `gradients` are NumPy arrays.
+
+    `whole` is the cost of the function and its gradients as one program; None if it cannot be traced, and then
+    `untraceable` says why.  Times are medians, in seconds.
+    """
+
+    name: str
+    outputs: tuple[np.ndarray, ...]
+    gradients: tuple[np.ndarray | None, ...]
+    nodes: Counter[str]
+    programs: list[ViewProgram] = field(default_factory=list)
+    whole: Cost | None = None
+    untraceable: str | None = None
+    eager_seconds: float | None = None
+    compiled_seconds: float | None = None
+
+    @property
+    def views(self) -> Cost:
+        """The cost of all view programs together, each as often as nodes run it; compiled once."""
+        return together([(p.cost, p.nodes) for p in self.programs])
+
+
+@dataclass
+class Findings:
+    """The replay path against the geometry path, without a presentation (report.py)."""
+
+    name: str
+    paths: dict[str, PathReport]
+    differences: list[Difference]
+
+    @property
+    def equal(self) -> bool:
+        """True if all outputs and gradients are equal, bit for bit."""
+        return all(d.equal for d in self.differences)
+
+    @property
+    def within_rounding(self) -> bool:
+        """True if all outputs and gradients are equal up to rounding."""
+        return all(d.within_rounding for d in self.differences)
+
+    @property
+    def max_difference(self) -> float:
+        """The largest absolute difference of any output or gradient; infinite if only one path has one."""
+        return max((float("inf") if d.largest is None else d.largest for d in self.differences), default=0.0)
