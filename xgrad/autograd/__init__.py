@@ -1,5 +1,6 @@
 """PyTorch's `torch.autograd`, on JAX arrays."""
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -36,7 +37,5 @@ if _TYPE_CHECKING:
 
 def __getattr__(name: str) -> _Any:
     if name in ("functional", "profiler"):  # loaded by those who use them
-        from importlib import import_module
-
-        return import_module(f".{name}", __name__)
+        return _import_module(f".{name}", __name__)
     raise AttributeError(f"module 'xgrad.autograd' has no attribute {name!r}")

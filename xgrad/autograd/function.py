@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..batching.batched_function import apply_batched
 from ..batching.batched_tensor import level_of
 from ..config import state
 from ..engine.node import InternalNode
@@ -119,9 +120,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         if kwargs or (setup_context is not None and len(args) != _arity(cls.forward)):
             args, kwargs = _bind(cls, args, kwargs, setup_context is not None)
         if state.vmap_levels and (level := level_of(args)) is not None:
-            from ..func.custom_functions import apply_batched
-
-            return apply_batched(cls, args, kwargs, setup_context, level)
+            return apply_batched(cls, Function, args, kwargs, setup_context, level)
         return run_function(cls, args, kwargs, setup_context)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.forward_ad import enter_level
+from ..batching.trees import flatten, leaves_like, map_tensors, unflatten
 from ..config import state
 from ..dtypes import INEXACT
 from ..tensor import Tensor
@@ -22,7 +23,6 @@ from .stand_ins import (
     requires_grad_below,
     stand_in,
 )
-from .trees import flatten, leaves_like, map_tensors, unflatten
 
 
 def chosen(args: tuple, argnums: Any) -> Any:

@@ -4,10 +4,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..batching.trees import flatten, unflatten
 from ..dispatch.declare import FUNCTIONS
 from ..tensor import Tensor
 from .derivatives import chosen, jvp_of, vjp_of
-from .trees import flatten, unflatten
 from .vmap import vmap
 
 

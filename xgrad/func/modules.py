@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..dispatch.declare import FUNCTIONS
+from ..nn.utils.stateless import reparametrized
 from ..tensor import Tensor
 
 
@@ -34,8 +35,6 @@ def functional_call(
     >>> grad(lambda p, x: functional_call(linear, p, x).sum())({"weight": xgrad.ones(1, 2)}, xgrad.tensor([3.0, 4.0]))
     {'weight': tensor([[3., 4.]])}
     """
-    from ..nn.utils.stateless import reparametrized
-
     tensors = _merged(parameter_and_buffer_dicts)
     given = () if args is None else args if isinstance(args, tuple) else (args,)
     with reparametrized(module, tensors, tie_weights=tie_weights, strict=strict) as after:

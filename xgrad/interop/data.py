@@ -118,7 +118,7 @@ def _converted(leaf: Any, name: str, where: Any, copy: bool) -> Any:
             return leaf  # strings, objects
         return from_foreign(_put(leaf, name, where, copy))
     if (torch := sys.modules.get("torch")) is not None and isinstance(leaf, torch.Tensor):
-        from .torch import from_torch, host_array
+        from .torch import from_torch, host_array  # it imports torch, which is loaded here, and may be missing else
 
         host = host_array(leaf, name)
         return from_torch(leaf, device=where) if host is None else from_foreign(_put(host, name, where, copy))

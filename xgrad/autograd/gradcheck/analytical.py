@@ -12,8 +12,8 @@ from ...dispatch import declare
 from ...tensor import Tensor
 from ..backward import grad
 from ..forward_ad import dual_level, make_dual, unpack_dual
-from . import GradcheckError
 from .entries import host
+from .error import GradcheckError
 from .numerical import placed
 from .problem import Problem, floats, run
 

@@ -13,9 +13,9 @@ from ...tensor import Tensor
 from ..backward import grad
 from ..function import Function
 from ..mapped import mapped
-from . import GradcheckError
 from .analytical import still, tangents
 from .entries import host
+from .error import GradcheckError
 from .numerical import placed
 from .problem import Problem, differentiable, run
 

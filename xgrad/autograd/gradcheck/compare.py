@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Tensor, from_foreign
-from . import GradcheckError
 from .analytical import by_backward, by_forward, units
 from .checks import check_batched, check_batched_forward, check_undefined, check_undefined_tangents, check_zero
 from .entries import entries
+from .error import GradcheckError
 from .numerical import jacobians, slopes
 from .problem import (
     Problem,

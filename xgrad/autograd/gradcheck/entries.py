@@ -6,6 +6,7 @@ Jacobian is with respect to these only; else every place is filled first, since 
 
 import numpy as np
 
+from ...ops.sparse_tensor import make
 from ...tensor import Tensor, from_foreign
 
 
@@ -29,8 +30,6 @@ def filled(x: Tensor) -> Tensor:
     """Return a sparse tensor that is equal to `x`, and has an entry at every place; a dense one as it is."""
     if x.layout != "sparse_coo":
         return x
-    from ...ops.sparse_tensor import make  # loaded already, as `x` is sparse
-
     sizes, n = tuple(x.shape), x.sparse_dim()
     index = np.indices(sizes[:n]).reshape(n, -1)
     values = host(x).reshape(-1, *sizes[n:])

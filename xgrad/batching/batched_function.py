@@ -6,11 +6,10 @@ is recorded as itself, with its own backward (PyTorch: torch/_functorch/autograd
 
 from typing import Any, NamedTuple
 
-from ..autograd.function import Function
-from ..batching.batched_tensor import VmapLevel, add_batch, at_level, in_level, remove_batch, wrap
 from ..config import state
 from ..engine.python_function import FunctionCtx, run_function
 from ..tensor import Tensor
+from .batched_tensor import VmapLevel, add_batch, at_level, in_level, remove_batch, wrap
 from .trees import flatten, spread, unflatten
 
 
@@ -24,8 +23,8 @@ class VmapInfo(NamedTuple):
 class _AtLevel:
     """The Function for the entries of a batch: its forward is the rule, one level down."""
 
-    def __init__(self, function: Any, level: VmapLevel, modes: tuple[bool, int]) -> None:
-        self._function, self._level, self._modes = function, level, modes
+    def __init__(self, function: Any, base: Any, level: VmapLevel, modes: tuple[bool, int]) -> None:
+        self._function, self._base, self._level, self._modes = function, base, level, modes
         self._backward_cls, self.jvp, self.__name__ = function._backward_cls, function.jvp, function.__name__
 
     def forward(self, *args: Any) -> Any:
@@ -34,14 +33,15 @@ class _AtLevel:
         state.grad_enabled, state.forward_level = self._modes  # for recording below
         state.vmap_levels = inner[2][: self._level.depth - 1]
         try:
-            return _one_level_down(self._function, self._level, args)
+            return _one_level_down(self._function, self._base, self._level, args)
         finally:
             state.grad_enabled, state.forward_level, state.vmap_levels = inner
 
 
-def apply_batched(function: Any, args: tuple, kwargs: dict, setup_context: Any, level: VmapLevel) -> Any:
+def apply_batched(function: Any, base: Any, args: tuple, kwargs: dict, setup_context: Any, level: VmapLevel) -> Any:
     """Run `function.apply` with an argument that is an entry of the batch of `level`.
 
+    `base`: the class `autograd.Function`, whose methods are those that `function` does not override.
     Raises `RuntimeError` for a Function without a rule, or with two.
     """
     name = function.__name__
@@ -50,7 +50,7 @@ def apply_batched(function: Any, args: tuple, kwargs: dict, setup_context: Any, 
             f"Run vmap on autograd.Function with kwarg-only Tensor args: {name} got {sorted(kwargs)}. Please do not "
             "pass kwarg-only Tensors to autograd.Function."
         )
-    overridden = function.vmap is not Function.vmap
+    overridden = function.vmap is not base.vmap
     if function.generate_vmap_rule and overridden:
         raise RuntimeError(
             f"You tried to vmap over {name}, but it has both generate_vmap_rule=True and an overridden vmap "
@@ -68,7 +68,7 @@ def apply_batched(function: Any, args: tuple, kwargs: dict, setup_context: Any, 
         )
     if setup_context is None:
         setup_context = _set_up_by_forward(function)
-    at = _AtLevel(function, level, (state.grad_enabled, state.forward_level))
+    at = _AtLevel(function, base, level, (state.grad_enabled, state.forward_level))
     return run_function(at, args, kwargs, setup_context)
 
 
@@ -81,14 +81,14 @@ def _set_up_by_forward(function: Any) -> Any:
     return setup_context
 
 
-def _one_level_down(function: Any, level: VmapLevel, args: tuple) -> Any:
+def _one_level_down(function: Any, base: Any, level: VmapLevel, args: tuple) -> Any:
     leaves, structure = flatten(args)
     dims = [0 if at_level(a, level) and a._batched else None for a in leaves]
     values = [a._value if at_level(a, level) else a for a in leaves]
     if not any(d == 0 for d in dims):
         outputs, places = function.apply(*unflatten(structure, values)), None
     elif function.generate_vmap_rule:
-        mapped = _mapped(function, VmapInfo(level.size, level.randomness), dims, structure)
+        mapped = _mapped(function, base, VmapInfo(level.size, level.randomness), dims, structure)
         outputs = mapped.apply(*values)
         places = mapped.out_dims
     else:
@@ -142,7 +142,7 @@ class _InnerCtx(FunctionCtx):
     needs_input_grad: tuple = ()
 
 
-def _mapped(function: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any:
+def _mapped(function: Any, base: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any:
     """Make a Function over whole batches, whose forward, backward and jvp are those of `function`, mapped."""
 
     def opened(body: Any) -> Any:
@@ -161,7 +161,7 @@ def _mapped(function: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any
             given = unflatten(structure, entries(values, in_dims, level))
             inner = ctx.inner = _InnerCtx()
             inner.needs_input_grad = ctx.needs_input_grad
-            if function.setup_context is Function.setup_context:
+            if function.setup_context is base.setup_context:
                 outputs = function.forward(inner, *given)
             else:
                 outputs = function.forward(*given)
@@ -215,7 +215,7 @@ def _mapped(function: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any
 
     body = {"forward": forward, "backward": backward, "jvp": jvp}
     Mapped: Any = type(function)(
-        f"Vmapped{function.__name__}", (Function,),
+        f"Vmapped{function.__name__}", (base,),
         {k: staticmethod(v) for k, v in body.items()} | {"generate_vmap_rule": True},
     )  # fmt: skip
     return Mapped

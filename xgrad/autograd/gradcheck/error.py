@@ -1,0 +1,5 @@
+"""GradcheckError, which all checks raise."""
+
+
+class GradcheckError(RuntimeError):
+    """A derivative is wrong, or a backward does not behave as one."""
