@@ -30,6 +30,7 @@ from {dots}engine.hooks import RemovableHandle
 from {dots}ops.storages import TypedStorage, UntypedStorage
 from {dots}random import Generator
 from {dots}tensor import Size, Tensor
+from {dots}views.chain import ViewChain
 
 """
 
@@ -40,7 +41,7 @@ def annotation(value: Any) -> str:
     if isinstance(value, str):
         return value.replace('"', "")
     text = inspect.formatannotation(value)
-    for module in ("xgrad.tensor.", "xgrad.size.", "collections.abc.", "typing.", "builtins."):
+    for module in ("xgrad.tensor.", "xgrad.size.", "xgrad.views.chain.", "collections.abc.", "typing.", "builtins."):
         text = text.replace(module, "")
     return (
         text.replace("numpy.", "np.")

@@ -12,7 +12,7 @@ from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
 from .autograd.torch_c_names import ExecutionEngine
 from .dispatch import call, declare, override_calls, recorded_views, view
-from .engine import accumulate_grad, copy_slices, engine, evaluate, grad_dtype, hooks, python_function_jvp, validate
+from .engine import copy_slices, grad_dtype, hooks
 from .ops import casts, constructors, copying, duplicates, storages, unsupported, values
 from .tensor import Tensor
 
@@ -24,19 +24,19 @@ _tensor._hooks_of = hooks.hooks_of
 _tensor._prepare_subclass = overrides.prepare_subclass
 _tensor._construct = constructors.construct
 
-_add = declare.FUNCTIONS[""]["add"]
-engine.tensor_add = evaluate.tensor_add = accumulate_grad.tensor_add = _add
-accumulate_grad.tensor_move = casts.move
-accumulate_grad.tensor_copy = copying.copied
-python_function_jvp.tangent_through_base = call.tangent_through_base
-python_function_jvp.zeros_like = declare.FUNCTIONS[""]["zeros_like"]
-validate.tensor_fit = copying.fit_recorded
-copy_slices.read_recorded = recorded_views.read
-copy_slices.write_recorded = recorded_views.write
-copy_slices.adjoint_recorded = recorded_views.adjoint
-
 override_calls.replace_composites()
 
+# What the engine asks of Tensors beyond their public methods.
+_engine = {
+    "_fit": copying.fit_recorded,
+    "_put": casts.move,
+    "_copied_for": copying.copied,
+    "_replay": recorded_views.replay,
+    "_adjoint": recorded_views.adjoint,
+    "_write_back": recorded_views.write_back,
+    "_zeros_like": declare.FUNCTIONS[""]["zeros_like"],
+    "_set_tangent_through_base": call.tangent_through_base,
+}
 _autograd = {
     "backward": backward_of,
     "_tangent": property(tangent_of),
@@ -44,7 +44,7 @@ _autograd = {
     "_execution_engine": ExecutionEngine(),
     "grad_dtype": property(grad_dtype.grad_dtype, grad_dtype.set_grad_dtype),
 }
-for _name, _method in (declare.METHODS | _autograd).items():
+for _name, _method in (declare.METHODS | _engine | _autograd).items():
     setattr(Tensor, _name, _method)
 backward_of.__name__, backward_of.__qualname__ = "backward", "Tensor.backward"  # for Python's messages
 values.attach(Tensor)

@@ -11,6 +11,7 @@ from .engine.hooks import RemovableHandle
 from .ops.storages import TypedStorage, UntypedStorage
 from .random import Generator
 from .tensor import Size, Tensor
+from .views.chain import ViewChain
 
 def fft(input: Any, n: Any = ..., dim: Any = ..., norm: Any = ..., *, out: Any = ...) -> Tensor: ...
 def fft2(input: Any, s: Any = ..., dim: Any = ..., norm: Any = ..., *, out: Any = ...) -> Tensor: ...

@@ -11,6 +11,7 @@ from .engine.hooks import RemovableHandle
 from .ops.storages import TypedStorage, UntypedStorage
 from .random import Generator
 from .tensor import Size, Tensor
+from .views.chain import ViewChain
 
 def _segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = ..., indices: Tensor | None = ..., offsets: Tensor | None = ..., axis: int = ..., unsafe: bool = ..., initial: float | None = ...) -> Tensor: ...
 def abs(input: Any, *, out: Any = ...) -> Tensor: ...

@@ -11,6 +11,7 @@ from .engine.hooks import RemovableHandle
 from .ops.storages import TypedStorage, UntypedStorage
 from .random import Generator
 from .tensor import Size, Tensor
+from .views.chain import ViewChain
 
 def cholesky(A: Tensor, *, upper: bool = ..., out: Tensor | None = ...) -> Tensor: ...
 def cholesky_ex(A: Tensor, *, upper: bool = ..., check_errors: bool = ..., out: Any = ...) -> Any: ...

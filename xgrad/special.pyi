@@ -11,6 +11,7 @@ from .engine.hooks import RemovableHandle
 from .ops.storages import TypedStorage, UntypedStorage
 from .random import Generator
 from .tensor import Size, Tensor
+from .views.chain import ViewChain
 
 def airy_ai(input: Any, *, out: Any = ...) -> Tensor: ...
 def bessel_j0(input: Any, *, out: Any = ...) -> Tensor: ...

@@ -178,10 +178,10 @@ def test_comparison_notices_a_wrong_gradient(monkeypatch, path_that_lies):
     )
     assert programs.fails(program) is None
 
-    def wrong(self, grads, needs):
+    def wrong(self, grads, needs, arithmetic):
         if state.tracking == path_that_lies and not hasattr(grads[0], "_read"):
             grads = [grads[0] * 2]
-        return right(self, grads, needs)
+        return right(self, grads, needs, arithmetic)
 
     monkeypatch.setattr(copy_slices.ChainBackward, "apply", wrong)
     assert path_that_lies in programs.fails(program)
@@ -200,9 +200,9 @@ def test_comparison_through_to_jax_notices_a_wrong_derivative(monkeypatch, way):
     program = programs.Program((*steps, step("t3 = t2.tanh()")), "t3", ("t0",))
     assert through_jax.fails(program, way) is None
 
-    def wrong(self, grads, needs):
+    def wrong(self, grads, needs, arithmetic):
         array = getattr(grads[0], "_array", grads[0])
-        return right(self, [grads[0] * (2 if isinstance(array, Tracer) is traced else 1)], needs)
+        return right(self, [grads[0] * (2 if isinstance(array, Tracer) is traced else 1)], needs, arithmetic)
 
     traced = way in ("jit", "vmap", "inside")
     monkeypatch.setattr(copy_slices.ChainBackward, "apply", wrong)

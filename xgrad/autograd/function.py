@@ -9,6 +9,7 @@ from typing import Any
 from ..batching.batched_function import apply_batched
 from ..batching.batched_tensor import level_of
 from ..config import state
+from ..engine.arithmetic import Arithmetic
 from ..engine.node import InternalNode
 from ..engine.python_function import BackwardCFunction, FunctionCtx, default_backward, run_function
 from ..errors import NotDifferentiableError
@@ -175,7 +176,7 @@ def once_differentiable(backward: Callable) -> Callable:
 class Error(InternalNode):
     """The node of a tensor that must not be differentiated."""
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         raise NotDifferentiableError(
             "trying to differentiate twice a function that was marked with @once_differentiable"
         )

@@ -7,6 +7,7 @@ Its backward runs the backward program on residuals from the forward program.  P
 from typing import Any
 
 from ..config import state
+from ..engine.arithmetic import Arithmetic
 from ..engine.edges import gradient_edge
 from ..engine.node import Node
 from ..engine.saved_variable import check_version, freed_error
@@ -55,13 +56,13 @@ class CompiledFunctionBackward(Node):
         edges = zip(self._targets, self.next_edges)
         self.next_edges = tuple(gradient_edge(made[t.reference[1]]) if t.reference[0] else edge for t, edge in edges)
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         if self._freed:
             raise freed_error(self.name())
         for i, failure in self._failures.items():
             if grads[i] is not None:
                 raise failure.with_traceback(None)
-        if any(isinstance(grad, Tensor) for grad in grads):
+        if arithmetic.tensors:
             raise RuntimeError(
                 "xgrad.compile does not support double backward: what a compiled function returns can be "
                 "differentiated once. Compute the gradient inside of the function, with create_graph=True, or leave it "

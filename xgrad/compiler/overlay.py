@@ -20,6 +20,7 @@ from typing import Any
 from weakref import WeakSet
 
 from ..config import state
+from ..engine.arithmetic import Arithmetic
 from ..engine.node import InputMetadata, Node, wire
 from ..tensor import Tensor
 from ..views.storage import UNTRACKED, Storage, VersionCounter, writing
@@ -38,7 +39,7 @@ class Outside(Node):
     def __init__(self, meta: InputMetadata) -> None:
         wire(self, (), (meta,))
 
-    def apply(self, grads: list, needs: int) -> tuple:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> tuple:
         error = RuntimeError(
             "backward inside of xgrad.compile has reached a tensor (shape "
             f"{list(self.avals[0].shape)}) that was computed outside of the compiled function. Compute it inside, give "

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from .. import dtypes
 from ..compile_cache.programs import jit_checked, jit_placed
 from ..donation import Writing
-from ..engine.validate import fit
+from ..engine.fit import fit
 from ..errors import ShapeMismatchError
 from ..limits import checked
 from ..tensor import Tensor

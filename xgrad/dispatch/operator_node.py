@@ -11,9 +11,11 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..engine.arithmetic import Arithmetic
 from ..engine.node import InternalNode, Node
 from ..engine.programs.formula import Formula
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, detached_error, freed_error
+from ..engine.sparse_gradient import SparseGradient
 from ..tensor import Tensor
 from ..views.storage import Tracer, sole
 
@@ -46,7 +48,7 @@ class OperatorNode(Node):
     inplace: bool = False
     indices: tuple | None = None  # of an index with masks, for `_saved_indices`: as they were given
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         plan = self.plan
         needs = plan.needs if needs == -1 else needs & plan.needs
         grad = grads[0]
@@ -54,11 +56,12 @@ class OperatorNode(Node):
             len(grads) > 1
             or grad is None
             or not needs
-            or isinstance(grad, Tensor)
+            or arithmetic.tensors
             or plan.static
             or (plan.fits and grad.shape in plan.fits)
+            or grad.__class__ is SparseGradient
         ):
-            return self._apply(grads, needs)
+            return self._apply(grads, needs, arithmetic)
         if plan.passes:
             return tuple([grad if needs >> i & 1 else None for i in range(len(self.next_edges))])
         reuse = plan.reuses and prod(grad.shape) >= _REUSE_FROM
@@ -113,18 +116,18 @@ class OperatorNode(Node):
             for entry in self.saved
         ]  # fmt: skip
 
-    def _apply(self, grads: list, needs: int) -> Any:
+    def _apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         """Every case: several results, undefined gradients, recorded, broadcast or cast arguments."""
         plan, edges = self.plan, self.next_edges
         if not needs or all(g is None for g in grads):
             return (None,) * len(edges)
         defined = tuple(None if g is not None else (a.shape, a.dtype) for g, a in zip(grads, self.avals, strict=True))
         first = next(g for g in grads if g is not None)
-        recorded = isinstance(first, Tensor)
-        if recorded and first._sparse:
+        recorded = arithmetic.tensors
+        if first.__class__ is SparseGradient:
             from ..ops.sparse_gradients import node_gradients
 
-            return node_gradients(self, first, needs)  # pyright: ignore[reportArgumentType] - it is a SparseTensor
+            return node_gradients(self, first.tensor, needs, arithmetic)
         like = first if len(grads) == 1 else None
         # Where an argument was broadcast or cast, the program itself fits the gradient to it.
         metas: list = [None] * len(edges)

@@ -1,12 +1,13 @@
 """The linear maps along a view chain, on Tensors and recorded: what backward does to views when a graph is created.
 
-`read` is the chain's replay, `adjoint` its adjoint, `write` the write-back; each is the other's derivative.
+Each of the three is the other's derivative.  `TENSORS` of engine/arithmetic.py calls them, as methods of Tensor.
 """
 
 from typing import Any
 
 from ..batching.batched_tensor import lifted
 from ..config import state, to_outer_forward_level
+from ..engine.arithmetic import Arithmetic
 from ..engine.copy_slices import chain_node
 from ..engine.edges import gradient_edge
 from ..engine.node import InputMetadata, Node, wire
@@ -20,11 +21,11 @@ class _Replay(Node):
 
     chain: ViewChain
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         grad = grads[0]
         if grad is None:
             return (None,)
-        return (read(self.chain, grad) if isinstance(grad, Tensor) else self.chain.replay(grad),)
+        return (arithmetic.read(self.chain, grad),)
 
     def name(self) -> str:
         return "AdjointBackward0"
@@ -35,13 +36,11 @@ class _WriteBack(Node):
 
     chain: ViewChain
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         grad, chain = grads[0], self.chain
         if grad is None:
             return (None, None)
-        if isinstance(grad, Tensor):
-            return (write(chain, grad, None), read(chain, grad))
-        return (chain.write_back(grad, zeros(chain.shape, chain.dtype)), chain.replay(grad))
+        return (arithmetic.write(chain, [grad], None), arithmetic.read(chain, grad))
 
     def name(self) -> str:
         return "SliceScatterBackward0"
@@ -75,21 +74,21 @@ def _over(chain: ViewChain, n: int | None) -> ViewChain:
     return chain if n is None else chain.over_batch(n)
 
 
-def read(chain: ViewChain, grad: Tensor) -> Tensor:
+def replay(grad: Tensor, chain: ViewChain) -> Tensor:
     """`chain.replay`, recorded."""
     if grad._level is not None:
-        out = lifted(lambda n, value: read(_over(chain, n), value), grad)
+        out = lifted(lambda n, value: replay(value, _over(chain, n)), grad)
     else:
         out = from_array(chain.replay(grad._read()))
     return record_linear(
-        out, (grad,), lambda: chain_node("ReplayBackward0", chain, gradient_edge(grad)), lambda t: read(chain, t)
+        out, (grad,), lambda: chain_node("ReplayBackward0", chain, gradient_edge(grad)), lambda t: replay(t, chain)
     )
 
 
-def adjoint(chain: ViewChain, grad: Tensor) -> Tensor:
+def adjoint(grad: Tensor, chain: ViewChain) -> Tensor:
     """`chain.adjoint`, recorded."""
     if grad._level is not None:
-        out = lifted(lambda n, value: adjoint(_over(chain, n), value), grad)
+        out = lifted(lambda n, value: adjoint(value, _over(chain, n)), grad)
     else:
         out = from_array(chain.adjoint(grad._read()))
 
@@ -98,15 +97,15 @@ def adjoint(chain: ViewChain, grad: Tensor) -> Tensor:
         made.chain = chain
         return wire(made, (gradient_edge(grad),), (InputMetadata(chain.root_shape, chain.root_dtype),))
 
-    return record_linear(out, (grad,), node, lambda t: adjoint(chain, t))
+    return record_linear(out, (grad,), node, lambda t: adjoint(t, chain))
 
 
-def write(chain: ViewChain, base: Tensor, new: Tensor | None) -> Tensor:
+def write_back(base: Tensor, chain: ViewChain, new: Tensor | None) -> Tensor:
     """`chain.write_back`, recorded; `new` None stands for zeros."""
     if new is None:
         new = from_array(zeros(chain.shape, chain.dtype))
     if base._level is not None or new._level is not None:
-        out = lifted(lambda n, whole, part: write(_over(chain, n), whole, part), base, new)
+        out = lifted(lambda n, whole, part: write_back(whole, _over(chain, n), part), base, new)
     else:
         out = from_array(chain.write_back(base._read(), new._read()))
 
@@ -118,6 +117,6 @@ def write(chain: ViewChain, base: Tensor, new: Tensor | None) -> Tensor:
 
     def along(moving: Tensor | None, part: Tensor | None) -> Tensor:
         whole = moving if moving is not None else from_array(zeros(chain.root_shape, chain.root_dtype))
-        return write(chain, whole, part)
+        return write_back(whole, chain, part)
 
     return record_linear(out, (base, new), node, along)

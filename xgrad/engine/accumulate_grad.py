@@ -12,21 +12,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import SingleDeviceSharding
 
 from ..config import settings, state
-from ..devices import device, require_here
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor
 from ..views.storage import Tracer, writing
 from .anomaly import origin_of
+from .arithmetic import TENSORS, Arithmetic
+from .fit import expandable, fit
 from .grad_dtype import expected
 from .hooks import run_post_accumulate_hooks
-from .input_buffer import accumulate, add_arrays, add_into, stolen
+from .input_buffer import add_arrays, add_into, stolen
 from .node import MAX_SEQUENCE_NR, InternalNode
+from .placement import put
 from .sparse_gradient import SparseGradient
 from .sparse_gradient import accumulate as accumulate_sparse
-from .validate import expandable, fit
 
 _warned: dict[int, weakref.ref] = {}  # by id: the variables whose gradients were moved
 
@@ -47,35 +46,38 @@ class AccumulateGrad(InternalNode):
         variable = self.variable
         return bool(self._hooks or variable._hooks or variable._post_accumulate_hooks or variable._sparse)
 
-    def apply(self, grads: list, needs: int) -> tuple:
-        self._take(grads)
+    def takes_sparse(self) -> bool:
+        return True
+
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> tuple:
+        self._take(grads, arithmetic)
         self._tell()
         return ()
 
-    def apply_shown(self, grads: list) -> Any:
+    def apply_shown(self, grads: list, arithmetic: Arithmetic) -> Any:
         """`apply`, and the gradient as post-hooks see it: where it became the variable's, that tensor's value.
 
         What a post-accumulate hook writes there shows, as in PyTorch, which stores the gradient that arrived.
         """
         variable, value = self.variable, grads[0]
-        stored = variable._grad is None and not isinstance(value, (Tensor, SparseGradient))
-        self._take(grads)
+        an_array = not arithmetic.tensors and value.__class__ is not SparseGradient
+        stored = an_array and variable._grad is None
+        self._take(grads, arithmetic)
         if stored and variable._grad is not None:
-            value = variable._grad.detach()
-        elif value.__class__ is SparseGradient:
-            value = value.tensor  # pyright: ignore[reportAttributeAccessIssue]
-        elif value is not None and not isinstance(value, Tensor):
-            value = from_array(value)
-            value._owned = False
+            shown = variable._grad.detach()
+        else:
+            shown = arithmetic.to_tensor(value)
+            if an_array and shown is not None:
+                shown._owned = False
         self._tell()
-        return value
+        return shown
 
     def _tell(self) -> None:
         hooks = self.variable._post_accumulate_hooks
         if hooks:  # also where the gradient is undefined and nothing was accumulated
             run_post_accumulate_hooks(hooks, self.variable)
 
-    def _take(self, grads: list) -> None:
+    def _take(self, grads: list, arithmetic: Arithmetic) -> None:
         """Accumulate, if a gradient arrived and the variable still wants it."""
         variable = self.variable
         if grads[0] is not None and (variable._requires_grad or variable.requires_grad):
@@ -85,9 +87,11 @@ class AccumulateGrad(InternalNode):
                     "in-place operation on it or on its base gave it a history since"
                 )
             with writing:  # several threads may accumulate into one leaf
-                if not isinstance(grads[0], Tensor):
+                if grads[0].__class__ is SparseGradient or variable._sparse:
+                    accumulate_sparse(variable, arithmetic.to_tensor(grads[0]))
+                elif not arithmetic.tensors:
                     self._accumulate(variable, grads)
-                elif grads[0]._sparse or variable._sparse or getattr(variable._grad, "_sparse", False):
+                elif getattr(variable._grad, "_sparse", False):
                     accumulate_sparse(variable, grads[0])
                 else:
                     self._accumulate_tensor(variable, grads[0])
@@ -97,13 +101,13 @@ class AccumulateGrad(InternalNode):
         old = variable._grad
         want = None if new._level is not None or variable._level is not None else self._moves(variable, new._read())
         if want is not None:
-            new = tensor_move(new, want, committed=_committed(variable))
+            new = TENSORS.move(new, want, _committed(variable))
         elif not state.grad_layout and old is not None:
-            new = tensor_move(new, old._placed())
+            new = TENSORS.move(new, old._placed())
         if old is None:
-            variable._grad = new if want is not None else tensor_copy(new, variable)
+            variable._grad = new if want is not None else Tensor._copied_for(new, variable)
         elif state.grad_enabled:
-            variable._grad = tensor_add(old, new)
+            variable._grad = Tensor.add(old, new)
         else:
             old.add_(new)
 
@@ -120,11 +124,6 @@ class AccumulateGrad(InternalNode):
         elif grad._storage is None and grad._owned and grad.shape == new[0].shape:
             if grad._inference:
                 grad._bump(0)  # refuses
-            if new[0].__class__ is SparseGradient:
-                buffer = [grad._array]
-                accumulate(buffer, 0, new)
-                grad._write(buffer[0])
-                return
             try:
                 grad._rewrite(_adder, new[0])
             except ValueError:  # other devices: without the layout policy the gradient was left there
@@ -188,21 +187,6 @@ def _committed(variable: Tensor) -> bool:
     return variable._read().committed
 
 
-def put(array: Any, where: Any, committed: bool) -> Any:
-    """The array at a place.  Of a variable that no device was asked for, the gradient is asked for none either.
-
-    Else an optimizer's step would tie the variable to its device, and the next forward pass would find it misplaced.
-    """
-    if not committed:
-        return jax.device_put(np.asarray(array))
-    if isinstance(where, jax.Device):  # JAX would leave an array in the memory in which it is on that device
-        where = SingleDeviceSharding(where)
-    if jax.process_count() > 1 and not array.is_fully_addressable and array.sharding.device_set != where.device_set:
-        require_here(array, f"moving to {device(where)}")
-        array = array.addressable_data(0)  # the whole: from one process's devices to its own
-    return jax.device_put(array, where)
-
-
 def make_accumulator(tensor: Tensor) -> AccumulateGrad:
     """The accumulator of a leaf, which its graphs keep alive."""
     with writing:  # of two threads one makes it
@@ -217,9 +201,3 @@ def make_accumulator(tensor: Tensor) -> AccumulateGrad:
             if state.anomaly:
                 accumulator.sequence_nr = origin_of(MAX_SEQUENCE_NR)
     return accumulator
-
-
-# The recorded sum, move to a placement and copy for a leaf, set by xgrad/attach.py.
-tensor_add: Any = None
-tensor_move: Any = None
-tensor_copy: Any = None

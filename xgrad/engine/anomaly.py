@@ -19,10 +19,9 @@ import jax
 import jax.numpy as jnp
 
 from ..config import state
-from ..tensor import Tensor
 from ..views.storage import Tracer
+from .arithmetic import Arithmetic
 from .node import Node
-from .sparse_gradient import opened
 
 log = logging.getLogger("xgrad.autograd.graph")
 
@@ -98,16 +97,15 @@ def _brief(grad: Any) -> str:
     return f"{name}[{', '.join(map(str, grad.shape))}]"
 
 
-def look_for_nan(node: Node, results: Any) -> None:
+def look_for_nan(node: Node, results: Any, arithmetic: Arithmetic) -> None:
     """Raise `RuntimeError` if a gradient that `node` computed holds a NaN; a tracer has no value to be looked at."""
     for i, result in enumerate(results):
         if result is None:
             continue
-        array = result = opened(result)
-        if isinstance(result, Tensor):
-            while result._level is not None:  # inside of vmap: all entries
-                result = result._value
-            array = (result._values() if result._sparse else result)._read()
+        tensor = arithmetic.to_tensor(result)
+        while tensor._level is not None:  # inside of vmap: all entries
+            tensor = tensor._value
+        array = (tensor._values() if tensor._sparse else tensor)._read()
         if not isinstance(array, Tracer) and _any_nan(array):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 

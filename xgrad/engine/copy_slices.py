@@ -24,18 +24,16 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..errors import FreedGraphError
-from ..limits import zeros
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.program import Program
-from ..views.storage import Tracer, sole
+from .arithmetic import Arithmetic
 from .edges import gradient_edge
-from .evaluate import apply_on_tensors
+from .fit import fit
 from .hooks import move_retained_hook
 from .node import InputMetadata, InternalNode, Node, wire
 from .programs.formula import Formula
 from .programs.unfused import apart
-from .validate import fit
 from .view_attributes import of_view, of_views
 
 
@@ -51,7 +49,7 @@ class CopySlices(InternalNode):
         # The part of the base that was written is what fn's input 0 was: its gradient goes back into the base's.
         fn.next_edges = ((None, 0), *fn.next_edges[1:])
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         fn = self.fn
         if fn is None:
             raise FreedGraphError(
@@ -62,35 +60,17 @@ class CopySlices(InternalNode):
         if grads[0] is None:
             return [None] * len(self.next_edges)
         needs = self._wanted(needs)
-        if isinstance(grads[0], Tensor):
-            return self._apply_recorded(fn, grads[0], needs)
         chain = self.chain
-        part = [chain.replay(grads[0])]
+        part = [arithmetic.read(chain, grads[0])]
         whole = part[0] is grads[0]
-        # fn.raw is False for a custom Function, which works on Tensors.
-        results = list(fn.apply(part, needs) if fn.raw else apply_on_tensors(fn, part, needs))
+        results = list(fn.apply(part, needs, arithmetic))
         del part
-        if needs & 1:
-            donate = not whole and sole(grads, 0) and not isinstance(results[0], Tracer)
-            base_grad = grads[0]
-            grads[0] = None
-            if results[0] is None:
-                results[0] = zeros(chain.shape, chain.dtype)
-            results[0] = chain.write_back(base_grad, results[0], donate)
-        else:
-            results[0] = None
+        results[0] = arithmetic.write(chain, grads, results[0], not whole) if needs & 1 else None
         return results
 
     def _wanted(self, needs: int) -> int:
         """The mask, with all that there are in the place of -1."""
         return needs if needs != -1 else sum(1 << i for i, (node, _) in enumerate(self.next_edges) if node is not None)
-
-    def _apply_recorded(self, fn: Node, grad: Tensor, needs: int) -> Any:
-        """The same on Tensors, recorded, for double backward."""
-        part = read_recorded(self.chain, grad)
-        results = list(fn.apply([part], needs))
-        results[0] = write_recorded(self.chain, grad, results[0]) if needs & 1 else None
-        return results
 
     def formula(self, given: int, needs: int) -> Formula | None:
         needs = self._wanted(needs)
@@ -128,13 +108,11 @@ class ChainBackward(Node):
     chain: ViewChain
     key: tuple | None = None  # PyTorch's name of the view operation and its arguments, for `_saved_*`
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         grad = grads[0]
         if grad is None or not needs & 1:
             return (None,)
-        if isinstance(grad, Tensor):
-            return (adjoint_recorded(self.chain, grad),)
-        return (self.chain.adjoint(grad),)
+        return (arithmetic.adjoint(self.chain, grad),)
 
     def formula(self, given: int, needs: int) -> Formula | None:
         return _of_adjoint(self.chain.program)
@@ -160,20 +138,17 @@ class ChainsBackward(Node):
     chains: tuple[ViewChain, ...]
     key: tuple | None = None  # as of ChainBackward, for each of the views
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         given = [(chain, grad) for chain, grad in zip(self.chains, grads, strict=True) if grad is not None]
         if not given or not needs & 1:
             return (None,)
         chain, grad = given[0]
-        total: Any = adjoint_recorded(chain, grad) if isinstance(grad, Tensor) else chain.adjoint(grad)
+        total = [arithmetic.adjoint(chain, grad)]
         ours = not chain.is_root  # else it is the incoming gradient
         for chain, grad in given[1:]:
-            if isinstance(total, Tensor):
-                total = write_recorded(chain, total, grad)
-            else:
-                traced = isinstance(total, Tracer) or isinstance(grad, Tracer)
-                total = chain.write_back(total, grad, ours and not traced)
-        return (total,)
+            total.append(arithmetic.write(chain, total, grad, ours))
+            del total[0]
+        return total
 
     def formula(self, given: int, needs: int) -> Formula | None:
         return _of_adjoints(tuple(chain.program for chain in self.chains))
@@ -200,15 +175,15 @@ class RestridedBackward(Node):
     own: ViewChain
     chain: ViewChain
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         grad = grads[0]
         if grad is None or not needs & 1:
             return (None,)
-        whole = adjoint_recorded(self.chain, grad) if isinstance(grad, Tensor) else self.chain.adjoint(grad)
+        whole = arithmetic.adjoint(self.chain, grad)
         if self.own.overlaps:
             share = 1 / jnp.maximum(self.own.adjoint(jnp.ones(self.own.shape, self.own.dtype)).real, 1)
-            whole = whole * (from_array(share) if isinstance(grad, Tensor) else share)
-        return (read_recorded(self.own, whole) if isinstance(grad, Tensor) else self.own.replay(whole),)
+            whole = whole * arithmetic.constant(share)
+        return (arithmetic.read(self.own, whole),)
 
     def formula(self, given: int, needs: int) -> Formula | None:
         if self.own.overlaps:
@@ -350,9 +325,3 @@ def history_of_view(self: Tensor, base: Tensor) -> Any:
         return node
 
     return grad_fn
-
-
-# Set by xgrad/attach.py: the recorded forms of replay, write_back and adjoint.
-read_recorded: Any = None
-write_recorded: Any = None
-adjoint_recorded: Any = None

@@ -5,7 +5,7 @@ drives a task: JAX's dispatch is asynchronous already.  A backward inside a hook
 first, on the same thread, or on a fresh one every `HOP` levels, so that no depth meets Python's recursion limit.
 
 Gradients travel between nodes as bare arrays; hooks and custom Functions see Tensors.  Where more than the value counts
-(a graph is created, a tangent or a batch is carried along) they travel as Tensors (`GraphTask.tensors`).
+(a graph is created, a tangent or a batch is carried along) they travel as Tensors (`GraphTask.arithmetic`).
 Arrays that are not ours (a user's root gradient, what a hook returns) are copied when they enter, so every array in
 an input buffer that nobody else refers to may be donated.
 """
@@ -16,19 +16,9 @@ from typing import Any
 from ..config import state
 from ..tensor import Tensor
 from . import anomaly
-from . import node as _node
-from .evaluate import (
-    apply_on_tensors,
-    as_tensor,
-    capture,
-    enter,
-    evaluate_watched,
-    evaluate_with_hooks,
-    leave,
-    right_count,
-)
+from .arithmetic import Arithmetic
+from .evaluate import capture, evaluate_watched, evaluate_with_hooks, right_count
 from .graph_task import ExecInfo, GraphTask
-from .input_buffer import accumulate
 from .node import MAX_SEQUENCE_NR, InternalNode, Node
 from .programs.run import run as run_as_programs
 from .programs.schedule import follow
@@ -45,7 +35,7 @@ class GraphRoot(InternalNode):
     def __init__(self, edges: tuple) -> None:
         self.next_edges = edges
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         return grads
 
 
@@ -68,13 +58,13 @@ def execute(
     task = GraphTask(keep_graph, create_graph, depth)
     root = GraphRoot(edges)
     task.root = root
-    tensors = task.tensors
-    values = [None if g is None else enter(g, tensors) for g in grads]
-    if state.compiled is not None and not tensors and not anomaly.watched():
+    arithmetic = task.arithmetic
+    values = [arithmetic.from_tensor(g) for g in grads]
+    if state.compiled is not None and not arithmetic.tensors and not anomaly.watched():
         task.compiled = state.compiled
         if follow(task, edges, values, outputs, accumulate_grad):
             captured = task.captured
-            return [as_tensor(captured, i) for i in range(len(captured))]
+            return [arithmetic.into_tensor(captured, i) for i in range(len(captured))]
     task.compute_dependencies(root)
     if outputs:
         task.init_to_execute(root, outputs, accumulate_grad)
@@ -86,7 +76,7 @@ def execute(
         _drive(task, root, values)
     captured = task.captured
     del values
-    return [as_tensor(captured, i) for i in range(len(captured))]
+    return [arithmetic.into_tensor(captured, i) for i in range(len(captured))]
 
 
 def _on_fresh_thread(task: GraphTask, root: GraphRoot, values: list) -> None:
@@ -133,7 +123,7 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
             position += 1
     finally:
         state.graph_task, state.grad_enabled, state.current_node = previous  # before any call: it may be interrupted
-        if task.users_code or task.tensors:
+        if task.users_code or task.arithmetic.tensors:
             try:
                 state.put_back(task.modes)
             except BaseException:
@@ -144,7 +134,8 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
 def _loop(task: GraphTask) -> None:
     """Run ready nodes until there are none."""
     not_ready, exec_info = task.not_ready, task.exec_info
-    keep_graph, tensors = task.keep_graph, task.tensors
+    keep_graph, arithmetic = task.keep_graph, task.arithmetic
+    tensors = arithmetic.tensors
     watched = anomaly.watched()  # once for each run
     evaluate = evaluate_watched if watched else evaluate_with_hooks
     while True:
@@ -167,10 +158,8 @@ def _loop(task: GraphTask) -> None:
             needs = task.needs(node)
         if node._hooks is not None or node.is_accumulator or watched:
             results = evaluate(task, node, inputs, needs)
-        elif node.raw or tensors:
-            results = node.apply(inputs, needs)
         else:
-            results = apply_on_tensors(node, inputs, needs)
+            results = node.apply(inputs, needs, arithmetic)
         if tensors or task.users_code:
             task.put_modes_back()
         del inputs
@@ -184,7 +173,7 @@ def _loop(task: GraphTask) -> None:
 def _distribute(task: GraphTask, node: Node, results: Any) -> None:
     """Send a node's results along its edges; queue the nodes whose gradients are complete."""
     dependencies, not_ready, exec_info = task.dependencies, task.not_ready, task.exec_info
-    tensors = task.tensors
+    arithmetic = task.arithmetic
     edges = node.next_edges
     if len(results) != len(edges):
         results = right_count(node, results)
@@ -206,15 +195,13 @@ def _distribute(task: GraphTask, node: Node, results: Any) -> None:
             results[i] = None
             meta = avals[number]
             if grad.shape != meta.shape or grad.dtype != meta.dtype:
-                grad = validate_output(grad, meta, node, i)
+                grad = validate_output(grad, meta, node, i, arithmetic)
             if buffer[number] is None:
                 buffer[number] = grad
-            elif tensors:
-                buffer[number] = tensor_add(buffer[number], grad)
             else:
                 box = [grad]
                 del grad
-                accumulate(buffer, number, box)
+                arithmetic.add(buffer, number, box)
                 del box
             grad = None
         left = dependencies[child] - 1
@@ -222,23 +209,6 @@ def _distribute(task: GraphTask, node: Node, results: Any) -> None:
             dependencies[child] = left
         else:
             task.push(child)
-
-
-def call_node(node: Node, grads: tuple) -> Any:
-    """Run one node on Tensors, without hooks and checks; recorded where grad mode is on."""
-    if len(grads) != len(node.avals):
-        raise TypeError(f"expected {len(node.avals)} arguments, got {len(grads)} instead")
-    for i, grad in enumerate(grads):
-        if grad is not None and not isinstance(grad, Tensor):
-            raise TypeError(f"argument {i} is not a Variable, but {type(grad).__name__}")
-    record = state.grad_enabled
-    inputs = [None if g is None else enter(g, record) for g in grads]
-    results = node.apply(inputs, -1) if node.raw or record else apply_on_tensors(node, inputs, -1)
-    left = tuple(leave(r) for r in results)
-    return left[0] if len(left) == 1 else left
-
-
-_node.call_node = call_node
 
 
 def queue_callback(callback: Any) -> None:
@@ -252,6 +222,3 @@ def queue_callback(callback: Any) -> None:
 def current_graph_task_id() -> int:
     """The id of the running backward, -1 outside."""
     return -1 if state.graph_task is None else state.graph_task.id
-
-
-tensor_add: Any = None  # the recorded sum, set by xgrad/attach.py

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..config import INFERENCE_LEVEL, state
+from .arithmetic import ARRAYS, TENSORS, Arithmetic
 from .node import Node
 
 _ids = itertools.count()
@@ -37,6 +38,7 @@ class GraphTask:
         "__weakref__",  # what is kept for the length of a run (recomputed tensors) is found by its task
         "_heap",
         "_next",
+        "arithmetic",
         "callbacks",
         "captured",
         "compiled",
@@ -50,7 +52,6 @@ class GraphTask:
         "not_ready",
         "root",
         "schedule",
-        "tensors",
         "users_code",
     )
 
@@ -58,8 +59,8 @@ class GraphTask:
         self.id = next(_ids)
         self.keep_graph = keep_graph
         self.create_graph = create_graph
-        # Gradients travel as Tensors, not as bare arrays.
-        self.tensors = create_graph or 0 <= state.forward_level < INFERENCE_LEVEL or bool(state.vmap_levels)
+        more_than_values = create_graph or 0 <= state.forward_level < INFERENCE_LEVEL or state.vmap_levels
+        self.arithmetic: Arithmetic = TENSORS if more_than_values else ARRAYS
         self.users_code = False  # it has run in the present node, and may have left modes switched
         self.modes: dict[str, Any] = {}  # what `state` was when the run began
         self.depth = depth

@@ -7,12 +7,14 @@ A buffer is a plain list, one place for each of the node's inputs.
 """
 
 from math import prod
+from typing import Any
 
 from ..compile_cache.programs import jit_checked
 from ..donation import Writing
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer, sole
 from . import sparse_gradient
+from .sparse_gradient import SparseGradient
 
 DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
 
@@ -34,9 +36,18 @@ def accumulate(buffer: list, index: int, grad: list) -> None:
         else:
             buffer[index] = add_arrays(buffer[index], grad[0])
     except (AttributeError, TypeError, ValueError):  # one of them is no array, and has no aval
-        if not (isinstance(buffer[index], Tensor) or isinstance(grad[0], Tensor)):
+        if SparseGradient not in (buffer[index].__class__, grad[0].__class__):
             raise
-        buffer[index] = sparse_gradient.add(buffer[index], grad[0])
+        total = sparse_gradient.add(_opened(buffer[index]), _opened(grad[0]))
+        buffer[index] = total if total.__class__ is SparseGradient else total._read()
+
+
+def _opened(value: Any) -> Tensor:
+    if value.__class__ is SparseGradient:
+        return value.tensor
+    tensor = from_array(value)
+    tensor._owned = False  # the buffer holds it too
+    return tensor
 
 
 def stolen(buffer: list, index: int) -> Tensor:

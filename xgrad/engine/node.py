@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..config import state
-from .hooks import NodeHooks, RemovableHandle, register
+from ..tensor import Tensor
+from .arithmetic import ARRAYS, TENSORS, Arithmetic
+from .hooks import NodeHooks, RemovableHandle, note_users_code, register
 from .programs.formula import Formula
 
 MAX_SEQUENCE_NR = 2**64 - 1  # of AccumulateGrad: a leaf is served as soon as its gradient is complete
@@ -38,13 +40,12 @@ class Node:
     _topological: int = -1
     _metadata: dict | None = None
     is_accumulator: bool = False
-    raw: bool = True  # whether apply takes and gives bare arrays while no graph is created
     static: Any = None  # shapes and dtypes that the formula asks for beyond those of `avals`
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         """The gradients of the operation's inputs, one for each of `next_edges`, None where it is undefined.
 
-        `grads` are arrays, or Tensors while a graph is created; bit i of `needs` says that edge i is wanted.
+        `grads` and results are gradients as `arithmetic` has them; bit i of `needs` says that edge i is wanted.
         """
         raise NotImplementedError(f"{self.name()} has no apply")
 
@@ -80,7 +81,7 @@ class Node:
         """Told by the engine that a result did not have its edge's shape or dtype and was made to."""
 
     def takes_sparse(self) -> bool:
-        """Of a node that works on arrays: whether a sparse gradient may arrive as a Tensor all the same."""
+        """Whether a sparse gradient may arrive, in a `SparseGradient`; else a dense one does."""
         return False
 
     def release(self) -> None:
@@ -91,8 +92,19 @@ class Node:
         return type(self).__name__
 
     def __call__(self, *grads: Any) -> Any:
-        """Run this node alone: the gradients of the operation's inputs, given those of its outputs."""
-        return call_node(self, grads)
+        """The gradients of the operation's inputs, given those of its outputs: without hooks and checks.
+
+        Recorded where grad mode is on.
+        """
+        if len(grads) != len(self.avals):
+            raise TypeError(f"expected {len(self.avals)} arguments, got {len(grads)} instead")
+        for i, grad in enumerate(grads):
+            if grad is not None and not isinstance(grad, Tensor):
+                raise TypeError(f"argument {i} is not a Variable, but {type(grad).__name__}")
+        arithmetic = TENSORS if state.grad_enabled else ARRAYS
+        results = self.apply([arithmetic.from_tensor(grad) for grad in grads], -1, arithmetic)
+        found = tuple([arithmetic.to_tensor(result) for result in results])
+        return found[0] if len(found) == 1 else found
 
     @property
     def next_functions(self) -> tuple:
@@ -203,6 +215,22 @@ class InternalNode(Node):
         return f"torch::autograd::{type(self).__name__}"
 
 
+class TensorNode(Node):
+    """A node that works on Tensors in either arithmetic: it runs users' code, or is made of operators."""
+
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> list:
+        note_users_code()
+        results = self.apply_to_tensors([arithmetic.to_tensor(grad) for grad in grads], needs)
+        return [arithmetic.from_tensor(result) for result in results]
+
+    def apply_to_tensors(self, grads: list, needs: int) -> Any:
+        """`apply`, of Tensors to Tensors."""
+        raise NotImplementedError(f"{self.name()} has no apply")
+
+    def takes_sparse(self) -> bool:
+        return True
+
+
 def wire(node: Any, edges: tuple, avals: tuple) -> Any:
     """Give a new node its place in the graph, and return it.
 
@@ -210,6 +238,3 @@ def wire(node: Any, edges: tuple, avals: tuple) -> Any:
     """
     node.next_edges, node.avals, node.sequence_nr = edges, avals, state.next_sequence_nr()
     return node
-
-
-call_node: Any = None  # set by engine.py

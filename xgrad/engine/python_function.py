@@ -16,10 +16,9 @@ from ..views.meta import CreationMeta, check_inplace, relation_of
 from .copy_slices import history_of_view, rebase_history
 from .edges import gradient_edge
 from .hooks import move_retained_hook
-from .node import InputMetadata, Node, wire
+from .node import InputMetadata, TensorNode, wire
 from .python_function_jvp import differentiable, set_tangents
 from .saved_variable import SavedVariable
-from .sparse_gradient import boxed
 
 
 class FunctionCtx:
@@ -78,10 +77,9 @@ class FunctionCtx:
         self.materialize_grads = value
 
 
-class BackwardCFunction(Node, FunctionCtx):
+class BackwardCFunction(TensorNode, FunctionCtx):
     """The node of one call of a custom Function; each Function has a subclass, named after it."""
 
-    raw = False
     _forward_cls: Any = None  # the Function
     _saved: tuple | None = ()
     _places: tuple = ()  # for each edge, the place of its tensor among forward's arguments
@@ -135,7 +133,7 @@ class BackwardCFunction(Node, FunctionCtx):
             saved.release()
         self._saved = None
 
-    def apply(self, grads: list, needs: int) -> list:
+    def apply_to_tensors(self, grads: list, needs: int) -> list:
         if self.materialize_grads:
             grads = [
                 from_array(zeros(a.shape, a.dtype)) if g is None and a is not None else g
@@ -162,7 +160,7 @@ class BackwardCFunction(Node, FunctionCtx):
                 raise RuntimeError(
                     f"expected Variable or None (got {type(result).__name__}) as gradient {i} of {self.name()}"
                 )
-        return [boxed(results[place]) for place in self._places]
+        return [results[place] for place in self._places]
 
     def _user_function(self) -> Any:
         """The Function's `backward`, or its `vjp`, which is the same under another name."""

@@ -79,7 +79,7 @@ def _filled(node: Any, input: Tensor, tangent: Tensor | None) -> Tensor | None:
     """A tangent as jvp gets it: zeros for an input without, unless they are not wanted."""
     if tangent is not None or not node.materialize_grads or input.dtype not in INEXACT:
         return tangent
-    return zeros_like(input)
+    return input._zeros_like()
 
 
 def check_shape(tensor: Tensor, tangent: Tensor) -> None:
@@ -95,7 +95,7 @@ def check_shape(tensor: Tensor, tangent: Tensor) -> None:
 def _set_in_place(output: Tensor, tangent: Tensor, level: int, had: Tensor | None, version: int | None) -> None:
     """The tangent of an input that forward changed in place must be that input's, changed in place."""
     if had is None:
-        tangent_through_base(output, tangent, level)
+        output._set_tangent_through_base(tangent, level)
         return
     if tangent._version == version:
         raise RuntimeError(
@@ -122,7 +122,7 @@ def _set_tangent(output: Tensor, tangent: Tensor, level: int, inputs: list, give
         return
     had = given[of]
     if had is None:  # as after a write through the view: the input gets a tangent as well
-        tangent_through_base(output, tangent, level)
+        output._set_tangent_through_base(tangent, level)
         return
     if not tangent._is_view():
         raise RuntimeError(
@@ -134,8 +134,3 @@ def _set_tangent(output: Tensor, tangent: Tensor, level: int, inputs: list, give
             + ("the same base as the given grad input." if had._is_view() else "the given grad input.")
         )
     output._set_tangent(level, tangent)
-
-
-# Set by xgrad/attach.py.
-tangent_through_base: Any = None
-zeros_like: Any = None

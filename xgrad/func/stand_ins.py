@@ -13,6 +13,7 @@ from ..autograd.grad_mode import inference_mode
 from ..batching.batched_tensor import BatchedTensor, wrap
 from ..config import state
 from ..dtypes import INEXACT
+from ..engine.arithmetic import Arithmetic
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.node import InputMetadata, Node, wire
 from ..tensor import Tensor, from_array
@@ -21,7 +22,7 @@ from ..tensor import Tensor, from_array
 class StandInBackward(Node):
     """The node of a stand-in: the gradient goes on to the tensor that it stands for, if that requires one."""
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         return (grads[0],) * len(self.next_edges)
 
 

@@ -22,7 +22,7 @@ from ..dispatch.call import call
 from ..dispatch.declare import Operator
 from ..dispatch.kernel import Kernel, Plan
 from ..dispatch.promotion import conj
-from ..engine.validate import fit
+from ..engine.fit import fit
 
 
 class Kept(Operator):

@@ -11,6 +11,7 @@ from ..engine.hooks import RemovableHandle
 from ..ops.storages import TypedStorage, UntypedStorage
 from ..random import Generator
 from ..tensor import Size, Tensor
+from ..views.chain import ViewChain
 
 def adaptive_avg_pool1d(input: Any, output_size: Any) -> Tensor: ...
 def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor: ...

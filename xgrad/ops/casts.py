@@ -21,9 +21,10 @@ from ..dispatch.promotion import cast
 from ..dispatch.recorded_views import record_linear
 from ..dispatch.view import view
 from ..dtypes import as_dtype
-from ..engine.accumulate_grad import put
+from ..engine.arithmetic import Arithmetic
 from ..engine.edges import gradient_edge
 from ..engine.node import Node, wire
+from ..engine.placement import put
 from ..tensor import Tensor, from_foreign
 from ..views.meta import check_inplace
 from .arithmetic import zero
@@ -61,11 +62,11 @@ class ToCopyBackward0(Node):
         self.source = source
         wire(self, (gradient_edge(moved),), (jax.ShapeDtypeStruct(moved.shape, moved.dtype),))
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         grad = grads[0]
         if grad is None:
             return (None,)
-        return (move(grad, self.source) if isinstance(grad, Tensor) else jax.device_put(grad, self.source),)
+        return (arithmetic.move(grad, self.source),)
 
 
 def move(self: Tensor, placement: Any, copy: bool = False, committed: bool = True) -> Tensor:

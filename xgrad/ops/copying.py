@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from ..dispatch.call import call, call_inplace
 from ..dispatch.declare import METHODS, Operator, linear, operator
 from ..dispatch.promotion import cast, check_broadcast
-from ..engine.validate import fit
+from ..engine.fit import fit
 from ..tensor import Tensor
 from .arithmetic import zero
 

@@ -19,7 +19,7 @@ from ..dispatch.argument_kinds import require_int
 from ..dispatch.call import call
 from ..dispatch.declare import FUNCTIONS, composite, operator
 from ..dispatch.promotion import common_dtype, scalar, wrap_dim, wrap_dims
-from ..engine.validate import expandable
+from ..engine.fit import expandable
 from ..limits import LIMIT, check_bytes, check_size
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic

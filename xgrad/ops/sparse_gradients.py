@@ -10,13 +10,14 @@ from jax.core import Tracer
 
 from ..config import state
 from ..dispatch.call import call
-from ..engine.sparse_gradient import boxed
+from ..engine.arithmetic import Arithmetic
+from ..engine.sparse_gradient import SparseGradient
 from ..tensor import Tensor
 from .sparse_node import record
 from .sparse_tensor import SparseTensor, densely, from_parts, gather, private
 
 
-def node_gradients(node: Any, grad: SparseTensor, needs: int) -> Any:
+def node_gradients(node: Any, grad: SparseTensor, needs: int, arithmetic: Arithmetic) -> Any:
     """What a recorded operator makes of a sparse gradient.
 
     One that hands its gradient on does so; one that works element by element does so on the entries, with what it saved
@@ -26,7 +27,7 @@ def node_gradients(node: Any, grad: SparseTensor, needs: int) -> Any:
     wanted = [i for i in plan.indices if needs >> i & 1]
     out: list = [None] * len(edges)
     if plan.passes:
-        return [boxed(grad) if i in wanted else None for i in range(len(edges))]
+        return [SparseGradient(grad) if i in wanted else None for i in range(len(edges))]
     if plan.reuses and not plan.static:  # pointwise
         if grad.requires_grad:
             grad = grad.coalesce()
@@ -35,10 +36,9 @@ def node_gradients(node: Any, grad: SparseTensor, needs: int) -> Any:
             entries = grad.values() if grad.requires_grad else grad._entries
             results = call(plan.operator((needs, (None,), None, plan.no_metas, False)), (entries, *saved), ())
             for i, result in zip(wanted, results if isinstance(results, tuple) else (results,), strict=True):
-                out[i] = boxed(from_parts(grad._index, result, grad._sizes, grad._coalesced))
+                out[i] = SparseGradient(from_parts(grad._index, result, grad._sizes, grad._coalesced))
             return out
-    dense = densely(grad)
-    return node._apply([dense if state.grad_enabled else dense._read()], needs)
+    return node._apply([arithmetic.from_tensor(densely(grad))], needs, arithmetic)
 
 
 def _at_entries(node: Any, grad: SparseTensor) -> list | None:

@@ -11,20 +11,18 @@ from typing import Any
 from .. import dtypes
 from ..config import state
 from ..engine.edges import gradient_edge
-from ..engine.node import InputMetadata, Node, wire
+from ..engine.node import InputMetadata, TensorNode, wire
 from ..engine.saved_variable import RELEASED, SavedVariable, freed_error
-from ..engine.sparse_gradient import boxed
-from ..tensor import Tensor, from_array
+from ..tensor import Tensor
 
 
-class SparseNode(Node):
+class SparseNode(TensorNode):
     """A recorded operation on sparse tensors; its rule works on Tensors, dense or sparse, and is recorded if asked."""
 
-    raw = False
     rule: Any
     saved: tuple = ()
 
-    def apply(self, grads: list, needs: int) -> Any:
+    def apply_to_tensors(self, grads: list, needs: int) -> Any:
         edges = self.next_edges
         if self.saved is RELEASED:
             raise freed_error(self.name())
@@ -32,11 +30,8 @@ class SparseNode(Node):
             return [None] * len(edges)
         if needs == -1:
             needs = sum(1 << i for i, (node, _) in enumerate(edges) if node is not None)
-        grad = grads[0]
-        results = self.rule(
-            grad if isinstance(grad, Tensor) else from_array(grad), needs, *(s.unpack(self) for s in self.saved)
-        )
-        return [boxed(r) if needs >> i & 1 else None for i, r in enumerate(results)]
+        results = self.rule(grads[0], needs, *(s.unpack(self) for s in self.saved))
+        return [r if needs >> i & 1 else None for i, r in enumerate(results)]
 
     def release(self) -> None:
         if self.saved and self.saved is not RELEASED:

@@ -23,9 +23,9 @@ from ..config import state
 from ..devices import device
 from ..dispatch.call import call
 from ..dispatch.declare import Operator
+from ..engine.fit import fit
 from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
-from ..engine.validate import fit
 from ..errors import TracedValueError
 from ..limits import require_kept
 from ..size import Size, unchecked

@@ -11,6 +11,7 @@ from ..engine.hooks import RemovableHandle
 from ..ops.storages import TypedStorage, UntypedStorage
 from ..random import Generator
 from ..tensor import Size, Tensor
+from ..views.chain import ViewChain
 
 def bartlett(M: int, *, sym: bool = ..., dtype: Any = ..., layout: Any = ..., device: Any = ..., requires_grad: bool = ...) -> Tensor: ...
 def blackman(M: int, *, sym: bool = ..., dtype: Any = ..., layout: Any = ..., device: Any = ..., requires_grad: bool = ...) -> Tensor: ...

@@ -22,6 +22,7 @@ import jax
 
 from ...config import state
 from ...views.storage import Tracer, sole
+from ..arithmetic import ARRAYS
 from ..evaluate import capture, evaluate_with_hooks, right_count, validated
 from ..graph_task import GraphTask
 from ..input_buffer import DONATE_FROM, accumulate
@@ -186,7 +187,7 @@ class _Run:
             if grad is not None:
                 if grad.__class__ is not int:
                     self.sparse = self.sparse or grad.__class__ is SparseGradient
-                    grad = validated(node, i, grad)
+                    grad = validated(node, i, grad, ARRAYS)
                 there = buffer[number]
                 if there is None:
                     buffer[number] = grad
@@ -320,7 +321,7 @@ class _Run:
             if self.schedule is not None:
                 self._schedule_sink(node, meta, places, box[0])
             if places is None:
-                node.apply(box, -1)
+                node.apply(box, -1, ARRAYS)
             else:
                 for place in places:
                     self.task.captured[place] = box[0]

@@ -10,6 +10,7 @@ it holds no arrays; and it is followed only while all is as it was: hooks, what 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..arithmetic import ARRAYS
 from ..graph_task import GraphTask
 from ..node import Node
 from . import segment
@@ -85,7 +86,7 @@ class Schedule:
         for i, (node, _, places, _) in enumerate(self.sinks):
             box, mine[i] = [mine[i]], None
             if places is None:
-                node.apply(box, -1)
+                node.apply(box, -1, ARRAYS)
             else:
                 for place in places:
                     task.captured[place] = box[0]

@@ -21,7 +21,7 @@ import jax
 
 from ...errors import DtypeDisabledError
 from ...limits import checked
-from ..validate import fit
+from ..fit import fit
 
 MOST = 1024  # structures that are kept
 

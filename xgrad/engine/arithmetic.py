@@ -1,0 +1,170 @@
+"""Arithmetic: how gradients travel between nodes, and the linear maps that backward applies to them, in two forms.
+
+    ARRAYS     bare arrays: nothing is recorded, and memory that the run alone holds is written into
+    TENSORS    Tensors: each map is an operator, which is recorded and carries tangents and batches along
+
+A graph task chooses one for its whole run (`GraphTask.arithmetic`), and hands it to each node's `apply`: a formula that
+is written in these maps is right in both.  In both a sparse gradient travels in a `SparseGradient`.
+
+The maps of TENSORS are methods of Tensor, which xgrad/attach.py puts there: operators stand above the engine.  They are
+called on the class, so that what a subclass of Tensor overrides changes no gradient.
+"""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ..compile_cache.programs import jit_checked
+from ..limits import zeros
+from ..tensor import Tensor, from_array
+from ..views.chain import ViewChain
+from ..views.storage import Tracer, sole
+from . import sparse_gradient
+from .fit import fit
+from .input_buffer import accumulate, stolen
+from .placement import put
+from .sparse_gradient import SparseGradient
+
+_copy = jit_checked(lambda a: a.copy())
+
+
+@functools.lru_cache(maxsize=4096)
+def _fit_program(shape: tuple, dtype: np.dtype) -> Any:
+    return jit_checked(lambda array: fit(array, shape, dtype), (shape, dtype))
+
+
+class Arithmetic:
+    """The maps.  `chain` leads from a base to a view of it; `fit`, `read`, ... of a gradient are linear in it."""
+
+    tensors: bool  # whether gradients travel as Tensors
+
+    def from_tensor(self, tensor: Any) -> Any:
+        """A Tensor as a gradient that travels; None stays None."""
+        raise NotImplementedError
+
+    def to_tensor(self, grad: Any) -> Any:
+        """A gradient that travels as hooks and users see it: a Tensor, or None."""
+        raise NotImplementedError
+
+    def into_tensor(self, grads: list, index: int) -> Any:
+        """`to_tensor(grads[index])`, which outlives the run, and may take over the array."""
+        raise NotImplementedError
+
+    def constant(self, array: Any) -> Any:
+        """An array that the engine made, as a factor of gradients."""
+        raise NotImplementedError
+
+    def add(self, buffer: list, index: int, grads: list) -> None:
+        """Add `grads[0]` to `buffer[index]`.  The lists show who else holds a gradient."""
+        raise NotImplementedError
+
+    def fit(self, grad: Any, shape: tuple, dtype: np.dtype) -> Any:
+        """The gradient summed to `shape` and cast to `dtype`."""
+        raise NotImplementedError
+
+    def move(self, grad: Any, place: Any, committed: bool = True) -> Any:
+        """The gradient on another device, or sharded in another way: see `put`."""
+        raise NotImplementedError
+
+    def read(self, chain: ViewChain, grad: Any) -> Any:
+        """The part of a base's gradient that the view shows."""
+        raise NotImplementedError
+
+    def adjoint(self, chain: ViewChain, grad: Any) -> Any:
+        """The base's gradient, of a view's: zero where the view shows nothing."""
+        raise NotImplementedError
+
+    def write(self, chain: ViewChain, grads: list, new: Any, ours: bool = False) -> Any:
+        """The base's gradient `grads[0]` with `new` (None: zeros) where the view is.  The list loses it.
+
+        `ours`: its memory may be written, if the list alone holds it.
+        """
+        raise NotImplementedError
+
+
+class _Arrays(Arithmetic):
+    tensors = False
+
+    def from_tensor(self, tensor: Any) -> Any:
+        """The array, copied unless one of our kernels made it."""
+        if tensor is None:
+            return None
+        if tensor._sparse:
+            return SparseGradient(tensor)
+        array, storage = tensor._read(), tensor._storage
+        return array if (tensor._owned if storage is None else storage.owned) else _copy(array)
+
+    def to_tensor(self, grad: Any) -> Any:
+        if grad is None:
+            return None
+        return grad.tensor if grad.__class__ is SparseGradient else from_array(grad)
+
+    def into_tensor(self, grads: list, index: int) -> Any:
+        if grads[index] is None:
+            return None
+        return grads[index].shared() if grads[index].__class__ is SparseGradient else stolen(grads, index)
+
+    def constant(self, array: Any) -> Any:
+        return array
+
+    def add(self, buffer: list, index: int, grads: list) -> None:
+        accumulate(buffer, index, grads)
+
+    def fit(self, grad: Any, shape: tuple, dtype: np.dtype) -> Any:
+        return _fit_program(shape, dtype)(grad)
+
+    def move(self, grad: Any, place: Any, committed: bool = True) -> Any:
+        return put(grad, place, committed)
+
+    def read(self, chain: ViewChain, grad: Any) -> Any:
+        return chain.replay(grad)
+
+    def adjoint(self, chain: ViewChain, grad: Any) -> Any:
+        return chain.adjoint(grad)
+
+    def write(self, chain: ViewChain, grads: list, new: Any, ours: bool = False) -> Any:
+        donate = ours and sole(grads, 0) and not isinstance(new, Tracer)
+        whole, grads[0] = grads[0], None
+        return chain.write_back(whole, zeros(chain.shape, chain.dtype) if new is None else new, donate)
+
+
+class _Tensors(Arithmetic):
+    tensors = True
+
+    def from_tensor(self, tensor: Any) -> Any:
+        return SparseGradient(tensor) if tensor is not None and tensor._sparse else tensor
+
+    def to_tensor(self, grad: Any) -> Any:
+        return grad.tensor if grad.__class__ is SparseGradient else grad
+
+    def into_tensor(self, grads: list, index: int) -> Any:
+        return grads[index].shared() if grads[index].__class__ is SparseGradient else grads[index]
+
+    def constant(self, array: Any) -> Any:
+        return from_array(array)
+
+    def add(self, buffer: list, index: int, grads: list) -> None:
+        a, b = buffer[index], grads[0]
+        if SparseGradient in (a.__class__, b.__class__):
+            buffer[index] = sparse_gradient.add(self.to_tensor(a), self.to_tensor(b))
+        else:
+            buffer[index] = Tensor.add(a, b)
+
+    def fit(self, grad: Any, shape: tuple, dtype: np.dtype) -> Any:
+        return Tensor._fit(grad, shape, dtype)
+
+    def move(self, grad: Any, place: Any, committed: bool = True) -> Any:
+        return Tensor._put(grad, place, committed=committed)
+
+    def read(self, chain: ViewChain, grad: Any) -> Any:
+        return Tensor._replay(grad, chain)
+
+    def adjoint(self, chain: ViewChain, grad: Any) -> Any:
+        return Tensor._adjoint(grad, chain)
+
+    def write(self, chain: ViewChain, grads: list, new: Any, ours: bool = False) -> Any:
+        return Tensor._write_back(grads[0], chain, new)
+
+
+ARRAYS, TENSORS = _Arrays(), _Tensors()

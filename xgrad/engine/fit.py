@@ -1,0 +1,41 @@
+"""fit: sum a broadcast gradient back to the shape of its argument, and cast it to the dtype of the argument."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..dtypes import COMPLEX
+
+
+def expandable(shape: tuple, to: tuple) -> bool:
+    """Whether `shape` can be broadcast to `to`."""
+    return len(shape) <= len(to) and all(s in (1, t) for s, t in zip(reversed(shape), reversed(to), strict=False))
+
+
+def misshapen(node: str, index: int, got: tuple, shape: tuple) -> RuntimeError:
+    """The error for a gradient that is not, and cannot be summed to, the shape of what it is the gradient of."""
+    return RuntimeError(
+        f"Function {node} returned an invalid gradient at index {index} - got {list(got)} but expected shape "
+        f"compatible with {list(shape)}"
+    )
+
+
+def fit(array: Any, shape: tuple, dtype: np.dtype, node: str = "", index: int = 0) -> Any:
+    """Sum a broadcast array back to `shape` and cast it to `dtype` (None: leave it).  A pure JAX function.
+
+    Raises `RuntimeError` for another shape; `node` and `index` tell which gradient it is.
+    """
+    if array.shape != shape:
+        if not expandable(shape, array.shape):
+            raise misshapen(node, index, array.shape, shape)
+        extra = array.ndim - len(shape)
+        axes = tuple(range(extra)) + tuple(
+            i + extra for i, n in enumerate(shape) if n == 1 and array.shape[i + extra] != 1
+        )
+        array = jnp.sum(array, axis=axes, dtype=array.dtype).reshape(shape)
+    if dtype is not None and array.dtype != dtype:
+        if array.dtype in COMPLEX and dtype not in COMPLEX:
+            array = jnp.real(array)
+        array = array.astype(dtype)
+    return array
