@@ -5,7 +5,7 @@ by one cached program that splits the state, so draws are as reproducible as the
 threads each draw gets a key of its own.  A seed gives the same numbers on every device, and with and without x64, and
 on each of several processes: there a generator must be seeded, for with entropy each would go on with other numbers.
 
-A checkpoint runs a function twice and needs the same numbers both times: `random_log` records the keys that generators
+A checkpoint runs a function twice and needs the same numbers both times: `random_log` stores the keys that generators
 had when a block first used them, `replay` runs another block on twins that start from these keys.  The generators
 themselves are not touched, so other threads may draw meanwhile.
 
@@ -101,7 +101,7 @@ class Generator:
         return here if replay is None else replay.get(here, here)
 
     def _log(self, key: Any) -> None:
-        """Record the generator's key for a block that may be replayed, at its first use there."""
+        """Store the generator's key for a block that may be replayed, at its first use there."""
         log = state.random_log
         if log is not None:
             log.setdefault(self, key)

@@ -178,7 +178,7 @@ class GradScaler:
             return _looked_at(grads, inverse, found, write=True)
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the gradients of an optimizer's parameters by the scale, in place, and record if all are finite.
+        """Divide the gradients of an optimizer's parameters by the scale, in place, and store whether all are finite.
 
         `step` does so by itself: call it where you look at gradients or clip them between backward and step.
 

@@ -2,10 +2,10 @@
 
 Before the trace: the function's own code is looked through, with the Python functions that it names, unless an
 installed library defines them; the globals that this code names, closures, defaults, bound objects; and the attributes
-of objects that the code names (all of a module's).  Their values are recorded.  In the trace: the frames that run, of
-libraries too, add the names in their code (noted.py) and the objects that they see (frames.py).  After the trace: the
-guards are made (guards.py, containers.py), on the ways from the function and its arguments to each object; an object on
-no such way has a strong reference.
+of objects that the code names (all of a module's).  `Surroundings` stores their values.  In the trace: the frames that
+run, of libraries too, add the names in their code (noted.py) and the objects that they see (frames.py).  After the
+trace: the guards are made (guards.py, containers.py), on the ways from the function and its arguments to each object;
+an object on no such way has a strong reference.
 
 Not looked into: xgrad, JAX, the libraries on it, NumPy (code.py).  Not seen: the state of a C extension, files.
 """
@@ -88,7 +88,7 @@ class Surroundings(Noted):
                 return
 
     def _marked(self) -> int:
-        """Return the number of recorded names and objects.  It only grows."""
+        """Return the number of stored names and objects.  It only grows."""
         named = len(self._names) + sum(len(used) for _, used in self._globals.values())
         return named + len(self._globals) + len(self._held) + sum(map(len, self._used.values())) + len(self._wholly)
 
@@ -255,7 +255,7 @@ class Surroundings(Noted):
                     waiting.append((item, False, library))
 
     def _note_function(self, value: Any, names: frozenset[str], wholly: bool) -> list[tuple[Any, bool, bool]]:
-        """Record a function that code sees; return its attributes that are to be recorded too."""
+        """Store a function that code sees; return its attributes that must be stored too."""
         if is_ours(value.__globals__.get("__name__")):
             return []
         _, before = self._attributes.setdefault(id(value), (value, dict(vars(value))))

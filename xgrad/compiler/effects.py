@@ -99,7 +99,7 @@ class Outputs:
 
     def reference(self, tensor: Tensor) -> tuple[bool, int]:
         """Return (True, number of the recipe) for a tensor of the trace, (False, number) for one from outside."""
-        tensor._requires_grad  # noqa: B018 - the overlay records it, if it is from outside
+        tensor._requires_grad  # noqa: B018 - the overlay adds it, if it is from outside
         reached = self.trace.by_id.get(id(tensor))
         if reached is not None:
             return False, reached.number

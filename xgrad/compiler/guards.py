@@ -107,7 +107,7 @@ class EqualBytes(Guard):
 
 
 class AnyTensor(Guard):
-    """A tensor: `Match` compares it with the `Expected` that the trace recorded."""
+    """A tensor: `Match` compares it with the `Expected` of the trace."""
 
     __slots__ = ()
 

@@ -81,7 +81,7 @@ class Progress:
             self._lines[id(generator)] = _line(frame.f_back)
 
     def called(self, function: Any, owner: Any, frame: Any) -> None:
-        """Record a call of C code that reads a clock or draws random numbers."""
+        """Store a call of C code that reads a clock or draws random numbers."""
         kind = type(owner)
         if kind is types.ModuleType:
             if function not in _CLOCKS:
@@ -125,7 +125,7 @@ class Progress:
             warnings.warn(_CONSTANT.format(said[0] + more), UserWarning, stacklevel=2)
 
     def _moved(self) -> list[tuple[Any, bool]]:
-        """Return the objects that advanced, each with True if it was recorded before the function ran."""
+        """Return the objects that advanced, each with True if it was found before the function ran."""
         found = []
         for key, (reference, state, outside) in list(self._met.items()):
             value = reference()

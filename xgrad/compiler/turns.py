@@ -29,7 +29,7 @@ class Turns:
         taken: list[bool] = []
         seen, count, before = None, 0, self.owner
         try:
-            # C code appends the result: an interrupt finds the lock acquired and recorded, or neither.
+            # C code appends the result: an interrupt finds the lock acquired and in the list, or neither.
             taken.extend(map(self._lock.acquire, (False,)))
             while True not in taken:
                 place = _place(self.owner)

@@ -1,6 +1,6 @@
 """verify=True: each call of a compiled function also runs eagerly, and the two are compared.
 
-    find the program ──► eager run (rehearsal.py), recorded in NumPy ──► run the program ──► compare ──► result
+    find the program ──► eager run (rehearsal.py), stored in NumPy ──► run the program ──► compare ──► result
 
 The eager run starts from the call's state, and changes nothing but what lies outside of tensors and Python's
 containers; the program's effects are the call's.  The first difference is a `CompiledMismatchError`.
@@ -116,7 +116,7 @@ class _Run:
     # ------------------------------------------------------------ the eager run
 
     def eagerly(self, tensors: list) -> bool:
-        """Run eagerly, and record results and effects; False if the run uses values of another trace."""
+        """Run eagerly, and store results and effects; False if the run uses values of another trace."""
         self.overlay, self.tensors = Rehearsal(), tensors
         try:
             run_in(self.overlay, self._noted)
@@ -149,10 +149,10 @@ class _Run:
         self.keys = [(ref(generator), np.array(twin._key)) for generator, _, twin in self.overlay.generators]
 
     def _note(self, value: Any) -> Any:
-        """Return a record of a leaf: a tensor from outside is recorded as itself."""
+        """Return a record of a leaf; the record of a tensor from outside is the tensor itself."""
         if not isinstance(value, Tensor):
             return np.array(value) if isinstance(value, (jax.Array, np.ndarray)) else value
-        value._requires_grad  # noqa: B018 - reaches it, if it is from outside
+        value._requires_grad  # noqa: B018 - the overlay adds it, if it is from outside
         return value if id(value) in self.overlay.by_id else _seen(value)
 
     def _of_changed(self, value: Any) -> Any:

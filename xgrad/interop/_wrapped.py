@@ -11,7 +11,7 @@ Invariants:
 * Parameters are operands as they are.  A buffer's array is the operand, in a tensor of the call's own: `backward` must
   see the value that the call saw (a batch statistic, the count of a stream of random numbers), and the buffer has been
   written since.
-* A checkpoint runs the same call twice.  The buffers' values are recorded like the states of random generators
+* A checkpoint runs the same call twice.  The buffers' values are stored like the states of random generators
   (xgrad/random.py): the second run starts from them, and does not write the buffers.
 """
 

@@ -184,7 +184,7 @@ class Frame:
         return (args, kwargs) if gradient is None else after((args, kwargs), gradient)
 
     def watch(self, outputs: Any, inputs: Any) -> None:
-        """Under a trace, record the outputs' gradients when they arrive: the recomputation has to wait for one."""
+        """Under a trace, store the outputs' gradients when they arrive: the recomputation has to wait for one."""
         given = {id(t) for t in _tensors(inputs)}
         for output in _tensors(outputs):
             if not output.is_leaf and id(output) not in given and isinstance(output._held(), Tracer):

@@ -1,4 +1,4 @@
-"""ViewChain: a view on a device without strides, as a recorded list of view steps, replayed on its root array.
+"""ViewChain: a view on a device without strides, as a list of view steps that are replayed on its root array.
 
 Invariants:
 * A chain is interned and immutable: equal views of roots of one shape and dtype are one object, and every property of

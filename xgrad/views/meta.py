@@ -162,7 +162,7 @@ def chain_now(meta: ViewMeta) -> ViewChain:
 def relation_of(view: "Tensor") -> tuple[ViewChain, str]:
     """Return the chain from the *present* value of a view's base to the view, and its path.
 
-    On the replay path it is the recorded chain; on the geometry path one `as_strided` with the view's sizes, strides
+    On the replay path it is the view's own chain; on the geometry path one `as_strided` with the view's sizes, strides
     and offset in its base.  CopySlices and a regenerated `grad_fn` differentiate this chain only.
     """
     meta = view._view

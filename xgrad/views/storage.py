@@ -165,7 +165,7 @@ def of_ended_trace(array: Any) -> Exception | None:
 
 
 def value_needed(array: Any, error: Exception) -> Exception:
-    """Return the error to raise where code needs a tracer's value; record it for `xgrad.compile`: it may be caught."""
+    """Return the error to raise where code needs a tracer's value; store it for `xgrad.compile`: it may be caught."""
     error = of_ended_trace(array) or error
     if state.trace is not None:
         state.trace.refused = error
