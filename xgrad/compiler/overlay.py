@@ -1,8 +1,8 @@
 """Overlay: the tensors' attributes that one thread sees while it tries a function out, in a trace or to verify a call.
 
 The function gets the very tensors that later calls will get, so that identity, `.grad`, hooks and views mean what they
-always mean.  The first touch of a tensor from outside, of any kind, *reaches* it: it makes a `Reached`, with attributes
-that this thread reads and writes from then on.  All other threads go on with the tensor itself.
+always mean.  The first touch of a tensor from outside, of any kind, adds it to the overlay: it makes a `Reached`, with
+attributes that this thread reads and writes from then on.  All other threads go on with the tensor itself.
 
     tensor.__dict__ ────► what all other threads see              nothing of it changes
        └─ reached.now ──► what the thread of the overlay sees     ends with the overlay
@@ -145,7 +145,7 @@ class Overlay:
             self.owners.setdefault(id(counter), reached)
         if now.get("_view") is not None:
             assert view is not None
-            view.base._requires_grad  # noqa: B018 - reaches it
+            view.base._requires_grad  # noqa: B018 - adds it to the overlay
             if view.attr_version != tensor._version:
                 return reached  # its grad_fn will be made from its base's
         if now.get("_grad_fn") is not None:

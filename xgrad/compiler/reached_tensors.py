@@ -1,11 +1,11 @@
 """Trace: one run of a function on tensors without values, and a record of the tensors that it uses.
 
-The function runs in an overlay (overlay.py): the first touch of a tensor from outside *reaches* it, and gives this
-thread a twin of its storage with a tracer as its array.  The differences at the end are the effects that the compiled
-program has in each call (`effects.py`).
+The function runs in an overlay (overlay.py): the first touch of a tensor from outside makes a `Reached`, and gives
+this thread a twin of its storage with a tracer as its array.  The differences at the end are the effects that the
+compiled program has in each call (`effects.py`).
 
-    x ──reach──► its storage ──► input 0 of the program          a tensor that the function makes is not reached
-    └─ grad, base: reached when they are touched
+    x ──touch──► its storage ──► input 0 of the program          a tensor that the function makes is no input
+    └─ grad, base: likewise, when they are touched
 
 Invariant: tracers are in twins and in tensors that the trace made, and nowhere else.
 """

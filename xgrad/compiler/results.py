@@ -1,7 +1,7 @@
-"""Where the results of a compiled program that writes are before its call returns to Python.
+"""Results: a list that gets the results of a compiled program that writes, before its call returns to Python.
 
-`jax.stages.Compiled` is called by a Python function: an interrupt behind the program, which has taken the memory of
-its operands, would lose the results.  So the program gives a pytree that is an object of ours.
+A Python function calls `jax.stages.Compiled`: an interrupt between the program, which donated its operands, and the
+return would lose the results.  So the program's result is a pytree whose metadata is an object of ours.
 """
 
 from typing import Any, cast
@@ -10,9 +10,9 @@ import jax
 
 
 class Results(list):
-    """Where C puts what a program gives, before the call returns to Python: the last item is the list of its results.
+    """A list to which C code appends a program's results before the call returns to Python: the last item has them.
 
-    The program gives it as a pytree that is this very object; to make the tree is to add to it.
+    The object itself is the pytree's metadata, so that making the tree from its leaves extends this very object.
     """
 
     __slots__ = ()
@@ -21,7 +21,7 @@ class Results(list):
     __ne__ = object.__ne__
 
     def holding(self, values: list) -> "Results":
-        """The pytree of these values."""
+        """Return this object, as the pytree of `values`."""
         self[:] = [values]
         return self
 
@@ -33,5 +33,5 @@ def _last(results: Results) -> tuple[list, Results]:
 jax.tree_util.register_pytree_node(
     Results,
     cast("Any", _last),
-    cast("Any", list.__iadd__),  # of (metadata, children); it gives the metadata back
+    cast("Any", list.__iadd__),  # called with (metadata, children); it returns the metadata
 )

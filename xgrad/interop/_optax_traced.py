@@ -75,7 +75,7 @@ def _paused() -> Iterator[None]:
 
 def _outside(param: Tensor) -> Any:
     """Return the value of a parameter outside of the trace."""
-    param._requires_grad  # noqa: B018 - reaches it
+    param._requires_grad  # noqa: B018 - adds it to the overlay
     if id(param) not in state.trace.by_id:  # made in the trace
         return param._read()
     with _paused():
