@@ -26,7 +26,7 @@ _tensor._construct = constructors.construct
 
 override_calls.replace_composites()
 
-# What the engine asks of Tensors beyond their public methods.
+# Methods that the engine calls on Tensors beyond their public ones.
 _engine = {
     "_fit": copying.fit_recorded,
     "_put": casts.move,

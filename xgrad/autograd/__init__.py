@@ -36,6 +36,6 @@ if _TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> _Any:
-    if name in ("functional", "profiler"):  # loaded by those who use them
+    if name in ("functional", "profiler"):  # loaded at first use
         return _import_module(f".{name}", __name__)
     raise AttributeError(f"module 'xgrad.autograd' has no attribute {name!r}")

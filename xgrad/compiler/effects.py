@@ -179,7 +179,7 @@ class Outputs:
             {name: attributes[name] for name in _KEPT if name in attributes},
         )
 
-    # ------------------------------------------------------------ what happened to tensors from outside
+    # ------------------------------------------------------------ changes of tensors from outside
 
     def effects(self) -> Effects:
         """Return the changes of tensors from outside.  Raises `NotImplementedError` if no program can repeat one."""

@@ -84,7 +84,7 @@ def gradcheck(
         raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
-    from .compare import Tolerances, check  # at need: with what it imports it takes 30 ms
+    from .compare import Tolerances, check  # imported at first use: it and its imports take 30 ms
 
     tolerances = Tolerances(eps, atol, rtol, nondet_tol, check_grad_dtypes, fast_mode, bool(masked))
     try:
@@ -143,7 +143,7 @@ def gradgradcheck(
         raise AssertionError("Setting check_undefined_grad=True requires check_rev_over_rev to be True")
     if check_batched_grad and not check_rev_over_rev:
         raise AssertionError("Setting check_batched_grad=True requires check_rev_over_rev to be True")
-    from .second import gradients_of  # at need, likewise
+    from .second import gradients_of  # at first use, likewise
 
     given = _as_tuple(inputs)
     function, arguments = gradients_of(
@@ -177,7 +177,7 @@ gradcheck.GradcheckError = gradgradcheck.GradcheckError = GradcheckError  # pyri
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from . import legacy  # at need, likewise
+        from . import legacy  # at first use, likewise
 
         return getattr(legacy, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
