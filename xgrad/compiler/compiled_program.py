@@ -413,7 +413,7 @@ def _get(reference: tuple[bool, int], tensors: list, made: list) -> Tensor:
 
 
 def built(plan: tuple[str, Any], tensors: list, made: list, out: Any) -> Any:
-    """Build a value from its plan (`Outputs.plan`)."""
+    """Build a value from its description, which `Outputs.plan` returned."""
     kind, what = plan
     if kind == "made":
         return made[what]

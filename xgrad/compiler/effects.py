@@ -264,7 +264,7 @@ def _data_of(attributes: dict[str, Any]) -> Tensor:
 
 
 def has_tensors(plan: tuple[str, Any]) -> bool:
-    """Return True if a planned value has a part that each call computes."""
+    """Return True if a value that `Outputs.plan` described has a part that each call computes."""
     kind, what = plan
     if kind in ("list", "tuple", "tree"):
         return any(map(has_tensors, what[1] if kind == "tree" else what))

@@ -52,7 +52,7 @@ def straight(
 
 
 def _expression(plan: tuple[str, Any], name: Callable[[Any], str]) -> str:
-    """Return the expression for a value of a plan (`Outputs.plan`), which `compiled_program.built` would build."""
+    """Return the expression for the value that `compiled_program.built(plan, ...)` would build."""
     kind, what = plan
     if kind == "made":
         return f"t{what}"

@@ -24,7 +24,7 @@ class Traced(NamedTuple):
     program: Program
     recipes: list[Recipe]
     effects: Effects
-    puts: list[tuple[int | None, tuple, Any, tuple]]  # (place of the argument, path, key, plan of the value)
+    puts: list[tuple[int | None, tuple, Any, tuple]]  # (place of the argument, path, key, `Outputs.plan` of the value)
     result: tuple
     metas: tuple[InputMetadata, ...]  # shape and dtype of the results with a history
     targets: tuple[Target, ...]  # the tensors that get their gradients

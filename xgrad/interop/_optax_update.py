@@ -28,7 +28,7 @@ from ._optax_state import GroupState, Layout, owned_copy
 
 # Like `views.storage.ALONE`, for all arrays of a list at once.
 _ALONE = max(map(sys.getrefcount, [object()]))
-_MOST = 64  # programs of one plan
+_MOST = 64  # programs of one `Plan`
 _added = jax.jit(checked(optax.apply_updates))
 
 
@@ -278,7 +278,7 @@ class Plan:
     def _out_shardings(self, arrays: list, others: list, leaves: list) -> Any:
         """Return the results' shardings, those of parameters and state, unless all are on one device.
 
-        It holds for the plan: an in-place write keeps a storage's sharding, and `.data =` gives another storage.
+        It holds as long as the `Plan`: an in-place write keeps a storage's sharding, and `.data =` sets another one.
         """
         placed = [_shardings(values) for values in (arrays, others, leaves)]
         several = any(len(place.device_set) > 1 for places in placed for place in places)

@@ -270,7 +270,7 @@ class Optimizer:
         return found
 
     def _planned(self, present: tuple[bool, ...]) -> list[tuple[Plan, list[int] | None]]:
-        """Make the plans for steps with these gradients: one for each set of devices."""
+        """Make a `Plan` for steps with these gradients, for each set of devices."""
         by_devices: dict[Any, list[tuple[Part, list[int]]]] = {}
         for part, places in self._parts(present):
             group = self._states[part.number]

@@ -90,7 +90,7 @@ class StridedPlan(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def strided_plan(shape: Shape, geometry: TensorGeometry) -> StridedPlan | None:
-    """Return a plan to read `geometry` from a row-major array of `shape` by slice and transpose; None for a gather.
+    """Return how slice and transpose read `geometry` from a row-major array of `shape`; None if a gather is needed.
 
     The dimensions to slice in are either the array's own, or those in which the view's strides count: with strides 12
     and 3, a flat array of 24 elements is a (2, 4, 3) one.
