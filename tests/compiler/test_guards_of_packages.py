@@ -10,7 +10,7 @@ import pytest
 import xgrad
 
 PACKAGE = """
-    import contextlib, functools
+    import contextlib, contextvars, functools, weakref
     import xgrad
 
     SCALE = 2.0
@@ -185,6 +185,25 @@ PACKAGE = """
     def memoized(x):
         return x * looked_up(1).lr
 
+    reference, variable = weakref.ref(CONFIG), contextvars.ContextVar("variable", default=CONFIG)
+    values = {"a": CONFIG}.values()
+    partial, named = functools.partial(dict, a=CONFIG), functools.partial(getattr, CONFIG, "lr")
+
+    def referred(x):
+        return x * reference().lr
+
+    def in_context(x):
+        return x * variable.get().lr
+
+    def viewed(x):
+        return x * next(iter(values)).lr
+
+    def in_partial(x):
+        return x * partial()["a"].lr
+
+    def asked_by_partial(x):
+        return x * named()
+
     current = CONFIG
     def find():
         return current
@@ -233,6 +252,10 @@ CASES = {
     "a closure in a registry": (lambda p: p.registered, [lambda p: p.change_closed(3.0)], "k was 2.0 and is 3.0"),
     "an entry of a registry": (lambda p: p.registered, [lambda p: p._registry.update(closed=p.helper)], "closed"),
     "a context manager": (lambda p: p.scoped, [put(lambda p: p, "SCALE", 3.0)], "SCALE"),
+    **{
+        f"what C gives: {name}": (lambda p, n=name: getattr(p, n), [put(lambda p: p.CONFIG, "lr", 3.0)], "was 1.0")
+        for name in ("referred", "in_context", "viewed", "in_partial", "asked_by_partial")
+    },
     "memoized": (lambda p: p.memoized, [lambda p: setattr(p.looked_up(1), "lr", 3.0)], "lr was 1.0"),
 }  # fmt: skip
 

@@ -32,7 +32,11 @@ SKIPPED = (
     types.GeneratorType, np.ndarray, jax.Array, *EqualBytes.kinds,
 )  # fmt: skip
 NAMING = (operator.attrgetter, operator.methodcaller)
-ITEMS = (list, tuple, dict, set, frozenset, deque, types.MappingProxyType)
+# What is in these, code asks for without naming it.
+ITEMS = (
+    list, tuple, dict, set, frozenset, deque, types.MappingProxyType, functools.partial, *OfContext.kinds,
+    *OfView.kinds,
+)  # fmt: skip
 KINDS: tuple = (
     (OfSequence, (list, tuple)),
     (OfMapping, (dict, types.MappingProxyType)),

@@ -67,7 +67,10 @@ class Noted:
         if isinstance(value, types.FunctionType):
             found = self._function_guard(value, path, before)
             return self._function_attributes(value, path) if found is None and id(value) in self._used else found
-        if isinstance(value, (types.MethodType, functools.partial)):
+        if isinstance(value, functools.partial):  # partial(getattr, settings, "lr")
+            self._names |= {text for text in value.args if isinstance(text, str)}
+            return OfMethod(value, path, before)
+        if isinstance(value, types.MethodType):
             return OfMethod(value, path, before)
         if isinstance(value, types.ModuleType):
             if is_ours(value.__name__):
