@@ -15,14 +15,14 @@ import pathlib
 import sys
 from collections import Counter
 
-from xgrad.dispatch import declare
-from xgrad.dispatch.kernel import formula_of, linear
+from xgrad.dispatch import declare, tables
+from xgrad.dispatch.operator import formula_of, linear
 from xgrad.ops.unsupported import TABLE
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 CHECKS = ("forward", "grad", "gradgrad", "jvp", "inplace", "method", "view")
 MARKS = {"pass": "+", "fail": "x", "missing": "o", "na": "."}
-NAMESPACES = {"": "xgrad", **{name: f"xgrad.{name}" for name in declare.FUNCTIONS if name}}
+NAMESPACES = {"": "xgrad", **{name: f"xgrad.{name}" for name in tables.FUNCTIONS if name}}
 
 # Why an entry does not agree.  One that is not here is a fault: the script fails.
 REASONS = {
@@ -104,8 +104,8 @@ def saved(op: declare.Operator) -> str:
 
 def forms(space: str, bare: str, function: object) -> str:
     """f, m, i, o and Python's operators."""
-    methods = {} if space else declare.METHODS
-    written = declare.FUNCTIONS[space] if space else methods
+    methods = {} if space else tables.METHODS
+    written = tables.FUNCTIONS[space] if space else methods
     found = "f" + "m" * (bare in methods) + "i" * (f"{bare}_" in written)
     try:
         if "out" in inspect.signature(function).parameters:  # pyright: ignore[reportArgumentType]
@@ -138,17 +138,17 @@ def table(space: str, known: dict) -> list[str]:
     """The rows of one namespace; names of one function share a row."""
     shared: dict[int, list[str]] = {}
     functions = {}
-    for name, function in sorted(declare.FUNCTIONS[space].items()):
+    for name, function in sorted(tables.FUNCTIONS[space].items()):
         if name.isidentifier() and not name.endswith("_") and not name.startswith("_"):
             shared.setdefault(id(function), []).append(name)
             functions[id(function)] = function
     others = [d for d in known["results"] if d != "float64"]
     head = ["", "forms", "saved", "float64", *others]
     lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
-    by_function = {id(op_function(op)): op for op in declare.OPERATORS.values()}
+    by_function = {id(op_function(op)): op for op in tables.OPERATORS.values()}
     for key, names in shared.items():
         full = [f"{space}.{n}" if space else n for n in names]
-        op = by_function.get(key) or next(filter(None, map(declare.OPERATORS.get, (*full, *names))), None)
+        op = by_function.get(key) or next(filter(None, map(tables.OPERATORS.get, (*full, *names))), None)
         keeps = "*composite*" if op is None else saved(op) if op.differentiable else "derivatives: none"
         cells = []
         for dtype in ("float64", *others):
@@ -163,7 +163,7 @@ def table(space: str, known: dict) -> list[str]:
 
 def op_function(op: declare.Operator) -> object:
     space, _, bare = op.name.rpartition(".")
-    return declare.FUNCTIONS.get(space, {}).get(bare)
+    return tables.FUNCTIONS.get(space, {}).get(bare)
 
 
 def failures(known: dict) -> list[str]:

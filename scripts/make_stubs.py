@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import xgrad
-from xgrad.dispatch import declare
+from xgrad.dispatch import tables
 from xgrad.ops.unsupported import Unsupported
 
 ROOT = pathlib.Path(xgrad.__file__).parent
@@ -110,7 +110,7 @@ def methods() -> str:
 
 def functions(namespace: str, dots: str) -> str:
     """The stub of one namespace."""
-    table = declare.FUNCTIONS[namespace]
+    table = tables.FUNCTIONS[namespace]
     lines = [HEADER + IMPORTS.format(dots=dots)]
     lines += [f"def {n}{signature(f, False)}: ...\n" for n, f in sorted(table.items()) if n.isidentifier()]
     return "".join(lines)

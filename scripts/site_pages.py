@@ -80,9 +80,9 @@ methods too.
 
 def functions(namespace: str) -> str:
     """All functions of one namespace of the operator table, with signature and docstring."""
-    from xgrad.dispatch import declare
+    from xgrad.dispatch import tables
 
-    home, table = f"xgrad.{namespace}".removesuffix("."), declare.FUNCTIONS[namespace]
+    home, table = f"xgrad.{namespace}".removesuffix("."), tables.FUNCTIONS[namespace]
     shown = {n: f for n, f in table.items() if not (n.startswith("_") or (n.endswith("_") and n[:-1] in table))}
     return _HEAD.format(home=home) + "".join(_entry(home, name, function) for name, function in sorted(shown.items()))
 
@@ -90,13 +90,13 @@ def functions(namespace: str) -> str:
 def methods() -> str:
     """Tensor's methods and properties that neither its class body nor a function of the same name tells of."""
     import xgrad
-    from xgrad.dispatch import declare
+    from xgrad.dispatch import tables
     from xgrad.ops.unsupported import Unsupported
 
     shown = {
         name: value
         for name in dir(xgrad.Tensor)
-        if not name.startswith("_") and name not in declare.FUNCTIONS[""]
+        if not name.startswith("_") and name not in tables.FUNCTIONS[""]
         if not isinstance(value := inspect.getattr_static(xgrad.Tensor, name), Unsupported)
         if getattr(getattr(value, "fget", value), "__module__", "") != "xgrad.tensor"
     }

@@ -43,15 +43,15 @@ def test_code_of_the_page_runs_and_prints_what_it_says(path, monkeypatch, tmp_pa
 @pytest.fixture
 def own_tables(monkeypatch):
     """What is declared in the test is gone after it."""
-    from xgrad.dispatch import declare
+    from xgrad.dispatch import declare, tables
     from xgrad.views import chain, normal_form
 
-    tables = [declare.METHODS, declare.OPERATORS, *declare.FUNCTIONS.values(), chain._views, normal_form._RULES]
-    before = [dict(table) for table in tables]
+    found = [tables.METHODS, tables.OPERATORS, *tables.FUNCTIONS.values(), chain._views, normal_form._RULES]
+    before = [dict(table) for table in found]
     scopes = list(declare.SCOPES)
     yield
     declare.SCOPES[:] = scopes
-    for table, was in zip(tables, before):
+    for table, was in zip(found, before):
         table.clear()
         table.update(was)
 
@@ -97,7 +97,7 @@ ELSEWHERE = {"vmap", "from_jax", "to_jax", "grid_sampler", "grid_sampler_2d", "g
 
 @pytest.mark.parametrize("namespace", ["", "autograd.graph", "autograd.functional", "func", "nn", "views"])
 def test_every_public_object_is_on_the_pages_of_the_api(namespace):
-    from xgrad.dispatch.declare import FUNCTIONS
+    from xgrad.dispatch.tables import FUNCTIONS
     from xgrad.ops.unsupported import Unsupported
 
     home = f"xgrad.{namespace}".removesuffix(".")

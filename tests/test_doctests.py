@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 import xgrad
-from xgrad.dispatch import declare
+from xgrad.dispatch import tables
 
 
 def _modules():
@@ -47,7 +47,7 @@ def _public():
                 for inner, method in vars(value).items():
                     if not inner.startswith("_") and (callable(method) or isinstance(method, staticmethod)):
                         yield f"{place.__name__}.{name}.{inner}", method
-    for namespace, table in declare.FUNCTIONS.items():
+    for namespace, table in tables.FUNCTIONS.items():
         yield from ((f"{namespace}.{name}", function) for name, function in table.items())
 
 
@@ -60,7 +60,7 @@ def test_everything_public_says_what_it_does():
 def test_examples_of_operators_run():
     finder = doctest.DocTestFinder(recurse=False)
     tests, seen = [], set()
-    for table in (*declare.FUNCTIONS.values(), declare.METHODS):
+    for table in (*tables.FUNCTIONS.values(), tables.METHODS):
         for name, function in table.items():
             if inspect.isfunction(function) and id(function) not in seen and ">>>" in (function.__doc__ or ""):
                 seen.add(id(function))

@@ -49,7 +49,7 @@ from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from .devices import device as device
 from .devices import devices as devices
 from .devices import mesh as mesh
-from .dispatch.declare import FUNCTIONS as _FUNCTIONS
+from .dispatch.tables import FUNCTIONS as _FUNCTIONS
 from .dtype_info import finfo as finfo
 from .dtype_info import iinfo as iinfo
 from .dtypes import *  # noqa: F403

@@ -11,7 +11,8 @@ from . import overrides
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
 from .autograd.torch_c_names import ExecutionEngine
-from .dispatch import call, declare, override_calls, recorded_views, view
+from .dispatch import call, forward_mode, override_calls, recorded_views, view
+from .dispatch.tables import FUNCTIONS, METHODS
 from .engine import copy_slices, grad_dtype, hooks
 from .ops import casts, constructors, copying, duplicates, storages, unsupported, values
 from .tensor import Tensor
@@ -28,14 +29,15 @@ override_calls.replace_composites()
 
 # Methods that the engine calls on Tensors beyond their public ones.
 _engine = {
+    "_call": staticmethod(call.call),
     "_fit": copying.fit_recorded,
     "_put": casts.move,
     "_copied_for": copying.copied,
     "_replay": recorded_views.replay,
     "_adjoint": recorded_views.adjoint,
     "_write_back": recorded_views.write_back,
-    "_zeros_like": declare.FUNCTIONS[""]["zeros_like"],
-    "_set_tangent_through_base": call.tangent_through_base,
+    "_zeros_like": FUNCTIONS[""]["zeros_like"],
+    "_set_tangent_through_base": forward_mode.tangent_through_base,
 }
 _autograd = {
     "backward": backward_of,
@@ -44,7 +46,7 @@ _autograd = {
     "_execution_engine": ExecutionEngine(),
     "grad_dtype": property(grad_dtype.grad_dtype, grad_dtype.set_grad_dtype),
 }
-for _name, _method in (declare.METHODS | _engine | _autograd).items():
+for _name, _method in (METHODS | _engine | _autograd).items():
     setattr(Tensor, _name, _method)
 backward_of.__name__, backward_of.__qualname__ = "backward", "Tensor.backward"  # for Python's messages
 values.attach(Tensor)

@@ -1,5 +1,5 @@
 """PyTorch's `torch.fft`: the operators declared in that namespace."""
 
-from .dispatch.declare import FUNCTIONS as _FUNCTIONS
+from .dispatch.tables import FUNCTIONS as _FUNCTIONS
 
 globals().update(_FUNCTIONS["fft"])

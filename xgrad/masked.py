@@ -17,8 +17,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from . import dtypes
-from .dispatch.declare import FUNCTIONS
 from .dispatch.promotion import wrap_dim, wrap_dims
+from .dispatch.tables import FUNCTIONS
 from .ops.masks import truth
 from .ops.unsupported import unsupported
 from .tensor import Tensor

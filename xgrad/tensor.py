@@ -131,8 +131,9 @@ class Tensor(TensorMethods):
     is_sparse_csr = is_mkldnn = is_quantized = is_nested = is_meta = False
     is_mps = is_xpu = is_ipu = is_vulkan = is_maia = is_mtia = False
     layout: str = "strided"
-    _dispatch: Any = None  # for a sparse tensor: it runs operators that have it as an argument, or write to it
-    _dispatch_inplace: Any = None
+    # of a class whose tensors are no plain ones: what runs operators on them (dispatch/interpreter.py)
+    _interpreter: Any = None
+    _call: Any = None  # `call` of dispatch/call.py: runs an operator, recorded
     _shallow: Any = None
 
     __array_priority__ = 1000  # ndarray * Tensor asks Tensor.__rmul__
@@ -150,6 +151,10 @@ class Tensor(TensorMethods):
             _prepare_subclass(cls)
 
     # -- the value ------------------------------------------------------------------------------------------------
+
+    def _with_batch(self, new: "Tensor") -> "Tensor":
+        """Give a new tensor a batch wherever this one has a batch; outside of vmap it stays as it is."""
+        return new
 
     def _read(self) -> Any:
         """Return the value as a JAX array, replaying the view chain if the cached one is old."""

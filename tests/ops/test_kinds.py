@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad.dispatch.declare import OPERATORS
+from xgrad.dispatch.tables import OPERATORS
 
 from ..oracle import as_torch, outcome, same_error, values
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad.dispatch.declare import FUNCTIONS
+from xgrad.dispatch.tables import FUNCTIONS
 
 WRONG = {
     "int": [True, 1.5, 2.0, "a", [1], np.float64(1.0)],

@@ -135,7 +135,7 @@ def table():
     """(name, parameters) of each function of the operator table."""
     import inspect
 
-    from xgrad.dispatch.declare import FUNCTIONS, METHODS
+    from xgrad.dispatch.tables import FUNCTIONS, METHODS
 
     places = {"": "T.", "nn.functional": "F.", "linalg": "T.linalg.", "fft": "T.fft.", "special": "T.special."}
     found = []

@@ -10,7 +10,7 @@ from .. import dtypes
 from ..batching.batched_tensor import VmapLevel, in_level, remove_batch, wrap
 from ..compile_cache.programs import jit_checked
 from ..config import settings, state
-from ..dispatch import declare
+from ..dispatch import tables
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.engine import execute
 from ..engine.node import Node
@@ -288,7 +288,7 @@ def grad(
         if result is None and materialize_grads:
             if isinstance(x, GradientEdge):
                 raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
-            results[i] = declare.FUNCTIONS[""]["zeros_like"](x.detach(), requires_grad=create_graph)
+            results[i] = tables.FUNCTIONS[""]["zeros_like"](x.detach(), requires_grad=create_graph)
         elif result is None and not allow_unused:
             raise RuntimeError(
                 f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "

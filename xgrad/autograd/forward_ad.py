@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from ..config import forward_levels, state
-from ..dispatch import declare
+from ..dispatch import tables
 from ..dispatch.view import view, view_along
 from ..dtypes import INEXACT
 from ..engine.python_function_jvp import check_shape
@@ -171,7 +171,7 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     dtype = tangent.dtype if tangent.is_complex() else tensor.dtype
     if tensor._level is not None:
         if tensor._level is not tangent._level:  # one tangent for all entries of a batch: each entry gets its own
-            return declare.FUNCTIONS[""]["zeros_like"](tensor.detach(), dtype=dtype).copy_(tangent)
+            return tables.FUNCTIONS[""]["zeros_like"](tensor.detach(), dtype=dtype).copy_(tangent)
         return tangent.to(dtype, copy=True)
     whole = mine is None or mine.is_root or mine.overlaps or tangent._level is not None
     if whole or any(isinstance(step, _BitCast) for step in mine.steps) or not (mine.expressible or dtype == mine.dtype):

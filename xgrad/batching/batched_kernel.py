@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from ..dispatch.declare import Operator
-from ..dispatch.kernel import Kernel, Plan
+from ..dispatch.kernel import Kernel
+from ..dispatch.operator import Operator
+from ..dispatch.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,11 +35,7 @@ class BatchedOperator(Operator):
         self.single, self.axes = kernel, axes
         self.function = jax.vmap(kernel.function, in_axes=_axes(axes))
         self.kernels = {}
-
-    def kernel(self, statics: tuple) -> Kernel:
-        if not self.kernels:
-            self.kernels[()] = BatchedKernel(self, ())
-        return self.kernels[()]
+        self.kernels[()] = BatchedKernel(self, ())
 
 
 def _axes(batched: tuple[bool, ...]) -> tuple[int | None, ...]:
@@ -52,8 +49,9 @@ class BatchedKernel(Kernel):
     operator: BatchedOperator
 
     def plan(self, needs: int, count: int) -> Plan:
-        single = self.operator.single
-        plan = self.plans[needs] = BatchedPlan(self, single.narrowed(needs, count))
+        plan = self.plans.get(needs)
+        if plan is None:
+            plan = self.plans[needs] = BatchedPlan(self, self.operator.single.plan(needs, count))
         return plan
 
 

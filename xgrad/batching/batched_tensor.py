@@ -18,9 +18,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ..config import state
-from ..dispatch.declare import Operator
-from ..dispatch.kernel import Kernel
+from ..dispatch.call import call
+from ..dispatch.forward_mode import forward
+from ..dispatch.inplace import call_inplace, inplace_operands, run_inplace
+from ..dispatch.interpreter import Interpreter, Rank
+from ..dispatch.kernel import Kernel, kernel_of
+from ..dispatch.operands import operand
+from ..dispatch.operator import Operator
+from ..dispatch.record import record_many
 from ..dispatch.view import attach_view, move
+from ..dtypes import INEXACT
 from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
 from .batched_kernel import batched_operator
@@ -64,9 +71,42 @@ def _no_value(what: str) -> RuntimeError:
     return RuntimeError(_DATA_DEPENDENT.format(what=what))
 
 
+class _Vmap(Interpreter):
+    """Runs an operator on the values of BatchedTensors, one level down, and records it for the entries."""
+
+    rank = Rank.VMAP
+
+    def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
+        level = level_of(args)
+        assert level is not None
+        args = tuple([operand(op, a) for a in args])
+        kernel = kernel_of(op, statics)
+        out, batched = run_batched(kernel, statics, args, level)
+        results = tuple(wrap(o, level, batched) for o in (out if isinstance(out, tuple) else (out,)))
+        if state.forward_level >= 0:
+            forward(kernel, args, results, call)
+        needs = requiring(args, level)
+        if needs and kernel.differentiable and state.grad_enabled:
+            record_many(kernel, needs, args, results)
+        if not isinstance(out, tuple):
+            return results[0]
+        return results if kernel.outputs is None else kernel.outputs(*results)
+
+    def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Tensor:
+        level = level_of(args)
+        assert level is not None
+        args = inplace_operands(op, args)
+        kernel = kernel_of(op, statics)
+        recording = state.grad_enabled and kernel.differentiable and args[0].dtype in INEXACT
+        needs = requiring(args, level) if recording else 0
+        check_batched(op, args, level, needs > 0)
+        return run_inplace(kernel, args, needs, lambda kernel, args: write_batched(kernel, statics, args, level))
+
+
 class BatchedTensor(Tensor):
     """An entry of a batch; made by `wrap`."""
 
+    _interpreter = _Vmap()
     _level: VmapLevel
     _value: Tensor
     _batched: bool  # whether the value has the batch as first dimension, or is the same for all entries
@@ -93,6 +133,9 @@ class BatchedTensor(Tensor):
     def _holding(self, value: Tensor) -> "BatchedTensor":
         """One like this, of another value of the same shape, outside of the graph of the entries."""
         return wrap(value, self._level, self._batched)
+
+    def _with_batch(self, new: Tensor) -> Tensor:
+        return batch_like(new, self)
 
     def _alias(self) -> "BatchedTensor":
         alias = blank(BatchedTensor)
@@ -305,8 +348,3 @@ def in_level(work: Callable[[VmapLevel], Any], size: int, randomness: str = "err
     finally:  # no call in it: that might be interrupted
         state.vmap_levels = before
         level.open = False
-
-
-# Set by call.py, which needs this module.
-call: Any = None
-call_inplace: Any = None

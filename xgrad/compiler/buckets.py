@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..dispatch import declare
+from ..dispatch import tables
 from ..ops import pytrees
 from ..tensor import Tensor
 from .compiled_program import Entry
@@ -63,7 +63,7 @@ class Buckets:
         size = self._size(bound.arguments)
         bucket = self._bucket(size)
         if self._takes_valid and VALID not in bound.arguments:
-            bound.arguments[VALID] = declare.FUNCTIONS[""]["tensor"](size)
+            bound.arguments[VALID] = tables.FUNCTIONS[""]["tensor"](size)
         if bucket == size:
             return self._compiled.run(bound.args, bound.kwargs)
         exact = bound.args, bound.kwargs
@@ -135,8 +135,8 @@ def _padded(leaf: Any, dim: int, more: int) -> Any:
         return leaf
     shape = list(leaf.shape)
     shape[dim] = more
-    zeros = declare.FUNCTIONS[""]["zeros"](shape, dtype=leaf.dtype, device=leaf.device)
-    return declare.FUNCTIONS[""]["cat"]([leaf, zeros], dim)
+    zeros = tables.FUNCTIONS[""]["zeros"](shape, dtype=leaf.dtype, device=leaf.device)
+    return tables.FUNCTIONS[""]["cat"]([leaf, zeros], dim)
 
 
 def _cut_to(leaf: Any, dims: list[int], size: int) -> Any:

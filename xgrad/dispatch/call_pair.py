@@ -10,11 +10,9 @@ from ..config import settings, state
 from ..dtypes import INEXACT_KINDS
 from ..engine.accumulate_grad import make_accumulator
 from ..tensor import Tensor, blank
-from . import declare
-from .call import call, save_for_backward, versions_of
-from .declare import Operator
-
-_NO_EDGE = (None, 0)
+from .call import call
+from .operator import Operator
+from .record import NO_EDGE, save_for_backward, versions_of
 
 
 def call_pair(op: Operator, a: Any, b: Any) -> Any:
@@ -38,11 +36,11 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
         plan = kernel.plans.get(left + 2 * right)
         if plan is None:
             return call(op, (a, b), ())
-        node = plan.node_class()
+        node = kernel.node_class()
         node.plan = plan
         node.avals = (out.aval,)
         node.sequence_nr = state.next_sequence_nr()
-        node.next_edges = (_edge(a) if left else _NO_EDGE, _edge(b) if right else _NO_EDGE)
+        node.next_edges = (_edge(a) if left else NO_EDGE, _edge(b) if right else NO_EDGE)
         result._grad_fn = node
         result._requires_grad = True
         if plan.saves_result or plan.static or state.saved_hooks:
@@ -62,6 +60,3 @@ def _edge(a: Tensor) -> tuple:
     if reference is not None and (fn := reference()) is not None:
         return (fn, 0)
     return (make_accumulator(a), 0)
-
-
-declare.call_pair = call_pair

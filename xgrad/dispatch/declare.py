@@ -29,7 +29,6 @@ what they name is saved.  Second derivatives come from `jax.vjp` of the formula,
 function.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, NoReturn, cast
@@ -43,113 +42,21 @@ from ..views.named.arguments import NO_DIMS, require_dims
 from . import argument_kinds
 from .argument_names import MISSING, Shown, renamed, widened
 from .autocasting import asking
-from .dependence import DIFFERENTIATED, MASKED
-from .kernel import Kernel, linear
-from .node_names import NAMES
+from .call import call
+from .call_pair import call_pair
+from .inplace import call_inplace
+from .operands import is_operand
+from .operator import Operator as Operator
+from .operator import freeze as freeze
+from .operator import linear as linear
+from .out import call_out
+from .tables import FUNCTIONS, METHODS, OPERATORS
 from .wrong_arguments import refuse
 
 __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
 
-MOST_KERNELS = 1024  # of one operator; the oldest goes first
 
-FUNCTIONS: dict[str, dict[str, Any]] = {"": {}}  # namespace ("", "nn.functional", "linalg", ...) -> name -> function
-METHODS: dict[str, Any] = {}
-OPERATORS: dict[str, "Operator"] = {}
 SCOPES: list[dict[str, Any]] = []  # the globals of every function that `_define` made
-
-# Set by call.py, which needs this module.
-call: Any = None
-call_inplace: Any = None
-call_pair: Any = None
-call_out: Any = None
-is_operand: Any = None
-
-
-class Operator:
-    """One declared operator."""
-
-    # Of a backward: whether it is that of an operator which is linear in each of its arguments, as products are.
-    multilinear = False
-    # Whether it gives the dtype that it is asked for, so that it may read 64-bit tensors while JAX's x64 mode is off.
-    converts = False
-    # Whether it is the backward of another operator, recorded: no user called it.
-    in_backward = False
-    # Called in backward with (the gradients of the results, what was saved), to refuse those that make no sense.
-    check_gradients: Callable | None = None
-    # PyTorch's name of the derivative that is missing there and here: it is refused in backward and in forward mode.
-    missing = ""
-    # Of the in-place form of an operator without derivative: what it writes over loses its gradient and its tangent.
-    overwrites = False
-    # The results that have no gradient, by their numbers.
-    constant: frozenset[int] = frozenset()
-
-    def __init__(
-        self,
-        name: str,
-        function: Callable,
-        *,
-        differentiable: bool = True,
-        jit: bool = True,
-        outputs: Any = None,
-        node: str | None = None,
-        pointwise: bool = False,
-    ) -> None:
-        self.name = name
-        self.function = function
-        self.differentiable = differentiable
-        self.jit = jit
-        self.outputs = outputs
-        self.pointwise = pointwise
-        # Whether PyTorch knows as well as a program what its gradient depends on; of a backward it is not said.
-        self.first = name not in DIFFERENTIATED
-        self.masked = name in MASKED  # whether its gradient passes a mask, which has no derivative
-        self.node_name = node or NAMES.get(name) or _node_name(name)
-        self.kernels: dict[tuple, Kernel] = {}
-        self.formulas: dict[str, Callable] = {}
-        self.check: Callable | None = None
-        code = inspect.unwrap(function).__code__
-        n = code.co_argcount
-        self.parameters: tuple[str, ...] = code.co_varnames[:n]
-        self.static_names: tuple[str, ...] = code.co_varnames[n : n + code.co_kwonlyargcount]
-        self.variadic: str | None = (
-            code.co_varnames[n + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else None
-        )
-        self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
-        positional = function.__defaults__ or ()
-        self.defaults.update(zip(self.parameters[n - len(positional) :], positional, strict=True))
-        self.kinds = argument_kinds.kinds_of(name, self.static_names, self.defaults)
-
-    def kernel(self, statics: tuple) -> Kernel:
-        """The kernel for static arguments; a new one the first time."""
-        try:
-            kernel = self.kernels.get(statics)
-        except TypeError:
-            statics = freeze(statics)
-            kernel = self.kernels.get(statics)
-        if kernel is None:
-            plain = argument_kinds.without_tensors(self.name, self.static_names, statics)
-            if plain is not None:
-                return self.kernel(plain)
-            if len(self.kernels) >= MOST_KERNELS:
-                self.kernels.pop(next(iter(self.kernels)), None)
-            kernel = self.kernels[statics] = Kernel(self, statics)
-        return kernel
-
-    def forget(self, statics: tuple) -> None:
-        """Drop a kernel that failed before it ever ran: its static arguments may be equal to good ones (1.0 == 1)."""
-        kernel = self.kernels.get(statics := freeze(statics))
-        if kernel is not None and not kernel.ran:
-            self.kernels.pop(statics, None)
-
-    def derivative(self, /, **formulas: Callable) -> None:
-        """Give formulas for arguments (or `all`).  The `/` leaves the name `self` free for a formula."""
-        unknown = set(formulas) - {*self.parameters, self.variadic, "all"}
-        if unknown:
-            raise TypeError(f"{self.name} has no argument {sorted(unknown)}")
-        self.formulas.update(formulas)
-
-    def __repr__(self) -> str:
-        return f"<operator {self.name}>"
 
 
 class Declared:
@@ -162,24 +69,6 @@ class Declared:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.operator.function(*args, **kwargs)
-
-
-def _node_name(name: str) -> str:
-    """PyTorch's name for the node of an operator: mul → MulBackward0."""
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part) + "Backward0"
-
-
-def freeze(value: Any) -> Any:
-    """A static argument as something hashable: lists become tuples, 0-dim tensors numbers."""
-    if isinstance(value, Tensor):
-        return value.item()
-    if isinstance(value, (list, tuple)):
-        return tuple(freeze(v) for v in value)
-    if isinstance(value, slice):
-        return ("slice", freeze(value.start), freeze(value.stop), freeze(value.step))
-    if hasattr(value, "__index__"):
-        return value.__index__()
-    return value
 
 
 def first_call(*args: Any, **kwargs: Any) -> Any:

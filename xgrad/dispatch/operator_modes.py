@@ -15,9 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..config import settings, state
-from .call import call, call_inplace
-from .declare import FUNCTIONS, METHODS, OPERATORS, Operator, freeze
-from .kernel import Kernel
+from .call import call
+from .inplace import call_inplace
+from .kernel import Kernel, kernel_of
+from .operator import Operator, freeze
+from .tables import FUNCTIONS, METHODS, OPERATORS
 
 
 class OperatorMode:
@@ -83,7 +85,7 @@ class OperatorMode:
 
 def given(op: Operator, args: tuple, statics: tuple, out: Any) -> Any:
     """The operator's results, recorded, as if its kernel had given `out`: an array, or a tuple of them."""
-    kernel = op.kernel(statics)
+    kernel = kernel_of(op, statics)
     twin = Operator.__new__(Operator)
     twin.__dict__.update(op.__dict__)
     twin.kernels = {freeze(statics): _Given(kernel, out)}

@@ -9,7 +9,7 @@ packed; `versions` the versions at which inputs were saved, where one was not 0.
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..engine.arithmetic import Arithmetic
 from ..engine.node import InternalNode, Node
@@ -18,9 +18,8 @@ from ..engine.saved_variable import RELEASED, SavedVariable, check_version, deta
 from ..engine.sparse_gradient import SparseGradient
 from ..tensor import Tensor
 from ..views.storage import Tracer, sole
-
-if TYPE_CHECKING:
-    from .kernel import Plan
+from .plan import Plan
+from .saved_attributes import look_up, names
 
 _classes: dict[str, type] = {}
 _DEFINED = (None,)  # the one result's gradient is given
@@ -41,7 +40,7 @@ def node_class(name: str) -> type:
 class OperatorNode(Node):
     """A recorded operator."""
 
-    plan: "Plan"
+    plan: Plan
     saved: tuple = ()
     versions: tuple | None = None  # None: every input was at version 0
     static: tuple | None = None  # (shapes, dtypes) of the arguments, where a formula asks for them
@@ -90,7 +89,7 @@ class OperatorNode(Node):
             found = plan.formulas[given, wanted] = self._make_formula(plan, wanted)
         return found
 
-    def _make_formula(self, plan: "Plan", needs: int) -> Formula | None:
+    def _make_formula(self, plan: Plan, needs: int) -> Formula | None:
         if not plan.has_formula or plan.kernel.operator.check_gradients is not None:  # which looks at values
             return None
         count = len(self.next_edges)
@@ -125,9 +124,7 @@ class OperatorNode(Node):
         first = next(g for g in grads if g is not None)
         recorded = arithmetic.tensors
         if first.__class__ is SparseGradient:
-            from ..ops.sparse_gradients import node_gradients
-
-            return node_gradients(self, first.tensor, needs, arithmetic)
+            return first.tensor._interpreter.gradients(self, first.tensor, needs, arithmetic)
         like = first if len(grads) == 1 else None
         # Where an argument was broadcast or cast, the program itself fits the gradient to it.
         metas: list = [None] * len(edges)
@@ -147,7 +144,7 @@ class OperatorNode(Node):
         if check is not None:
             check(grads, values)
         if recorded and needs != plan.needs:  # what only the other formulas use must not enter the new graph
-            kept = plan.kernel.narrowed(needs, len(plan.used)).saved
+            kept = plan.kernel.plan(needs, len(plan.used)).saved
             for i, place in enumerate(plan.saved):
                 if place not in kept and isinstance(values[i], Tensor):
                     values[i] = values[i].detach()
@@ -221,13 +218,9 @@ class OperatorNode(Node):
         return values
 
     def _look_up(self, name: str, raw: bool) -> Any:
-        from .saved_attributes import look_up  # few programs ask
-
         return look_up(self, name, raw)
 
     def _attributes(self) -> list[str]:
-        from .saved_attributes import names
-
         return names(self)
 
     def release(self) -> None:
@@ -239,16 +232,16 @@ class OperatorNode(Node):
             self.saved = RELEASED
 
 
-def _recorded(plan: "Plan", key: tuple, values: list) -> Any:
+def _recorded(plan: Plan, key: tuple, values: list) -> Any:
     """The backward of a node, recorded.  A result requires grad where it depends on something that does."""
     if not (plan.kernel.operator.first or plan.kernel.operator.multilinear):
-        return call(plan.operator(key), tuple(values), ())
+        return Tensor._call(plan.operator(key), tuple(values), ())
     touched, each = plan.dependence(key, values)
     moving = [isinstance(v, Tensor) and v.requires_grad for v in values]
     for i, (moves, used) in enumerate(zip(moving, touched, strict=True)):
         if moves and not used:
             values[i] = values[i].detach()
-    results = call(plan.operator(key), tuple(values), ())
+    results = Tensor._call(plan.operator(key), tuple(values), ())
     if len(each) == 1 or not any(moving):
         return results
     return tuple(
@@ -263,6 +256,3 @@ def _spread(results: Any, needs: int, count: int) -> list:
     """The wanted gradients, each in the place of its edge."""
     found = iter(results if needs & (needs - 1) else (results,))
     return [next(found) if needs >> i & 1 else None for i in range(count)]
-
-
-call: Any = None  # set by call.py, which needs this module

@@ -13,9 +13,9 @@ from typing import Any
 
 from ..overrides import dispatch, overloaded
 from ..tensor import Tensor
-from . import declare
 from .argument_names import accepting, aliases_of, translated
-from .declare import FUNCTIONS, METHODS, OPERATORS, Operator
+from .operator import Operator
+from .tables import FUNCTIONS, METHODS, OPERATORS
 from .wrong_arguments import given, refuse
 
 _USUAL = frozenset({Tensor, int, float, bool, complex, type(None), str})
@@ -31,12 +31,15 @@ _BY_NUMPY_NAMES = (
 _TABLES = ("", "nn.functional", "linalg", "special")
 
 
-def ask(op: Operator, args: tuple, statics: tuple, inplace: bool = False) -> Any:
-    """What an override among the arguments makes of an operator's call; `NotImplemented` if there is none to ask."""
+def ask(op: Operator, args: tuple, statics: tuple, call: Callable, inplace: bool = False) -> Any:
+    """What an override among the arguments makes of an operator's call; `NotImplemented` if there is none to ask.
+
+    `call` runs the operator: what an override is given where users know no function that does.
+    """
     asked = overloaded(args)
     if not asked:
         return NotImplemented
-    func = _public(op, inplace)
+    func = _public(op, inplace, call)
     return dispatch(func, asked, *_as_given(op, func, args, statics))
 
 
@@ -52,7 +55,7 @@ def ask_view(self: Any, key: tuple) -> Any:
 
 
 @functools.cache
-def _public(op: Operator, inplace: bool) -> Callable:
+def _public(op: Operator, inplace: bool, call: Callable) -> Callable:
     """The function that users know; for an operator that only composites call, one that runs it."""
     name = op.name + "_" if inplace else op.name
     same = op.name in _SAME and OPERATORS.get(op.name) is op
@@ -66,8 +69,7 @@ def _public(op: Operator, inplace: bool) -> Callable:
         return METHODS["copy_"]
 
     def hidden(*args: Any, **statics: Any) -> Any:
-        run = declare.call_inplace if inplace else declare.call
-        return run(op, args, tuple(statics[s] if s in statics else op.defaults[s] for s in op.static_names))
+        return call(op, args, tuple(statics[s] if s in statics else op.defaults[s] for s in op.static_names))
 
     hidden.__name__ = hidden.__qualname__ = name
     hidden.hidden = True  # pyright: ignore[reportFunctionMemberAccess]

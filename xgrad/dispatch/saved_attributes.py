@@ -5,7 +5,7 @@ PyTorch's formulas sometimes keep something else: sizes, dims as tuples, enumera
 name by name, how to tell it from what is here anyway; nothing is saved for it.  What would have to be saved for it (an
 LU factorization, a mean) is not there.  (Of nodes of views: engine/view_attributes.py.)
 
-Imported when the first such attribute is read (PyTorch: tools/autograd/derivatives.yaml, gen_autograd_functions.py).
+(PyTorch: tools/autograd/derivatives.yaml, gen_autograd_functions.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -234,7 +234,7 @@ def _nameable(node: Any) -> set[str]:
     for i, name in enumerate(plan.used):
         if name in operator.formulas or "all" in operator.formulas:
             mask |= 1 << i
-    full = plan.kernel.narrowed(mask, count)
+    full = plan.kernel.plan(mask, count)
     return {plan.used[i] for i in full.saved}
 
 

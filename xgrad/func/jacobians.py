@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..batching.trees import flatten, unflatten
-from ..dispatch.declare import FUNCTIONS
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .derivatives import chosen, jvp_of, vjp_of
 from .vmap import vmap

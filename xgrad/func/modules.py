@@ -8,7 +8,7 @@ A module here is an `xgrad.nn.Module`; those of Flax and Equinox are functions o
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..dispatch.declare import FUNCTIONS
+from ..dispatch.tables import FUNCTIONS
 from ..nn.utils.stateless import reparametrized
 from ..tensor import Tensor
 

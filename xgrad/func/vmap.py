@@ -9,7 +9,7 @@ from typing import Any
 
 from ..batching.batched_tensor import VmapLevel, add_batch, at_level, in_level, inner_value, remove_batch
 from ..batching.trees import LEAF, flatten, name_of, spread, unflatten
-from ..dispatch.declare import FUNCTIONS
+from ..dispatch.tables import FUNCTIONS
 from ..random import get_rng_state, set_rng_state
 from ..tensor import Tensor
 

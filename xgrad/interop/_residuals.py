@@ -19,8 +19,9 @@ from jax.core import Tracer
 
 from .. import dtypes
 from ..dispatch.call import call
-from ..dispatch.declare import Operator
-from ..dispatch.kernel import Kernel, Plan
+from ..dispatch.kernel import Kernel, kernel_of
+from ..dispatch.operator import Operator
+from ..dispatch.plan import Plan
 from ..dispatch.promotion import conj
 from ..engine.fit import fit
 
@@ -43,17 +44,13 @@ class Kept(Operator):
         self.moving: tuple[bool, ...] = ()
         self.tree: Any = None
         self.places: list[Any] = []
+        self.kernels[()] = KeptKernel(self, ())
 
     def run(self, leaves: tuple) -> Any:
         """Return the function's results, recorded."""
         results = call(self, leaves, ())
         own = len(self.moving)
         return results[0] if own == 1 else results[:own]
-
-    def kernel(self, statics: tuple) -> Kernel:
-        if not self.kernels:
-            self.kernels[()] = KeptKernel(self, ())
-        return self.kernels[()]
 
     def traced(self, leaves: tuple) -> tuple:
         """Return (*results, *residuals) of traced leaves."""
@@ -120,7 +117,7 @@ class KeptPlan(Plan):
 
     def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> Callable:
         of: Kept = self.kernel.operator  # pyright: ignore[reportAssignmentType] - a KeptKernel's
-        count, results, node = of.count, self.results, self.node_class.__name__
+        count, results, node = of.count, self.results, self.kernel.node_class.__name__
         n_grads = sum(d is None for d in defined)
         assert results is not None
 
@@ -146,7 +143,7 @@ class KeptPlan(Plan):
         if found is None:
             of: Kept = self.kernel.operator  # pyright: ignore[reportAssignmentType] - a KeptKernel's
             needs, defined, static, metas, _ = key
-            plan = of.plain.kernel(()).plan(self.needs, of.count)
+            plan = kernel_of(of.plain, ()).plan(self.needs, of.count)
             again = plan.backward(needs, defined[: len(of.moving)], static, metas)
             n = sum(d is None for d in defined) + of.count
 

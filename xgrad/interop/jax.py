@@ -23,8 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..config import state
-from ..dispatch.call import call, is_operand
-from ..dispatch.declare import Operator
+from ..dispatch.call import call
+from ..dispatch.operands import is_operand
+from ..dispatch.operator import Operator
 from ..ops import pytrees
 from ..ops.values import jax_array
 from ..random import is_key

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from ..config import state
-from ..dispatch.declare import FUNCTIONS
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .module import Module
 from .parameter import Parameter

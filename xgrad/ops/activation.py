@@ -12,8 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import cast, require_floating, require_real, scalar, widen, wrap_dim
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .keys import draw_key
 from .norms import magnitude
@@ -381,7 +382,8 @@ def rrelu(
         raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, but got {lower} > {upper}")
     if not training:
         return FUNCTIONS["nn.functional"]["leaky_relu"](input, (lower + upper) / 2, inplace)
-    from ..dispatch.call import call, call_inplace
+    from ..dispatch.call import call
+    from ..dispatch.inplace import call_inplace
 
     return (call_inplace if inplace else call)(_rrelu.operator, (input, draw_key(), lower, upper), ())
 

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
-from ..dispatch.call import call, call_inplace
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
+from ..dispatch.inplace import call_inplace
 from ..dispatch.promotion import cast
 from ..tensor import Tensor
 from .indices import check_range

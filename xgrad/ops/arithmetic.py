@@ -13,9 +13,12 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..dispatch.call import call, call_inplace, call_out
+from ..dispatch.call import call
 from ..dispatch.call_pair import call_pair
-from ..dispatch.declare import METHODS, Operator, composite, operator
+from ..dispatch.declare import composite, operator
+from ..dispatch.inplace import call_inplace
+from ..dispatch.operator import Operator
+from ..dispatch.out import call_out
 from ..dispatch.promotion import (
     check_broadcast,
     conj,
@@ -26,6 +29,7 @@ from ..dispatch.promotion import (
     scalar,
     widen,
 )
+from ..dispatch.tables import METHODS
 from ..dtypes import category
 from ..tensor import Tensor
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..dispatch.declare import FUNCTIONS
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .normalization import batch_normalized
 from .pooling import max_pool2d_backward

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.scipy import special as js
 
 from .. import dtypes
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import (
     broadcast_shapes,
     check_broadcast,
@@ -23,6 +23,7 @@ from ..dispatch.promotion import (
     require_floating,
     widen,
 )
+from ..dispatch.tables import FUNCTIONS
 from ..dtypes import category, torch_name
 from ..tensor import Tensor
 from .arithmetic import _truncated, zero

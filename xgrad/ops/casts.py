@@ -15,10 +15,11 @@ from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 from .. import dtypes
 from ..config import forward_levels, state
 from ..devices import Devices, device, placement_of, same_placement, settled
-from ..dispatch.call import call_inplace
-from ..dispatch.declare import METHODS, composite, linear, operator
+from ..dispatch.declare import composite, linear, operator
+from ..dispatch.inplace import call_inplace
 from ..dispatch.promotion import cast
 from ..dispatch.recorded_views import record_linear
+from ..dispatch.tables import METHODS
 from ..dispatch.view import view
 from ..dtypes import as_dtype
 from ..engine.arithmetic import Arithmetic

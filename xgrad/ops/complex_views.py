@@ -8,8 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..dispatch.call import call, call_inplace, write_out
-from ..dispatch.declare import METHODS, composite, operator
+from ..dispatch.call import call
+from ..dispatch.declare import composite, operator
+from ..dispatch.inplace import call_inplace
+from ..dispatch.out import write_out
+from ..dispatch.tables import METHODS
 from ..dispatch.view import view
 from ..tensor import Tensor
 from ..views.value_ops import Conj, Neg

@@ -21,7 +21,7 @@ import numpy as np
 from .. import dtypes
 from ..config import state
 from ..dispatch.call import call
-from ..dispatch.declare import Operator
+from ..dispatch.operator import Operator
 from ..tensor import Tensor, blank, from_array, mark
 from .layouts import BLOCKED, ROWS, host_of, named_layout
 from .sparse_node import record, refusal
@@ -169,11 +169,6 @@ class CompressedTensor(SparseTensor):
         parts = (private(t) for t in (self._compressed, self._plain))
         rest = private(self._index), private(self._entries), self._sizes
         return _rebuilt, (self._requires_grad, self.layout, *parts, self._block, *rest)
-
-    def _dispatch(self, op: Operator, args: tuple, statics: tuple, level: Any) -> Any:
-        if level is not None:
-            raise refusal(f"{op.name} under vmap")
-        return dispatch(op, args, statics)
 
 
 for _name in ("crow_indices", "col_indices", "ccol_indices", "row_indices"):

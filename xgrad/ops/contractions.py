@@ -8,7 +8,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..dispatch.declare import FUNCTIONS, composite, linear, operator
+from ..dispatch.declare import composite, linear, operator
+from ..dispatch.tables import FUNCTIONS
 from ..dispatch.wrong_arguments import require_tensor
 from ..tensor import Tensor
 from .products import require_same, shapes_error

@@ -4,9 +4,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..dispatch.call import call, call_inplace
-from ..dispatch.declare import METHODS, Operator, linear, operator
+from ..dispatch.call import call
+from ..dispatch.declare import linear, operator
+from ..dispatch.inplace import call_inplace
+from ..dispatch.operator import Operator
 from ..dispatch.promotion import cast, check_broadcast
+from ..dispatch.tables import METHODS
 from ..engine.fit import fit
 from ..tensor import Tensor
 from .arithmetic import zero

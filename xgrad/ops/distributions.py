@@ -11,8 +11,9 @@ from jax.lax import stop_gradient
 
 from .. import dtypes
 from ..dispatch.call import call
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import broadcast_shapes
+from ..dispatch.tables import FUNCTIONS
 from ..random import Generator
 from ..tensor import Tensor
 from .keys import draw_key

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from ..dispatch.argument_kinds import require_no_grad
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import require_floating
+from ..dispatch.tables import FUNCTIONS
 from ..dispatch.wrong_arguments import require_tensor
 from ..tensor import Tensor
 from .keys import draw_key
@@ -59,7 +60,8 @@ _alpha_dropout.derivative(
 
 
 def _apply(operator: Any, input: Tensor, p: float, training: bool, inplace: bool, channels: bool) -> Tensor:
-    from ..dispatch.call import call, call_inplace
+    from ..dispatch.call import call
+    from ..dispatch.inplace import call_inplace
 
     require_no_grad("dropout", p=p)
     if not 0 <= p <= 1:

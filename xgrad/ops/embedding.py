@@ -78,7 +78,7 @@ def _renorm(self, indices, max_norm, *, norm_type):
 
 
 def _renorm_used(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
-    from ..dispatch.call import call_inplace
+    from ..dispatch.inplace import call_inplace
 
     enabled, state.grad_enabled = state.grad_enabled, False
     try:

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes, return_types
-from ..dispatch.call import write_out
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
+from ..dispatch.out import write_out
 from ..dispatch.promotion import require_real, restore_dims, wrap_dim, wrap_dims
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .ordering import ordered
 

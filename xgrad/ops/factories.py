@@ -18,8 +18,9 @@ from ..batching.batched_tensor import batch_like
 from ..config import settings
 from ..devices import Devices
 from ..dispatch.argument_kinds import require_no_grad
-from ..dispatch.call import call, write_out
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
+from ..dispatch.out import write_out
 from ..limits import check_bytes
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic

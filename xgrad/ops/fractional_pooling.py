@@ -10,8 +10,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import require_floating
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dispatch.call import call
-from ..dispatch.declare import METHODS
+from ..dispatch.tables import METHODS
 from ..dispatch.view import view
 from ..tensor import Tensor
 from .advanced import expand_masks, index_, write_at

@@ -6,8 +6,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..dispatch.declare import FUNCTIONS, linear, operator
+from ..dispatch.declare import linear, operator
 from ..dispatch.promotion import require_floating, require_same_dtype
+from ..dispatch.tables import FUNCTIONS
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 

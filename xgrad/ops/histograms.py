@@ -16,8 +16,9 @@ import numpy as np
 
 from .. import dtypes, return_types
 from ..dispatch.argument_kinds import require_int, require_no_grad, require_number
-from ..dispatch.call import call, write_out
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
+from ..dispatch.out import write_out
 from ..dispatch.promotion import promote_float, require_real
 from ..errors import TracedValueError
 from ..limits import checked

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from .. import return_types
-from ..dispatch.declare import FUNCTIONS, METHODS, operator
+from ..dispatch.declare import operator
+from ..dispatch.tables import FUNCTIONS, METHODS
 from .matrices import adjoint, not_implemented, require_matrices
 
 linalg = partial(operator, namespace="linalg", method=False)

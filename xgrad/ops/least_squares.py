@@ -13,8 +13,9 @@ from jax.core import Tracer
 
 from .. import dtypes, return_types
 from ..batching.batched_tensor import inner_value
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import broadcast_shapes
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .matrices import is_vector
 from .singular import pseudo_inverse
@@ -102,7 +103,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     )
     if out is None:
         return result
-    from ..dispatch.call import write_out
+    from ..dispatch.out import write_out
 
     return return_types.linalg_lstsq(*[write_out("linalg.lstsq", r, o) for r, o in zip(result, out, strict=True)])
 

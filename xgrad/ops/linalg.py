@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes, return_types
-from ..dispatch.call import write_out
-from ..dispatch.declare import FUNCTIONS, METHODS, composite, operator
+from ..dispatch.declare import composite, operator
+from ..dispatch.out import write_out
+from ..dispatch.tables import FUNCTIONS, METHODS
 from ..tensor import Tensor
 from ..views.named.arguments import int_of
 from . import contractions as contractions

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 
 from .. import dtypes
 from ..config import state
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .matrices import differences
 

@@ -5,7 +5,8 @@
 
 from typing import Any
 
-from ..dispatch.declare import FUNCTIONS, composite
+from ..dispatch.declare import composite
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .householder import qr
 from .singular import svd

@@ -11,9 +11,11 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import require_here
-from ..dispatch.call import call, write_out
-from ..dispatch.declare import METHODS, composite, operator
+from ..dispatch.call import call
+from ..dispatch.declare import composite, operator
+from ..dispatch.out import write_out
 from ..dispatch.promotion import broadcast_shapes, cast, check_broadcast
+from ..dispatch.tables import METHODS
 from ..errors import TracedValueError
 from ..limits import checked
 from ..tensor import Tensor, from_foreign

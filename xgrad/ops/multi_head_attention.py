@@ -7,7 +7,8 @@ import warnings
 from typing import Any
 
 from .. import dtypes
-from ..dispatch.declare import FUNCTIONS, composite
+from ..dispatch.declare import composite
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 
 _x: dict[str, Any] = FUNCTIONS[""]

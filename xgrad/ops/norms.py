@@ -11,8 +11,9 @@ import jax.numpy as jnp
 
 from .. import dtypes
 from ..dispatch.argument_kinds import checking, require_number
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import as_float, broadcast_shapes, promote, wrap_dims
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .reduction import safe_sqrt
 

@@ -13,9 +13,12 @@ import jax.numpy as jnp
 from jax.scipy import special as js
 
 from .. import dtypes
-from ..dispatch.call import call, call_inplace, call_out
-from ..dispatch.declare import FUNCTIONS, Declared, composite, operator
+from ..dispatch.call import call
+from ..dispatch.declare import Declared, composite, operator
+from ..dispatch.inplace import call_inplace
+from ..dispatch.out import call_out
 from ..dispatch.promotion import as_float, conj, require_floating, require_real, scalar
+from ..dispatch.tables import FUNCTIONS
 from ..dtypes import torch_name
 from ..return_types import frexp as frexp_result
 from ..tensor import Tensor

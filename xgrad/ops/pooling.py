@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
-from ..dispatch.declare import FUNCTIONS, composite, freeze, linear, operator
+from ..dispatch.declare import composite, linear, operator
+from ..dispatch.operator import freeze
 from ..dispatch.promotion import require_floating, require_real
+from ..dispatch.tables import FUNCTIONS
 from ..limits import check_bytes, check_size
 from ..tensor import Tensor
 from .arithmetic import zero

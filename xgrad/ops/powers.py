@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
-from ..dispatch.call import call_inplace, is_operand
-from ..dispatch.declare import Operator, composite, operator
+from ..dispatch.declare import composite, operator
+from ..dispatch.inplace import call_inplace
+from ..dispatch.operands import is_operand
+from ..dispatch.operator import Operator
 from ..dispatch.promotion import as_float, check_broadcast, conj, promote_float, promote_together, require_real
 from ..dtypes import as_dtype, category, torch_name
 from ..tensor import Tensor

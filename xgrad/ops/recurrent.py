@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import require_same_dtype
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor, from_array
 
 hidden = partial(operator, function=False, method=False, out=False)

@@ -16,8 +16,10 @@ from .. import dtypes
 from ..batching.batched_tensor import batch_like
 from ..config import settings
 from ..dispatch.argument_kinds import require_int, require_no_grad
-from ..dispatch.call import call, call_inplace
-from ..dispatch.declare import Operator, composite, operator
+from ..dispatch.call import call
+from ..dispatch.declare import composite, operator
+from ..dispatch.inplace import call_inplace
+from ..dispatch.operator import Operator
 from ..random import Generator
 from ..tensor import Tensor
 from ..views.named.arguments import variadic

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes, return_types
-from ..dispatch.call import call, write_out
+from ..dispatch.call import call
 from ..dispatch.declare import composite, linear, operator
+from ..dispatch.out import write_out
 from ..dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
 from ..tensor import Tensor
 from .extrema import gather

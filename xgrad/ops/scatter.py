@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 
-from ..dispatch.call import call, write_out
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
+from ..dispatch.out import write_out
 from ..dispatch.promotion import broadcast_shapes, cast, wrap_dim
 from ..dtypes import FLOATS, INEXACT
 from ..tensor import Tensor

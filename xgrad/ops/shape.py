@@ -17,8 +17,9 @@ from .. import dtypes
 from ..config import settings
 from ..dispatch.argument_kinds import require_int
 from ..dispatch.call import call
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import common_dtype, scalar, wrap_dim, wrap_dims
+from ..dispatch.tables import FUNCTIONS
 from ..engine.fit import expandable
 from ..limits import LIMIT, check_bytes, check_size
 from ..tensor import Tensor
@@ -124,7 +125,7 @@ stack.derivative(
 def _joins(name: str, least: str, dim: Any, aliases: tuple = ()) -> None:
     def join(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
         _require_tensors(tensors, name)
-        from ..dispatch.declare import FUNCTIONS
+        from ..dispatch.tables import FUNCTIONS
 
         given = [FUNCTIONS[""][least](x) for x in tensors]
         return cat.function(given, dim(given[0]) if callable(dim) else dim, out=out)

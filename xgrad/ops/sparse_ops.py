@@ -11,9 +11,10 @@ import jax.numpy as jnp
 
 from .. import dtypes
 from ..config import state
-from ..dispatch import declare
-from ..dispatch.call import call, call_inplace
-from ..dispatch.declare import Operator
+from ..dispatch import tables
+from ..dispatch.call import call
+from ..dispatch.inplace import call_inplace
+from ..dispatch.operator import Operator
 from ..dispatch.promotion import conj, promote
 from ..engine.copy_slices import rebase_history
 from ..tensor import Tensor, from_array
@@ -33,7 +34,7 @@ from .sparse_tensor import (
     private,
 )
 
-_functions: dict[str, Any] = declare.FUNCTIONS[""]
+_functions: dict[str, Any] = tables.FUNCTIONS[""]
 
 
 # -- sums -------------------------------------------------------------------------------------------------------------

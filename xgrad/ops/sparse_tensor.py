@@ -5,7 +5,7 @@ two dense Tensors that belong to no graph; the SparseTensor itself is what nodes
 as one `jax.experimental.sparse.BCOO`.  Entries at one place add up.  A gradient of a sparse tensor is a gradient of
 the dense one that it stands for, place by place, so every rule here may take it dense or sparse, coalesced or not.
 
-`call.py` hands an operator with a SparseTensor among its arguments to `_dispatch`; what is not in the table of
+`call.py` hands an operator with a SparseTensor among its arguments to `_interpreter`; what is not in the table of
 `sparse_ops.py` is refused by name, and so is everything that asks for the one array that there is not (`_read`).
 This module is loaded when the first sparse tensor is made.  (PyTorch: SparseTensorImpl.h, SparseTensor.cpp.)
 """
@@ -19,10 +19,13 @@ import numpy as np
 from jax.experimental.sparse import BCOO
 
 from .. import dtypes
+from ..batching.batched_tensor import level_of
 from ..config import state
 from ..devices import device
 from ..dispatch.call import call
-from ..dispatch.declare import Operator
+from ..dispatch.interpreter import Interpreter, Rank
+from ..dispatch.operator import Operator
+from ..engine.arithmetic import Arithmetic
 from ..engine.fit import fit
 from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
@@ -68,11 +71,39 @@ sum_entries.derivative(values=lambda grad, places: grad[places])
 _fit_values = Operator("fit_values", lambda self, *, dtype: fit(self, self.shape, dtype))
 
 
+class _Sparse(Interpreter):
+    """Runs operators on sparse tensors: what is not in the table of sparse_ops.py is refused by name."""
+
+    rank = Rank.SPARSE
+
+    def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
+        from .sparse_ops import dispatch
+
+        if level_of(args) is not None:
+            raise refusal(f"{op.name} under vmap")
+        require_kept(*args, *statics)
+        return dispatch(op, args, statics)
+
+    def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Any:
+        from .sparse_ops import dispatch_inplace
+
+        if level_of(args) is not None:
+            raise refusal(f"{op.name}_ under vmap")
+        require_kept(*args, *statics)
+        return dispatch_inplace(op, args, statics)
+
+    def gradients(self, node: Any, grad: "SparseTensor", needs: int, arithmetic: Arithmetic) -> Any:
+        from .sparse_gradients import node_gradients
+
+        return node_gradients(node, grad, needs, arithmetic)
+
+
 class SparseTensor(Tensor):
     """A tensor of layout sparse_coo; made by `xgrad.sparse_coo_tensor`, `Tensor.to_sparse` and sparse gradients."""
 
     is_sparse: bool = True
     _sparse: bool = True
+    _interpreter = _Sparse()
     layout: str = "sparse_coo"
     _owned: bool = False
 
@@ -280,22 +311,6 @@ class SparseTensor(Tensor):
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return format_sparse(self)
-
-    def _dispatch(self, op: Operator, args: tuple, statics: tuple, level: Any) -> Any:
-        from .sparse_ops import dispatch
-
-        if level is not None:
-            raise refusal(f"{op.name} under vmap")
-        require_kept(*args, *statics)
-        return dispatch(op, args, statics)
-
-    def _dispatch_inplace(self, op: Operator, args: tuple, statics: tuple, level: Any) -> Any:
-        from .sparse_ops import dispatch_inplace
-
-        if level is not None:
-            raise refusal(f"{op.name}_ under vmap")
-        require_kept(*args, *statics)
-        return dispatch_inplace(op, args, statics)
 
     # -- what it has not: one array -------------------------------------------------------------------------------
 

@@ -10,8 +10,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax.scipy import special as js
 
-from ..dispatch.declare import FUNCTIONS, composite, operator
+from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import check_broadcast, promote_float, promote_together, require_floating
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .pointwise import refuse_complex, series, sinc, unary
 

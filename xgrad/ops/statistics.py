@@ -12,8 +12,9 @@ import numpy as np
 from jax import lax
 
 from .. import dtypes
-from ..dispatch.call import call, write_out
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
+from ..dispatch.out import write_out
 from ..dispatch.promotion import as_float, conj, wrap_dim
 from ..tensor import Tensor
 from .indices import on_host

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..config import state
-from ..dispatch.call import write_out
-from ..dispatch.declare import FUNCTIONS, METHODS, composite
+from ..dispatch.declare import composite
+from ..dispatch.out import write_out
+from ..dispatch.tables import FUNCTIONS, METHODS
 from ..tensor import Tensor
 from . import broadcasting as broadcasting
 from . import complex_views as complex_views

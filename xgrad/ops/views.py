@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..dispatch.declare import FUNCTIONS, METHODS, composite
+from ..dispatch.declare import composite
+from ..dispatch.tables import FUNCTIONS, METHODS
 from ..dispatch.view import bits_of, try_view, view, view_inplace
 from ..tensor import Size, Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic, wrap_dim

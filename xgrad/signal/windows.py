@@ -1,5 +1,5 @@
 """PyTorch's `torch.signal.windows`: the functions declared in that namespace."""
 
-from ..dispatch.declare import FUNCTIONS as _FUNCTIONS
+from ..dispatch.tables import FUNCTIONS as _FUNCTIONS
 
 globals().update(_FUNCTIONS["signal.windows"])

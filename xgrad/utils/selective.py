@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from ..autograd.offload import from_host, to_host
-from ..dispatch.declare import Operator
+from ..dispatch.operator import Operator
 from ..dispatch.operator_modes import OperatorMode, given, named, public, public_name
 from ..tensor import Tensor
 

@@ -7,11 +7,11 @@ closes over is a constant, and only its arguments are differentiated (torch/auto
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ...dispatch import declare
+from ...dispatch import tables
 from ...tensor import Tensor
 from ..backward import grad
 
-_zeros_like = declare.FUNCTIONS[""]["zeros_like"]
+_zeros_like = tables.FUNCTIONS[""]["zeros_like"]
 
 
 def tensors(value: Any, what: str, function: str) -> tuple[tuple[Tensor, ...], bool]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...config import state
-from ...dispatch import declare
+from ...dispatch import tables
 from ...tensor import Tensor
 from ..forward_ad import dual_level, make_dual, unpack_dual
 from ..mapped import mapped
@@ -115,7 +115,7 @@ def _rows(outputs: tuple, leaves: tuple, create_graph: bool, strict: bool) -> li
 
 def _block(rows: list[Tensor], output: Tensor, leaf: Tensor) -> Tensor:
     shape = (*output.shape, *leaf.shape)
-    return declare.FUNCTIONS[""]["stack"](rows).reshape(shape) if rows else leaf.new_zeros(shape)
+    return tables.FUNCTIONS[""]["stack"](rows).reshape(shape) if rows else leaf.new_zeros(shape)
 
 
 def _batched_rows(outputs: tuple, leaves: tuple, create_graph: bool) -> list[list[Tensor]]:

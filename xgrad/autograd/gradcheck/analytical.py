@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ...dispatch import declare
+from ...dispatch import tables
 from ...tensor import Tensor
 from ..backward import grad
 from ..forward_ad import dual_level, make_dual, unpack_dual
@@ -17,7 +17,7 @@ from .error import GradcheckError
 from .numerical import placed
 from .problem import Problem, floats, run
 
-_zeros_like = declare.FUNCTIONS[""]["zeros_like"]
+_zeros_like = tables.FUNCTIONS[""]["zeros_like"]
 
 
 def units(like: Tensor) -> Iterable[np.ndarray]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import dtypes
-from ...dispatch import declare
+from ...dispatch import tables
 from ...tensor import Tensor
 from .entries import filled
 
@@ -92,7 +92,7 @@ def backward_problems(function: Callable, inputs: tuple, returned: tuple) -> lis
         return [Problem(function, inputs, returned, False)]
 
     def part_of(name: str) -> Callable:
-        part = declare.FUNCTIONS[""][name]
+        part = tables.FUNCTIONS[""][name]
         return lambda *args: tuple(part(x) if _is_complex(x) else x for x in run(function, args))
 
     return [

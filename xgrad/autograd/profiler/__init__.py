@@ -21,7 +21,7 @@ from typing import Any, Self
 import jax
 
 from ...config import state
-from ...dispatch.declare import Operator
+from ...dispatch.operator import Operator
 from ...dispatch.operator_modes import OperatorMode, public_name
 from ...engine.node import MAX_SEQUENCE_NR, Node
 from ...tensor import Tensor

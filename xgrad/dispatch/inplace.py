@@ -1,0 +1,144 @@
+"""The in-place form of an operator: the result is written into the first argument, through its view chain."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..config import settings, state
+from ..donation import surely
+from ..dtypes import INEXACT
+from ..engine.copy_slices import history_of_view, rebase_history
+from ..engine.node import InputMetadata
+from ..engine.saved_variable import SavedVariable, snapshot
+from ..tensor import Tensor
+from ..views.meta import check_inplace, relation_of
+from .call import call
+from .forward_mode import forward, write_tangents
+from .interpreter import interpret_inplace
+from .kernel import Kernel, forget, kernel_of
+from .kernel_errors import explain
+from .operands import USUAL, numbers_that_fit, operand
+from .operator import Operator
+from .record import also_saved, new_node, save_for_backward
+
+
+def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
+    """Run an operator and write its result into its first argument, through its view chain.
+
+    Order: does anything require grad → check_inplace → save (the *old* array of self: free here) → kernel → write,
+    bump generation and version → rebase_history → forward mode → save results.
+    """
+    if settings.operator_modes and (mode := state.operator_mode) is not None:
+        return mode.call_inplace(op, args, statics)
+    usual = USUAL.issuperset(map(type, args))
+    if not usual:
+        result = interpret_inplace(op, args, statics, call_inplace)
+        if result is not NotImplemented:
+            return result
+    args = inplace_operands(op, args, usual)
+    kernel = kernel_of(op, statics)
+    needs, bit = 0, 1
+    for a in args:
+        if isinstance(a, Tensor) and a.requires_grad:
+            needs |= bit
+        bit += bit
+    if needs and not (state.grad_enabled and kernel.differentiable and args[0].dtype in INEXACT):
+        needs = 0
+    return run_inplace(kernel, args, needs, _write)
+
+
+def inplace_operands(op: Operator, args: tuple, usual: bool = False) -> tuple:
+    """The arguments as tensors and numbers; the first one itself.  Raises `TypeError` if that is no tensor."""
+    if not isinstance(args[0], Tensor):
+        raise TypeError(f"{op.name}_(): the first argument must be a Tensor, but got {type(args[0]).__name__}")
+    if not usual:
+        args = (args[0], *[operand(op, a) for a in args[1:]])
+    return numbers_that_fit(op, args)
+
+
+def run_inplace(kernel: Kernel, args: tuple, needs: int, write: Callable) -> Tensor:
+    """Write by `write(kernel, args)`, and record it for the arguments in the mask `needs`."""
+    op, self = kernel.operator, args[0]
+    if needs:
+        check_inplace(self)
+    if self._inference:
+        self._bump(0)  # refuses, outside of inference mode
+    moving = state.forward_level >= 0 and any(
+        isinstance(a, Tensor) and a._moves() for a in (args[:1] if op.overwrites else args)
+    )
+    node = holder = None
+    if moving:
+        before, holder = snapshot(self), snapshot(self)
+        holder._tangents = None
+        forward(kernel, tuple(before if a is self else a for a in args), (holder,), call)
+    if needs:
+        # A view's own edge becomes its base's, by CopySlices.
+        node = new_node(kernel, needs, args, skip_self=self._view is not None)
+        node.inplace = True
+        plan = node.plan
+        if plan.saved or plan.static:
+            save_for_backward(plan, node, (snapshot(self) if 0 in plan.saved else self, *args[1:]), ())
+    version = self._version if needs else 0
+    inputs = None if node is None else (node.saved, node.versions)
+    try:
+        write(kernel, args)
+        if node is not None or holder is not None:
+            _follow(self, node, inputs, holder)
+    except BaseException:
+        # An interrupt between a value and its history would leave the gradient of another value.
+        if needs and self._version != version:
+            try:
+                surely(_follow, self, node, inputs, holder)
+            except BaseException:
+                surely(_follow, self, node, inputs, holder)
+        raise
+    return self
+
+
+def _follow(self: Tensor, node: Any, inputs: tuple | None, holder: Tensor | None) -> None:
+    """What an in-place operation does when the value is written.  May be done again."""
+    if node is not None:
+        node.avals = (InputMetadata(self.shape, self.dtype),)
+        view = self._view
+        if view is None or getattr(view.base._grad_fn, "fn", None) is not node:  # else it has been done
+            rebase_history(self, node, relation_of)
+    if holder is not None and holder._tangents:
+        write_tangents(self, holder)
+    if node is not None and node.plan.saves_result:
+        assert inputs is not None
+        node.saved, node.versions = inputs
+        _save_result(node, self)
+
+
+def _write(kernel: Kernel, args: tuple) -> None:
+    """The in-place kernel, where the value lives: into the array itself, or through the chain into the root."""
+    op, self = kernel.operator, args[0]
+    arrays = [a._read() if isinstance(a, Tensor) else a for a in args[1:]]
+    chain = self._chain
+    try:
+        if chain is None or chain.is_root:
+            self._rewrite(kernel.write, *arrays)
+        elif state.trace is not None:
+            # Parts of a larger program, which is told apart what is read and what is written (compiler/program.py).
+            new = kernel.written(chain.replay(self._held()), *arrays)
+            self._rewrite(lambda donate, where=None: chain.writer(False, where), new, *chain.starts)
+        else:
+            # One program reads the view, computes and writes back; it returns the root and nothing else, for XLA
+            # would copy the whole buffer if it did.
+            self._rewrite(
+                lambda donate, where=None: chain.update(kernel.written, kernel, donate, where), chain.starts, *arrays
+            )
+    except Exception as error:
+        forget(op, tuple(kernel.statics.values()))
+        raise explain(error, op, [self, *arrays]) from error.__cause__
+
+
+def _save_result(node: Any, self: Tensor) -> None:
+    """Save the result of an in-place operation: on a view it belongs to the view's new grad_fn, held weakly."""
+    view = self._view
+    weak = None if view is None else history_of_view(self, view.base)
+    if state.saved_hooks:
+        saved = SavedVariable.packed(self, True, weak)
+    else:
+        saved = SavedVariable(self, True, weak)
+    saved._output_nr = 0
+    also_saved(node, (saved,))

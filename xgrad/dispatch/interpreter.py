@@ -1,0 +1,83 @@
+"""Interpreters: what runs an operator on values that are not all plain tensors and numbers; and their order.
+
+    call(op, args, statics)
+      1  the innermost operator mode          operator_modes.py        the profiler, selective checkpoints
+      2  a sparse tensor                      SparseTensor's class     names its interpreter
+      3  the innermost vmap                   BatchedTensor's class    names its interpreter
+      4  a class with `__xgrad_function__`    override_calls.py        in the order of overrides.py
+      5  arrays, subclasses of Tensor         operands.py              as plain tensors, and the call begins again
+      6  plain tensors                        call.py                  the kernel, its tangents, its record
+
+The first that the call has to do with runs the operator, and calls again with what it makes of the arguments: the
+values of a batch, the entries of a sparse tensor.  So `call` itself knows none of them.  Plain tensors pay nothing for
+it: they leave `call` by the tests of their class that it makes anyway.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+from ..engine.arithmetic import Arithmetic
+from ..engine.edges import gradient_edge
+from ..tensor import Tensor
+from .operands import operand
+from .operator import Operator
+from .override_calls import ask
+
+
+class Rank(IntEnum):
+    """The order of interpreters that tensors name: of several, the lowest runs the operator."""
+
+    SPARSE = 2
+    VMAP = 3
+
+
+class Interpreter:
+    """How operators run on tensors of one class: `_interpreter` of the class."""
+
+    rank: Rank
+
+    def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
+        """Run an operator that has such a tensor among its arguments."""
+        raise NotImplementedError
+
+    def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Any:
+        """Run the in-place form, which writes into the first argument."""
+        raise NotImplementedError
+
+    def gradients(self, node: Any, grad: Any, needs: int, arithmetic: Arithmetic) -> Any:
+        """The results of a recorded operator's node for such a gradient, which its formula cannot take."""
+        raise NotImplementedError
+
+
+def interpreter_of(args: tuple) -> Interpreter | None:
+    """The interpreter that comes first among those that the arguments' classes name; None if there is none."""
+    first = None
+    for a in args:
+        own = a._interpreter if isinstance(a, Tensor) else None
+        if own is not None and (first is None or own.rank < first.rank):
+            first = own
+    return first
+
+
+def interpret(op: Operator, args: tuple, statics: tuple, call: Callable) -> Any:
+    """Run an operator whose arguments are not all plain tensors and numbers; `call` runs it on those that are."""
+    interpreter = interpreter_of(args)
+    if interpreter is not None:
+        return interpreter.call(op, args, statics)
+    result = ask(op, args, statics, call)
+    if result is not NotImplemented:
+        return result
+    # A leaf of a subclass is the variable of its accumulator itself, and not the twin that the operator takes.
+    leaves = [gradient_edge(a) for a in args if isinstance(a, Tensor) and a._requires_grad and a._grad_fn is None]
+    result = call(op, tuple([operand(op, a) for a in args]), statics)
+    del leaves
+    return result
+
+
+def interpret_inplace(op: Operator, args: tuple, statics: tuple, call_inplace: Callable) -> Any:
+    """Run the in-place form likewise; `NotImplemented` where the other arguments are to be taken as plain tensors."""
+    interpreter = interpreter_of(args)
+    if interpreter is not None:
+        return interpreter.call_inplace(op, args, statics)
+    return ask(op, args, statics, call_inplace, inplace=True)

@@ -1,0 +1,38 @@
+"""Errors that come out of a kernel, in the types and words that PyTorch's users know."""
+
+import jax
+
+from .. import dtypes
+from ..errors import DtypeDisabledError, NumberOverflowError, OutOfMemoryError
+from ..limits import out_of_memory
+from .operator import Operator
+
+
+def explain(error: Exception, op: Operator, arrays: list) -> Exception:
+    """An error out of a kernel in the type and words that PyTorch's users know."""
+    if isinstance(error, DtypeDisabledError):
+        return error
+    if (memory := out_of_memory(error)) is not None:
+        return memory
+    if isinstance(error, OverflowError) and "jitted computation" in str(error):
+        return NumberOverflowError(
+            f"{op.name}(): sizes or numbers beyond int32, in which JAX counts while its 64-bit mode is off"
+            f"{dtypes.widen(dtypes.default_integer())}: {error}"
+        )
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError(f"can't allocate memory: {op.name}(): {error}")
+    if arrays[:1] == [None] and op.parameters and op.parameters[0] not in op.defaults:
+        return TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not NoneType")
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if isinstance(error, jax.errors.ConcretizationTypeError):
+        return error  # the kernel reads a value that is traced
+    if isinstance(error, TypeError) and ("incompatible shapes" in text or "shape" in text):
+        shapes = ", ".join(str(list(a.shape)) for a in arrays if hasattr(a, "shape"))
+        return RuntimeError(f"{op.name}(): the shapes {shapes} do not fit together: {text}")
+    if isinstance(error, ValueError) and "None is not a valid value" in text:
+        return TypeError(f"{op.name}(): expected a Tensor or a number as an array argument, but got NoneType")
+    if isinstance(error, ValueError) and "devices" in text:
+        return RuntimeError(
+            f"Expected all tensors to be on the same device, but {op.name}() got tensors on several: {text}"
+        )
+    return error

@@ -1,0 +1,57 @@
+"""Array arguments of operators: which values are taken, and as what they go in."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import dtypes
+from ..dtypes import INEXACT
+from ..tensor import Tensor, blank, from_foreign
+from .operator import Operator
+
+NUMBERS = (int, float, bool, complex)
+USUAL = frozenset({Tensor, type(None), *NUMBERS})
+
+
+def is_operand(x: Any) -> bool:
+    """Whether an operator takes `x` as an array argument."""
+    if isinstance(x, (Tensor, *NUMBERS, np.generic, jax.Array, np.ndarray)):
+        return True
+    return getattr(type(x), "__xgrad_function__", None) is not None
+
+
+def operand(op: Operator, x: Any) -> Any:
+    """An argument as a Tensor or a Python number."""
+    if x.__class__ in USUAL:
+        return x
+    if isinstance(x, Tensor):
+        return x if x._level is not None else plain(x)
+    if isinstance(x, np.generic):
+        return x.item() if np.dtype(x.dtype) not in (dtypes.bfloat16,) else float(x)
+    if isinstance(x, (jax.Array, np.ndarray)):
+        return from_foreign(x)
+    raise TypeError(f"{op.name}(): expected a Tensor or a number as an array argument, but got {type(x).__name__}")
+
+
+def plain(x: Tensor) -> Tensor:
+    """An instance of a subclass, as the Tensor that it is."""
+    twin = blank(Tensor)
+    twin.__dict__ = x.__dict__
+    return twin
+
+
+def numbers_that_fit(op: Operator, args: tuple) -> tuple:
+    """Integers beyond JAX's default dtype as floats, where they meet a floating-point tensor."""
+    if int not in map(type, args):
+        return args
+    info = np.iinfo(dtypes.default_integer())
+    wide = [i for i, a in enumerate(args) if a.__class__ is int and not info.min <= a <= info.max]
+    if not wide:
+        return args
+    if not any(a.__class__ is Tensor and a.dtype in INEXACT for a in args):
+        raise OverflowError(
+            f"Overflow: {op.name}(): the number {args[wide[0]]} does not fit into {info.dtype.name}, in which JAX "
+            f"takes Python integers{dtypes.widen(info.dtype)}"
+        )
+    return tuple(float(a) if i in wide else a for i, a in enumerate(args))

@@ -1,0 +1,130 @@
+"""Operator: what is declared of one operator, as data.  Nothing here runs it.
+
+    operator ◄── plan ◄── operator_node ◄── kernel ◄── call ◄── call_pair, inplace, out ◄── declare
+
+A kernel binds static arguments (kernel.py), a plan says what is saved and computed for some gradients (plan.py).
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor import Tensor
+from .argument_kinds import kinds_of
+from .dependence import DIFFERENTIATED, MASKED
+from .node_names import NAMES
+
+
+class Operator:
+    """One operator: what its declaration says."""
+
+    # Of a backward: whether it is that of an operator which is linear in each of its arguments, as products are.
+    multilinear = False
+    # Whether it gives the dtype that it is asked for, so that it may read 64-bit tensors while JAX's x64 mode is off.
+    converts = False
+    # Whether it is the backward of another operator, recorded: no user called it.
+    in_backward = False
+    # Called in backward with (the gradients of the results, what was saved), to refuse those that make no sense.
+    check_gradients: Callable | None = None
+    # PyTorch's name of the derivative that is missing there and here: it is refused in backward and in forward mode.
+    missing = ""
+    # Of the in-place form of an operator without derivative: what it writes over loses its gradient and its tangent.
+    overwrites = False
+    # The results that have no gradient, by their numbers.
+    constant: frozenset[int] = frozenset()
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable,
+        *,
+        differentiable: bool = True,
+        jit: bool = True,
+        outputs: Any = None,
+        node: str | None = None,
+        pointwise: bool = False,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.differentiable = differentiable
+        self.jit = jit
+        self.outputs = outputs
+        self.pointwise = pointwise
+        # Whether PyTorch knows as well as a program what its gradient depends on; of a backward it is not said.
+        self.first = name not in DIFFERENTIATED
+        self.masked = name in MASKED  # whether its gradient passes a mask, which has no derivative
+        self.node_name = node or NAMES.get(name) or _node_name(name)
+        self.kernels: dict[tuple, Any] = {}  # by static arguments: kernel.py fills it
+        self.formulas: dict[str, Callable] = {}
+        self.check: Callable | None = None
+        code = inspect.unwrap(function).__code__
+        n = code.co_argcount
+        self.parameters: tuple[str, ...] = code.co_varnames[:n]
+        self.static_names: tuple[str, ...] = code.co_varnames[n : n + code.co_kwonlyargcount]
+        self.variadic: str | None = (
+            code.co_varnames[n + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else None
+        )
+        self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
+        positional = function.__defaults__ or ()
+        self.defaults.update(zip(self.parameters[n - len(positional) :], positional, strict=True))
+        self.kinds = kinds_of(name, self.static_names, self.defaults)
+
+    def derivative(self, /, **formulas: Callable) -> None:
+        """Give formulas for arguments (or `all`).  The `/` leaves the name `self` free for a formula."""
+        unknown = set(formulas) - {*self.parameters, self.variadic, "all"}
+        if unknown:
+            raise TypeError(f"{self.name} has no argument {sorted(unknown)}")
+        self.formulas.update(formulas)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
+
+
+def _node_name(name: str) -> str:
+    """PyTorch's name for the node of an operator: mul → MulBackward0."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part) + "Backward0"
+
+
+def linear(*_: Any) -> Any:
+    """Marks an argument in which the function is linear (or affine): its gradient needs every argument but itself.
+
+    Nor does it need an optional argument of which the own gradient is made of `grad` alone, as a bias is.
+    """
+    raise NotImplementedError
+
+
+def argument_names(operator: Operator, count: int) -> tuple[str, ...]:
+    """The names of `count` array arguments; those of a sequence are numbered."""
+    extra = count - len(operator.parameters)
+    return operator.parameters + tuple(f"{operator.variadic}[{i}]" for i in range(extra))
+
+
+def formula_of(operator: Operator, name: str) -> Callable | None:
+    """The explicit formula for an argument, or None if it is derived."""
+    formulas = operator.formulas
+    return formulas.get(name) or formulas.get("all")
+
+
+def is_addend(operator: Operator, name: str) -> bool:
+    """Whether the function can do without an argument, which is added to what it gives."""
+    formula = operator.formulas.get(name)
+    optional = name in operator.defaults and operator.defaults[name] is None
+    return optional and formula is not None and asks_for(formula) == ("grad",)
+
+
+def asks_for(formula: Callable) -> tuple[str, ...]:
+    """The names of what a formula is given."""
+    return formula.__code__.co_varnames[: formula.__code__.co_argcount]
+
+
+def freeze(value: Any) -> Any:
+    """A static argument as something hashable: lists become tuples, 0-dim tensors numbers."""
+    if isinstance(value, Tensor):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return tuple(freeze(v) for v in value)
+    if isinstance(value, slice):
+        return ("slice", freeze(value.start), freeze(value.stop), freeze(value.step))
+    if hasattr(value, "__index__"):
+        return value.__index__()
+    return value

@@ -1,0 +1,251 @@
+"""Plan: for one kernel and one choice of arguments that require grad, what is saved and the programs of backward."""
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from .. import dtypes
+from ..compile_cache.programs import jit_checked
+from ..engine.fit import fit
+from ..tensor import Tensor
+from .dependence import dependence
+from .operator import Operator, argument_names, asks_for, formula_of, is_addend, linear
+from .promotion import conj
+
+
+class Bound(Protocol):
+    """What a plan needs of its kernel (kernel.py): an operator with its static arguments bound."""
+
+    statics: dict[str, Any]
+    function: Callable
+    node_class: type
+
+    @property
+    def operator(self) -> Operator: ...
+
+    def plan(self, needs: int, count: int) -> "Plan":
+        """The plan of this kernel for another choice of arguments."""
+        ...
+
+
+class Plan:
+    """For one mask of arguments that require grad: what is saved, and the backward programs."""
+
+    __slots__ = (
+        "all",
+        "alone",
+        "fits",
+        "formulas",
+        "independent",
+        "indices",
+        "keeps_result",
+        "kernel",
+        "multilinear",
+        "needs",
+        "no_metas",
+        "operators",
+        "passes",
+        "pick",
+        "programs",
+        "result_names",
+        "results",
+        "reuses",
+        "saved",
+        "saves_result",
+        "simple",
+        "static",
+        "used",
+    )  # fmt: skip
+
+    has_formula = True  # whether a compiled backward may trace it
+
+    def __init__(self, kernel: Bound, needs: int, count: int) -> None:
+        operator = kernel.operator
+        self.kernel = kernel
+        self.needs = needs
+        self.indices = tuple(i for i in range(count) if needs >> i & 1)
+        self.programs: dict[Any, Callable] = {}
+        self.operators: dict[Any, Any] = {}
+        self.formulas: dict[tuple[int, int], Any] = {}  # for a compiled backward, by (given, needs)
+        self.independent: dict[Any, tuple[tuple[bool, ...], list[tuple[bool, ...]]]] = {}
+        names = argument_names(operator, count)
+        wanted: set[str] = set()
+        for i in self.indices:
+            formula = formula_of(operator, names[i])
+            if formula is None:  # derived: jax.vjp of the function needs every input
+                wanted.update(names)
+            elif formula is linear:
+                wanted.update(n for n in names if n != names[i] and not is_addend(operator, n))
+            else:
+                wanted.update(asks_for(formula))
+        if operator.variadic is not None and operator.variadic in wanted:
+            wanted.update(names[len(operator.parameters) :])
+        self.used = names
+        self.saved = tuple(i for i in range(count) if names[i] in wanted)
+        self.pick = _picker(self.saved)
+        self.fits: set[tuple] = set()  # shapes of results whose gradient had to be summed or cast for an argument
+        self.simple: dict[int, Callable] = {}  # programs for one defined gradient and nothing to fit
+        self.no_metas = (None,) * count
+        formulas = [formula_of(operator, names[i]) for i in self.indices]
+        self.multilinear = operator.multilinear or all(
+            f is linear or (f is not None and not {names[i], "result", "results"} & {*f.__code__.co_varnames})
+            for i, f in zip(self.indices, formulas, strict=True)
+        )
+        self.passes = all(f is not None and _is_identity(f) for f in formulas)  # add, sub's first, clone, ...
+        self.reuses = operator.pointwise
+        self.all = (1 << count) - 1 if count > 1 else -1
+        self.alone = len(self.indices) == count
+        # Which results are saved: all (None), or those that formulas name by their field ("indices").
+        self.result_names: tuple[str, ...] = getattr(operator.outputs, "_fields", ())
+        self.results: tuple[int, ...] | None = None
+        if not wanted & {"result", "results"}:
+            self.results = tuple(i for i, field in enumerate(self.result_names) if field in wanted - {*names})
+            self.result_names = tuple(self.result_names[i] for i in self.results)
+        self.saves_result = self.results is None or bool(self.results)
+        # What is saved tells its shape; those of other arguments are noted, where a gradient is made for them.
+        self.static = bool(wanted & {"shapes", "dtypes"}) or any(
+            formula_of(operator, names[i]) is linear and i not in self.saved for i in self.indices
+        )
+        # Whether the one result is saved, and nothing else.
+        self.keeps_result = self.saves_result and not self.static and self.pick is None and operator.outputs is None
+
+    def only(self, args: tuple) -> list:
+        """The arguments that require grad, None in the places of the others."""
+        chosen: list = [None] * len(args)
+        for i in self.indices:
+            chosen[i] = args[i]
+        return chosen
+
+    def program(self, key: tuple) -> Callable:
+        """The jitted backward for (needs, defined gradients, shapes, target metadata, donate)."""
+        program = self.programs.get(key)
+        if program is None:
+            *made_for, donate = key
+            facts = self.kernel, made_for
+            program = self.programs[key] = jit_checked(self.backward(*made_for), facts, donate=donate)
+        return program
+
+    def operator(self, key: tuple) -> Any:
+        """The backward as an operator, so that it can itself be recorded and differentiated."""
+        found = self.operators.get(key)
+        if found is None:
+            operator = self.kernel.operator
+            name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
+            found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
+            found.multilinear, found.masked, found.first = self.multilinear, operator.masked, False
+            found.in_backward = True
+            self.operators[key] = found
+        return found
+
+    def dependence(self, key: tuple, values: list) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
+        """Of the arguments of `operator(key)`, on which its results depend, and of each result, on which it does."""
+        kinds = tuple([(v.shape, v.dtype) if isinstance(v, Tensor) else v.__class__ for v in values])
+        found = self.independent.get((key, kinds))
+        if found is None:
+            given = [jax.ShapeDtypeStruct(v.shape, v.dtype) if isinstance(v, Tensor) else v for v in values]
+            found = dependence(self.backward(*key[:-1]), given, self.kernel.operator.masked)
+            self.independent[key, kinds] = found
+        return found
+
+    def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> Callable:
+        """A pure function of (*defined gradients, *saved inputs, *saved results).
+
+        Gives one array if one gradient is wanted, else a tuple of those wanted.  `defined` tells for each result
+        whether its gradient is given (None stands for one that is not, with the shape and dtype of its zeros).
+        """
+        kernel, names, node = self.kernel, self.used, self.kernel.node_class.__name__
+        operator, statics = kernel.operator, kernel.statics
+        wanted = [i for i in range(len(names)) if needs >> i & 1]
+        explicit = {i: f for i in wanted if (f := formula_of(operator, names[i])) is not None}
+        derived = [i for i in wanted if i not in explicit]
+        n_grads = sum(d is None for d in defined)
+        many = len(defined) > 1
+
+        def run(*values: Any) -> Any:
+            given = iter(values[:n_grads])
+            grads = tuple(next(given) if d is None else jnp.zeros(*d) for d in defined)
+            inputs: list[Any] = [None] * len(names)
+            for place, i in enumerate(self.saved):
+                inputs[i] = values[n_grads + place]
+            results = values[n_grads + len(self.saved) :]
+            scope: dict[str, Any] = dict(statics)
+            scope.update(zip(names, inputs, strict=True))
+            if operator.variadic is not None:
+                first = len(operator.parameters)
+                scope[operator.variadic] = tuple(inputs[first:])
+            scope.update(grad=grads[0], grads=grads, results=results, result=results[0] if results else None)
+            scope.update(zip(self.result_names, results, strict=False))
+            scope["defined"] = tuple(d is None for d in defined)
+            scope["function"] = kernel.function
+            if static is not None:
+                scope["shapes"], scope["dtypes"] = static
+            scope["needs"] = tuple(bool(needs >> i & 1) for i in range(len(names)))
+            found: dict[int, Any] = {}
+            joint = operator.formulas.get("all")
+            for i, formula in explicit.items():
+                if formula is linear:
+                    at = list(inputs)
+                    at[i] = jnp.zeros_like(inputs[i]) if static is None else jnp.zeros(static[0][i], static[1][i])
+                    found.update(pulled_back(kernel.function, [i], at, grads if many else grads[0]))
+                elif formula is joint:
+                    if not found:
+                        found = dict(enumerate(_apply(formula, scope)))
+                else:
+                    found[i] = _apply(formula, scope)
+            if derived:
+                found.update(pulled_back(kernel.function, derived, inputs, grads if many else grads[0]))
+            out = [found[i] if metas[i] is None else fit(found[i], *metas[i], node=node, index=i) for i in wanted]
+            return out[0] if len(out) == 1 else tuple(out)
+
+        return run
+
+
+def _is_identity(formula: Callable) -> bool:
+    """Whether a formula hands the incoming gradient on as it is, so that no program is needed."""
+    if asks_for(formula) != ("grad",):
+        return False
+    probe = object()
+    try:
+        return formula(probe) is probe
+    except Exception:  # it computes with the gradient
+        return False
+
+
+def _picker(places: tuple[int, ...]) -> Callable | None:
+    """A function that takes the items at `places` out of a tuple, as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1)) if places else None
+
+
+def _apply(formula: Callable, scope: dict[str, Any]) -> Any:
+    code = formula.__code__
+    return formula(*(scope[name] for name in code.co_varnames[: code.co_argcount]))
+
+
+def pulled_back(function: Callable, wanted: list[int], inputs: list, grads: Any) -> dict[int, Any]:
+    """Gradients by `jax.vjp`.  JAX's product does not conjugate, PyTorch's does: conjugate on the way in and out."""
+
+    def of_wanted(*values: Any) -> Any:
+        full = list(inputs)
+        for i, value in zip(wanted, values, strict=True):
+            full[i] = value
+        out = function(*full)
+        if isinstance(out, (tuple, list)):
+            return tuple(o for o in out if o.dtype in dtypes.INEXACT)
+        return out
+
+    out, pull = jax.vjp(of_wanted, *(inputs[i] for i in wanted))
+    if isinstance(grads, tuple):
+        inexact = [g for g in grads if g.dtype in dtypes.INEXACT]
+        cotangent = tuple(_cotangent(g, o) for g, o in zip(inexact, out, strict=True))
+    else:
+        cotangent = _cotangent(grads, out)
+    return {i: conj(g) for i, g in zip(wanted, pull(cotangent), strict=True)}
+
+
+def _cotangent(grad: Any, out: Any) -> Any:
+    return conj(fit(grad, grad.shape, out.dtype))

@@ -1,0 +1,9 @@
+"""The tables of what is declared: public functions, methods, operators.  declare.py fills them."""
+
+from typing import Any
+
+from .operator import Operator
+
+FUNCTIONS: dict[str, dict[str, Any]] = {"": {}}  # namespace ("", "nn.functional", "linalg", ...) -> name -> function
+METHODS: dict[str, Any] = {}
+OPERATORS: dict[str, Operator] = {}
