@@ -42,9 +42,14 @@ assert not heavy, heavy
 
 
 def test_programs_of_the_cpu_run_in_the_thread_that_calls_them():
-    """An operator's result is there when the operator returns, as PyTorch's is."""
+    """An operator's result is there when the operator returns, as PyTorch's is; who asks for JAX's way gets it."""
     code = """
+import jax
 import xgrad
+assert not jax.config.values["jax_cpu_enable_async_dispatch"]
+xgrad.config.async_dispatch(True)
+assert jax.config.values["jax_cpu_enable_async_dispatch"]
+xgrad.config.async_dispatch(False)
 x = xgrad.ones(1500, 1500)
 for _ in range(3):  # the first call compiles
     assert (x @ x)._read().is_ready()

@@ -3,6 +3,8 @@
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 import weakref
 
 import jax
@@ -412,3 +414,15 @@ def test_bad_input_is_told():
 
     with pytest.raises(RuntimeError, match="changes what is no Variable"):
         wrap(Counting())(xgrad.ones(3))
+
+
+def test_nothing_of_flax_is_changed_before_a_module_is_wrapped():
+    code = """
+from flax import nnx
+before = {**vars(nnx.Variable)}
+from xgrad.interop import flax
+assert {**vars(nnx.Variable)} == before
+flax.wrap(nnx.Linear(2, 3, rngs=nnx.Rngs(0)))
+assert [name for name in before if vars(nnx.Variable)[name] is not before[name]] in (["_raw_value"], ["raw_value"])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

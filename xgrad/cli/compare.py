@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import xgrad
+
 from .arguments import at_least, needs
 
 
@@ -41,8 +43,6 @@ def shapes(text: str) -> list[tuple[int, ...]]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the comparison; return 1 if the two paths disagree by more than rounding, else 0."""
-    import xgrad
-
     parser: argparse.ArgumentParser = arguments.parser
     module, function = load(arguments.function, parser)
     if arguments.rich:
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     comparison.print(rich=arguments.rich)
     if arguments.plot:
-        import matplotlib as mpl
+        import matplotlib as mpl  # an optional library
 
         mpl.use("agg")
         try:
@@ -98,8 +98,6 @@ def load(spec: str, parser: argparse.ArgumentParser) -> tuple[Any, Callable]:
 
 def inputs_of(module: Any, function: Callable, arguments: argparse.Namespace) -> tuple:
     """Return the function's inputs: those of the file's `inputs()`, or random tensors."""
-    import xgrad
-
     parser: argparse.ArgumentParser = arguments.parser
     given = getattr(module, "inputs", None)
     xgrad.manual_seed(arguments.seed)

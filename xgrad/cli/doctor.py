@@ -11,6 +11,12 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import xgrad
+
 from .accelerators import accelerators
 from .requirements import LIBRARIES, NEEDED, PLUGINS, clashes, version_of
 
@@ -38,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print one line for each finding; return 1 if a finding is wrong, else 0."""
     count, told = {False: 0, _CLASH: 0}, set()
-    for check in (installed, fitting, libraries, devices, hidden, caches, donation, gradients):
+    for check in (installed, fitting, libraries, devices, hidden, settings, caches, donation, gradients):
         try:
             for found in check():
                 _print(Finding(*found), count)
@@ -75,8 +81,6 @@ def _after(error: Exception) -> str | None:
 
 
 def installed() -> Iterator[Finding]:
-    import xgrad
-
     yield Finding(
         True,
         f"xgrad {xgrad.__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}",
@@ -131,10 +135,6 @@ def libraries() -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
-    import jax
-
-    import xgrad
-
     seen = jax.devices()
     for device in seen:
         yield Finding(True, f"{xgrad.device(device)}: {device.device_kind}{_memory(device)}")
@@ -179,8 +179,6 @@ def _size(count: int) -> str:
 
 def hidden() -> Iterator[Finding]:
     """Yield the machine's accelerators that JAX does not see."""
-    import jax
-
     seen = {"gpu" if d.platform in ("cuda", "rocm") else d.platform for d in jax.devices()}
     asked = os.environ.get("JAX_PLATFORMS")
     for name, kind, where, command in accelerators():
@@ -203,11 +201,17 @@ def hidden() -> Iterator[Finding]:
             )
 
 
+def settings() -> Iterator[Finding]:
+    """Yield the settings of JAX and XLA that `import xgrad` changes for the whole process."""
+    asynchronous = jax.config.values.get("jax_cpu_enable_async_dispatch")  # None: this JAX has no such option
+    if jax.default_backend() == "cpu" and asynchronous is not None:
+        where, other = ("a thread of JAX's", False) if asynchronous else ("the calling thread", True)
+        yield Finding(None, f"programs of the CPU run in {where}; xgrad.config.async_dispatch({other}) changes it")
+    if threads := os.environ.get("PJRT_NPROC"):
+        yield Finding(None, f"PJRT_NPROC={threads}: XLA's threads for programs on several devices of the CPU")
+
+
 def caches() -> Iterator[Finding]:
-    import jax
-
-    import xgrad
-
     info = xgrad.compile_cache_info()
     if info is None:
         yield Finding(None, "compile cache: off; XGRAD_COMPILE_CACHE=1 keeps compiled programs for the next process")
@@ -221,11 +225,6 @@ def caches() -> Iterator[Finding]:
 
 def donation() -> Iterator[Finding]:
     """Check that a write to a tensor's own buffer is in place, and that one to a user's array does not change it."""
-    import jax.numpy as jnp
-    import numpy as np
-
-    import xgrad
-
     x = xgrad.zeros(1 << 16)
     x[0].add_(1)  # the first write may copy
     before = _address(x)
@@ -257,11 +256,8 @@ def _address(tensor: Any) -> int | None:
 
 def gradients() -> Iterator[Finding]:
     """Check the gradient of a write through a view, in both paths, against numbers worked out by hand."""
-    import numpy as np
 
-    import xgrad
-
-    def in_place(x: "xgrad.Tensor", w: "xgrad.Tensor") -> "xgrad.Tensor":
+    def in_place(x: xgrad.Tensor, w: xgrad.Tensor) -> xgrad.Tensor:
         y = x.clone()
         v = y[0]
         v.mul_(w)

@@ -12,7 +12,7 @@ leaves a tensor.
 
 Invariant: a Variable's class, metadata and place in the graph stay what they are, so that `nnx.state`, `nnx.split`,
 `nnx.jit`, optimizers and checkpoints take the module as before.  The one difference is the slot of a Variable's value:
-here it is a property, which looks for a `Cell`.
+from the first wrapped module on it is a property, which looks for a `Cell`, for all Variables of the process.
 """
 
 import threading
@@ -88,7 +88,16 @@ def _set(variable: Any, value: Any) -> None:
         )
 
 
-setattr(nnx.Variable, _SLOTS[0], property(_get, _set, doc="The value; of a wrapped module that of its tensor."))
+_property = property(_get, _set, doc="The value; of a wrapped module that of its tensor.")
+
+
+def _share_values() -> None:
+    """Let Variables of this process refer to tensors: replace the slot of their values by the property.
+
+    The first wrapped NNX module calls it; a program that imports this module and wraps none keeps Flax's class.
+    """
+    if vars(nnx.Variable)[_SLOTS[0]] is _slot:
+        setattr(nnx.Variable, _SLOTS[0], _property)
 
 
 def _flattened(module: Any) -> tuple[Any, list[tuple[tuple, Any]]]:
@@ -117,6 +126,7 @@ class NNXModule(Wrapped):
         policy: Callable | None = everything,
     ) -> None:
         super().__init__(type(module).__name__)
+        _share_values()
         self._held = _Held(module, method, wrt, policy, as_names(static_argnames))
         self._method = method  # for `xgrad.compile`, which guards functions
         self._held.refresh(self)

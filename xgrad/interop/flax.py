@@ -29,7 +29,8 @@ def wrap(module: Any, variables: Any = None, *inputs: Any, **options: Any) -> An
     numbers) are buffers, which calls update.  `train()` and `eval()` are NNX's; a compiled function follows them, but
     not changes in the NNX module itself (flags, Variables that are added), which eager calls see.  `method`: the
     method to call, a name or a function of (module, *args); one module may be wrapped several times, with the same
-    tensors.
+    tensors.  The first `wrap` of an NNX module changes `nnx.Variable` for the process: the slot of its value becomes a
+    property, which gives the tensor's value; nothing else of Flax changes.
 
     **Linen**: `wrap(module, variables, method=None, rngs=None, mutable=None)`, or `wrap(module, key, *inputs)`, which
     makes the variables by `module.init(key, *inputs)`.  Parameters are named by their paths in the collection
