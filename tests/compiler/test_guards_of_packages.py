@@ -11,6 +11,7 @@ import xgrad
 
 PACKAGE = """
     import contextlib, contextvars, functools, weakref
+    import numpy as np
     import xgrad
 
     SCALE = 2.0
@@ -201,6 +202,11 @@ PACKAGE = """
     def in_partial(x):
         return x * partial()["a"].lr
 
+    objects = np.array([CONFIG], object)
+
+    def in_an_array(x):
+        return x * objects[0].lr
+
     def asked_by_partial(x):
         return x * named()
 
@@ -254,7 +260,7 @@ CASES = {
     "a context manager": (lambda p: p.scoped, [put(lambda p: p, "SCALE", 3.0)], "SCALE"),
     **{
         f"what C gives: {name}": (lambda p, n=name: getattr(p, n), [put(lambda p: p.CONFIG, "lr", 3.0)], "was 1.0")
-        for name in ("referred", "in_context", "viewed", "in_partial", "asked_by_partial")
+        for name in ("referred", "in_context", "viewed", "in_partial", "in_an_array", "asked_by_partial")
     },
     "memoized": (lambda p: p.memoized, [lambda p: setattr(p.looked_up(1), "lr", 3.0)], "lr was 1.0"),
 }  # fmt: skip

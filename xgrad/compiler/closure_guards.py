@@ -120,7 +120,7 @@ class Surroundings(Noted):
             return self._of_tensor(value, path)
         if is_scalar(value):
             return Equal(value)
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        if isinstance(value, np.ndarray) and not _has_objects(value):
             return EqualArray(value)
         if isinstance(value, EqualBytes.kinds):
             return EqualBytes(value)
@@ -212,7 +212,7 @@ class Surroundings(Noted):
             if moves(type(value)):
                 self.progress.note(value)
                 continue
-            if not itself and isinstance(value, SKIPPED):
+            if not itself and _is_skipped(value):
                 if isinstance(value, Tensor) and may_change(type(value)):
                     waiting.append((type(value), False, library))
                 continue
@@ -337,6 +337,15 @@ class Surroundings(Noted):
         """Restore the containers' content."""
         for container in (*self.changed(is_new), *self.containers):
             container.restore()
+
+
+def _is_skipped(value: Any) -> bool:
+    """Return True for a value into which guards do not look: one of `SKIPPED`, but for arrays of objects."""
+    return isinstance(value, SKIPPED) and not _has_objects(value)
+
+
+def _has_objects(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.hasobject
 
 
 def _is_of_module(names: dict) -> bool:

@@ -34,8 +34,8 @@ SKIPPED = (
 NAMING = (operator.attrgetter, operator.methodcaller)
 # What is in these, code asks for without naming it.
 ITEMS = (
-    list, tuple, dict, set, frozenset, deque, types.MappingProxyType, functools.partial, *OfContext.kinds,
-    *OfView.kinds,
+    list, tuple, dict, set, frozenset, deque, types.MappingProxyType, np.ndarray, functools.partial,
+    *OfContext.kinds, *OfView.kinds,
 )  # fmt: skip
 KINDS: tuple = (
     (OfSequence, (list, tuple)),
