@@ -111,3 +111,14 @@ def test_every_public_object_is_on_the_pages_of_the_api(namespace):
         if own and not name.startswith("_") and not isinstance(value, Unsupported):
             public.add(name)
     assert public - set(FUNCTIONS.get(namespace, ())) - ELSEWHERE <= told
+
+
+def test_every_object_that_a_page_names_exists():
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for name in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE):
+            module, _, attribute = name.rpartition(".")
+            try:
+                assert hasattr(importlib.import_module(module), attribute), (page.name, name)
+            except ModuleNotFoundError:  # a method: the last but one is a class
+                module, _, kind = module.rpartition(".")
+                assert hasattr(getattr(importlib.import_module(module), kind), attribute), (page.name, name)
