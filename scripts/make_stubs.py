@@ -26,7 +26,8 @@ import jax
 import numpy as np
 
 from {dots}devices import device
-from {dots}engine.hooks import RemovableHandle
+from {dots}engine.hooks import Hooks, RemovableHandle
+from {dots}engine.node import Node
 from {dots}ops.storages import TypedStorage, UntypedStorage
 from {dots}random import Generator
 from {dots}tensor import Size, Tensor
@@ -41,7 +42,15 @@ def annotation(value: Any) -> str:
     if isinstance(value, str):
         return value.replace('"', "")
     text = inspect.formatannotation(value)
-    for module in ("xgrad.tensor.", "xgrad.size.", "xgrad.views.chain.", "collections.abc.", "typing.", "builtins."):
+    for module in (
+        "xgrad.tensor.",
+        "xgrad.size.",
+        "xgrad.views.chain.",
+        "xgrad.engine.node.",
+        "collections.abc.",
+        "typing.",
+        "builtins.",
+    ):
         text = text.replace(module, "")
     return (
         text.replace("numpy.", "np.")

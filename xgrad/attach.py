@@ -1,11 +1,7 @@
 """Attaches operators, engine and autograd to `Tensor`: the one place, run at import.
 
-`Tensor` and the engine import no operators; each names the functions that it needs from layers above as module
-variables, which are set here.
+`Tensor` and the engine import no operators: they call methods of `Tensor` that are put onto it here.
 """
-
-import sys
-from typing import Any
 
 from . import overrides
 from .autograd.backward import backward_of
@@ -13,23 +9,19 @@ from .autograd.forward_ad import tangent_of
 from .autograd.torch_c_names import ExecutionEngine
 from .dispatch import call, forward_mode, override_calls, recorded_views, view
 from .dispatch.tables import FUNCTIONS, METHODS
-from .engine import copy_slices, grad_dtype, hooks
+from .engine import grad_dtype, history, hooks
 from .ops import casts, constructors, copying, duplicates, storages, unsupported, values
 from .tensor import Tensor
 
-_tensor: Any = sys.modules[Tensor.__module__]  # the module; the package's name `tensor` is the factory
-_tensor._view_node = copy_slices.regenerate
-_tensor._tangent_of_view = view.tangent_of_view
-_tensor._move_retained_hook = hooks.move_retained_hook
-_tensor._hooks_of = hooks.hooks_of
-_tensor._prepare_subclass = overrides.prepare_subclass
-_tensor._construct = constructors.construct
-
 override_calls.replace_composites()
 
-# Methods that the engine calls on Tensors beyond their public ones.
-_engine = {
+# Methods that tensor.py, the engine and dispatch/ call on Tensors beyond their public ones.
+_internal = {
     "_call": staticmethod(call.call),
+    "_construct": classmethod(constructors.construct),
+    "_prepare_subclass": classmethod(overrides.prepare_subclass),
+    "_hooks_of_node": hooks.hooks_of,
+    "_tangent_of_view": view.tangent_of_view,
     "_fit": copying.fit_recorded,
     "_put": casts.move,
     "_copied_for": copying.copied,
@@ -40,14 +32,17 @@ _engine = {
     "_set_tangent_through_base": forward_mode.tangent_through_base,
 }
 _autograd = {
+    "grad_fn": property(history.grad_fn),
     "backward": backward_of,
     "_tangent": property(tangent_of),
     "_view_func": view.view_func,
     "_execution_engine": ExecutionEngine(),
     "grad_dtype": property(grad_dtype.grad_dtype, grad_dtype.set_grad_dtype),
 }
-for _name, _method in (METHODS | _engine | _autograd).items():
+for _name, _method in (METHODS | _internal | _autograd).items():
     setattr(Tensor, _name, _method)
+    if isinstance(_method, property):
+        _method.__set_name__(Tensor, _name)  # pyright: ignore - typeshed lacks it; for Python's messages
 backward_of.__name__, backward_of.__qualname__ = "backward", "Tensor.backward"  # for Python's messages
 values.attach(Tensor)
 duplicates.attach(Tensor)

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from .devices import device
-from .engine.hooks import RemovableHandle
+from .engine.hooks import Hooks, RemovableHandle
+from .engine.node import Node
 from .ops.storages import TypedStorage, UntypedStorage
 from .random import Generator
 from .tensor import Size, Tensor

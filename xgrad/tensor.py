@@ -30,8 +30,6 @@ from .views.meta import (
     ViewMeta,
     creation_meta_now,
     propagate_creation_meta,
-    relation_of,
-    view_error,
 )
 from .views.named.arguments import own_dim
 from .views.storage import (
@@ -48,8 +46,6 @@ from .views.storage import (
 )
 
 if TYPE_CHECKING:
-    from .engine.node import Node
-
     # The stub of what xgrad/attach.py adds; no module has that name.
     from .methods import TensorMethods  # pyright: ignore[reportMissingModuleSource]
 else:
@@ -102,7 +98,7 @@ class Tensor(TensorMethods):
     _version_counter: VersionCounter | None = None
     # autograd
     _requires_grad: bool = False
-    _grad_fn: "Node | None" = None
+    _grad_fn: Any = None  # the Node of what made it
     _output_nr: int = 0
     _grad: "Tensor | None" = None
     _grad_dtype: Any = SAME  # for a leaf: the dtype of its gradient, None for any (engine/grad_dtype.py)
@@ -140,7 +136,7 @@ class Tensor(TensorMethods):
     __hash__ = object.__hash__
 
     def __new__(cls, *data: Any, **options: Any) -> Self:
-        return _construct(cls, data, options)
+        return cls._construct(data, options)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -148,7 +144,7 @@ class Tensor(TensorMethods):
             # xgrad's own subclasses take no part in overrides: the operators know them.
             cls.__xgrad_function__ = None  # pyright: ignore[reportAttributeAccessIssue]
         else:
-            _prepare_subclass(cls)
+            cls._prepare_subclass()
 
     # -- the value ------------------------------------------------------------------------------------------------
 
@@ -423,29 +419,6 @@ class Tensor(TensorMethods):
         return self
 
     @property
-    def grad_fn(self) -> "Node | None":
-        """The node that made this tensor, or None for a leaf; a stale view regenerates it."""
-        meta = self._view
-        if meta is not None and meta.attr_version != self._version:
-            self._regenerate(meta)
-        return self._grad_fn
-
-    def _regenerate(self, meta: ViewMeta) -> None:
-        """Make the grad_fn of a view from its base's present history."""
-        base = meta.base
-        if (self._grad_fn is None and not base._requires_grad) or base._storage is not self._storage:
-            # A leaf, or nothing to differentiate.  The version stays old, for the base may require grad later.
-            return
-        if meta.creation_meta is not CreationMeta.DEFAULT:
-            raise view_error(self, indirect=True)
-        chain, path = relation_of(self)
-        name = "AsStridedBackward0" if path == "geometry" else meta.name
-        node = _view_node(name, chain, base)
-        _move_retained_hook(self, node)
-        self._grad_fn, self._output_nr, self._requires_grad = node, 0, True
-        meta.attr_version = self._version
-
-    @property
     def is_leaf(self) -> bool:
         return self.grad_fn is None
 
@@ -519,7 +492,7 @@ class Tensor(TensorMethods):
         meta = self._view
         if meta is None or level < 0 or meta.__class__ is PrimalMeta or meta.base._tangent_at(level) is None:
             return None
-        return _tangent_of_view(self, level)
+        return self._tangent_of_view(level)
 
     def _set_tangent(self, level: int, tangent: "Tensor") -> None:
         tangents = self._tangents = Tangents(self._tangents or ())
@@ -557,7 +530,7 @@ class Tensor(TensorMethods):
             raise InplaceViewError(
                 "Can't detach views in-place. Use detach() instead: a view cannot leave the graph that its base is in."
             )
-        if self._grad_fn is not None and (hooks := _hooks_of(self)) is not None:
+        if self._grad_fn is not None and (hooks := self._hooks_of_node()) is not None:
             self._hooks = hooks  # hooks are the tensor's, in PyTorch too
         self._grad_fn, self._output_nr, self._requires_grad, self._tangents = None, 0, False, None
         return self
@@ -659,12 +632,3 @@ def make_view(self: Tensor, chain: ViewChain, relative: ViewChain, name: str, cr
     kind = ViewMeta if parent is None else parent.__class__
     out._view = kind(base, seen, counter.value, propagate_creation_meta(parent, creation), name, tracking)
     return out
-
-
-# Set by modules above this one in the list of imports (xgrad/attach.py): tensor.py knows no nodes.
-_construct: Any = None
-_view_node: Any = None
-_tangent_of_view: Any = None
-_move_retained_hook: Any = None
-_hooks_of: Any = None
-_prepare_subclass: Any = None

@@ -167,9 +167,9 @@ def test_generator_reaches_what_it_is_for():
 def test_comparison_notices_a_wrong_gradient(monkeypatch, path_that_lies):
     """The comparison itself fails when one path sends a gradient to the wrong place."""
     from xgrad.config import state
-    from xgrad.engine import copy_slices
+    from xgrad.engine import view_nodes
 
-    right = copy_slices.ChainBackward.apply
+    right = view_nodes.ChainBackward.apply
     step = programs.Step
     program = programs.Program(
         (step("t0 = data((4,), 0).requires_grad_()"), step("t1 = t0.clone()"), step("t2 = t1.narrow(0, 1, 2)")),
@@ -183,7 +183,7 @@ def test_comparison_notices_a_wrong_gradient(monkeypatch, path_that_lies):
             grads = [grads[0] * 2]
         return right(self, grads, needs, arithmetic)
 
-    monkeypatch.setattr(copy_slices.ChainBackward, "apply", wrong)
+    monkeypatch.setattr(view_nodes.ChainBackward, "apply", wrong)
     assert path_that_lies in programs.fails(program)
 
 
@@ -191,10 +191,10 @@ def test_comparison_notices_a_wrong_gradient(monkeypatch, path_that_lies):
 def test_comparison_through_to_jax_notices_a_wrong_derivative(monkeypatch, way):
     """Wrong under a trace alone, where the program's own backward is traced, and else wrong on the tape."""
     from xgrad.dispatch import call
-    from xgrad.engine import copy_slices
+    from xgrad.engine import view_nodes
     from xgrad.views.storage import Tracer
 
-    right = copy_slices.ChainBackward.apply
+    right = view_nodes.ChainBackward.apply
     step = programs.Step
     steps = (step("t0 = data((4,), 0).requires_grad_()"), step("t1 = t0.clone()"), step("t2 = t1.narrow(0, 1, 2)"))
     program = programs.Program((*steps, step("t3 = t2.tanh()")), "t3", ("t0",))
@@ -205,7 +205,7 @@ def test_comparison_through_to_jax_notices_a_wrong_derivative(monkeypatch, way):
         return right(self, [grads[0] * (2 if isinstance(array, Tracer) is traced else 1)], needs, arithmetic)
 
     traced = way in ("jit", "vmap", "inside")
-    monkeypatch.setattr(copy_slices.ChainBackward, "apply", wrong)
+    monkeypatch.setattr(view_nodes.ChainBackward, "apply", wrong)
     if way == "jvp":
         monkeypatch.setattr(call, "forward", lambda *args: None)
     assert f"{way}" in through_jax.fails(program, way)

@@ -122,6 +122,9 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             args, kwargs = _bind(cls, args, kwargs, setup_context is not None)
         if state.vmap_levels and (level := level_of(args)) is not None:
             return apply_batched(cls, Function, args, kwargs, setup_context, level)
+        recorder = state.recorder
+        if recorder is not None:
+            return recorder.function(cls, args, lambda: run_function(cls, args, kwargs, setup_context))
         return run_function(cls, args, kwargs, setup_context)
 
 

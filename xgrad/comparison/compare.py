@@ -17,8 +17,9 @@ import numpy as np
 from .. import dtypes
 from ..autograd.backward import grad as gradients_of
 from ..autograd.grad_mode import enable_grad
-from ..engine.copy_slices import ChainBackward, CopySlices
+from ..engine.copy_slices import CopySlices
 from ..engine.node import Node
+from ..engine.view_nodes import ChainBackward
 from ..random import use_key
 from ..tensor import Tensor, from_array, from_foreign
 from ..views.chain import ViewChain

@@ -6,11 +6,11 @@ from typing import Any
 from ..config import settings, state
 from ..donation import surely
 from ..dtypes import INEXACT
-from ..engine.copy_slices import history_of_view, rebase_history
+from ..engine.history import history_of_view, rebase_history
 from ..engine.node import InputMetadata
 from ..engine.saved_variable import SavedVariable, snapshot
 from ..tensor import Tensor
-from ..views.meta import check_inplace, relation_of
+from ..views.meta import check_inplace
 from .call import call
 from .forward_mode import forward, write_tangents
 from .interpreter import interpret_inplace
@@ -100,7 +100,7 @@ def _follow(self: Tensor, node: Any, inputs: tuple | None, holder: Tensor | None
         node.avals = (InputMetadata(self.shape, self.dtype),)
         view = self._view
         if view is None or getattr(view.base._grad_fn, "fn", None) is not node:  # else it has been done
-            rebase_history(self, node, relation_of)
+            rebase_history(self, node)
     if holder is not None and holder._tangents:
         write_tangents(self, holder)
     if node is not None and node.plan.saves_result:

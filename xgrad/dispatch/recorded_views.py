@@ -8,9 +8,9 @@ from typing import Any
 from ..batching.batched_tensor import lifted
 from ..config import state, to_outer_forward_level
 from ..engine.arithmetic import Arithmetic
-from ..engine.copy_slices import chain_node
 from ..engine.edges import gradient_edge
 from ..engine.node import InputMetadata, Node, wire
+from ..engine.view_nodes import chain_node
 from ..limits import zeros
 from ..tensor import Tensor, from_array
 from ..views.chain import ViewChain

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from ..config import settings, state, to_outer_forward_level
-from ..engine.copy_slices import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
 from ..engine.edges import gradient_edge
 from ..engine.hooks import hooks_of, move_retained_hook
+from ..engine.view_nodes import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
 from ..views.meta import CreationMeta, chain_now, check_inplace, relation_of
@@ -63,7 +63,7 @@ def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAU
         relative = root.children.get(key) or root.view(*key)
     out = attach_view(self, seen, relative, name, creation)
     if out._requires_grad:
-        out._grad_fn.key = key  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        out._grad_fn.key = key
     return out
 
 

@@ -12,9 +12,9 @@ from ..config import INFERENCE_LEVEL, state
 from ..errors import FreedGraphError, LeafInplaceError
 from ..limits import zeros
 from ..tensor import Tensor, from_array
-from ..views.meta import CreationMeta, check_inplace, relation_of
-from .copy_slices import history_of_view, rebase_history
+from ..views.meta import CreationMeta, check_inplace
 from .edges import gradient_edge
+from .history import history_of_view, rebase_history
 from .hooks import move_retained_hook
 from .node import InputMetadata, TensorNode, wire
 from .python_function_jvp import differentiable, set_tangents
@@ -397,7 +397,7 @@ def _rebase_dirty(
             "If your Function modifies inplace an input that is a view of another Tensor, that input must be its first "
             "tensor argument."
         )
-    rebase_history(output, node, relation_of)
+    rebase_history(output, node)
 
 
 def _no_grad_view(tensor: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from ..dispatch.call import call
 from ..dispatch.inplace import call_inplace
 from ..dispatch.operator import Operator
 from ..dispatch.promotion import conj, promote
-from ..engine.copy_slices import rebase_history
+from ..engine.history import rebase_history
 from ..tensor import Tensor, from_array
-from ..views.meta import check_inplace, relation_of
+from ..views.meta import check_inplace
 from ..views.named.arguments import int_of
 from .sparse_node import caller, record, refusal
 from .sparse_tensor import (
@@ -402,7 +402,7 @@ def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         call_inplace(_add_entries, (self, other._entries, other._index, alpha), ())
     finally:
         state.grad_enabled = enabled
-    rebase_history(self, node, relation_of)
+    rebase_history(self, node)
     return self
 
 
@@ -432,6 +432,6 @@ def write_in_place(self: SparseTensor, result: Any, name: str | None) -> Tensor:
             inputs = (self,) if source is None else (self, source)
             zeros = empty(self, self._sizes)
             result = record(name, result._shallow(), inputs, lambda grad, needs: (zeros, grad)[: len(inputs)])
-        rebase_history(self, result._grad_fn, relation_of)
+        rebase_history(self, result._grad_fn)
     self._become(result)
     return self

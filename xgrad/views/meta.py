@@ -12,14 +12,13 @@ base's present history (torch/csrc/autograd/variable.cpp, VariableHooks::grad_fn
 
 import enum
 import re
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..config import state
 from ..errors import InplaceViewError, LeafInplaceError
 from .chain import ViewChain
 
-if TYPE_CHECKING:
-    from ..tensor import Tensor
+Tensor = Any  # tensor.py imports this module
 
 
 class CreationMeta(enum.Enum):
@@ -38,7 +37,7 @@ class ViewMeta:
     __slots__ = ("attr_version", "base", "chain", "creation_meta", "name", "tracking")
 
     def __init__(
-        self, base: "Tensor", chain: ViewChain, version: int, creation_meta: CreationMeta, name: str, tracking: str
+        self, base: Tensor, chain: ViewChain, version: int, creation_meta: CreationMeta, name: str, tracking: str
     ) -> None:
         self.base = base
         self.chain = chain
@@ -104,7 +103,7 @@ _WHY = {
 }
 
 
-def view_error(view: "Tensor", indirect: bool) -> InplaceViewError:
+def view_error(view: Tensor, indirect: bool) -> InplaceViewError:
     """Return the error for a view that may not be written, or (`indirect`) whose stale grad_fn has no other."""
     meta = view._view
     assert meta is not None
@@ -119,7 +118,7 @@ def view_error(view: "Tensor", indirect: bool) -> InplaceViewError:
     return InplaceViewError(f"{which} is a view and {doing}. {_WHY[creation]}")
 
 
-def check_inplace(self: "Tensor") -> None:
+def check_inplace(self: Tensor) -> None:
     """Raise for an in-place operation that needs grad and cannot be differentiated.  Changes nothing.
 
     Raises `InplaceViewError` for a view whose creation meta forbids it, `LeafInplaceError` for a leaf that requires
@@ -159,7 +158,7 @@ def chain_now(meta: ViewMeta) -> ViewChain:
     return back.concat(meta.chain)
 
 
-def relation_of(view: "Tensor") -> tuple[ViewChain, str]:
+def relation_of(view: Tensor) -> tuple[ViewChain, str]:
     """Return the chain from the *present* value of a view's base to the view, and its path.
 
     On the replay path it is the view's own chain; on the geometry path one `as_strided` with the view's sizes, strides

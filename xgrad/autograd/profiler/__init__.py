@@ -25,7 +25,6 @@ from ...dispatch.operator import Operator
 from ...dispatch.operator_modes import OperatorMode, public_name
 from ...engine.node import MAX_SEQUENCE_NR, Node
 from ...tensor import Tensor
-from .. import function
 from .events import EventList, FunctionEvent, FunctionEventAvg, Interval
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "profile", "record_function"]
@@ -39,7 +38,6 @@ class _Recorder(OperatorMode):
     _library = ""  # the prefix of an operator's name
 
     def __enter__(self) -> Self:
-        _install()
         super().__enter__()
         self._around, state.recorder = state.recorder, self
         return self
@@ -139,21 +137,6 @@ def _number_of_write(out: Any) -> int:
 
 def _shapes(inputs: Iterable) -> list[list[int]]:
     return [list(a.shape) if hasattr(a, "shape") else [] for a in inputs]
-
-
-_run_function = function.run_function
-
-
-def _run_and_tell(cls: Any, args: tuple, *rest: Any) -> Any:
-    recorder = state.recorder
-    if recorder is None:
-        return _run_function(cls, args, *rest)
-    return recorder.function(cls, args, lambda: _run_function(cls, args, *rest))
-
-
-def _install() -> None:
-    """Have custom Functions tell the recorders, once, as operators do from the first mode on."""
-    function.run_function = _run_and_tell
 
 
 class emit_nvtx(_Recorder):
