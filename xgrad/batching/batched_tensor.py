@@ -102,6 +102,14 @@ class _Vmap(Interpreter):
         check_batched(op, args, level, needs > 0)
         return run_inplace(kernel, args, needs, lambda kernel, args: write_batched(kernel, statics, args, level))
 
+    def lift(self, function: Callable, *tensors: Tensor) -> Tensor:
+        level = level_of(tensors)
+        assert level is not None
+        values, axes = values_of(tensors, level)
+        if any(axes):
+            return wrap(function(level.size, *batched_values(tensors, level)), level)
+        return wrap(function(None, *values), level, False)
+
 
 class BatchedTensor(Tensor):
     """An entry of a batch; made by `wrap`."""
@@ -292,16 +300,6 @@ def write_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel)
         call_inplace(batched_operator(kernel, axes), values, ())
     else:
         call_inplace(kernel.operator, values, statics)
-
-
-def lifted(function: Any, *tensors: Any) -> Tensor:
-    """`function(chain of the level below, *values)`, where one of the tensors is a BatchedTensor."""
-    level = level_of(tensors)
-    assert level is not None
-    values, axes = values_of(tensors, level)
-    if any(axes):
-        return wrap(function(level.size, *batched_values(tensors, level)), level)
-    return wrap(function(None, *values), level, False)
 
 
 def batch_like(result: Tensor, input: Tensor) -> Tensor:

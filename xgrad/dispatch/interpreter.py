@@ -49,6 +49,10 @@ class Interpreter:
         """The results of a recorded operator's node for such a gradient, which its formula cannot take."""
         raise NotImplementedError
 
+    def lift(self, function: Callable, *tensors: Tensor) -> Tensor:
+        """Apply `function(n, *values)`, linear in the tensors, to their values: n entries, or None for one."""
+        raise NotImplementedError
+
 
 def interpreter_of(args: tuple) -> Interpreter | None:
     """The interpreter that comes first among those that the arguments' classes name; None if there is none."""

@@ -5,7 +5,6 @@ Each of the three is the other's derivative.  `TENSORS` of engine/arithmetic.py 
 
 from typing import Any
 
-from ..batching.batched_tensor import lifted
 from ..config import state, to_outer_forward_level
 from ..engine.arithmetic import Arithmetic
 from ..engine.edges import gradient_edge
@@ -77,7 +76,7 @@ def _over(chain: ViewChain, n: int | None) -> ViewChain:
 def replay(grad: Tensor, chain: ViewChain) -> Tensor:
     """`chain.replay`, recorded."""
     if grad._level is not None:
-        out = lifted(lambda n, value: replay(value, _over(chain, n)), grad)
+        out = grad._interpreter.lift(lambda n, value: replay(value, _over(chain, n)), grad)
     else:
         out = from_array(chain.replay(grad._read()))
     return record_linear(
@@ -88,7 +87,7 @@ def replay(grad: Tensor, chain: ViewChain) -> Tensor:
 def adjoint(grad: Tensor, chain: ViewChain) -> Tensor:
     """`chain.adjoint`, recorded."""
     if grad._level is not None:
-        out = lifted(lambda n, value: adjoint(value, _over(chain, n)), grad)
+        out = grad._interpreter.lift(lambda n, value: adjoint(value, _over(chain, n)), grad)
     else:
         out = from_array(chain.adjoint(grad._read()))
 
@@ -105,7 +104,8 @@ def write_back(base: Tensor, chain: ViewChain, new: Tensor | None) -> Tensor:
     if new is None:
         new = from_array(zeros(chain.shape, chain.dtype))
     if base._level is not None or new._level is not None:
-        out = lifted(lambda n, whole, part: write_back(whole, _over(chain, n), part), base, new)
+        interpreter = (new if base._level is None else base)._interpreter
+        out = interpreter.lift(lambda n, whole, part: write_back(whole, _over(chain, n), part), base, new)
     else:
         out = from_array(chain.write_back(base._read(), new._read()))
 

@@ -12,7 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
+from ..dispatch.inplace import call_inplace
 from ..dispatch.promotion import cast, require_floating, require_real, scalar, widen, wrap_dim
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
@@ -382,9 +384,6 @@ def rrelu(
         raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, but got {lower} > {upper}")
     if not training:
         return FUNCTIONS["nn.functional"]["leaky_relu"](input, (lower + upper) / 2, inplace)
-    from ..dispatch.call import call
-    from ..dispatch.inplace import call_inplace
-
     return (call_inplace if inplace else call)(_rrelu.operator, (input, draw_key(), lower, upper), ())
 
 

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..dispatch.call import call
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .normalization import batch_normalized
 from .pooling import max_pool2d_backward
+from .resampling import _resample
 
 _x: dict[str, Any] = FUNCTIONS[""]
 _nn: dict[str, Any] = FUNCTIONS["nn.functional"]
@@ -237,9 +239,6 @@ def max_pool2d_with_indices_backward(
 
 
 def _smoothed(mode: str, self: Tensor, output_size: Any, align_corners: bool, scales: tuple) -> Tensor:
-    from ..dispatch.call import call
-    from .resampling import _resample
-
     factors = scales[0] if len(scales) == 1 else scales
     factors = tuple(factors) if factors is not None else (None, None)
     if output_size is None:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
 from ..tensor import Tensor, from_array
 from .loss import reduction_of
@@ -88,8 +89,6 @@ def ctc_loss(
 
     `targets`: (batch, length), or all one after another.  The mean is that of the losses over their targets' lengths.
     """
-    from ..dispatch.call import call
-
     reduction = reduction_of(None, None, reduction)
     if log_probs.dtype not in dtypes.FLOATS or log_probs.ndim not in (2, 3):
         raise RuntimeError(f"ctc_loss: log_probs must be (time, batch, classes) of floats, got {list(log_probs.shape)}")

@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from ..dispatch.argument_kinds import require_no_grad
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
+from ..dispatch.inplace import call_inplace
 from ..dispatch.promotion import require_floating
 from ..dispatch.tables import FUNCTIONS
 from ..dispatch.wrong_arguments import require_tensor
@@ -60,9 +62,6 @@ _alpha_dropout.derivative(
 
 
 def _apply(operator: Any, input: Tensor, p: float, training: bool, inplace: bool, channels: bool) -> Tensor:
-    from ..dispatch.call import call
-    from ..dispatch.inplace import call_inplace
-
     require_no_grad("dropout", p=p)
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")

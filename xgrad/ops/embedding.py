@@ -10,7 +10,9 @@ import numpy as np
 
 from .. import dtypes
 from ..config import state
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
+from ..dispatch.inplace import call_inplace
 from ..tensor import Tensor, from_array
 from .indices import check_range, on_host
 from .norms import p_norm
@@ -78,8 +80,6 @@ def _renorm(self, indices, max_norm, *, norm_type):
 
 
 def _renorm_used(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
-    from ..dispatch.inplace import call_inplace
-
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
         call_inplace(_renorm.operator, (weight, indices, max_norm), (norm_type,))
@@ -218,8 +218,6 @@ def embedding_bag(
     Not for "max": `sparse` makes the gradient of `weight` a sparse tensor, `scale_grad_by_freq` divides that of each
     row by how often it was named.  `embedding_bag(weight, input)`, the order before PyTorch 0.4, is warned about.
     """
-    from ..dispatch.call import call
-
     if weight.dtype == dtypes.default_integer() and input.is_floating_point():
         warnings.warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
@@ -320,8 +318,6 @@ def _bags_and_indices(
 
     They are the bag of each index, the sizes of the bags (zeros for a sum), and the row of each maximum.
     """
-    from ..dispatch.call import call
-
     if mode not in (0, 1, 2):
         raise RuntimeError(f"embedding_bag: mode has to be 0 (sum), 1 (mean) or 2 (max), but got {mode}")
     if indices.ndim != 1:
@@ -354,8 +350,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     tensor([[1, 0, 0],
             [0, 0, 1]])
     """
-    from ..dispatch.call import call
-
     if tensor.dtype != dtypes.default_integer():
         raise RuntimeError(
             f"one_hot is only applicable to index tensor of type LongTensor, but got {tensor.dtype.name}: convert "

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
 from ..dispatch.declare import linear as linearly
 from ..dispatch.promotion import require_same_dtype
@@ -110,8 +111,6 @@ def scaled_dot_product_attention(
     keys.  `scale` is 1 / sqrt(features) unless given; `enable_gqa` lets several query heads (dimension -3) share a key
     head.
     """
-    from ..dispatch.call import call
-
     if not query.dtype == key.dtype == value.dtype:
         raise RuntimeError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "

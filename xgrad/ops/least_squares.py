@@ -14,6 +14,7 @@ from jax.core import Tracer
 from .. import dtypes, return_types
 from ..batching.batched_tensor import inner_value
 from ..dispatch.declare import composite, operator
+from ..dispatch.out import write_out
 from ..dispatch.promotion import broadcast_shapes
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
@@ -103,8 +104,6 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     )
     if out is None:
         return result
-    from ..dispatch.out import write_out
-
     return return_types.linalg_lstsq(*[write_out("linalg.lstsq", r, o) for r, o in zip(result, out, strict=True)])
 
 

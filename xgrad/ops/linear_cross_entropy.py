@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..dispatch.call import call
 from ..dispatch.declare import composite
 from ..tensor import Tensor
 from .classification import _cross_entropy, check_classes, cross_entropy
@@ -116,8 +117,6 @@ def linear_cross_entropy(
 
 
 def _chunked(input, linear_weight, target, bias, weight, reduction, ignored, options) -> Tensor:
-    from ..dispatch.call import call
-
     check_classes(linear_weight.shape[0], target, ignored)
     single = input.ndim == 1
     if single:

@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from ..config import state
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
+from ..dispatch.inplace import call_inplace
 from ..dispatch.plan import pulled_back
 from ..dispatch.promotion import conj, require_floating, scalar, widen
 from ..dispatch.tables import FUNCTIONS
@@ -207,9 +209,6 @@ def batch_norm(
 
 def batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps) -> Tensor:
     """`batch_norm`, of one value per channel as well."""
-    from ..dispatch.call import call
-    from ..dispatch.inplace import call_inplace
-
     require_floating(input, "batch_norm")
     shape = tuple(input.shape)
     if not prod(shape):
@@ -260,9 +259,6 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if prod(shape[2:]) == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {list(shape)}")
-    from ..dispatch.call import call
-    from ..dispatch.inplace import call_inplace
-
     out, mean, var = call(_by_instance.operator, (input, weight, bias, eps), ())
     enabled, state.grad_enabled = state.grad_enabled, False
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..dispatch.call import call
 from ..dispatch.declare import composite, linear, operator
 from ..dispatch.promotion import scalar
 from ..tensor import Tensor
@@ -104,8 +105,6 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         return constant_pad_nd.function(input, pad, 0 if value is None else value)
     if value is not None and value != 0:
         raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
-    from ..dispatch.call import call
-
     return call(pad_from_input.operator, (input,), (tuple(pad), mode))
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.call import call
 from ..dispatch.declare import composite, linear, operator
 from ..dispatch.operator import freeze
 from ..dispatch.promotion import require_floating, require_real
@@ -278,8 +279,6 @@ def _declare_unpool(n: int) -> None:
                     f"invalid output_size {list(size)}: each size must be within the stride of {list(least)}"
                 )
         check_range(indices, int(np.prod(size)), input.ndim - n)
-        from ..dispatch.call import call
-
         return call(unpool.operator, (input, indices), (size,))
 
     public.__name__ = name

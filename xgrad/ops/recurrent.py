@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..dispatch.call import call
 from ..dispatch.declare import composite, operator
 from ..dispatch.promotion import require_same_dtype
 from ..dispatch.tables import FUNCTIONS
@@ -105,8 +106,6 @@ def lstm_cell(
     b_hh: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """One step of `lstm`: the next (state, cell), each (batch, hidden), from `input` (batch, features) and `hx`."""
-    from ..dispatch.call import call
-
     if len(hx) != 2:
         raise RuntimeError("lstm_cell expects two hidden states")
     return call(_lstm_cell.operator, (input, *hx, w_ih, w_hh, b_ih, b_hh), ())
@@ -169,8 +168,6 @@ def _layers(
     num_layers: int, dropout: float, train: bool, bidirectional: bool,
 ) -> tuple:  # fmt: skip
     """All layers: (outputs (time, batch, directions * hidden), the last states)."""
-    from ..dispatch.call import call
-
     directions = 2 if bidirectional else 1
     if x.ndim != 3:
         raise RuntimeError(f"{kind}: input must have 3 dimensions, got {x.ndim}: (time, batch, features)")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..dispatch.argument_kinds import require_int
+from ..dispatch.call import call
 from ..dispatch.declare import composite, linear, operator
 from ..dispatch.promotion import require_floating, widen
 from ..tensor import Tensor
@@ -157,8 +158,6 @@ def interpolate(
     else:
         sizes = tuple(floor(float(s) * float(f)) for s, f in zip(input.shape[2:], many, strict=True))
         scales = (None,) * n if recompute_scale_factor else tuple(float(f) for f in many)
-    from ..dispatch.call import call
-
     statics = (tuple(int(s) for s in sizes), scales, mode, bool(align_corners), bool(antialias))
     return call(_resample.operator, (input,), statics)
 

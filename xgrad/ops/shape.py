@@ -24,6 +24,7 @@ from ..engine.fit import expandable
 from ..limits import LIMIT, check_bytes, check_size
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, sizes_of, variadic
+from .broadcasting import meshgrid
 from .copying import fit_to
 
 
@@ -125,8 +126,6 @@ stack.derivative(
 def _joins(name: str, least: str, dim: Any, aliases: tuple = ()) -> None:
     def join(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
         _require_tensors(tensors, name)
-        from ..dispatch.tables import FUNCTIONS
-
         given = [FUNCTIONS[""][least](x) for x in tensors]
         return cat.function(given, dim(given[0]) if callable(dim) else dim, out=out)
 
@@ -176,8 +175,6 @@ block_diag.derivative(all=_blocks)
 @composite(method=False)
 def cartesian_prod(*tensors: Any) -> Tensor:
     """All combinations with one element of each 1-dim tensor, as rows."""
-    from .broadcasting import meshgrid
-
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     for i, x in enumerate(given):
         if not isinstance(x, Tensor):
