@@ -17,10 +17,15 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+import jax
+from jax.experimental import multihost_utils
+from jax.sharding import PartitionSpec as P
+
 import xgrad
 
 from ..comparison.report import seconds
 from .arguments import at_least
+from .digits import BATCH, DRIFT, accuracy_of, new_parameters, parts, shortfall, update_of
 from .launch import HostError, end_after, hold, launch
 
 LIMIT = 900  # seconds
@@ -96,8 +101,6 @@ def _launched(arguments: argparse.Namespace) -> int:
 
 def _join(arguments: argparse.Namespace) -> None:
     """Join the other processes, before anything starts a backend."""
-    import jax
-
     times: Any = dict(initialization_timeout=MEETING, heartbeat_timeout_seconds=HEARTBEAT)
     if arguments.held:
         hold()
@@ -123,12 +126,6 @@ def _quiet() -> None:
 
 def train(arguments: argparse.Namespace) -> int:
     """Train, and report in the first process; return 1 if the losses or the accuracy are wrong, else 0."""
-    import jax
-    from jax.experimental import multihost_utils
-    from jax.sharding import PartitionSpec as P
-
-    from .demo import BATCH, DRIFT, accuracy_of, parts, shortfall
-
     devices, hosts = jax.device_count(), jax.process_count()
     first = jax.process_index() == 0
     say: Callable[..., None] = print if first else lambda *what: None
@@ -171,12 +168,10 @@ def fit(
 
     `everywhere` is the parameters' device, `split` the batches'; both are None for one process on one device.
     """
-    import jax
-    import optax
+    import optax  # optional libraries, from here on
     from tqdm import tqdm
 
     from ..interop.optax import Optimizer
-    from .demo import BATCH, new_parameters, update_of
 
     xgrad.manual_seed(arguments.seed)  # the same parameters and the same order in each process
     parameters = new_parameters(xgrad.device("xla") if everywhere is None else everywhere)

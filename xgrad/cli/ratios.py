@@ -238,7 +238,7 @@ _BAND = "#d0d7de"
 
 def draw(results: list[Result], title: str, path: Path) -> None:
     """Draw the table: the median of each row as a dot, its quartiles as a whisker, bound and aim as marks."""
-    import matplotlib as mpl
+    import matplotlib as mpl  # an optional library
 
     mpl.use("agg")
     import matplotlib.pyplot as plt
