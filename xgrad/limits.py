@@ -86,9 +86,8 @@ def x64_for_now() -> Any:
     """Return a block in which JAX has 64-bit types; within a trace, in its part of the program."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    from jax import experimental  # jax 0.7 has it there
-
-    return experimental.enable_x64(True)  # pyright: ignore[reportAttributeAccessIssue]
+    # Only jax 0.7 has this name, and the jax that the type checker sees is newer.
+    return jax.experimental.enable_x64(True)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def refuse_narrowing(values: Any) -> None:

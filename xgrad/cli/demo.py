@@ -17,6 +17,7 @@ import jax
 import xgrad
 
 from ..comparison.report import seconds
+from ..limits import x64_for_now
 from . import hosts
 from .arguments import at_least, needs, place
 from .digits import BATCH, DRIFT, EPOCHS, accuracy_of, loss_of, new_parameters, parts, shortfall, update_of
@@ -200,25 +201,13 @@ def compare_paths(data: dict[str, Any], parameters: list[Any]) -> tuple[Any, Any
 
     with xgrad.autograd.graph.allow_mutation_on_saved_tensors():
         comparison = xgrad.compare(demo, *parameters)
-        with _x64():
+        with x64_for_now():
             doubles = [p.detach().to(xgrad.float64).requires_grad_() for p in parameters]
             try:
                 exact = xgrad.compare(demo, *doubles, programs=False, timing=False)
             except jax.errors.JaxRuntimeError:  # an accelerator without float64
                 exact = None
     return comparison, exact
-
-
-def _x64() -> Any:
-    """Return a context manager that enables JAX's 64-bit mode."""
-    import jax
-
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax import experimental
-
-    # Only jax 0.7 has this name, and the jax that the type checker sees is newer.
-    return experimental.enable_x64()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def draw(trainings: dict[str, Training], comparison: Any, arguments: argparse.Namespace) -> Path:
