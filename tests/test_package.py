@@ -15,8 +15,8 @@ LAYERS = (
     ("errors", "config", "return_types", "warn_always"), ("dtypes", "devices", "dtype_info", "size"),
     ("limits", "compile_cache", "donation"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
-    ("dispatch",), ("batching",), ("ops",), ("autograd",), ("nn",), ("func",), ("compiler",),
-    ("attach", "amp", "cuda", "cpu", "distributed", "fft", "linalg", "masked", "signal", "special", "sparse"),
+    ("dispatch",), ("batching",), ("ops",), ("sparse",), ("autograd",), ("nn",), ("func",), ("compiler",),
+    ("attach", "amp", "cuda", "cpu", "distributed", "fft", "linalg", "masked", "signal", "special"),
     ("interop", "utils", "comparison", "cli", "serialization"),
 )  # fmt: skip
 

@@ -13,11 +13,12 @@ from ..dispatch.declare import composite
 from ..tensor import Tensor, from_array
 from ..views.named.arguments import sizes_of
 from .data import as_tensor, finish
-from .layouts import BLOCKED, COMPRESSED, ROWS, host_of, layout_of, named_layout
+from .layout_names import BLOCKED, COMPRESSED, ROWS, layout_of, named_layout
+from .sparse_parts import host_of
 
 
 def _compressed() -> Any:
-    from . import compressed_tensor  # with jax.experimental.sparse, when the first one is made
+    from ..sparse import compressed_tensor  # with jax.experimental.sparse, when the first one is made
 
     return compressed_tensor
 

@@ -1,6 +1,6 @@
 """Between dense and sparse tensors: what every Tensor has of sparse_coo, without loading it.
 
-The sparse tensor itself is in `sparse_tensor.py`, which is imported (and `jax.experimental.sparse` with it) when the
+The sparse tensor itself is in `tensor.py`, which is imported (and `jax.experimental.sparse` with it) when the
 first one is made.  (PyTorch: SparseTensor.cpp, TensorConversions.cpp.)
 """
 
@@ -14,51 +14,19 @@ from ..config import settings
 from ..dispatch.call import call
 from ..dispatch.declare import composite
 from ..dtypes import as_dtype
-from ..errors import TracedValueError
 from ..tensor import Tensor, from_array
 from ..views.named.arguments import sizes_of
-from ..views.storage import Tracer, value_needed
+from ..views.storage import Tracer
 from .data import as_tensor, finish
 from .indices import on_host
+from .layout_names import layout_of, named_layout
+from .sparse_parts import host_of, private
 
 
 def _sparse() -> Any:
-    from . import sparse_tensor
+    from ..sparse import tensor  # with jax.experimental.sparse, when the first one is made
 
-    return sparse_tensor
-
-
-COMPRESSED = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
-ROWS = frozenset(["sparse_csr", "sparse_bsr"])  # those that are compressed by rows
-BLOCKED = frozenset(["sparse_bsr", "sparse_bsc"])
-
-
-def layout_of(layout: Any) -> str:
-    """A layout, checked.  Raises `TypeError` for what is none."""
-    if layout not in (*COMPRESSED, "sparse_coo", "strided"):
-        raise TypeError(
-            f"argument 'layout' must be xgrad.strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr or sparse_bsc, "
-            f"not {layout!r}"
-        )
-    return layout
-
-
-def named_layout(layout: str) -> str:
-    """A layout as messages name it: "SparseCsr", "Sparse", "Strided"."""
-    return "Sparse" if layout == "sparse_coo" else "".join(part.title() for part in layout.split("_"))
-
-
-def host_of(tensor: Tensor, where: str) -> np.ndarray:
-    """The values on the host, which are needed because they decide a shape."""
-    array = tensor._read()
-    if isinstance(array, Tracer):
-        raise value_needed(
-            array,
-            TracedValueError(
-                f"{where}() needs the values: how many entries there are would be a shape (jax.jit traces)"
-            ),
-        )
-    return np.asarray(_sparse().private(tensor)._read())  # a twin: what NumPy sees is no longer ours to write to
+    return tensor
 
 
 def _not_sparse(name: str, kind: str = "sparse coordinate tensor") -> RuntimeError:
@@ -135,7 +103,7 @@ def _seen(index: Tensor, required: bool | None) -> np.ndarray | None:
     """The indices on the host; where they lie on an accelerator only if that is `required`."""
     if required and not isinstance(index._read(), Tracer):
         return np.asarray(index._read())
-    return on_host(_sparse().private(index))  # a twin: what NumPy sees is no longer ours to write to
+    return on_host(private(index))  # a twin: what NumPy sees is no longer ours to write to
 
 
 def _check_places(host: np.ndarray, size: tuple) -> None:
@@ -182,7 +150,7 @@ def to_sparse(
     if kind == "strided":
         return input
     if kind != "sparse_coo":
-        from . import compressed_tensor
+        from ..sparse import compressed_tensor  # as `_sparse` says
 
         if dense_dim:
             raise NotImplementedError(

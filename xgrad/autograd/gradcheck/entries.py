@@ -6,7 +6,7 @@ Jacobian is with respect to these only; else every place is filled first, since 
 
 import numpy as np
 
-from ...ops.sparse_tensor import make
+from ...sparse.tensor import make
 from ...tensor import Tensor, from_foreign
 
 

@@ -6,7 +6,7 @@ as one `jax.experimental.sparse.BCOO`.  Entries at one place add up.  A gradient
 the dense one that it stands for, place by place, so every rule here may take it dense or sparse, coalesced or not.
 
 `call.py` hands an operator with a SparseTensor among its arguments to `_interpreter`; what is not in the table of
-`sparse_ops.py` is refused by name, and so is everything that asks for the one array that there is not (`_read`).
+`operators.py` is refused by name, and so is everything that asks for the one array that there is not (`_read`).
 This module is loaded when the first sparse tensor is made.  (PyTorch: SparseTensorImpl.h, SparseTensor.cpp.)
 """
 
@@ -19,24 +19,21 @@ import numpy as np
 from jax.experimental.sparse import BCOO
 
 from .. import dtypes
-from ..batching.batched_tensor import level_of
 from ..config import state
 from ..devices import device
 from ..dispatch.call import call
-from ..dispatch.interpreter import Interpreter, Rank
 from ..dispatch.operator import Operator
-from ..engine.arithmetic import Arithmetic
 from ..engine.fit import fit
 from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
 from ..errors import TracedValueError
-from ..limits import require_kept
+from ..ops.formatting import format_sparse
+from ..ops.layout_names import named_layout
+from ..ops.sparse_parts import private, same
 from ..size import Size, unchecked
 from ..tensor import Tensor, blank, from_array, mark
 from ..views.storage import Detached, Tracer, value_needed
-from .formatting import format_sparse
-from .layouts import layout_of, named_layout
-from .sparse_node import caller, record, refusal, require_plain
+from .node import caller, record, refusal
 
 
 def bcoo(values: Any, indices: Any, size: tuple) -> BCOO:
@@ -71,39 +68,11 @@ sum_entries.derivative(values=lambda grad, places: grad[places])
 _fit_values = Operator("fit_values", lambda self, *, dtype: fit(self, self.shape, dtype))
 
 
-class _Sparse(Interpreter):
-    """Runs operators on sparse tensors: what is not in the table of sparse_ops.py is refused by name."""
-
-    rank = Rank.SPARSE
-
-    def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
-        from .sparse_ops import dispatch
-
-        if level_of(args) is not None:
-            raise refusal(f"{op.name} under vmap")
-        require_kept(*args, *statics)
-        return dispatch(op, args, statics)
-
-    def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Any:
-        from .sparse_ops import dispatch_inplace
-
-        if level_of(args) is not None:
-            raise refusal(f"{op.name}_ under vmap")
-        require_kept(*args, *statics)
-        return dispatch_inplace(op, args, statics)
-
-    def gradients(self, node: Any, grad: "SparseTensor", needs: int, arithmetic: Arithmetic) -> Any:
-        from .sparse_gradients import node_gradients
-
-        return node_gradients(node, grad, needs, arithmetic)
-
-
 class SparseTensor(Tensor):
     """A tensor of layout sparse_coo; made by `xgrad.sparse_coo_tensor`, `Tensor.to_sparse` and sparse gradients."""
 
     is_sparse: bool = True
     _sparse: bool = True
-    _interpreter = _Sparse()
     layout: str = "sparse_coo"
     _owned: bool = False
 
@@ -200,19 +169,6 @@ class SparseTensor(Tensor):
 
         return record("ToDenseBackward0", result, (source,), rule)
 
-    def to_sparse(
-        self, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
-    ) -> Any:
-        from .compressed_tensor import converted  # which is made of this class
-
-        if sparse_dim is not None and sparse_dim != self.sparse_dim():
-            return self.to_dense().to_sparse(sparse_dim)
-        if dense_dim is not None and dense_dim != self.dense_dim():
-            raise RuntimeError(
-                "to_sparse: conversion from Sparse with another dense_dim is not supported: call to_dense()"
-            )
-        return converted(self, layout_of(layout or "sparse_coo"), blocksize, "ToSparseBackward1")
-
     def sparse_mask(self, mask: Tensor) -> Any:
         return self.to_dense().sparse_mask(mask)
 
@@ -270,7 +226,7 @@ class SparseTensor(Tensor):
 
     def _shallow(self) -> "SparseTensor":
         """Another tensor with these arrays, which nobody can change; what is written to the one stays there."""
-        return self._on(_same)
+        return self._on(same)
 
     def _alias(self) -> Any:
         alias = self._with(self._entries)
@@ -284,11 +240,6 @@ class SparseTensor(Tensor):
         """Take the value of another one, in place."""
         self._index, self._entries, self._coalesced = other._index, other._entries, other._coalesced
         self._bump()
-
-    def zero_(self) -> Any:
-        from .sparse_ops import write_in_place
-
-        return write_in_place(self, empty(self, self._sizes), "ZeroBackward0")
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         parts = private(self._index), private(self._entries)
@@ -359,18 +310,6 @@ for _name, _dtype in {
     "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
 }.items():  # fmt: skip
     _named(_name, _dtype)
-
-
-def _same(array: Any) -> Any:
-    return array
-
-
-def private(tensor: Tensor, place: Callable = _same) -> Tensor:
-    """A tensor with the same array (or what `place` makes of it) that shares no writes and belongs to no graph."""
-    require_plain("sparse tensor", tensor)
-    twin = from_array(place(tensor._read()))
-    twin._owned = False
-    return twin
 
 
 def make(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> SparseTensor:

@@ -17,22 +17,12 @@ from ..dispatch.inplace import call_inplace
 from ..dispatch.operator import Operator
 from ..dispatch.promotion import conj, promote
 from ..engine.history import rebase_history
+from ..ops.sparse_parts import private
 from ..tensor import Tensor, from_array
 from ..views.meta import check_inplace
 from ..views.named.arguments import int_of
-from .sparse_node import caller, record, refusal
-from .sparse_tensor import (
-    Pattern,
-    SparseTensor,
-    bcoo,
-    densely,
-    empty,
-    from_parts,
-    gather,
-    gathered,
-    make,
-    private,
-)
+from .node import caller, record, refusal
+from .tensor import Pattern, SparseTensor, bcoo, densely, empty, from_parts, gather, gathered, make
 
 _functions: dict[str, Any] = tables.FUNCTIONS[""]
 
@@ -344,17 +334,8 @@ _TABLE: dict[str, Callable] = {
 # -- the ways in ------------------------------------------------------------------------------------------------------
 
 
-def dispatch(op: Operator, args: tuple, statics: tuple) -> Any:
-    """An operator with a sparse tensor among its arguments."""
-    if any(isinstance(a, SparseTensor) and a.layout != "sparse_coo" for a in args):
-        from .compressed_tensor import dispatch  # which is made of what is here
-
-        return dispatch(op, args, statics)
-    return dispatch_coordinates(op, args, statics)
-
-
 def dispatch_coordinates(op: Operator, args: tuple, statics: tuple) -> Any:
-    """The same for sparse_coo tensors, and what is done with others as if they were these."""
+    """Run an operator with a sparse_coo tensor among its arguments, or with what is taken as one."""
     name = op.name
     if name.endswith("_backward") or name == "_fit":  # a gradient's, which takes what it is given
         return call(op, tuple(a.to_dense() if isinstance(a, SparseTensor) else a for a in args), statics)
@@ -386,7 +367,7 @@ def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
             check_inplace(self)
         before = _before(self)  # what is saved of it is the old value
         args = tuple(before if a is self else a for a in args)
-        return write_in_place(self, dispatch(op, args, statics), None)
+        return write_in_place(self, call(op, args, statics), None)
     if name not in ("add", "sub") or len(args) < 2 or not isinstance(args[1], SparseTensor):
         raise refusal(f"{name}_")
     other, alpha = args[1], args[2] if len(args) > 2 else 1

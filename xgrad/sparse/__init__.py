@@ -14,13 +14,14 @@ import functools as _functools
 from collections.abc import Callable as _Callable
 from typing import Any
 
-from .config import settings as _settings
-from .ops import compressed_tensor as _compressed
-from .ops import layouts as _layouts
-from .ops import sparse_ops as _ops
-from .ops import sparse_tensor as _tensors
-from .ops.unsupported import unsupported as _unsupported
-from .tensor import Tensor, from_foreign
+from ..config import settings as _settings
+from ..ops import layouts as _layouts
+from ..ops.unsupported import unsupported as _unsupported
+from ..tensor import Tensor, from_foreign
+from . import attach as _attach  # noqa: F401 - it runs
+from . import compressed_tensor as _compressed
+from . import operators as _ops
+from . import tensor as _tensors
 
 SparseTensor = _tensors.SparseTensor
 

@@ -13,6 +13,7 @@ from ..config import state
 from ..engine.edges import gradient_edge
 from ..engine.node import InputMetadata, TensorNode, wire
 from ..engine.saved_variable import RELEASED, SavedVariable, freed_error
+from ..ops.sparse_parts import require_plain
 from ..tensor import Tensor
 
 
@@ -38,15 +39,6 @@ class SparseNode(TensorNode):
             for entry in self.saved:
                 entry.release()
             self.saved = RELEASED
-
-
-def require_plain(name: str, *tensors: Any) -> None:
-    """Refuse a BatchedTensor: recorded here, its gradient would be that of no entry."""
-    if any(t._level is not None for t in tensors):
-        raise NotImplementedError(
-            f"{name}: no sparse tensors inside of vmap (or with is_grads_batched=True). Use dense ones there, "
-            "as sparse=False gives them, or a loop."
-        )
 
 
 _classes: dict[str, type] = {}

@@ -12,9 +12,10 @@ from ..config import state
 from ..dispatch.call import call
 from ..engine.arithmetic import Arithmetic
 from ..engine.sparse_gradient import SparseGradient
+from ..ops.sparse_parts import private
 from ..tensor import Tensor
-from .sparse_node import record
-from .sparse_tensor import SparseTensor, densely, from_parts, gather, private
+from .node import record
+from .tensor import SparseTensor, densely, from_parts, gather
 
 
 def node_gradients(node: Any, grad: SparseTensor, needs: int, arithmetic: Arithmetic) -> Any:

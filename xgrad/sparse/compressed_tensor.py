@@ -22,10 +22,12 @@ from .. import dtypes
 from ..config import state
 from ..dispatch.call import call
 from ..dispatch.operator import Operator
+from ..ops.layout_names import BLOCKED, ROWS, named_layout
+from ..ops.sparse_parts import host_of, private
 from ..tensor import Tensor, blank, from_array, mark
-from .layouts import BLOCKED, ROWS, host_of, named_layout
-from .sparse_node import record, refusal
-from .sparse_tensor import Pattern, SparseTensor, densely, gather, make, private
+from .node import record, refusal
+from .operators import KEEP_ZERO, dispatch_coordinates, is_scalar
+from .tensor import Pattern, SparseTensor, densely, gather, make
 
 
 class CompressedTensor(SparseTensor):
@@ -343,26 +345,24 @@ _AS_THEY_ARE = frozenset(["mm", "matmul", "mv", "addmm", "sum"])
 _ON_VALUES = frozenset(["mul", "div", "true_divide", "neg", "clone"])
 
 
-def dispatch(op: Operator, args: tuple, statics: tuple) -> Any:
+def dispatch_compressed(op: Operator, args: tuple, statics: tuple) -> Any:
     """An operator with a compressed tensor among its arguments."""
-    from . import sparse_ops  # which leads here: a cycle
-
     name = op.name
     sparse = [a for a in args if isinstance(a, SparseTensor)]
     first = next(a for a in sparse if isinstance(a, CompressedTensor))
-    alone = len(sparse) == 1 and all(a is first or sparse_ops.is_scalar(a) for a in args)
-    if alone and (name in _ON_VALUES or (name in sparse_ops.KEEP_ZERO and args[0] is first)):
+    alone = len(sparse) == 1 and all(a is first or is_scalar(a) for a in args)
+    if alone and (name in _ON_VALUES or (name in KEEP_ZERO and args[0] is first)):
         if "div" in name and args[0] is not first:
             raise refusal("a number divided by a sparse tensor")
         values = call(op, tuple(first.values() if a is first else a for a in args), statics)
         return from_values(first, values, op.node_name)
     if name in _BY_COORDINATES:
         args = tuple(converted(a, "sparse_coo") if isinstance(a, CompressedTensor) else a for a in args)
-        result = sparse_ops.dispatch(op, args, statics)
+        result = dispatch_coordinates(op, args, statics)
     elif name == "sum" and statics[0] is not None:
         raise refusal("sum over dimensions, unless of to_sparse(),")
     elif name in _AS_THEY_ARE or name.endswith("_backward") or name == "_fit":
-        result = sparse_ops.dispatch_coordinates(op, args, statics)
+        result = dispatch_coordinates(op, args, statics)
     else:
         raise refusal(name)
     if not isinstance(result, SparseTensor):
