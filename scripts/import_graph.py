@@ -9,6 +9,7 @@ to `views` only where `views/__init__.py` itself gives the name.
 
 import argparse
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,21 +38,36 @@ def modules_of(root: Path) -> dict[str, Path]:
     return found
 
 
-def _nodes(tree: ast.AST, kind: str = "top") -> Iterator[tuple[ast.AST, str]]:
-    """All nodes, and when they run: see `Import.kind`."""
-    for node in ast.iter_child_nodes(tree):
-        inner = "late" if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) else kind
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            inner = "types"
-        yield node, inner
-        yield from _nodes(node, inner)
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _statements(path: Path) -> list[tuple[ast.stmt, str]]:
+    """All statements of a file, and when they run: see `Import.kind`."""
+    found: list[tuple[ast.stmt, str]] = []
+
+    def visit(body: list[ast.stmt], kind: str) -> None:
+        for node in body:
+            inner = "late" if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else kind
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                inner = "types"
+            found.append((node, inner))
+            for field in ("body", "orelse", "finalbody"):
+                visit(getattr(node, field, []), inner)
+            for part in (*getattr(node, "handlers", []), *getattr(node, "cases", [])):
+                visit(part.body, inner)
+
+    visit(_tree(path).body, "top")
+    return found
 
 
 def imports_of(name: str, path: Path, modules: dict[str, Path], package: str) -> Iterator[Import]:
     """The imports of modules of the package in one file."""
     is_package = path.name == "__init__.py"
     here = name.split(".") if name else []
-    for node, kind in _nodes(ast.parse(path.read_text())):
+    for node, kind in _statements(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 first, _, rest = alias.name.partition(".")
@@ -149,7 +165,7 @@ def late_elsewhere(root: Path = ROOT) -> list[str]:
     """`FILE:LINE module` of each import of another library inside a function."""
     found = []
     for path in modules_of(root).values():
-        for node, kind in _nodes(ast.parse(path.read_text())):
+        for node, kind in _statements(path):
             if kind != "late":
                 continue
             if isinstance(node, ast.Import):
@@ -165,7 +181,7 @@ def assigned_from_outside(root: Path = ROOT) -> list[str]:
     found = []
     for name, path in modules.items():
         bound = {i.bound: i.target for i in imports_of(name, path, modules, root.name) if i.name is None}
-        for node, _ in _nodes(ast.parse(path.read_text())):
+        for node, _ in _statements(path):
             targets = node.targets if isinstance(node, ast.Assign) else []
             targets = [node.target] if isinstance(node, (ast.AugAssign, ast.AnnAssign)) else targets
             for target in targets:
@@ -181,7 +197,7 @@ def holes(root: Path = ROOT) -> list[str]:
     """`FILE:LINE name` of each module global that is declared `name: Any = None`."""
     found = []
     for path in modules_of(root).values():
-        for node in ast.parse(path.read_text()).body:
+        for node in _tree(path).body:
             if not (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)):
                 continue
             empty = isinstance(node.value, ast.Constant) and node.value.value is None

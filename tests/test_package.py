@@ -1,6 +1,7 @@
 """What importing xgrad does and needs; the stubs; the layers of the package."""
 
 import ast
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -19,6 +20,15 @@ LAYERS = (
     ("attach", "amp", "cuda", "cpu", "distributed", "fft", "linalg", "masked", "signal", "special"),
     ("interop", "utils", "comparison", "cli", "serialization"),
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """scripts/import_graph.py, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location("import_graph", ROOT.parent / "scripts" / "import_graph.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.parametrize("script", ["make_stubs.py", "make_operators.py"])
@@ -79,6 +89,20 @@ def test_imports_run_downwards():
         for target in _imported(path):
             if target and target[0] in rank:
                 assert rank[target[0]] <= own, f"{'/'.join(parts)} imports {'.'.join(target)}"
+
+
+def test_no_circle_of_imports_and_no_global_that_another_module_fills(graph):
+    """Of all imports: those inside of functions, and those for the type checker, too."""
+    assert graph.circles(graph.edges_of(graph.graph_of())) == []
+    assert graph.assigned_from_outside() == []
+
+
+def test_imports_inside_of_functions_say_why(graph):
+    """For what is optional, or costs a start that few need: a comment on the line, or where its block begins."""
+    for found in graph.graph_of():
+        if found.kind == "late":
+            lines = graph.modules_of(ROOT)[found.source].read_text().splitlines()
+            assert any("#" in line for line in lines[found.line - 4 : found.line]), found
 
 
 def test_no_private_jax():

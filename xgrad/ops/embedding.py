@@ -111,7 +111,7 @@ def _table(
     if not sparse or weight._level is not None or indices._level is not None:  # inside of vmap: a dense gradient
         return embedding.function(weight, indices, padding_idx, scale_grad_by_freq)
     _refuse_frequency(sparse, scale_grad_by_freq)
-    from ..sparse.gradients import embedding as with_sparse_gradient
+    from ..sparse.gradients import embedding as with_sparse_gradient  # with jax.experimental.sparse: few need it
 
     return with_sparse_gradient(weight, indices, padding_idx, lambda: embedding.function(weight, indices, padding_idx))
 
