@@ -1,4 +1,4 @@
-"""The order of interpreters: modes, sparse tensors, vmap, overrides, arrays, plain tensors (dispatch/interpreter.py)."""
+"""The order of interpreters: modes, sparse tensors, vmap, overrides, arrays, plain tensors."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -55,18 +55,8 @@ class BatchedKernel(Kernel):
         return plan
 
 
-class _Everything:
-    """Contains all shapes: each backward goes the way that fits a gradient to its argument."""
-
-    def __contains__(self, shape: Any) -> bool:
-        return True
-
-    def add(self, shape: Any) -> None:
-        """It is in there."""
-
-
 class BatchedPlan(Plan):
-    """What the plan of the single operator saves, and its backward over a batch."""
+    """Saves what the plan of the single operator saves; its backward is that plan's, over a batch."""
 
     __slots__ = ("single",)
     has_formula = False  # it asks for the shapes of the arguments
@@ -77,7 +67,7 @@ class BatchedPlan(Plan):
         self.kernel, self.single = kernel, single
         self.programs, self.operators, self.simple, self.formulas = {}, {}, {}, {}
         self.passes = self.reuses = False
-        self.fits = _Everything()  # pyright: ignore[reportAttributeAccessIssue] - all that a set is asked here
+        self.fits, self.general = set(), True  # each backward fits its gradients to the arguments
 
     def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> "Callable":
         operator = self.kernel.operator

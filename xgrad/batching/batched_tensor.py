@@ -168,7 +168,7 @@ class BatchedTensor(Tensor):
         return chain.over_batch(self._level.size) if self._batched else chain
 
     def _move(self, relative: ViewChain, name: str) -> None:
-        """What an in-place view operation does to the value."""
+        """Apply an in-place view operation to the value."""
         move(self._value, self._over_batch(relative), name)
 
     def _bits(self, relative: ViewChain) -> None:

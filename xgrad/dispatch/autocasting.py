@@ -83,7 +83,7 @@ _TABLES = {True: _table(_CPU), False: _table(_ACCELERATOR)}  # by whether it is 
 
 
 def _contracts(equation: str) -> bool:
-    """Whether an einsum sums a product: what two operands have in common and the result lacks."""
+    """Tell if an einsum sums a product: two operands have an index in common that the result lacks."""
     terms, _, output = equation.replace("...", "").partition("->")
     operands = [set(term) for term in terms.split(",")]
     shared = set().union(*(a & b for a, b in combinations(operands, 2)))

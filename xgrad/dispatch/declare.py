@@ -60,7 +60,7 @@ SCOPES: list[dict[str, Any]] = []  # the globals of every function that `_define
 
 
 class Declared:
-    """What a declaration leaves in its module: callable on arrays, with `derivative` and the public `function`."""
+    """The object that a declaration leaves under its name: callable on arrays, with `derivative` and `function`."""
 
     def __init__(self, op: Operator, function: Callable) -> None:
         self.operator = op
@@ -72,7 +72,7 @@ class Declared:
 
 
 def first_call(*args: Any, **kwargs: Any) -> Any:
-    """What every public function is until it is first called: its own code is compiled then.
+    """Compile the public function's own code, at its first call, and call it.
 
     Compiling all of them is a fifth of what importing xgrad would take.
     """

@@ -53,7 +53,7 @@ def dependence(
 
 
 def _live(program: Any, wanted: Sequence[bool], masked: bool) -> list[bool]:
-    """Of the arguments of a program, which its wanted results depend on."""
+    """Tell for each argument of a program if one of the wanted results depends on it."""
     live = {id(v) for v, it in zip(program.outvars, wanted, strict=True) if it and _counts(v, masked)}
     for equation in reversed(program.eqns):
         needed = [id(v) in live for v in equation.outvars]

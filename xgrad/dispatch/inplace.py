@@ -95,7 +95,7 @@ def run_inplace(kernel: Kernel, args: tuple, needs: int, write: Callable) -> Ten
 
 
 def _follow(self: Tensor, node: Any, inputs: tuple | None, holder: Tensor | None) -> None:
-    """What an in-place operation does when the value is written.  May be done again."""
+    """Attach history and tangents to a tensor after its value was written.  Doing it twice does no harm."""
     if node is not None:
         node.avals = (InputMetadata(self.shape, self.dtype),)
         view = self._view

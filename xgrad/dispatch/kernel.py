@@ -75,7 +75,7 @@ class Kernel:
         return out
 
     def plan(self, needs: int, count: int) -> Plan:
-        """What to save and to run in backward when the arguments in the mask `needs` require grad."""
+        """The plan for backward when the arguments in the mask `needs` require grad: what is saved, what is run."""
         # Of an operator that takes any number of arguments, only the mask and the number together tell plans apart.
         key = needs if self.operator.variadic is None else (needs, count)
         plan = self.plans.get(key)

@@ -1,4 +1,4 @@
-"""Array arguments of operators: which values are taken, and as what they go in."""
+"""Array arguments of operators: tensors, numbers, and foreign values, which become tensors or numbers."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ USUAL = frozenset({Tensor, type(None), *NUMBERS})
 
 
 def is_operand(x: Any) -> bool:
-    """Whether an operator takes `x` as an array argument."""
+    """Tell if an operator takes `x` as an array argument."""
     if isinstance(x, (Tensor, *NUMBERS, np.generic, jax.Array, np.ndarray)):
         return True
     return getattr(type(x), "__xgrad_function__", None) is not None
 
 
 def operand(op: Operator, x: Any) -> Any:
-    """An argument as a Tensor or a Python number."""
+    """Convert an argument to a Tensor or a Python number.  Raises `TypeError` for a value of another kind."""
     if x.__class__ in USUAL:
         return x
     if isinstance(x, Tensor):

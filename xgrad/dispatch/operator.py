@@ -16,7 +16,7 @@ from .node_names import NAMES
 
 
 class Operator:
-    """One operator: what its declaration says."""
+    """One operator: its declaration as data, and its kernels by static arguments."""
 
     # Of a backward: whether it is that of an operator which is linear in each of its arguments, as products are.
     multilinear = False
@@ -106,7 +106,7 @@ def formula_of(operator: Operator, name: str) -> Callable | None:
 
 
 def is_addend(operator: Operator, name: str) -> bool:
-    """Whether the function can do without an argument, which is added to what it gives."""
+    """Tell if an argument is optional, and its gradient made of `grad` alone, as a bias's is."""
     formula = operator.formulas.get(name)
     optional = name in operator.defaults and operator.defaults[name] is None
     return optional and formula is not None and asks_for(formula) == ("grad",)

@@ -56,7 +56,7 @@ class OperatorNode(Node):
             or grad is None
             or not needs
             or arithmetic.tensors
-            or plan.static
+            or plan.general
             or (plan.fits and grad.shape in plan.fits)
             or grad.__class__ is SparseGradient
         ):
@@ -178,7 +178,7 @@ class OperatorNode(Node):
         self.plan.fits.add(self.avals[0].shape)
 
     def _unpack_arrays(self) -> list:
-        """What was saved, as a program takes it, after the version check."""
+        """The saved values as a program takes them, after the version check."""
         saved = self.saved  # once: another thread may release it
         if saved is RELEASED:
             raise freed_error(self.name())
@@ -198,7 +198,7 @@ class OperatorNode(Node):
         return values
 
     def _unpack(self) -> list:
-        """What was saved, as tensors in the graph."""
+        """The saved values as tensors in the graph, after the version check."""
         saved = self.saved  # once: another thread may release it
         if saved is RELEASED:
             raise freed_error(self.name())

@@ -57,6 +57,6 @@ def write_out(name: str, result: Tensor, out: Tensor) -> Tensor:
 
 
 def _place_for(out: Tensor, result: Tensor) -> Any:
-    """Where an `out` of another shape is put: on its device; on a mesh, as the result is sharded."""
+    """The placement of an `out` that is resized: its own device; on a mesh, the result's sharding."""
     place = place_of(out._held())
     return place if place is None or len(place.device_set) == 1 else place_of(result._read())

@@ -1,4 +1,4 @@
-"""Where the operators ask for an `__xgrad_function__`: operators, views and composites (see xgrad/overrides.py).
+"""Operators, views and composites ask the classes of their arguments for an `__xgrad_function__` (xgrad/overrides.py).
 
 An operator asks when an argument's class is not `Tensor`, and names the public function that it belongs to, with the
 arguments as a user would give them.  Of the composites, which are Python functions over operators, the ones in the
@@ -32,7 +32,7 @@ _TABLES = ("", "nn.functional", "linalg", "special")
 
 
 def ask(op: Operator, args: tuple, statics: tuple, call: Callable, inplace: bool = False) -> Any:
-    """What an override among the arguments makes of an operator's call; `NotImplemented` if there is none to ask.
+    """Ask the overrides among the arguments for the result of an operator's call; `NotImplemented` if there is none.
 
     `call` runs the operator: what an override is given where users know no function that does.
     """
@@ -56,7 +56,7 @@ def ask_view(self: Any, key: tuple) -> Any:
 
 @functools.cache
 def _public(op: Operator, inplace: bool, call: Callable) -> Callable:
-    """The function that users know; for an operator that only composites call, one that runs it."""
+    """Find the operator's public function; for an operator that only composites call, make a function that runs it."""
     name = op.name + "_" if inplace else op.name
     same = op.name in _SAME and OPERATORS.get(op.name) is op
     for table in (METHODS, *FUNCTIONS.values()):
@@ -82,7 +82,7 @@ _PUBLIC_NAMES = {"self": "input"}
 
 
 def _takes(func: Callable, op: Operator) -> bool:
-    """Whether a function takes all that the operator takes, under the same names."""
+    """Tell if a function takes all arguments of the operator, under the same names."""
     names = inspect.signature(func).parameters
     return all(_PUBLIC_NAMES.get(p, p) in names for p in (*op.parameters, *op.static_names))
 
@@ -98,27 +98,21 @@ def _as_given(op: Operator, func: Callable, args: tuple, statics: tuple) -> tupl
     given.update(zip(op.static_names, statics, strict=True))
     positional: list[Any] = []
     named: dict[str, Any] = {}
+    omitted = False  # once an argument is left out, those behind it are given by name
     for p in inspect.signature(func).parameters.values():
         if p.name not in given and p.kind is _VAR:
             positional += args[count:]
         elif p.name not in given:
             if op.variadic and p.default is p.empty:  # the tensors of `cat`
                 positional.append(list(args[count:]))
-        elif p.kind is p.KEYWORD_ONLY or named:
+        elif p.kind is p.KEYWORD_ONLY or named or omitted:
             if not _is_default(given[p.name], p.default):
                 named[p.name] = given[p.name]
         elif not _is_default(given[p.name], p.default):
             positional.append(given[p.name])
         elif p.default is not p.empty:
-            named = _Named()
-    return tuple(positional), dict(named)
-
-
-class _Named(dict):
-    """Empty, and true: what follows an argument that was left out is given by name."""
-
-    def __bool__(self) -> bool:
-        return True
+            omitted = True
+    return tuple(positional), named
 
 
 _VAR = inspect.Parameter.VAR_POSITIONAL

@@ -17,7 +17,7 @@ from .promotion import conj
 
 
 class Bound(Protocol):
-    """What a plan needs of its kernel (kernel.py): an operator with its static arguments bound."""
+    """A kernel (kernel.py) as its plans know it: an operator with its static arguments bound."""
 
     statics: dict[str, Any]
     function: Callable
@@ -39,6 +39,7 @@ class Plan:
         "alone",
         "fits",
         "formulas",
+        "general",
         "independent",
         "indices",
         "keeps_result",
@@ -109,6 +110,7 @@ class Plan:
         self.static = bool(wanted & {"shapes", "dtypes"}) or any(
             formula_of(operator, names[i]) is linear and i not in self.saved for i in self.indices
         )
+        self.general = self.static  # True: no backward takes the short way of `OperatorNode.apply`
         # Whether the one result is saved, and nothing else.
         self.keeps_result = self.saves_result and not self.static and self.pick is None and operator.outputs is None
 
@@ -141,7 +143,7 @@ class Plan:
         return found
 
     def dependence(self, key: tuple, values: list) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
-        """Of the arguments of `operator(key)`, on which its results depend, and of each result, on which it does."""
+        """Tell on which arguments of `operator(key)` its results depend: all results together, and each of them."""
         kinds = tuple([(v.shape, v.dtype) if isinstance(v, Tensor) else v.__class__ for v in values])
         found = self.independent.get((key, kinds))
         if found is None:
@@ -204,7 +206,7 @@ class Plan:
 
 
 def _is_identity(formula: Callable) -> bool:
-    """Whether a formula hands the incoming gradient on as it is, so that no program is needed."""
+    """Tell if a formula returns the incoming gradient itself, so that no program is needed."""
     if asks_for(formula) != ("grad",):
         return False
     probe = object()

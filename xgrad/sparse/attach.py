@@ -1,4 +1,4 @@
-"""Where operators attach to SparseTensor: its interpreter, and the methods that are made of operators over it.
+"""SparseTensor gets its interpreter here, and the methods that are made of operators over it.
 
 The package's `__init__` runs this, so that no sparse tensor is without them.
 """

@@ -49,7 +49,7 @@ class CompressedTensor(SparseTensor):
         return self._plain.shape[0]
 
     def _parts(self) -> tuple:
-        """What is printed: names and tensors."""
+        """The parts that are printed: names and tensors."""
         names = ("crow_indices", "col_indices") if self.layout in ROWS else ("ccol_indices", "row_indices")
         return (names[0], self._compressed), (names[1], self._plain), ("values", self._values())
 
@@ -190,7 +190,7 @@ def compressed(
 
 
 def _rebuilt(requires_grad: bool, *parts: Any) -> CompressedTensor:
-    """What unpickling makes: a leaf."""
+    """Make the leaf that unpickling returns."""
     made = compressed(*parts)
     made._requires_grad = requires_grad
     return made

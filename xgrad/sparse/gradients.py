@@ -1,4 +1,4 @@
-"""Where sparse gradients come from, and what recorded operators make of them.
+"""Sparse gradients: an embedding makes them, and recorded operators hand them on.
 
 An embedding's gradient has one entry for each number that was looked up.  (PyTorch: embedding_sparse_backward.)
 """
@@ -19,7 +19,7 @@ from .tensor import SparseTensor, densely, from_parts, gather
 
 
 def node_gradients(node: Any, grad: SparseTensor, needs: int, arithmetic: Arithmetic) -> Any:
-    """What a recorded operator makes of a sparse gradient.
+    """The gradients that a recorded operator's node makes of a sparse gradient.
 
     One that hands its gradient on does so; one that works element by element does so on the entries, with what it saved
     at their places; any other gets a dense gradient.
@@ -43,7 +43,7 @@ def node_gradients(node: Any, grad: SparseTensor, needs: int, arithmetic: Arithm
 
 
 def _at_entries(node: Any, grad: SparseTensor) -> list | None:
-    """What the node saved, at the entries of a gradient; None where that cannot be said."""
+    """The node's saved values at the entries of a gradient; None where the shapes differ."""
     values = []
     for value in node._unpack():
         if isinstance(value, Tensor) and value.ndim:

@@ -1,4 +1,4 @@
-"""What operators do with sparse tensors: the table that `call.py` is led to, and the rules of the gradients.
+"""Operators on sparse tensors: a table by name, and the rules of the gradients.
 
 A name that is not in the table is refused; of the gradients' own operators, which no user calls, the sparse arguments
 are made dense.  Loaded with the first sparse tensor.  (PyTorch: SparseTensorMath.cpp, derivatives.yaml.)

@@ -121,7 +121,7 @@ class SparseTensor(Tensor):
         return self._index.shape[1]
 
     def _parts(self) -> tuple:
-        """What is printed: names and tensors."""
+        """The parts that are printed: names and tensors."""
         return ("indices", self._index), ("values", self._values())
 
     def _indices(self) -> Tensor:
@@ -201,7 +201,7 @@ class SparseTensor(Tensor):
         return make(self._index if index is None else index, entries, self._sizes, self._coalesced)
 
     def _form(self) -> Callable | None:
-        """What gives a gradient this tensor's layout, where it has one of its own."""
+        """A function that converts gradients to this tensor's layout; None for sparse_coo."""
         return None
 
     def cpu(self, memory_format: Any = None) -> Any:
@@ -323,7 +323,7 @@ def make(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> Spars
 
 
 def _rebuilt(indices: Tensor, values: Tensor, size: tuple, coalesced: bool, requires_grad: bool) -> SparseTensor:
-    """What unpickling makes: a leaf."""
+    """Make the leaf that unpickling returns."""
     made = make(indices, values, size, coalesced)
     made._requires_grad = requires_grad
     return made
@@ -347,7 +347,7 @@ def entries_at(input: Tensor, index: Tensor, coalesced: bool, name: str, rule: C
 
 
 class Pattern:
-    """Where a sparse tensor has entries: what a gradient needs of it, which is not its values."""
+    """The places of a sparse tensor's entries: a gradient needs these, and not the values."""
 
     def __init__(self, tensor: SparseTensor) -> None:
         self.index, self.size, self.coalesced = tensor._index, tensor._sizes, tensor._coalesced
