@@ -175,6 +175,24 @@ def late_elsewhere(root: Path = ROOT) -> list[str]:
     return found
 
 
+def unexplained(root: Path = ROOT) -> list[str]:
+    """`FILE:LINE` of each import inside a function whose block of imports has no comment, on or above it."""
+    found = []
+    for path in modules_of(root).values():
+        text = path.read_text()
+        lines = text.splitlines()
+        for node, kind in _nodes(ast.parse(text)):
+            if kind == "late" and isinstance(node, (ast.Import, ast.ImportFrom)):
+                last = first = node.lineno - 1
+                while first and (
+                    not lines[first - 1].strip() or lines[first - 1].split()[0] in ("import", "from", "#")
+                ):
+                    first -= 1
+                if not any("#" in line for line in lines[first : last + 1]):
+                    found.append(f"{path.relative_to(root)}:{node.lineno}")
+    return found
+
+
 def assigned_from_outside(root: Path = ROOT) -> list[str]:
     """`FILE:LINE module.name` of each assignment to a global of another module."""
     modules = modules_of(root)
@@ -228,6 +246,7 @@ def main() -> None:
         print(f"  {source or root.name}:{line} {target or root.name} {name}")
     for title, lines in (
         ("imports of other libraries inside functions", late_elsewhere(root)),
+        ("imports inside functions without a reason", unexplained(root)),
         ("globals of other modules that are assigned", assigned_from_outside(root)),
         ("globals that stand empty", holes(root)),
     ):

@@ -99,10 +99,7 @@ def test_no_circle_of_imports_and_no_global_that_another_module_fills(graph):
 
 def test_imports_inside_of_functions_say_why(graph):
     """For what is optional, or costs a start that few need: a comment on the line, or where its block begins."""
-    for found in graph.graph_of():
-        if found.kind == "late":
-            lines = graph.modules_of(ROOT)[found.source].read_text().splitlines()
-            assert any("#" in line for line in lines[found.line - 4 : found.line]), found
+    assert graph.unexplained() == []
 
 
 def test_no_private_jax():

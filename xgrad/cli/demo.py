@@ -215,7 +215,7 @@ def draw(trainings: dict[str, Training], comparison: Any, arguments: argparse.Na
     import matplotlib as mpl  # an optional library
 
     mpl.use("agg")
-    import matplotlib.pyplot as plt
+    import matplotlib.pyplot as plt  # behind the choice of a backend
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.6), layout="constrained", width_ratios=(1, 1.1))
     eager, compiled = trainings["eager"], trainings.get("compiled")

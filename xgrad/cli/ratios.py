@@ -241,7 +241,7 @@ def draw(results: list[Result], title: str, path: Path) -> None:
     import matplotlib as mpl  # an optional library
 
     mpl.use("agg")
-    import matplotlib.pyplot as plt
+    import matplotlib.pyplot as plt  # behind the choice of a backend
     from matplotlib.lines import Line2D
 
     lines: list[Result | str] = []  # from top to bottom: a group's name, then its rows

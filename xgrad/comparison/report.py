@@ -174,7 +174,7 @@ def html(comparison: Findings) -> str:
 def print_rich(comparison: Findings) -> None:
     """Print the table by the package rich.  Raises `ImportError` if it is not installed."""
     try:
-        from rich.console import Console
+        from rich.console import Console  # an optional library
         from rich.table import Table
     except ImportError as error:
         raise ImportError('rich is not installed: pip install rich, or print without "rich=True"') from error
@@ -225,7 +225,7 @@ def bars(comparison: Findings) -> list[tuple[str, list[float], list[str]]]:
 def plot(comparison: Findings, ax: Any = None) -> Any:
     """Draw horizontal bars, each pair relative to its larger one, with the values written beside them."""
     try:
-        import matplotlib.pyplot as plt
+        import matplotlib.pyplot as plt  # an optional library
     except ImportError as error:
         raise ImportError('plot() needs matplotlib: pip install "xgrad[viz]"') from error
     drawn = bars(comparison)

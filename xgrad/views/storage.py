@@ -145,14 +145,14 @@ def trace_state() -> Any:
     global _trace_state
     if _trace_state is None:
         try:
-            from jax.extend.core import get_opaque_trace_state
-        except ImportError:  # jax before 0.8
-            from jax.core import get_opaque_trace_state
+            from jax.extend.core import get_opaque_trace_state  # at first use: it takes a part of a second
+        except ImportError:
+            from jax.core import get_opaque_trace_state  # jax before 0.8
         _trace_state = get_opaque_trace_state
     return _trace_state(convention="nnx")
 
 
-_trace_state: Any = None  # imported at first use: jax.extend costs a part of a second
+_trace_state: Any = None
 
 
 def of_ended_trace(array: Any) -> Exception | None:
