@@ -179,9 +179,8 @@ def unexplained(root: Path = ROOT) -> list[str]:
     """`FILE:LINE` of each import inside a function whose block of imports has no comment, on or above it."""
     found = []
     for path in modules_of(root).values():
-        text = path.read_text()
-        lines = text.splitlines()
-        for node, kind in _nodes(ast.parse(text)):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node, kind in _statements(path):
             if kind == "late" and isinstance(node, (ast.Import, ast.ImportFrom)):
                 last = first = node.lineno - 1
                 while first and (
