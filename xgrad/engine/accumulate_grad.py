@@ -1,9 +1,9 @@
-"""AccumulateGrad: the node at which a leaf's gradient ends up in `.grad`.
+"""AccumulateGrad: the node that stores a leaf's gradient in `.grad`.
 
-Held weakly by its tensor and strongly by the graphs that lead to it; holds the tensor.
-The layout contract here is about *placement*: strides don't exist, but a later optimizer step depends on device,
-sharding and dtype.  A stored gradient has its variable's sharding; where a new one does not, it is moved, once, and
-warned about, once (PyTorch: torch/csrc/autograd/functions/accumulate_grad.h).
+The leaf refers to it weakly, the graphs above it strongly; it refers to the leaf.  Strides don't exist here, so
+PyTorch's layout contract is about *placement*: a later optimizer step depends on device, sharding and dtype.  A stored
+gradient has its variable's sharding; a new one with another sharding is transferred, once, with one warning (PyTorch:
+torch/csrc/autograd/functions/accumulate_grad.h).
 """
 
 import warnings
@@ -27,7 +27,7 @@ from .placement import put
 from .sparse_gradient import SparseGradient
 from .sparse_gradient import accumulate as accumulate_sparse
 
-_warned: dict[int, weakref.ref] = {}  # by id: the variables whose gradients were moved
+_warned: dict[int, weakref.ref] = {}  # by id: the variables with a warning that their gradients were transferred
 
 
 class AccumulateGrad(InternalNode):
@@ -42,7 +42,7 @@ class AccumulateGrad(InternalNode):
         return self.variable._hooks
 
     def is_watched(self) -> bool:
-        """Whether a hook sees the gradient, or more happens to it than that it is added."""
+        """Tell if a hook sees the gradient, or if it is sparse or goes to a sparse variable."""
         variable = self.variable
         return bool(self._hooks or variable._hooks or variable._post_accumulate_hooks or variable._sparse)
 
@@ -55,9 +55,10 @@ class AccumulateGrad(InternalNode):
         return ()
 
     def apply_shown(self, grads: list, arithmetic: Arithmetic) -> Any:
-        """`apply`, and the gradient as post-hooks see it: where it became the variable's, that tensor's value.
+        """Run `apply`, and return the gradient for post-hooks: where it became `.grad`, a Tensor with the same value.
 
-        What a post-accumulate hook writes there shows, as in PyTorch, which stores the gradient that arrived.
+        So it shows what a post-accumulate hook writes to `.grad`, as in PyTorch, which stores the gradient that
+        arrived.
         """
         variable, value = self.variable, grads[0]
         an_array = not arithmetic.tensors and value.__class__ is not SparseGradient
@@ -78,7 +79,7 @@ class AccumulateGrad(InternalNode):
             run_post_accumulate_hooks(hooks, self.variable)
 
     def _take(self, grads: list, arithmetic: Arithmetic) -> None:
-        """Accumulate, if a gradient arrived and the variable still wants it."""
+        """Accumulate the gradient, if one arrived and the variable still requires it."""
         variable = self.variable
         if grads[0] is not None and (variable._requires_grad or variable.requires_grad):
             if variable._grad_fn is not None or (variable._view is not None and variable.grad_fn is not None):
@@ -97,7 +98,7 @@ class AccumulateGrad(InternalNode):
                     self._accumulate_tensor(variable, grads[0])
 
     def _accumulate_tensor(self, variable: Tensor, new: Tensor) -> None:
-        """A graph is created, or tangents and batches are carried along: everything is done by operators."""
+        """Accumulate by operators, which record, and carry tangents and batches along."""
         old = variable._grad
         want = None if new._level is not None or variable._level is not None else self._moves(variable, new._read())
         if want is not None:
@@ -112,21 +113,21 @@ class AccumulateGrad(InternalNode):
             old.add_(new)
 
     def _accumulate(self, variable: Tensor, new: list) -> None:
-        """Grad mode is off: the first gradient is stolen, a later one goes into the same Tensor object."""
-        # What was put elsewhere may be another array over the same buffer, which is not ours to donate.
+        """Accumulate with grad mode off: the first array becomes `.grad`, others are added to that Tensor object."""
+        # After a transfer there may be another array over the same buffer, which is not ours to donate.
         moved = new[0] if self._place(variable, new) else None
         grad = variable._grad
-        if variable._grad_dtype is None and grad is not None:  # any dtype may arrive, and the first one stays
+        if variable._grad_dtype is None and grad is not None:  # any dtype may arrive; that of the first gradient stays
             new[0] = fit(new[0], new[0].shape, grad.dtype)
         if grad is None:
-            variable._grad = stolen(new, 0)  # which sees that `moved` is held too
+            variable._grad = stolen(new, 0)  # `moved` is a second reference, which `stolen` counts
             del moved
         elif grad._storage is None and grad._owned and grad.shape == new[0].shape:
             if grad._inference:
                 grad._bump(0)  # refuses
             try:
                 grad._rewrite(_adder, new[0])
-            except ValueError:  # other devices: without the layout policy the gradient was left there
+            except ValueError:  # other devices: without the layout policy the gradient is stored where it was computed
                 grad._rewrite(_adder, jax.device_put(new[0], grad._array.sharding))
         elif grad._sparse:
             accumulate_sparse(variable, stolen(new, 0))
@@ -140,7 +141,7 @@ class AccumulateGrad(InternalNode):
             )
 
     def _place(self, variable: Tensor, new: list) -> bool:
-        """Put the gradient where its variable lies; whether it was elsewhere."""
+        """Transfer the gradient to its variable's devices, and tell if that was necessary."""
         here, there = new[0], variable._read()
         if here.shape != there.shape:  # unsqueeze_ under no_grad came after the recording
             if not expandable(here.shape, there.shape):
@@ -155,7 +156,7 @@ class AccumulateGrad(InternalNode):
         return want is not None
 
     def _moves(self, variable: Tensor, here: Any) -> Any:
-        """The sharding to which a gradient has to be moved, None if it lies where its variable does."""
+        """The sharding to which a gradient must be transferred, None if it has its variable's."""
         there = variable._read()
         if isinstance(here, Tracer) or isinstance(there, Tracer):
             return None
@@ -164,7 +165,7 @@ class AccumulateGrad(InternalNode):
             return None
         if not state.grad_layout:
             return None
-        # Without a word: a constant, which no device was asked for, and what each device has a copy of.
+        # No warning for a constant, which is on no device by request, nor for a gradient copied to every device.
         travels = here.committed and not (have.is_fully_replicated and have.device_set == want.device_set)
         known = _warned.get(id(variable)) if travels else None
         if travels and (settings.warn_always or known is None or known() is not variable):
@@ -179,7 +180,7 @@ class AccumulateGrad(InternalNode):
 
 
 def _adder(donate: bool, where: Any = None) -> Any:
-    """The sum of a gradient and what is added to it."""
+    """The program that adds a gradient to the stored one."""
     return add_into if donate else add_arrays
 
 
@@ -188,14 +189,14 @@ def _committed(variable: Tensor) -> bool:
 
 
 def make_accumulator(tensor: Tensor) -> AccumulateGrad:
-    """The accumulator of a leaf, which its graphs keep alive."""
-    with writing:  # of two threads one makes it
+    """Return the accumulator of a leaf, which its graphs keep alive; make one if there is none."""
+    with writing:  # two threads must not make two
         reference = tensor._accumulator
         accumulator = None if reference is None else reference()
         if accumulator is None:
             accumulator = AccumulateGrad()
             accumulator.variable = tensor
-            # What a gradient must look like: as the variable does now.  (unsqueeze_ under no_grad may change it later.)
+            # A gradient must have the variable's present shape and dtype.  (unsqueeze_ under no_grad may change it.)
             accumulator.avals = (expected(tensor),)
             tensor._accumulator = weakref.ref(accumulator)
             if state.anomaly:

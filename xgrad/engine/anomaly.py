@@ -1,9 +1,9 @@
-"""Anomaly mode and the log of executed nodes: what the engine does when somebody watches it.
+"""Anomaly mode and the log of executed nodes: how a run of the engine is observed.
 
-In anomaly mode each sequence number that a thread gives to a new node is an `Origin`: an int that also knows the stack
-at which it was given and the node that was being evaluated then.  So recording has nothing to ask and nothing to store
-while the mode is off, and whatever numbers a node takes part in it.  `Node.metadata` tells it as `traceback_` and
-`parent_` (PyTorch: torch/csrc/autograd/anomaly_mode.cpp, python_anomaly_mode.cpp).
+In anomaly mode each sequence number that a thread hands out is an `Origin`: an int with the stack at which it was
+handed out and the node that was being evaluated then.  So recording costs nothing while the mode is off, and every node
+with a number takes part.  `Node.metadata` shows them as `traceback_` and `parent_` (PyTorch:
+torch/csrc/autograd/anomaly_mode.cpp, python_anomaly_mode.cpp).
 
 Invariant: numbers come from the thread's one counter in either mode, so nodes keep their order.
 """
@@ -26,11 +26,11 @@ from .node import Node
 log = logging.getLogger("xgrad.autograd.graph")
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_SCRIPTS = os.path.join(_PACKAGE, "cli") + os.sep  # they are users of the rest
+_SCRIPTS = os.path.join(_PACKAGE, "cli") + os.sep  # they use the package as users do
 
 
 def _ours(filename: str) -> bool:
-    """Whether code is part of xgrad; functions that are made of an operator's declaration are in no file."""
+    """Tell if a file is part of xgrad.  Functions that are generated from an operator's declaration are in no file."""
     return filename == "<operator>" or (filename.startswith(_PACKAGE) and not filename.startswith(_SCRIPTS))
 
 
@@ -38,13 +38,13 @@ _any_nan = jax.jit(lambda array: jnp.isnan(array).any())
 
 
 class Origin(int):
-    """A sequence number, with where it was given."""
+    """A sequence number that knows where it was handed out."""
 
     frames: traceback.StackSummary
     parent: Node | None
 
     def metadata(self) -> dict[str, Any]:
-        """What PyTorch keeps in the metadata of a node that was made in anomaly mode."""
+        """The entries that PyTorch puts in the metadata of a node that was made in anomaly mode."""
         told: dict[str, Any] = {"traceback_": self.frames.format()}
         if self.parent is not None:
             told["parent_"] = self.parent
@@ -58,7 +58,7 @@ def _next_origin() -> Origin:
 def origin_of(number: int) -> Origin:
     """`number`, with the stack of its caller's caller and the node that is being evaluated."""
     origin = Origin(number)
-    # The lines of source are read when somebody wants to see them: most stacks are never shown.
+    # Lines of source are read when a stack is printed: most never are.
     frames = traceback.StackSummary.extract(traceback.walk_stack(sys._getframe(2)), lookup_lines=False)
     frames.reverse()
     origin.frames = traceback.StackSummary.from_list([f for f in frames if not _ours(f.filename)])
@@ -73,14 +73,14 @@ def set_enabled(enabled: bool, check_nan: bool) -> None:
 
 
 def watched() -> bool:
-    """Whether a run that begins now is to be watched, node for node."""
+    """Tell if a run that begins now must be observed, node by node."""
     return state.anomaly or state.recorder is not None or log.isEnabledFor(logging.DEBUG)
 
 
 def tell(node: Node, grads: list) -> None:
     """Log that `node` is about to be executed."""
     if log.isEnabledFor(logging.DEBUG):
-        # The record gets strings: one that is kept must not keep the graph.
+        # The record gets strings: with tensors in it a stored record would keep the graph alive.
         log.debug("Executing: %s with grad_outputs: [%s]", str(node), ",".join(_brief(g) for g in grads))
 
 
@@ -88,7 +88,7 @@ _SHORT = (("bfloat", "bf"), ("float", "f"), ("complex", "c"), ("uint", "u"), ("i
 
 
 def _brief(grad: Any) -> str:
-    """A gradient as in 'f32[2, 3]'."""
+    """A gradient's dtype and shape, as 'f32[2, 3]'."""
     if grad is None:
         return "None"
     name = grad.dtype.name
@@ -98,7 +98,7 @@ def _brief(grad: Any) -> str:
 
 
 def look_for_nan(node: Node, results: Any, arithmetic: Arithmetic) -> None:
-    """Raise `RuntimeError` if a gradient that `node` computed holds a NaN; a tracer has no value to be looked at."""
+    """Raise `RuntimeError` if a gradient that `node` computed contains a NaN.  A tracer has no values to be checked."""
     for i, result in enumerate(results):
         if result is None:
             continue
@@ -111,7 +111,7 @@ def look_for_nan(node: Node, results: Any, arithmetic: Arithmetic) -> None:
 
 
 def report(error: BaseException) -> None:
-    """Warn of the node at which a run failed: where in the forward pass it was made, and the nodes that led to it."""
+    """Warn of the node at which a run failed: where forward made it, and which nodes were being evaluated then."""
     node = state.current_node
     if not state.anomaly or node is None:
         return

@@ -1,13 +1,13 @@
 """Arithmetic: how gradients travel between nodes, and the linear maps that backward applies to them, in two forms.
 
-    ARRAYS     bare arrays: nothing is recorded, and memory that the run alone holds is written into
+    ARRAYS     bare arrays: nothing is recorded, and an array with no other reference may be overwritten
     TENSORS    Tensors: each map is an operator, which is recorded and carries tangents and batches along
 
-A graph task chooses one for its whole run (`GraphTask.arithmetic`), and hands it to each node's `apply`: a formula that
-is written in these maps is right in both.  In both a sparse gradient travels in a `SparseGradient`.
+A graph task chooses one for its whole run (`GraphTask.arithmetic`), and passes it to each node's `apply`: a formula
+that is written in these maps is right in both.  In both a sparse gradient travels in a `SparseGradient`.
 
 The maps of TENSORS are methods of Tensor, which xgrad/attach.py puts there: operators stand above the engine.  They are
-called on the class, so that what a subclass of Tensor overrides changes no gradient.
+called on the class, so that methods of a user's subclass of Tensor change no gradient.
 """
 
 import functools
@@ -37,48 +37,48 @@ def _fit_program(shape: tuple, dtype: np.dtype) -> Any:
 class Arithmetic:
     """The maps.  `chain` leads from a base to a view of it; `fit`, `read`, ... of a gradient are linear in it."""
 
-    tensors: bool  # whether gradients travel as Tensors
+    tensors: bool  # True if gradients travel as Tensors
 
     def from_tensor(self, tensor: Any) -> Any:
-        """A Tensor as a gradient that travels; None stays None."""
+        """Convert a Tensor to a gradient that travels; None stays None."""
         raise NotImplementedError
 
     def to_tensor(self, grad: Any) -> Any:
-        """A gradient that travels as hooks and users see it: a Tensor, or None."""
+        """Convert a gradient to a Tensor, for hooks and users; None stays None."""
         raise NotImplementedError
 
     def into_tensor(self, grads: list, index: int) -> Any:
-        """`to_tensor(grads[index])`, which outlives the run, and may take over the array."""
+        """Convert `grads[index]` to a Tensor that outlives the run; it may own the array."""
         raise NotImplementedError
 
     def constant(self, array: Any) -> Any:
-        """An array that the engine made, as a factor of gradients."""
+        """Convert an array that the engine made to a factor of gradients."""
         raise NotImplementedError
 
     def add(self, buffer: list, index: int, grads: list) -> None:
-        """Add `grads[0]` to `buffer[index]`.  The lists show who else holds a gradient."""
+        """Add `grads[0]` to `buffer[index]`.  In a list a gradient's references can be counted."""
         raise NotImplementedError
 
     def fit(self, grad: Any, shape: tuple, dtype: np.dtype) -> Any:
-        """The gradient summed to `shape` and cast to `dtype`."""
+        """Sum the gradient to `shape` and cast it to `dtype`."""
         raise NotImplementedError
 
     def move(self, grad: Any, place: Any, committed: bool = True) -> Any:
-        """The gradient on another device, or sharded in another way: see `put`."""
+        """Transfer the gradient to another device or sharding: see `put`."""
         raise NotImplementedError
 
     def read(self, chain: ViewChain, grad: Any) -> Any:
-        """The part of a base's gradient that the view shows."""
+        """Read the part of a base's gradient that the view shows."""
         raise NotImplementedError
 
     def adjoint(self, chain: ViewChain, grad: Any) -> Any:
-        """The base's gradient, of a view's: zero where the view shows nothing."""
+        """Make the base's gradient of a view's: zero where the view shows nothing."""
         raise NotImplementedError
 
     def write(self, chain: ViewChain, grads: list, new: Any, ours: bool = False) -> Any:
-        """The base's gradient `grads[0]` with `new` (None: zeros) where the view is.  The list loses it.
+        """Return the base's gradient `grads[0]` with `new` (None: zeros) where the view is.  The list may lose it.
 
-        `ours`: its memory may be written, if the list alone holds it.
+        `ours`: the engine made `grads[0]`, so its memory may be overwritten if the list has the only reference.
         """
         raise NotImplementedError
 
@@ -87,7 +87,7 @@ class _Arrays(Arithmetic):
     tensors = False
 
     def from_tensor(self, tensor: Any) -> Any:
-        """The array, copied unless one of our kernels made it."""
+        """The tensor's array, copied unless one of xgrad's kernels made it."""
         if tensor is None:
             return None
         if tensor._sparse:

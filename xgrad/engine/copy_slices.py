@@ -9,11 +9,11 @@
     w ──► W
 
 `apply`: view the base gradient, call `fn` on that part, write its result back into the base gradient, pass the others
-through.  Whether the part is found by replaying view operations or by geometry is in the chain alone
-(`relation_of`; PyTorch: torch/csrc/autograd/functions/tensor.cpp).
+through.  The chain determines if the part is found by replaying view operations or by geometry (`relation_of`; PyTorch:
+torch/csrc/autograd/functions/tensor.cpp).
 
-The base gradient is updated in place, by donation, when nobody else holds it: k writes into an N-element buffer cost
-O(N + the views) backward, not O(kN) as a clone for each node does.
+The base gradient is updated in place, by donation, if the engine has the only reference to it: k writes into an
+N-element buffer cost O(N + the views) backward, not O(kN) as a clone for each node does.
 """
 
 import functools
@@ -64,7 +64,7 @@ class CopySlices(InternalNode):
         return results
 
     def _wanted(self, needs: int) -> int:
-        """The mask, with all that there are in the place of -1."""
+        """The mask, where -1 is replaced by a bit for each edge that has a node."""
         return needs if needs != -1 else sum(1 << i for i, (node, _) in enumerate(self.next_edges) if node is not None)
 
     def formula(self, given: int, needs: int) -> Formula | None:
@@ -95,7 +95,7 @@ class CopySlices(InternalNode):
 
 @functools.lru_cache(maxsize=4096)
 def _of_write(program: Program, fn: Formula, to_base: int) -> Formula:
-    """Of a CopySlices over `fn`."""
+    """The formula of a CopySlices over `fn`."""
     count = sum(program.counts)
 
     def run(grads: list, values: list, avals: tuple, static: Any) -> list:

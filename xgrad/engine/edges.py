@@ -13,9 +13,9 @@ from .node import Node
 
 
 class GradientEdge(NamedTuple):
-    """Where a gradient arrives: a node, and which of its inputs.
+    """The place where a gradient arrives: a node, and the number of one of its inputs.
 
-    `ownership_token` is always None: a node here is kept alive by whoever refers to it.
+    `ownership_token` is always None: a reference to a node keeps it alive, without a token.
     """
 
     node: Node
@@ -39,7 +39,7 @@ def gradient_edge(tensor: Tensor) -> tuple:
 
 
 def attach_edge(tensor: Tensor, edge: tuple) -> None:
-    """Let a new tensor stand for the one whose gradient arrives on `edge`."""
+    """Make a new tensor stand for the one whose gradient arrives on `edge`."""
     node, output_nr = edge
     if node.is_accumulator:
         tensor._accumulator = weakref.ref(node)

@@ -1,13 +1,14 @@
 """The engine: runs the graph from roots to leaves, in PyTorch's order (torch/csrc/autograd/engine.cpp).
 
-Ready nodes: larger sequence number first, that is later forward operations first, leaves at once.  One host thread
-drives a task: JAX's dispatch is asynchronous already.  A backward inside a hook or a custom Function runs to its end
-first, on the same thread, or on a fresh one every `HOP` levels, so that no depth meets Python's recursion limit.
+Among ready nodes the one with the larger sequence number runs first, so later forward operations come first; leaves
+come at once.  One host thread drives a task: JAX's dispatch is asynchronous already.  A backward inside a hook or a
+custom Function runs to its end first, on the same thread, or on a new one every `HOP` levels, so that no depth exceeds
+Python's recursion limit.
 
-Gradients travel between nodes as bare arrays; hooks and custom Functions see Tensors.  Where more than the value counts
-(a graph is created, a tangent or a batch is carried along) they travel as Tensors (`GraphTask.arithmetic`).
-Arrays that are not ours (a user's root gradient, what a hook returns) are copied when they enter, so every array in
-an input buffer that nobody else refers to may be donated.
+Gradients travel between nodes as bare arrays; hooks and custom Functions see Tensors.  Where a gradient is more than
+its value (it is recorded, or has tangents or batches) it travels as a Tensor (`GraphTask.arithmetic`).  Arrays that
+users hold (a root gradient, a hook's result) are copied when they enter.  So an array in an input buffer may be donated
+if the buffer has the only reference to it.
 """
 
 import threading
@@ -99,7 +100,7 @@ def _on_fresh_thread(task: GraphTask, root: GraphRoot, values: list) -> None:
 
 
 def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
-    """Run a task in its own modes; the caller's are back after it, whatever hooks and Functions left switched."""
+    """Run a task in its own modes, and restore the caller's, also where hooks and Functions left modes switched."""
     previous = state.graph_task, state.grad_enabled, state.current_node
     task.modes = state.__dict__.copy()
     state.graph_task, state.grad_enabled = task, task.create_graph and not state.inference
@@ -136,7 +137,7 @@ def _loop(task: GraphTask) -> None:
     not_ready, exec_info = task.not_ready, task.exec_info
     keep_graph, arithmetic = task.keep_graph, task.arithmetic
     tensors = arithmetic.tensors
-    watched = anomaly.watched()  # once for each run
+    watched = anomaly.watched()  # asked once for each run
     evaluate = evaluate_watched if watched else evaluate_with_hooks
     while True:
         node = task.pop()
@@ -177,7 +178,7 @@ def _distribute(task: GraphTask, node: Node, results: Any) -> None:
     edges = node.next_edges
     if len(results) != len(edges):
         results = right_count(node, results)
-    # References are dropped as soon as they are moved on: what nobody else holds may be donated.
+    # Each reference is dropped once its gradient is in a buffer: an array with one reference may be donated.
     results = list(results)
     for i, (child, number) in enumerate(edges):
         if child is None:

@@ -2,7 +2,7 @@
 
     tensor hooks → retain-grad → captures → node pre-hooks → apply → node post-hooks
 
-Hooks see Tensors, whatever travels between nodes.
+Hooks see Tensors, in either arithmetic.
 """
 
 from contextlib import nullcontext
@@ -19,7 +19,7 @@ from .validate import for_node, validate_output
 
 
 def _from_hook(node: Node, tensor: Tensor, arithmetic: Arithmetic) -> Any:
-    """A gradient that a hook of `node` gave, as this node takes it."""
+    """Convert a Tensor that a hook of `node` returned to a gradient that the node accepts."""
     return for_node(node, tensor, arithmetic) if tensor._sparse else arithmetic.from_tensor(tensor)
 
 
@@ -34,7 +34,7 @@ def right_count(node: Node, results: Any) -> Any:
 
 
 def _run_tensor_hooks(task: GraphTask, node: Node, inputs: list) -> None:
-    """Tensor hooks, in place on the list of gradients; a hook is called with None for one that is undefined."""
+    """Run tensor hooks, which may replace gradients in the list; an undefined gradient is None for a hook."""
     if node.is_accumulator:
         hooks = node.tensor_hooks()
         chosen = {0: hooks} if hooks else {}
@@ -65,10 +65,10 @@ def _run_retain_hooks(task: GraphTask, node: Node, inputs: list) -> None:
 
 
 def capture(task: GraphTask, node: Node, info: ExecInfo, inputs: list) -> None:
-    """Note the gradients that were asked for.
+    """Store the captured gradients in the task's results.
 
-    A node that is only captured runs its tensor pre-hooks and retain-grad hook first.  A tensor that is captured
-    *and* whose node is needed is captured before its own hooks, as in PyTorch.
+    A node that is captured but not needed runs its tensor pre-hooks and retain-grad hook first.  If it is needed too,
+    its gradient is captured before its own hooks run, as in PyTorch.
     """
     assert info.captures is not None
     if not info.needed:
@@ -105,7 +105,7 @@ def evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) -
 
 
 def evaluate_watched(task: GraphTask, node: Node, inputs: list, needs: int) -> Any:
-    """Evaluate any node while the log, the profiler or anomaly mode wants to know of it."""
+    """Evaluate a node while the log, the profiler or anomaly mode observes the run."""
     anomaly.tell(node, inputs)
     with nullcontext() if state.recorder is None else state.recorder.node(node, inputs):
         results = evaluate_with_hooks(task, node, inputs, needs)
@@ -117,7 +117,7 @@ def evaluate_watched(task: GraphTask, node: Node, inputs: list, needs: int) -> A
 
 
 def validated(node: Node, i: int, grad: Any, arithmetic: Arithmetic) -> Any:
-    """A result in the form in which its edge takes it, before post-hooks see it."""
+    """Fit a result to its edge's shape and dtype, before post-hooks see it."""
     if grad is None or i >= len(node.next_edges):
         return grad
     child, number = node.next_edges[i]

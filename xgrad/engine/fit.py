@@ -9,12 +9,12 @@ from ..dtypes import COMPLEX
 
 
 def expandable(shape: tuple, to: tuple) -> bool:
-    """Whether `shape` can be broadcast to `to`."""
+    """Tell if `shape` can be broadcast to `to`."""
     return len(shape) <= len(to) and all(s in (1, t) for s, t in zip(reversed(shape), reversed(to), strict=False))
 
 
 def misshapen(node: str, index: int, got: tuple, shape: tuple) -> RuntimeError:
-    """The error for a gradient that is not, and cannot be summed to, the shape of what it is the gradient of."""
+    """Make the error for a gradient that does not have its argument's shape and cannot be summed to it."""
     return RuntimeError(
         f"Function {node} returned an invalid gradient at index {index} - got {list(got)} but expected shape "
         f"compatible with {list(shape)}"
@@ -24,7 +24,7 @@ def misshapen(node: str, index: int, got: tuple, shape: tuple) -> RuntimeError:
 def fit(array: Any, shape: tuple, dtype: np.dtype, node: str = "", index: int = 0) -> Any:
     """Sum a broadcast array back to `shape` and cast it to `dtype` (None: leave it).  A pure JAX function.
 
-    Raises `RuntimeError` for another shape; `node` and `index` tell which gradient it is.
+    Raises `RuntimeError` for a shape that does not broadcast; `node` and `index` name the gradient in the error.
     """
     if array.shape != shape:
         if not expandable(shape, array.shape):

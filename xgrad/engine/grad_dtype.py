@@ -1,6 +1,6 @@
-"""`Tensor.grad_dtype`: the dtype in which a leaf's gradient is kept (PyTorch: torch/csrc/autograd/variable.h).
+"""`Tensor.grad_dtype`: the dtype in which a leaf's gradient is stored (PyTorch: torch/csrc/autograd/variable.h).
 
-Invariant: a leaf's AccumulateGrad says of its input what `expected` says of the leaf, so that the engine casts whatever
+Invariant: the input metadata of a leaf's AccumulateGrad are `expected(leaf)`, so the engine casts each gradient that
 arrives there before a hook of the leaf sees it.
 """
 
@@ -14,14 +14,17 @@ from ..tensor import SAME, Tensor
 
 
 class AnyDtype(NamedTuple):
-    """What an edge takes that casts nothing; it compares unequal to each gradient, which is then looked at closely."""
+    """The input metadata of a leaf whose `grad_dtype` is None: the shape, and a dtype that no gradient's is equal to.
+
+    So the engine passes each gradient to `validate_output`, which casts nothing for it.
+    """
 
     shape: tuple
     dtype: None = None
 
 
 def expected(leaf: Tensor) -> Any:
-    """The shape and dtype that a gradient has to have at a leaf."""
+    """The shape and dtype that a gradient must have at a leaf."""
     dtype = leaf._grad_dtype
     if dtype is SAME:
         array = leaf._array
@@ -37,8 +40,8 @@ def _only_of_leaves(tensor: Tensor, what: str) -> None:
 def grad_dtype(self: Tensor) -> np.dtype | None:
     """The dtype of this leaf's gradient: its own unless another was set; None if gradients are not cast.
 
-    What arrives at the leaf is cast to it, so that a leaf in bfloat16 can gather its gradient in float32.  Raises
-    `RuntimeError` for a tensor that is no leaf, for what is no dtype and where `.grad` has another one.
+    A gradient that arrives at the leaf is cast to it, so a leaf in bfloat16 can gather its gradient in float32.  Raises
+    `RuntimeError` for a tensor that is no leaf, for a value that is no dtype and if `.grad` has another dtype.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, dtype=xgrad.bfloat16, requires_grad=True)

@@ -1,7 +1,7 @@
-"""GraphTask: what one call of backward or grad knows: dependencies, what is needed, what is captured, callbacks.
+"""GraphTask: the state of one call of backward or grad: dependencies, needed nodes, captures, callbacks.
 
-`exec_info` empty: run everything.  Not empty: run what is *needed*, and capture what was asked for.
-`backward(inputs=)` marks needed; `grad(...)` captures (PyTorch: torch/csrc/autograd/graph_task.h).
+If `exec_info` is empty all nodes run.  Otherwise the *needed* nodes run, and the requested gradients are captured:
+`backward(inputs=)` marks nodes as needed, `grad(...)` captures (PyTorch: torch/csrc/autograd/graph_task.h).
 """
 
 import heapq
@@ -18,7 +18,7 @@ _order = itertools.count()  # among equal sequence numbers the first queued runs
 
 
 class ExecInfo:
-    """Whether a node is needed, and which of its inputs are captured, as {input number: place in the results}."""
+    """Tells if a node is needed, and which of its inputs are captured, as {input number: places in the results}."""
 
     __slots__ = ("captures", "needed")
 
@@ -35,7 +35,7 @@ class GraphTask:
     """One run of the engine."""
 
     __slots__ = (
-        "__weakref__",  # what is kept for the length of a run (recomputed tensors) is found by its task
+        "__weakref__",  # recompute.py finds the tensors that it recomputed during a run by the run's task
         "_heap",
         "_next",
         "arithmetic",
@@ -61,8 +61,8 @@ class GraphTask:
         self.create_graph = create_graph
         more_than_values = create_graph or 0 <= state.forward_level < INFERENCE_LEVEL or state.vmap_levels
         self.arithmetic: Arithmetic = TENSORS if more_than_values else ARRAYS
-        self.users_code = False  # it has run in the present node, and may have left modes switched
-        self.modes: dict[str, Any] = {}  # what `state` was when the run began
+        self.users_code = False  # users' code has run in the present node, and may have left modes switched
+        self.modes: dict[str, Any] = {}  # the thread's `state` when the run began
         self.depth = depth
         self.dependencies: dict[Node, int] = {}
         self.exec_info: dict[Node, ExecInfo] = {}
@@ -71,12 +71,12 @@ class GraphTask:
         self.not_ready: dict[Node, list] = {}
         self.root: Any = None  # the virtual node whose results are the root gradients
         self.compiled: Any = None  # the options of a compiled run
-        self.schedule: Any = None  # that a compiled backward makes for the next one
+        self.schedule: Any = None  # a Schedule that a compiled backward makes for the next one
         self._next: Node | None = None  # the node to run next; the others are in a heap
         self._heap: list = []
 
     def put_modes_back(self) -> None:
-        """After a node in which users' code may have run: the next one runs in the modes that this run has."""
+        """Restore this run's modes after a node in which users' code may have switched them."""
         self.users_code = False
         state.put_back(self.modes)
         state.grad_enabled = self.create_graph and not state.inference
@@ -100,7 +100,7 @@ class GraphTask:
         return node
 
     def compute_dependencies(self, root: Node) -> None:
-        """Count, for each node that `root` leads to, the edges on which gradients will arrive."""
+        """Count, for each node below `root`, the edges on which gradients will arrive."""
         counts = self.dependencies
         stack = [root]
         while stack:
@@ -113,9 +113,9 @@ class GraphTask:
                         stack.append(child)
 
     def init_to_execute(self, root: Node, outputs: list[tuple], accumulate: bool) -> None:
-        """Fill exec_info: capture (or, accumulating, execute) `outputs`, and need whatever leads to them.
+        """Fill exec_info: capture `outputs` (with `accumulate`: execute them), and mark all nodes above them as needed.
 
-        A node is needed if one of its children is to be executed: children are looked at first.
+        A node is needed if one of its children is to be executed, so children are examined first.
         """
         info = self.exec_info
         self.captured = [None] * len(outputs)
@@ -127,7 +127,7 @@ class GraphTask:
                 entry.captures = entry.captures or {}
                 entry.captures.setdefault(number, []).append(place)
         left, order = dict(self.dependencies), [root]
-        for node in order:  # which grows: parents before children
+        for node in order:  # `order` grows while it is read: parents come before children
             for child, _ in node.next_edges:
                 if child is not None:
                     count = left[child] = left[child] - 1
@@ -142,14 +142,14 @@ class GraphTask:
                     break
 
     def will_execute(self, node: Node) -> bool:
-        """Whether this run evaluates `node`, or captures a gradient there."""
+        """Tell if this run evaluates `node`, or captures a gradient there."""
         if not self.exec_info:
             return node in self.dependencies
         entry = self.exec_info.get(node)
         return node in self.dependencies and entry is not None and entry.should_execute
 
     def execution_order(self) -> list[Node]:
-        """All nodes that this run evaluates, in the order in which it does, whatever has run already."""
+        """List all nodes that this run evaluates, in order, including those that have run already."""
         twin = GraphTask(self.keep_graph, self.create_graph, self.depth)
         twin.compute_dependencies(self.root)
         counts, order = twin.dependencies, []
@@ -167,7 +167,7 @@ class GraphTask:
         return order
 
     def needs(self, node: Node) -> int:
-        """Bit i: the gradient for edge i of `node` is wanted."""
+        """A mask: bit i is set if the gradient for edge i of `node` is wanted."""
         mask = 0
         info = self.exec_info
         for i, (child, _) in enumerate(node.next_edges):

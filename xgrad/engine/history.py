@@ -1,4 +1,4 @@
-"""A tensor's history: the `grad_fn` of a view, which follows its base's, and what an in-place write makes of both.
+"""A tensor's history: the `grad_fn` of a view, which follows its base's, and the changes of both by an in-place write.
 
 A view's own `grad_fn` holds for one version of the storage.  After a write its base has a new history, and the next
 reader of the view's `grad_fn` gets one that leads there (PyTorch: torch/csrc/autograd/variable.cpp).
@@ -56,7 +56,7 @@ def rebase_history(self: Tensor, node: Node) -> None:
     copy_slices = CopySlices(edge, InputMetadata(chain.root_shape, chain.root_dtype), chain, node)
     move_retained_hook(base, copy_slices)
     base._grad_fn, base._output_nr, base._requires_grad = copy_slices, 0, True
-    # The view's own grad_fn is made anew when it is next asked for: its version is old now.  If it retains its
+    # The view's own grad_fn is regenerated when it is next read, for its version is old now.  If the view retains its
     # gradient, the hook has to be on the new node before backward runs.
     self._requires_grad = True
     if self._retains_grad:
@@ -64,9 +64,10 @@ def rebase_history(self: Tensor, node: Node) -> None:
 
 
 def history_of_view(self: Tensor, base: Tensor) -> Any:
-    """A function that gives the grad_fn of a view that was just written, held weakly.
+    """Make a function that returns the grad_fn of a view that was just written, to which it refers weakly.
 
-    If the view has died since, it is made anew from that of `base`, the CopySlices that runs the node which asks.
+    If the view has died, the function makes the grad_fn again, from that of `base`: the CopySlices whose `fn` is
+    asking.
     """
     view_fn, base_fn = weakref.ref(self.grad_fn), weakref.ref(base._grad_fn)
 

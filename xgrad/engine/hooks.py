@@ -25,7 +25,8 @@ class Hooks(dict):
 class RemovableHandle:
     """Removes the hook for which it was returned; usable as a context manager.
 
-    It keeps neither the hook nor anything else alive.  Pickled together with its container it is its handle again.
+    It refers weakly to the hook's container.  Pickled together with that container it removes the same hook of the
+    copy.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, requires_grad=True)
@@ -60,13 +61,13 @@ class RemovableHandle:
 
 
 def _take(number: int) -> None:
-    """Let no later handle have a number."""
+    """Count later handles from above `number`, so that none of them gets it."""
     global _ids
     _ids = itertools.count(max(number + 1, next(_ids)))
 
 
 def adopted(hooks: Any) -> Hooks | None:
-    """The container of hooks that come as a dictionary, {number: hook}, or None.  Raises `TypeError` for others."""
+    """Make a container of hooks from a dictionary, {number: hook}; None stays None.  Raises `TypeError` for others."""
     if hooks is None:
         return None
     if not isinstance(hooks, dict) or not all(map(callable, hooks.values())):
@@ -98,7 +99,7 @@ class NodeHooks:
         self.post = Hooks()
 
     def __bool__(self) -> bool:
-        """Whether there are any: what was removed leaves its container."""
+        """Tell if any hook is registered.  A removed hook has left its container, which may be empty then."""
         return bool(self.pre or self.post or self.retain or any(self.tensor.values()))
 
 
@@ -107,7 +108,7 @@ def _named(hook: Any) -> str:
 
 
 def check_tensor(value: Any, hook: Any) -> None:
-    """Refuse what a hook returned in the place of a tensor."""
+    """Raise `TypeError` if a hook returned something else than a tensor."""
     if not hasattr(value, "_read"):
         raise TypeError(
             f"expected Variable, but hook returned '{type(value).__name__}' ({_named(hook)}; a hook returns a Tensor, "
@@ -168,7 +169,7 @@ def run_pre_hooks(hooks: dict, grads: tuple) -> tuple:
 
 
 def run_post_hooks(hooks: dict, grad_inputs: tuple, grad_outputs: tuple) -> tuple:
-    """Pass what a node computed through its post-hooks, which may replace it."""
+    """Pass the gradients that a node computed through its post-hooks, which may replace them."""
     for hook in tuple(hooks.values()):
         result = hook(grad_inputs, grad_outputs)
         if result is not None:
@@ -185,7 +186,7 @@ def note_users_code() -> None:
 
 
 def run_post_accumulate_hooks(hooks: dict, variable: Any) -> None:
-    """Tell the hooks of a leaf that its gradient has been accumulated."""
+    """Call the hooks of a leaf whose gradient has been accumulated."""
     note_users_code()
     for hook in tuple(hooks.values()):
         result = hook(variable)
@@ -195,10 +196,10 @@ def run_post_accumulate_hooks(hooks: dict, variable: Any) -> None:
 
 
 def hooks_of(tensor: Any) -> Hooks | None:
-    """The container of a non-leaf's tensor hooks; None before the first one.
+    """The container of a non-leaf's tensor hooks; None before the first hook.
 
-    That of its node, or, after an in-place view operation (`t_`), still that of the node before: they run in order,
-    with the gradient of the value before, as in PyTorch.
+    It belongs to the tensor's node; or, after an in-place view operation (`t_`), still to the node from before it.
+    Hooks then run in order of registration, with the gradient of the value from before, as in PyTorch.
     """
     node, earlier = tensor._grad_fn, tensor._earlier_hooks
     if earlier is not None and earlier[0] is node:
@@ -207,12 +208,12 @@ def hooks_of(tensor: Any) -> Hooks | None:
 
 
 def retain_grad(node: Any, output_nr: int, tensor: Any) -> None:
-    """Let `tensor` keep in `.grad` the gradient that arrives at a node's output."""
+    """Store the gradient that arrives for a node's output in `tensor.grad`."""
     node.hooks().retain[output_nr] = weakref.ref(tensor)
 
 
 def move_retained_hook(tensor: Any, new_node: Any, new_nr: int = 0) -> None:
-    """A retain-grad hook follows its tensor to the node that an in-place operation gave it; other hooks stay."""
+    """Move a tensor's retain-grad hook to the new node of an in-place operation; other hooks stay on the old."""
     old = tensor._grad_fn
     if not tensor._retains_grad or old is None or old._hooks is None:
         return

@@ -1,7 +1,8 @@
-"""InputBuffer: the gradients that arrived at a node so far, and how two of them are added.
+"""InputBuffer: the gradients that arrived at a node so far, and the addition of a further one.
 
-The first gradient moves in; later ones are added out of place while a graph is created, and otherwise into whichever
-operand the engine alone holds: at 10⁷ elements a result in fresh memory costs 17 ms, one in a dead operand's 4.
+The first gradient is stored; later ones are added out of place while a graph is created, and otherwise into an operand
+to which the engine has the only reference: at 10⁷ elements a result in fresh memory costs 17 ms, one in a dead
+operand's 4.
 
 A buffer is a plain list, one place for each of the node's inputs.
 """
@@ -23,19 +24,19 @@ add_into = Writing(lambda a, b: a + b)
 
 
 def accumulate(buffer: list, index: int, grad: list) -> None:
-    """Add the array `grad[0]` (a list, so that its reference can be judged) to `buffer[index]`."""
+    """Add the array `grad[0]` to `buffer[index]`.  `grad` is a list so that references to the array can be counted."""
     try:
         if prod(grad[0].aval.shape) < DONATE_FROM:
             buffer[index] = add_arrays(buffer[index], grad[0])
         elif isinstance(grad[0], Tracer) or isinstance(buffer[index], Tracer):
-            buffer[index] = add_arrays(buffer[index], grad[0])  # JAX may keep the one that is none
+            buffer[index] = add_arrays(buffer[index], grad[0])  # JAX may keep a reference to the concrete one
         elif sole(buffer, index):
             buffer[index] = add_into(buffer[index], grad[0])
         elif sole(grad, 0):
             buffer[index] = add_into(grad[0], buffer[index])
         else:
             buffer[index] = add_arrays(buffer[index], grad[0])
-    except (AttributeError, TypeError, ValueError):  # one of them is no array, and has no aval
+    except (AttributeError, TypeError, ValueError):  # a sparse gradient is no array, and has no aval
         if SparseGradient not in (buffer[index].__class__, grad[0].__class__):
             raise
         total = sparse_gradient.add(_opened(buffer[index]), _opened(grad[0]))
@@ -46,12 +47,12 @@ def _opened(value: Any) -> Tensor:
     if value.__class__ is SparseGradient:
         return value.tensor
     tensor = from_array(value)
-    tensor._owned = False  # the buffer holds it too
+    tensor._owned = False  # the buffer refers to the array too
     return tensor
 
 
 def stolen(buffer: list, index: int) -> Tensor:
-    """The array `buffer[index]` as a Tensor, which may donate it later if nobody else refers to it now."""
+    """Make a Tensor of `buffer[index]`, which may donate the array later if the buffer has the only reference to it."""
     alone = sole(buffer, index)
     tensor = from_array(buffer[index])
     tensor._owned = alone

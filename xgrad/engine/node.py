@@ -1,8 +1,8 @@
-"""Node, and what an edge is: the graph that operators record and the engine runs.
+"""Node: one recorded operation, a vertex of the graph that operators record and the engine runs.
 
-A node is one recorded operation.  Its *inputs* in backward are the gradients of the operation's outputs, described by
-`avals`; its `next_edges`, pairs (node, input number of that node), say where the gradients of the operation's inputs
-go; (None, 0) stands for an input that needs none (PyTorch: torch/csrc/autograd/function.h).
+A node's *inputs* in backward are the gradients of the operation's outputs, described by `avals`.  Its `next_edges`,
+pairs (node, input number of that node), say where the gradients of the operation's inputs go; (None, 0) stands for an
+input that needs no gradient (PyTorch: torch/csrc/autograd/function.h).
 
 Invariant: no node refers to a tensor that it made, so a graph has no reference cycles.
 """
@@ -22,7 +22,7 @@ MAX_SEQUENCE_NR = 2**64 - 1  # of AccumulateGrad: a leaf is served as soon as it
 
 
 class InputMetadata(NamedTuple):
-    """What a gradient that arrives at a node must look like."""
+    """The shape and dtype that a gradient must have when it arrives at an input of a node."""
 
     shape: tuple
     dtype: np.dtype
@@ -31,7 +31,7 @@ class InputMetadata(NamedTuple):
 
 
 class Node:
-    """One recorded operation.  Subclasses give `apply`."""
+    """One recorded operation.  Subclasses define `apply`."""
 
     next_edges: tuple = ()
     avals: tuple = ()  # of the operation's outputs: anything with shape and dtype
@@ -43,58 +43,60 @@ class Node:
     static: Any = None  # shapes and dtypes that the formula asks for beyond those of `avals`
 
     def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
-        """The gradients of the operation's inputs, one for each of `next_edges`, None where it is undefined.
+        """Compute the gradients of the operation's inputs, one for each of `next_edges`, None for an undefined one.
 
-        `grads` and results are gradients as `arithmetic` has them; bit i of `needs` says that edge i is wanted.
+        `grads` and the results are in the form of `arithmetic`.  Bit i of `needs` is set if the gradient of edge i is
+        wanted.
         """
         raise NotImplementedError(f"{self.name()} has no apply")
 
     def formula(self, given: int, needs: int) -> Formula | None:
-        """`apply` as a pure function; None if there is none, and the node runs by itself.
+        """Return `apply` as a pure function, or None: then a compiled backward calls `apply`.
 
-        Bit i of `given`: the gradient of result i is defined; of `needs`: that of edge i is wanted, -1 for all.
+        Bit i of `given` is set if the gradient of result i is defined, bit i of `needs` if that of edge i is wanted;
+        -1: all are.
         """
 
     def operands(self, unpacking: "Callable[[Node], None]") -> list:
-        """What the formula computes with besides gradients, after the version check.
+        """Check the versions of the saved values and return those that the formula takes besides gradients.
 
-        `unpacking` is called with the node before an unpack hook is.
+        `unpacking(node)` is called before an unpack hook of this node is.
         """
         return []
 
     def unpack_misfit(self) -> str:
-        """The words on an unpack hook that gave another shape than was packed; empty where none did."""
+        """The error message on an unpack hook that returned another shape than was packed; empty if none did."""
         return ""
 
     def is_watched(self) -> bool:
-        """Whether a hook sees what arrives here or leaves."""
+        """Tell if a hook sees the gradients that arrive at this node or those that it computes."""
         return self._hooks is not None and bool(self._hooks)
 
     def disposable(self) -> list[bool]:
-        """Of each operand, whether it may be donated where nobody else refers to it any more."""
+        """Tell for each operand if a program may donate its memory, once the graph holds the only reference."""
         return []
 
     def tensor_hooks(self) -> Any:
         """The hooks of the leaf that an accumulator serves; None for any other node."""
 
     def misfit(self) -> None:
-        """Told by the engine that a result did not have its edge's shape or dtype and was made to."""
+        """Called by the engine when it changed the shape or dtype of a result to that of the result's edge."""
 
     def takes_sparse(self) -> bool:
-        """Whether a sparse gradient may arrive, in a `SparseGradient`; else a dense one does."""
+        """Tell if a sparse gradient may arrive, in a `SparseGradient`; for other nodes the engine makes it dense."""
         return False
 
     def release(self) -> None:
         """Drop what was saved for backward; a second backward then raises `FreedGraphError`."""
 
     def name(self) -> str:
-        """PyTorch's name of the node, e.g. 'MulBackward0'; of what is no operator, 'torch::autograd::CopySlices'."""
+        """PyTorch's name of the node: 'MulBackward0', or 'torch::autograd::CopySlices' for one of the engine's."""
         return type(self).__name__
 
     def __call__(self, *grads: Any) -> Any:
-        """The gradients of the operation's inputs, given those of its outputs: without hooks and checks.
+        """Compute the gradients of the operation's inputs from those of its outputs, without hooks and checks.
 
-        Recorded where grad mode is on.
+        The computation is recorded if grad mode is on.
         """
         if len(grads) != len(self.avals):
             raise TypeError(f"expected {len(self.avals)} arguments, got {len(grads)} instead")
@@ -113,15 +115,15 @@ class Node:
 
     @property
     def requires_grad(self) -> bool:
-        """Whether anything here is differentiated; True, or there would be no node."""
+        """Always True: an operation without arguments that require grad has no node."""
         return True
 
     @property
     def metadata(self) -> dict:
         """A dictionary for the user's own notes on this node.
 
-        Of a node that was made in anomaly mode it holds `traceback_`, the stack of that moment as a list of strings,
-        and `parent_`, the node that was being evaluated then, if any.
+        If the node was made in anomaly mode it contains `traceback_`, the stack at that moment as a list of strings,
+        and `parent_`, the node that was being evaluated at that moment, if any.
         """
         if self._metadata is None:
             number = self.sequence_nr
@@ -157,13 +159,13 @@ class Node:
             raise TypeError(f"an integer is required, but got {type(number).__name__}")
         if not 0 <= number <= MAX_SEQUENCE_NR:
             raise OverflowError(f"can't convert negative int to unsigned, or int too big to convert: {number}")
-        self.metadata  # noqa: B018 - in anomaly mode the old number knows where it was given
+        self.metadata  # noqa: B018 - in anomaly mode the metadata are an attribute of the old number
         self.sequence_nr = number
 
     def _topological_nr(self) -> int:
-        """0 without edges, else 1 + the largest of its children: a path X→Y implies topo(X) > topo(Y).
+        """0 without edges, else 1 + the largest of its children's numbers: a path X→Y implies topo(X) > topo(Y).
 
-        Computed when asked for: the engine's exec_info is exact without it, and recording stays cheaper.
+        It is computed when it is asked for: the engine's exec_info is exact without it, and recording stays cheaper.
         """
         stack: list[Node] = [self]
         while stack:
@@ -181,7 +183,7 @@ class Node:
         return self._topological
 
     def __getattr__(self, name: str) -> Any:
-        """`_saved_<name>`: what this node saved or knows; `_raw_saved_<name>`: the SavedVariable behind it."""
+        """`_saved_<name>`: a value that this node saved or derives; `_raw_saved_<name>`: its SavedVariable."""
         saved, raw = name.startswith("_saved_"), name.startswith("_raw_saved_")
         if saved or raw:
             try:
@@ -209,14 +211,14 @@ class Node:
 
 
 class InternalNode(Node):
-    """A node that no operator leaves.  PyTorch's `name()` is the name of the C++ class."""
+    """A node that the engine makes, not an operator.  PyTorch's `name()` is the name of its C++ class."""
 
     def name(self) -> str:
         return f"torch::autograd::{type(self).__name__}"
 
 
 class TensorNode(Node):
-    """A node that works on Tensors in either arithmetic: it runs users' code, or is made of operators."""
+    """A node that computes with Tensors in either arithmetic: it runs users' code, or is composed of operators."""
 
     def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> list:
         note_users_code()
@@ -224,7 +226,7 @@ class TensorNode(Node):
         return [arithmetic.from_tensor(result) for result in results]
 
     def apply_to_tensors(self, grads: list, needs: int) -> Any:
-        """`apply`, of Tensors to Tensors."""
+        """Compute `apply` for gradients that are Tensors, and return Tensors."""
         raise NotImplementedError(f"{self.name()} has no apply")
 
     def takes_sparse(self) -> bool:
@@ -232,9 +234,10 @@ class TensorNode(Node):
 
 
 def wire(node: Any, edges: tuple, avals: tuple) -> Any:
-    """Give a new node its place in the graph, and return it.
+    """Set the edges, input metadata and sequence number of a new node, and return it.
 
-    `edges` say where its results go, `avals` what its inputs look like; it gets the thread's next sequence number.
+    `edges` say where its results go, `avals` which shape and dtype its inputs have.  The number is the thread's next
+    one.
     """
     node.next_edges, node.avals, node.sequence_nr = edges, avals, state.next_sequence_nr()
     return node

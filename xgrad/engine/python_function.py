@@ -1,8 +1,8 @@
 """The node behind autograd.Function: it works on Tensors, and is the `ctx` of the user's forward and backward.
 
-What forward asks of `ctx` lies in four attributes, under PyTorch's names, until the outputs have their history:
-`to_save`, `saved_for_forward`, `dirty_tensors`, `non_differentiable`.  None of them outlives the call, so a node refers
-to no tensor that it made (PyTorch: torch/csrc/autograd/custom_function.cpp, python_function.cpp).
+Forward's requests to `ctx` are stored in four attributes, under PyTorch's names, until the outputs have their history:
+`to_save`, `saved_for_forward`, `dirty_tensors`, `non_differentiable`.  All are reset when the call ends, so a node
+refers to no tensor that it made (PyTorch: torch/csrc/autograd/custom_function.cpp, python_function.cpp).
 """
 
 import warnings
@@ -22,7 +22,7 @@ from .saved_variable import SavedVariable
 
 
 class FunctionCtx:
-    """What forward and backward of a custom Function get as `ctx`, beside the saved tensors."""
+    """The methods and settings of `ctx`, the first argument of a custom Function's forward and backward."""
 
     to_save: tuple | None = None
     saved_for_forward: tuple | None = None
@@ -32,14 +32,14 @@ class FunctionCtx:
     needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Save tensors (or None) for backward, read there as `ctx.saved_tensors`; the last call counts.
+        """Save tensors (or None) for backward, where `ctx.saved_tensors` returns them; the last call counts.
 
-        Anything else among them is a `TypeError` of `apply`.
+        Any other value makes `apply` raise `TypeError`.
         """
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Save tensors (or None) for `jvp`, read there as `ctx.saved_tensors`.
+        """Save tensors (or None) for `jvp`, where `ctx.saved_tensors` returns them.
 
         Raises `AssertionError`, as PyTorch does, for anything else.
         """
@@ -52,11 +52,11 @@ class FunctionCtx:
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Any) -> None:
-        """Tell which inputs forward changed in place; each must be returned too."""
+        """Mark inputs as changed in place by forward; forward must return each of them too."""
         self.dirty_tensors = args
 
     def mark_shared_storage(self, *pairs: Any) -> None:
-        """Without effect: which tensors share storage is known."""
+        """Does nothing: xgrad knows which tensors share storage."""
         warnings.warn(
             "`mark_shared_storage` is deprecated. Tensors with shared storages are automatically tracked.",
             FutureWarning,
@@ -64,11 +64,11 @@ class FunctionCtx:
         )
 
     def mark_non_differentiable(self, *args: Any) -> None:
-        """Tell which outputs have no gradient."""
+        """Mark outputs as having no gradient."""
         self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether backward and jvp get zeros (the default) or None for outputs and inputs without a gradient."""
+        """Choose zeros (True, the default) or None in backward and jvp for outputs and inputs without a gradient."""
         if value is not True and value is not False:
             raise TypeError(
                 "set_materialize_grads received an invalid combination of arguments - got "
@@ -89,7 +89,7 @@ class BackwardCFunction(TensorNode, FunctionCtx):
 
     @property
     def saved_tensors(self) -> tuple:
-        """What `save_for_backward` saved; within jvp, what `save_for_forward` did."""
+        """The tensors of `save_for_backward`; within jvp, those of `save_for_forward`."""
         if self._saved is None:
             raise FreedGraphError(
                 "Trying to backward through the graph a second time (or directly access saved tensors after they have "
@@ -123,7 +123,7 @@ class BackwardCFunction(TensorNode, FunctionCtx):
         return self._saved
 
     def maybe_clear_saved_tensors(self) -> None:
-        """Release what was saved now, within backward, unless the graph is kept."""
+        """Release the saved tensors now, within backward, unless the graph is retained."""
         task = state.graph_task
         if task is None or not task.keep_graph:
             self.release()
@@ -163,7 +163,7 @@ class BackwardCFunction(TensorNode, FunctionCtx):
         return [results[place] for place in self._places]
 
     def _user_function(self) -> Any:
-        """The Function's `backward`, or its `vjp`, which is the same under another name."""
+        """The Function's `backward`, or its `vjp`, which is another name for it."""
         backward, vjp = self._forward_cls.backward, self._forward_cls.vjp
         if vjp is default_backward:
             return backward
@@ -176,7 +176,7 @@ class BackwardCFunction(TensorNode, FunctionCtx):
 
 
 def default_backward(ctx: Any, *grad_outputs: Any) -> Any:
-    """The gradient of each argument of forward (None for those without one), given those of the outputs."""
+    """Compute the gradient of each argument of forward (None for those without one) from those of the outputs."""
     raise NotImplementedError(
         "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
         "backward mode AD."
@@ -184,16 +184,16 @@ def default_backward(ctx: Any, *grad_outputs: Any) -> Any:
 
 
 def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -> Any:
-    """Call a Function: run forward without recording, wire its outputs, save what it asked for.
+    """Call a Function: run forward without recording, wire its outputs, save the tensors that it asked for.
 
-    `setup_context` is None where forward itself gets `ctx`.
+    `setup_context` is None if forward itself gets `ctx`.
     """
     node = function._backward_cls()
     tensors = [a for a in args if isinstance(a, Tensor)]
     node.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
     recording = state.grad_enabled and any(node.needs_input_grad)
     if recording:
-        wire(node, tuple(gradient_edge(a) for a in tensors), ())  # what its inputs look like, forward will say
+        wire(node, tuple(gradient_edge(a) for a in tensors), ())  # forward will determine its input metadata
     outputs = _run_forward(node, function, args, kwargs, setup_context)
     many = isinstance(outputs, tuple)
     listed = list(outputs) if many else [outputs]
@@ -226,14 +226,14 @@ def _run_forward(node: BackwardCFunction, function: Any, args: tuple, kwargs: di
         setup_context(node, args, outputs)
         return outputs
     finally:
-        if state.forward_level == within and state.suspended is suspended:  # no call: it may be interrupted
+        if state.forward_level == within and state.suspended is suspended:  # without a call, which could be interrupted
             state.grad_enabled, state.forward_level, state.outer_forward_levels = modes
         else:
             _put_back(before, modes[0])
 
 
 def _put_back(before: dict, grad_enabled: bool) -> None:
-    """Forward left inference mode or forward-mode AD switched: as in PyTorch, the first alone stays so."""
+    """Restore the modes that forward left switched.  Inference mode stays as forward left it, as in PyTorch."""
     inference = state.inference
     state.put_back(before)
     if inference is not state.inference:
@@ -252,7 +252,7 @@ def _tuple_of(node: BackwardCFunction, name: str) -> tuple:
 
 
 def _to_save(node: BackwardCFunction, recording: bool) -> tuple:
-    """What is to be saved, checked."""
+    """The tensors that forward asked to save, after a check of their types."""
     values = _tuple_of(node, "to_save")
     if not recording:
         return ()
@@ -279,7 +279,7 @@ def _save(node: BackwardCFunction, tensor: Any, made: set) -> SavedVariable:
 
 
 def _marked(node: BackwardCFunction, outputs: list) -> tuple[tuple, tuple]:
-    """The tensors that forward marked as dirty and as not differentiable, checked."""
+    """The tensors that forward marked as dirty and as not differentiable, after checks."""
     dirty, without = _tuple_of(node, "dirty_tensors"), _tuple_of(node, "non_differentiable")
     for i, tensor in enumerate(dirty):
         if not isinstance(tensor, Tensor):
@@ -314,7 +314,7 @@ def _wire(
     """
     for tensor in dirty:
         tensor._bump()  # forward may have written by other means
-    # backward gets one gradient for each output; that of an output that is no tensor is None.
+    # backward gets one gradient for each output; None for an output that is no tensor.
     node.avals = tuple(
         InputMetadata(o.shape, o.dtype)
         if isinstance(o, Tensor) and (node._materialize_non_diff_grads or differentiable(o, without))
@@ -343,7 +343,7 @@ def _wire(
                 output._grad_fn, output._output_nr, output._requires_grad = node, place, True
         elif not record:
             if output.requires_grad:
-                if is_input:  # a detached alias: what the caller has keeps its history
+                if is_input:  # a detached alias: the caller's tensor keeps its history
                     output = output.detach()
                 elif output._view is None:
                     output.detach_()
@@ -366,7 +366,7 @@ def _rebase_dirty(
     node: BackwardCFunction, output: Tensor, place: int, is_input: bool, inputs: list, outputs: list
 ) -> None:
     """Make `node` the history of a tensor that forward changed in place."""
-    if output._grad_fn is node:  # it is returned twice: the last place counts
+    if output._grad_fn is node:  # forward returned it twice: the last place counts
         output._output_nr = place
         return
     if output._view is None and output._requires_grad and output._grad_fn is None:

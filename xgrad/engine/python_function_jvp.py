@@ -1,4 +1,4 @@
-"""Forward mode through autograd.Function: what its `jvp` is given, and what it may return.
+"""Forward mode through autograd.Function: the tangents that its `jvp` gets, and those that it may return.
 
 Invariant: the tangent of an output that is a view of an input is a view of that input's tangent, and the tangent of an
 input that forward changed in place is changed in place (PyTorch: _process_forward_mode_AD, custom_function.cpp).
@@ -14,10 +14,10 @@ from ..tensor import Tensor
 def set_tangents(
     node: Any, function: Any, args: tuple, outputs: list, wired: list, dirty: tuple, without: tuple
 ) -> None:
-    """Give the outputs the tangents that the Function's `jvp` makes of the inputs', at each level.
+    """Set the outputs' tangents to those that the Function's `jvp` makes of the inputs', at each level.
 
-    `outputs` are those that forward returned, `wired` what `apply` is to return in their places; `dirty` and `without`
-    the tensors that were marked as changed in place and as not differentiable.
+    `outputs` are forward's results, `wired` those that `apply` will return for them; `dirty` and `without` are the
+    tensors that were marked as changed in place and as not differentiable.
     """
     level = state.forward_level
     inputs = [a for a in args if isinstance(a, Tensor)]
@@ -71,19 +71,19 @@ def set_tangents(
 
 
 def differentiable(output: Tensor, without: tuple) -> bool:
-    """Whether an output has a gradient and a tangent."""
+    """Tell if an output has a gradient and a tangent."""
     return output.dtype in INEXACT and not any(output is n for n in without)
 
 
 def _filled(node: Any, input: Tensor, tangent: Tensor | None) -> Tensor | None:
-    """A tangent as jvp gets it: zeros for an input without, unless they are not wanted."""
+    """An input's tangent for jvp: zeros if it has none, unless the Function asked for None."""
     if tangent is not None or not node.materialize_grads or input.dtype not in INEXACT:
         return tangent
     return input._zeros_like()
 
 
 def check_shape(tensor: Tensor, tangent: Tensor) -> None:
-    """Refuse a tangent of another shape than its tensor's."""
+    """Raise `RuntimeError` for a tangent of another shape than its tensor's."""
     if tangent.shape != tensor.shape:
         raise RuntimeError(
             "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
@@ -93,7 +93,7 @@ def check_shape(tensor: Tensor, tangent: Tensor) -> None:
 
 
 def _set_in_place(output: Tensor, tangent: Tensor, level: int, had: Tensor | None, version: int | None) -> None:
-    """The tangent of an input that forward changed in place must be that input's, changed in place."""
+    """Check that the tangent of an input that forward changed in place is the input's own, changed in place."""
     if had is None:
         output._set_tangent_through_base(tangent, level)
         return
@@ -110,7 +110,7 @@ def _set_in_place(output: Tensor, tangent: Tensor, level: int, had: Tensor | Non
 
 
 def _set_tangent(output: Tensor, tangent: Tensor, level: int, inputs: list, given: list) -> None:
-    """Give an output its tangent: of a view of an input the same view of that input's tangent, if it has one."""
+    """Set an output's tangent.  That of a view of an input must be the same view of the input's tangent."""
     base = output._base
     of = (
         None

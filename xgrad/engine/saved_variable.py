@@ -1,12 +1,12 @@
-"""SavedVariable: what a node keeps for backward, its version check, its hooks, its release.
+"""SavedVariable: a value that a node saved for backward, with its version check, its hooks and its release.
 
 JAX arrays are immutable: a saved array can't be corrupted, and the version counter is a *diagnosis* that PyTorch's
 users rely on, not a protection (torch/csrc/autograd/saved_variable.cpp).
 
-Life: save → unpack (any number of times) → release.  An input is kept as the tensor itself, so its identity survives;
-an output is kept as value and version counter without the tensor, which would be a cycle.  On the hot path a node
-keeps an input as the bare Tensor in `node.saved` beside its version; the object below is made when there is more to
-keep, or when somebody asks for `_raw_saved_*`.
+Life: save → unpack (any number of times) → release.  Of an input the tensor itself is saved, so its identity survives;
+of an output the value and the version counter, for the tensor would close a cycle.  On the hot path a node stores an
+input as the bare Tensor in `node.saved`, beside its version.  A SavedVariable is made where there is more to store, or
+when `_raw_saved_*` is read.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,9 @@ _FREED = (
 
 
 def snapshot(tensor: Tensor, recorded: bool | None = None) -> Tensor:
-    """The tensor as it is now, with its place in the graph and its tangents, whatever is written into it later.
+    """Copy a tensor as it is now, with its place in the graph and its tangents; later writes do not change the copy.
 
-    `recorded`: whether it has a place in the graph; by default as the mode says.  Without, a stale view stays stale.
+    `recorded`: whether the copy has a place in the graph, by default grad mode.  If not, a stale view stays stale.
     """
     recorded = state.grad_enabled if recorded is None else recorded
     old = from_array(tensor._read()) if tensor._level is None else tensor._holding(snapshot(tensor._value, recorded))
@@ -40,15 +40,15 @@ def snapshot(tensor: Tensor, recorded: bool | None = None) -> Tensor:
         old._requires_grad = True
         if edge[0] is not None and edge[0].is_accumulator:
             old._accumulator = tensor._accumulator
-            old._leads_to = edge[0]  # nobody else may hold it yet: without it, `old` would make one of its own
+            old._leads_to = edge[0]  # perhaps the only strong reference: without it `old` would make another one
         else:
             old._grad_fn, old._output_nr = edge
     for level in forward_levels():
-        tensor._tangent_at(level)  # a view takes over what its base has got since
+        tensor._tangent_at(level)  # a view adopts the tangents that its base has got since
     if tensor._tangents:
         for level, tangent in tensor._tangents.items():
             old._set_tangent(level, snapshot(tangent, recorded))
-    old._owned = False  # another tensor may hold the array
+    old._owned = False  # another tensor may have the same array
     return old
 
 
@@ -59,7 +59,7 @@ def outside(tensor: Tensor) -> Tensor:
 
 
 def plain_entry(tensor: Tensor) -> Tensor:
-    """An entry of a vmap as it is now, outside of the graph.  What lies below it keeps its history in every mode."""
+    """Copy an entry of a vmap as it is now, outside of its graph.  Levels below it stay recorded in every mode."""
     return outside(snapshot(tensor, True))
 
 
@@ -104,23 +104,23 @@ _new: Any = object.__new__
 
 
 class SavedVariable:
-    """A value saved for backward: an input tensor, or an output's value, or what a pack hook made of either; or None.
+    """A saved value: an input tensor, or an output's value, or the object that a pack hook made of either; or None.
 
-    `_raw_saved_*` of a node gives it; `register_hooks(pack, unpack)` may replace its value, once.
+    A node's `_raw_saved_*` return it; `register_hooks(pack, unpack)` may replace its value, once.
     """
 
-    # Defaults in the class: what is not set costs nothing where a result is saved, 0.25 of 9 µs.
+    # Defaults in the class: an attribute that is not set costs nothing when a result is saved, 0.25 of 9 µs.
     released = False
     _unpack: Callable | None = None
     _packed: Any = None
-    _shape: Any = None  # of what was packed
-    _misshapen: Any = None  # the shape of what its unpack hook gave, where that is another
-    _edge = _NO_EDGE  # of an input that was packed: requires_grad, and its gradient's edge
+    _shape: Any = None  # of the packed tensor
+    _misshapen: Any = None  # the shape of the tensor that the unpack hook returned, if it differs
+    _edge = _NO_EDGE  # of a packed input: requires_grad, and its gradient's edge
     _weak_grad_fn: Any = None
     _tensor: Any = None
     _array: Any = None
     _twin: Any = None
-    _tangents: Any = None  # of what was packed: hooks carry values only
+    _tangents: Any = None  # of the packed tensor: hooks see values only
     _counter: Any = None
     _version = _output_nr = 0
     _is_leaf = False
@@ -142,7 +142,7 @@ class SavedVariable:
         else:
             counter = tensor._version_counter
             if counter is not None:
-                self._version = counter.value  # refuses an inference tensor
+                self._version = counter.value  # raises for an inference tensor
             self._output_nr = tensor._output_nr
             self._is_leaf = tensor._grad_fn is None
         if is_output:
@@ -153,24 +153,24 @@ class SavedVariable:
             if tensor._tangents is None and tensor._level is None:
                 array = tensor._array
                 self._array = tensor._read() if array is None else array
-            else:  # there is more to it than an array
+            else:  # tangents or batches, which an array does not have
                 self._twin = outside(snapshot(tensor))
         else:
             self._tensor = tensor
 
     @classmethod
     def of_result(cls, array: Any, counter: VersionCounter) -> "SavedVariable":
-        """Of the only result of a recorded operation, which is new: a third of the time."""
+        """Save the only result of a recorded operation.  As it is new, this takes a third of `__init__`'s time."""
         saved = _new(cls)
         saved._array, saved._counter = array, counter
         return saved
 
     @classmethod
     def packed(cls, tensor: Any, is_output: bool, weak_grad_fn: Any = None) -> "SavedVariable":
-        """Save under the innermost pair of default hooks, if there is one."""
+        """Save a tensor under the innermost pair of default hooks, if there is one."""
         saved = cls(tensor, is_output, weak_grad_fn)
         if state.saved_hooks:
-            # The hook sees an input itself, as PyTorch's does; an output without its graph, which would be a cycle.
+            # The hook gets an input itself, as PyTorch's does; an output without its graph, which would close a cycle.
             saved._pack(*state.saved_hooks[-1], saved._value_tensor() if is_output else tensor)
         return saved
 
@@ -190,12 +190,12 @@ class SavedVariable:
         self._packed, self._unpack, self._shape = packed, unpack, plain.shape
         if state.forward_level >= 0 and plain._moves():
             self._tangents = {level: snapshot(tangent) for level, tangent in plain._tangents.items()}
-        if self._tensor is not None:  # keep where its gradient goes, and let the value go
+        if self._tensor is not None:  # save where the input's gradient goes, and drop the value
             self._edge = (self._tensor.requires_grad, gradient_edge(self._tensor))
         self._tensor = self._array = self._twin = None
 
     def _value_tensor(self) -> Tensor:
-        """The saved value as a tensor outside of the graph (an input is given as an alias without history)."""
+        """The saved value as a tensor outside of the graph (for an input: an alias without history)."""
         if self._tensor is not None:
             return self._tensor.detach()
         plain = self._rebuilt()
@@ -203,7 +203,7 @@ class SavedVariable:
         return plain
 
     def _rebuilt(self) -> Tensor:
-        """A new tensor of a saved output's value."""
+        """Make a new tensor from the value of a saved output."""
         rebuilt = blank(Tensor)
         if self._twin is None:
             rebuilt._array = self._array
@@ -213,10 +213,10 @@ class SavedVariable:
         return rebuilt
 
     def register_hooks(self, *hooks: Callable) -> None:
-        """`register_hooks(pack, unpack)`: replace the saved value by `pack(value)`; `unpack` gives it back in backward.
+        """`register_hooks(pack, unpack)`: replace the saved value by `pack(value)`; backward restores it with `unpack`.
 
-        Raises `RuntimeError` after release, when hooks are there already and if nothing was saved (None), `TypeError`
-        for anything but two callables.
+        Raises `RuntimeError` after release, if hooks are registered already and if None was saved, `TypeError` for
+        anything but two callables.
         """
         if len(hooks) != 2 or not all(map(callable, hooks)):
             raise TypeError(
@@ -238,7 +238,7 @@ class SavedVariable:
         self._pack(*hooks, self._value_tensor())
 
     def unpack_hook_data(self) -> tuple[Callable, Any] | None:
-        """The unpack hook and the packed value, for a compiled backward to call when it gets there; None without."""
+        """The unpack hook and the packed value, for a compiled backward to unpack later; None without a hook."""
         return None if self._unpack is None else (self._unpack, self._packed)
 
     def _is_none(self) -> bool:
@@ -246,7 +246,7 @@ class SavedVariable:
 
     @property
     def data(self) -> Any:
-        """What is kept: the saved tensor, or what the pack hook made of it; None after release."""
+        """The saved tensor, or the object that the pack hook made of it; None after release."""
         if self._unpack is not None:
             return self._packed
         if self.released or self._is_none():
@@ -266,18 +266,18 @@ class SavedVariable:
         self._tensor = self._array = self._twin = self._packed = self._unpack = self._tangents = None
 
     def is_ours(self) -> bool:
-        """Whether the array was made by one of our kernels and handed out to nobody."""
+        """Tell if one of xgrad's kernels made the array, and no user has got a reference to it."""
         return self._array is not None and not self._counter.exported
 
     def array(self, owner: Any) -> Any:
-        """The value for a formula that records nothing."""
+        """The saved value as an array, for a formula that records nothing."""
         if self._unpack is None and self._array is not None:
             self._check(owner)
             return self._array
         return self.unpack(owner)._read()
 
     def unpack(self, owner: Any = None) -> Any:
-        """The value as a tensor in the graph: an input itself, an output rebuilt with `owner` as its grad_fn.
+        """The saved value as a tensor in the graph: an input itself, an output rebuilt with `owner` as its grad_fn.
 
         Raises `FreedGraphError` after release, `VersionError` if the tensor was changed in place since, and
         `RuntimeError` for an output without an owner.
@@ -311,7 +311,7 @@ class SavedVariable:
         return value
 
     def misfit(self) -> str:
-        """The words on an unpack hook that gave another shape than was packed; empty where none did."""
+        """The error message on an unpack hook that returned another shape than was packed; empty if it did not."""
         if self._misshapen is None:
             return ""
         return (
@@ -320,7 +320,7 @@ class SavedVariable:
         )
 
     def _rebuild(self, value: Tensor, owner: Any) -> Tensor:
-        """What an unpack hook gave, in the graph; the very tensor where it and what was saved are outside."""
+        """Put an unpack hook's result in the graph; return it as it is if it and the saved value are outside."""
         if not (self._is_output or self._edge[0] or self._tangents or value.requires_grad):
             return value
         rebuilt = value.detach() if value._level is None else plain_entry(value)
@@ -361,7 +361,7 @@ class SavedVariable:
 
 
 def check_version(tensor: Any, saved: int) -> None:
-    """Refuse a tensor that was changed in place since its version was `saved`."""
+    """Raise `VersionError` if a tensor was changed in place since its version was `saved`."""
     counter = tensor._version_counter
     if counter is not None and counter.value != saved:
         raise version_error(tuple(tensor.shape), tensor.dtype, _producer(tensor), saved, counter.value)

@@ -1,12 +1,12 @@
 """Sparse gradients in the engine, at no cost to dense ones.
 
-A sparse gradient travels in a `SparseGradient`, in either arithmetic.  Its shape is equal to no other: the comparison
-that the engine makes for every gradient anyway sends it to `validate_output`, which looks at the node that it goes to.
-A leaf, a recorded operator and a node that works on Tensors take it; any other node (of a view, say) gets a dense
-gradient, which is right, whatever it does.  A sum with a sparse gradient is no sum of arrays: XLA's program refuses it,
-and `add` does it.  No line on the way of a dense gradient asks what it is.
+A sparse gradient travels in a `SparseGradient`, in either arithmetic.  Its shape equals no other: so the comparison
+that the engine makes for every gradient sends it to `validate_output`, which looks at the node that it goes to.  A
+leaf, a recorded operator and a node that works on Tensors accept it; for any other node (of a view, say) it is made
+dense.  The addition of arrays raises an error for a sparse gradient, and `add` takes over.  No line on the way of a
+dense gradient asks if it is sparse.
 
-A sparse gradient stands for the dense one that `to_dense()` gives.  (PyTorch: accumulate_grad.h, input_buffer.cpp.)
+A sparse gradient stands for the dense one that `to_dense()` returns.  (PyTorch: accumulate_grad.h, input_buffer.cpp.)
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from ..tensor import Tensor
 
 
 class Shape(tuple):
-    """A shape that differs from every shape, itself too: whoever compares it looks closer."""
+    """A shape that is unequal to every shape, itself too: each comparison leads to the path for unexpected shapes."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class Shape(tuple):
 
 
 class SparseGradient:
-    """A sparse Tensor on its way."""
+    """A sparse Tensor that travels between nodes."""
 
     __slots__ = ("dtype", "shape", "tensor")
 
@@ -43,21 +43,21 @@ class SparseGradient:
         self.dtype = tensor.dtype
 
     def shared(self) -> Any:
-        """The Tensor for somebody outside of the run.  It may be on its way to others too, who see no write to it."""
+        """The Tensor for a hook or a user, who may write to it: a shallow copy, for other nodes get it too."""
         return self.tensor if self.tensor.requires_grad else self.tensor._shallow()
 
 
 def add(x: Tensor, y: Tensor) -> Any:
-    """The sum of two gradients of one node; one of them is sparse at least, and so the sum may be."""
+    """Add two gradients, at least one of them sparse.  The sum is a SparseGradient if it is sparse, else a Tensor."""
     total = y + x if x._sparse and not y._sparse else x + y
     return SparseGradient(total) if total._sparse else total
 
 
 def accumulate(variable: Tensor, new: Any) -> None:
-    """What AccumulateGrad does where its variable, the gradient that this has, or the new one is sparse.
+    """Accumulate into `variable.grad`, where the variable, its gradient or the new gradient is sparse.
 
-    A first sparse gradient is never copied: the new Tensor shares its arrays, which nobody can change.  Grad mode
-    off: the same Tensor object is updated in place, except that sparse + dense is dense.
+    A first sparse gradient is never copied: the new Tensor shares its arrays, which are immutable.  With grad mode off
+    the same Tensor object is updated in place, except that sparse + dense is dense.
     """
     old, recording = variable._grad, state.grad_enabled
     new = _placed_like(variable, new) if new._sparse else new
@@ -78,5 +78,5 @@ def _placed_like(variable: Tensor, new: Any) -> Any:
     if len(there.device_set) > 1:
         if not isinstance(there, NamedSharding):
             return new
-        there = NamedSharding(there.mesh, PartitionSpec())  # rows of a sharded variable: held by every device
+        there = NamedSharding(there.mesh, PartitionSpec())  # rows of a sharded variable: each device gets a copy
     return new._on(lambda array: jax.device_put(array, there))

@@ -1,4 +1,4 @@
-"""validate_outputs: a gradient must have the shape and dtype of what it is the gradient of.
+"""validate_outputs: a gradient must have the shape and dtype of the tensor that it is the gradient of.
 
 A broadcast gradient is summed to the shape, a complex one for a real tensor loses its imaginary part (unless a custom
 Function made it: that is an error), another floating dtype is cast; anything else is an error that names both shapes
@@ -15,7 +15,7 @@ from .sparse_gradient import Shape, SparseGradient
 
 
 def validate_output(grad: Any, meta: Any, node: Node, index: int, arithmetic: Arithmetic) -> Any:
-    """The gradient in the form that `meta` (shape, dtype) asks for.  Raises `RuntimeError` if there is none."""
+    """Convert the gradient to the shape and dtype of `meta`.  Raises `RuntimeError` if that is not possible."""
     if grad.__class__ is SparseGradient or meta.shape.__class__ is Shape:
         return _arrive(grad, meta, node, index, arithmetic)
     shape, dtype = tuple(meta.shape), meta.dtype
@@ -35,7 +35,7 @@ def validate_output(grad: Any, meta: Any, node: Node, index: int, arithmetic: Ar
 
 
 def _arrive(grad: Any, meta: Any, node: Node, index: int, arithmetic: Arithmetic) -> Any:
-    """`validate_output` of a sparse gradient, or of one that goes to a sparse tensor."""
+    """Run `validate_output` for a sparse gradient, or for one that goes to a sparse tensor."""
     plain = InputMetadata(tuple(meta.shape), meta.dtype)
     if grad.__class__ is not SparseGradient:
         if tuple(grad.shape) == plain.shape and grad.dtype == plain.dtype:
@@ -50,5 +50,5 @@ def _arrive(grad: Any, meta: Any, node: Node, index: int, arithmetic: Arithmetic
 
 
 def for_node(node: Node, tensor: Any, arithmetic: Arithmetic) -> Any:
-    """A sparse Tensor, or a dense gradient in its place, as `node` takes it."""
+    """A sparse Tensor as a gradient that `node` accepts: a `SparseGradient`, or a dense one."""
     return SparseGradient(tensor) if node.takes_sparse() else arithmetic.from_tensor(tensor.to_dense())

@@ -22,7 +22,7 @@ def _slice(shape: tuple, dim: int, start: int | None, end: int | None, step: int
 
 
 def _getitem(shape: tuple, index: tuple) -> dict:
-    """Of several indices PyTorch makes several views; a node here tells of the last of them."""
+    """Describe the last view of an index: for several indices PyTorch makes several views, here there is one node."""
     told: dict = {}
     dim, sizes = 0, list(shape)
     taken = sum(i is not None and i is not Ellipsis for i in index)
@@ -64,7 +64,7 @@ def _swapped(shape: tuple) -> dict:
     return {"dim0": -2, "dim1": -1}
 
 
-# view operation -> what its node tells
+# view operation -> the function that computes its node's attributes
 VIEWS: dict[str, Callable[..., dict]] = {
     "T": lambda shape: {"dims": tuple(reversed(range(len(shape))))},
     "H": _swapped,
@@ -100,10 +100,10 @@ VIEWS: dict[str, Callable[..., dict]] = {
 
 
 def of_view(name: str, chain: ViewChain, key: tuple | None) -> dict:
-    """The attributes of the node called `name` of one view; `key` is None if its grad_fn was regenerated."""
-    if name.startswith("AsStrided") and key is None:  # over the whole way from the base
+    """Return the attributes of the node called `name` of one view; `key` is None if its grad_fn was regenerated."""
+    if name.startswith("AsStrided") and key is None:  # of the whole chain from the base
         seen = chain.geometry
-        assert seen is not None  # or there would be no as_strided
+        assert seen is not None  # without geometry there is no as_strided
         return {"size": seen.sizes, "stride": seen.strides, "storage_offset": seen.offset}
     if key is None or key[0] not in VIEWS:
         return {}
@@ -111,7 +111,7 @@ def of_view(name: str, chain: ViewChain, key: tuple | None) -> dict:
 
 
 def of_views(name: str, chain: ViewChain, keys: tuple | None) -> dict:
-    """The attributes of the node called `name` of several views; `keys` has one view operation for each."""
+    """Return the attributes of the node called `name` of several views; `keys` has one view operation for each."""
     if keys is None:
         return {}
     first, sizes = keys[0], [key[-1] for key in keys]

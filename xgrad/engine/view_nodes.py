@@ -20,8 +20,8 @@ from .view_attributes import of_view, of_views
 class ChainBackward(Node):
     """The backward of a view: `chain.adjoint` of the incoming gradient.  Linear, so its own backward is `replay`.
 
-    One subclass for each name (SelectBackward0, TransposeBackward0, ...); a regenerated `grad_fn` is one of these over
-    the whole chain from the base.
+    There is one subclass for each name (SelectBackward0, TransposeBackward0, ...).  The chain of a regenerated
+    `grad_fn` leads from the base.
     """
 
     chain: ViewChain
@@ -49,13 +49,13 @@ class ChainBackward(Node):
 
 
 class ChainsBackward(Node):
-    """The backward of one operation that gives several views, which share no element (split, unbind).
+    """The backward of one operation that returns several views, which share no element (split, unbind).
 
     Its inputs are the views' gradients.  They are written into one buffer, so k views of N elements cost O(N + k).
     """
 
     chains: tuple[ViewChain, ...]
-    key: tuple | None = None  # as of ChainBackward, for each of the views
+    key: tuple | None = None  # as in ChainBackward, one for each view
 
     def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         given = [(chain, grad) for chain, grad in zip(self.chains, grads, strict=True) if grad is not None]
@@ -63,7 +63,7 @@ class ChainsBackward(Node):
             return (None,)
         chain, grad = given[0]
         total = [arithmetic.adjoint(chain, grad)]
-        ours = not chain.is_root  # else it is the incoming gradient
+        ours = not chain.is_root  # a root chain's adjoint is the incoming gradient itself
         for chain, grad in given[1:]:
             total.append(arithmetic.write(chain, total, grad, ours))
             del total[0]
@@ -85,10 +85,10 @@ class ChainsBackward(Node):
 
 
 class RestridedBackward(Node):
-    """The backward of `as_strided` of a view whose base has no gradient: what falls into the view is the view's.
+    """The backward of `as_strided` of a view whose base has no gradient: the view gets that of its own elements.
 
-    `own` and `chain` lead from the base to the view, and to what was made of it.  Of an element that the view shows in
-    several places each gets an equal part, as in PyTorch.
+    `own` leads from the base to the view, `chain` to the result of `as_strided`.  If the view shows an element in
+    several places, each place gets an equal part of its gradient, as in PyTorch.
     """
 
     own: ViewChain
@@ -113,7 +113,7 @@ class RestridedBackward(Node):
         return [*self.own.starts, *self.chain.starts]
 
 
-# -- the same as pure functions, whose operands are the chains' starts -------------------------------------------------
+# -- the same backwards as pure functions; their operands are the chains' starts ---------------------------------------
 
 
 @functools.lru_cache(maxsize=4096)
@@ -149,7 +149,7 @@ def _of_restrided(own: Program, program: Program) -> Formula:
     return Formula(1, run)
 
 
-# -- how the nodes come to be ------------------------------------------------------------------------------------------
+# -- making nodes ------------------------------------------------------------------------------------------------------
 
 _classes: dict[tuple[str, type], type] = {}
 
@@ -162,21 +162,21 @@ def _class(name: str, base: type) -> type:
 
 
 def chains_node(name: str, chains: tuple[ViewChain, ...], edge: tuple) -> Node:
-    """A node called `name` with one input for each of `chains`, whose views share no element."""
+    """Make a node called `name` with one input for each of `chains`, whose views share no element."""
     node = _class(name, ChainsBackward)()
     node.chains = chains
     return wire(node, (edge,), chains)
 
 
 def restrided_node(name: str, own: ViewChain, chain: ViewChain, edge: tuple) -> Node:
-    """A `RestridedBackward` called `name`."""
+    """Make a `RestridedBackward` called `name`."""
     node = _class(name, RestridedBackward)()
     node.own, node.chain = own, chain
     return wire(node, (edge,), (chain,))
 
 
 def chain_node(name: str, chain: ViewChain, edge: tuple) -> Node:
-    """A node called `name` whose backward is the adjoint of `chain`."""
+    """Make a node called `name` whose backward is the adjoint of `chain`."""
     node = (_classes.get((name, ChainBackward)) or _class(name, ChainBackward))()
     node.chain = chain
-    return wire(node, (edge,), (chain,))  # a chain has the shape and dtype of what it shows
+    return wire(node, (edge,), (chain,))  # a chain has the shape and dtype of its view

@@ -1,1 +1,1 @@
-"""Backward as programs: the engine's loop that notes nodes (run), and evaluates them segment by segment."""
+"""Backward as programs: the engine's loop that collects nodes (run), and evaluates them segment by segment."""

@@ -1,8 +1,8 @@
-"""Formula: what a node computes in backward, as a pure function, to be traced into a larger program.
+"""Formula: a node's backward as a pure function, which is traced into a larger program.
 
-Invariant: formulas are interned.  Two nodes of the same structure (operator, static arguments, which gradients are
-given and which are wanted) have one Formula, so a compiled backward tells programs apart by the identity of their
-formulas; shapes and dtypes are no part of it.  A node without a formula runs by itself, as in the eager engine.
+Invariant: formulas are interned.  Two nodes of the same structure (operator, static arguments, defined gradients,
+wanted gradients) have one Formula, so a compiled backward compares programs by the identity of their formulas; shapes
+and dtypes are no part of it.  A node without a formula runs by itself, as in the eager engine.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Formula:
-    """`run(grads, values, avals, static)` gives a list with a gradient for each edge, None where it is undefined.
+    """`run(grads, values, avals, static)` returns a list with a gradient for each edge, None where it is undefined.
 
     `grads`: for each of the node's results, None where it is undefined.  `values`: the node's `operands`.  `avals` and
     `static`: the node's.  Bit i of `defined`: the gradient of edge i is defined.

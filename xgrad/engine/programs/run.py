@@ -1,16 +1,16 @@
-"""Compiled backward: the engine's loop, which notes nodes instead of running them, until somebody wants a value.
+"""Compiled backward: the engine's loop, which collects nodes in place of running them, until a value is needed.
 
-The order is the eager engine's, node for node.  A node with a formula is noted; its gradients are numbers that stand
-for values of the program to be.  A *border* needs arrays, and so has what was noted evaluated first, as one program: a
-hook, a packed saved tensor, a custom Function, whatever has no formula, and a bounded number of nodes.  Leaves and
-captured gradients need none: they are served when the program has run.
+The order is the eager engine's, node for node.  A node with a formula is collected; its gradients are numbers that
+stand for values of the future program.  A *border* needs arrays, so the collected nodes are evaluated first, as one
+program: borders are hooks, packed saved tensors, custom Functions, other nodes without a formula, and the end of a
+segment.  Leaves and captured gradients are no borders: they are delivered when the program has run.
 
-    noted:   Tanh ─ Mul ─ Add ─┐ border: a hook ┌─ Tanh ─ Mul ─ ...
-             └─ one program ───┘                └─ the next one
+    collected:   Tanh ─ Mul ─ Add ─┐ border: a hook ┌─ Tanh ─ Mul ─ ...
+                 └─ one program ───┘                └─ the next one
 
-Where a segment ends is a matter of what came since the last end, and not of hooks: at the first node, `least` nodes on,
-that comes with its predecessors as the last end did.  So a stack of equal layers is one program, and a hook that is
-added changes the segments around it and no others.
+A segment ends, hooks or not, at the first node, at least `least` nodes after the last end, whose predecessors have the
+same classes as those of the last end.  So a stack of equal layers is one program, and a new hook changes the segments
+around it and no others.
 """
 
 from collections import Counter, deque
@@ -35,22 +35,22 @@ CONTEXT = 4  # nodes that are compared where a segment may end
 
 
 class Options(NamedTuple):
-    """How a backward is compiled."""
+    """The settings of a compiled backward."""
 
     least: int  # nodes of a segment, which may have twice as many
-    dump: Path | None  # a folder for what is compiled
+    dump: Path | None  # a folder for the compiled programs, as text
 
 
 class _Run:
     """One compiled backward.
 
-    A gradient that waits is a number (a value of the program to be), an array, or a list of such, to be added in order.
+    A pending gradient is a number (a value of the future program), an array, or a list of both, to be added in order.
     """
 
     def __init__(self, task: GraphTask) -> None:
         self.task = task
         self.least, self.dump = task.compiled
-        self.schedule: Schedule | None = task.schedule  # being made, while there is no border
+        self.schedule: Schedule | None = task.schedule  # being recorded, while there is no border
         self.entries: list[tuple] = []  # of its next part
         self.noted: list[tuple[Node, int]] = []  # with the places of their operands among `args`
         self.structure: list[tuple] = []
@@ -58,11 +58,11 @@ class _Run:
         self.args: list = []
         self.count = 0  # of values
         self.sinks: list[tuple] = []  # (leaf or captured node, places of a capture, [gradient], meta)
-        self.unpacked: list[Node] = []  # nodes of the segment whose operands an unpack hook gave
+        self.unpacked: list[Node] = []  # nodes of the segment whose operands an unpack hook returned
         self.since = 0
         self.recent: deque = deque(maxlen=CONTEXT)
         self.mark: list | None = None
-        # Whether there was a sparse gradient, which no program takes.
+        # Tells if there was a sparse gradient, which no program takes.
         self.sparse = any(grad.__class__ is SparseGradient for inputs in task.not_ready.values() for grad in inputs)
 
     # ------------------------------------------------------------ the loop
@@ -106,7 +106,7 @@ class _Run:
             self._note(node, needs)
 
     def _note(self, node: Node, needs: int) -> None:
-        """Note a node, or run it if it has no formula."""
+        """Collect a node, or run it if it has no formula."""
         not_ready = self.task.not_ready
         inputs = not_ready[node]
         given, bit = 0, 1
@@ -125,7 +125,7 @@ class _Run:
         try:
             operands = node.operands(self._unpacking)
         except BaseException:
-            self.flush()  # what came before the failure has been done
+            self.flush()  # the nodes before the failure have been evaluated
             raise
         args, before = self.args, len(self.args)
         self.structure.append((formula, tuple([self._part(grad) for grad in not_ready.pop(node)]), len(operands)))
@@ -136,7 +136,7 @@ class _Run:
         self.metas += (node.avals, node.static)
         first, self.count = self.count, self.count + len(node.next_edges)
         self._distribute(node, [i if formula.defined >> i - first & 1 else None for i in range(first, self.count)])
-        del inputs, operands  # what the program alone refers to, it may use up
+        del inputs, operands  # the program may use up arrays without another reference
         self._step(node)
 
     def _step(self, node: Node) -> None:
@@ -159,7 +159,7 @@ class _Run:
         return False
 
     def _part(self, grad: Any) -> Any:
-        """A gradient as the structure tells it; arrays become arguments."""
+        """Encode a gradient for the structure; arrays become arguments."""
         if grad.__class__ is int:
             return self.count - grad
         if grad is None:
@@ -170,7 +170,7 @@ class _Run:
         return 0
 
     def _distribute(self, node: Node, results: list) -> None:
-        """Send gradients along a node's edges: numbers of one that was noted, arrays of one that was run."""
+        """Send a node's results along its edges: numbers if it was collected, arrays if it was run."""
         task = self.task
         dependencies, not_ready, exec_info = task.dependencies, task.not_ready, task.exec_info
         for i, (child, number) in enumerate(node.next_edges):
@@ -183,7 +183,7 @@ class _Run:
             buffer = not_ready.get(child)
             if buffer is None:
                 buffer = not_ready[child] = [None] * len(child.avals)
-            grad, results[i] = results[i], None  # what nobody else holds may be used up
+            grad, results[i] = results[i], None  # an array with no other reference may be used up
             if grad is not None:
                 if grad.__class__ is not int:
                     self.sparse = self.sparse or grad.__class__ is SparseGradient
@@ -211,7 +211,7 @@ class _Run:
         self.unpacked.append(node)
 
     def _run(self, node: Node, info: Any, needs: int) -> None:
-        """Run a node as the eager engine does, when all before it has been evaluated."""
+        """Evaluate all collected nodes, then run this node as the eager engine does."""
         task = self.task
         segment.metrics.borders["hook" if node.is_watched() else node.name()] += 1
         self.schedule = None
@@ -237,7 +237,7 @@ class _Run:
     # ------------------------------------------------------------ evaluation
 
     def flush(self) -> None:
-        """Evaluate what was noted, in one program, and serve leaves and captures."""
+        """Evaluate the collected nodes in one program, and deliver gradients to leaves and captures."""
         noted, sinks = self.noted, self.sinks
         if not noted:
             self.sinks = []
@@ -256,7 +256,7 @@ class _Run:
         names, added, donated = [node.__class__ for node, _ in noted], [], ()
         misfits = [words for node in self.unpacked if (words := node.unpack_misfit())]
         self.unpacked = []
-        grad = buffer = None  # as in `_note`
+        grad = buffer = None  # drop references, as in `_note`
         if self.schedule is not None:
             added = args[before:]
         elif not self.task.keep_graph:
@@ -281,7 +281,7 @@ class _Run:
         self._serve(sinks)
 
     def _schedule(self, function: Callable, added: list, results: list) -> None:
-        """Note a segment for the next backward over this graph."""
+        """Add a segment to the schedule for the next backward over this graph."""
         entries, self.entries = self.entries, []
         numbers = self._numbers(added)
         if self.schedule is not None:
@@ -289,7 +289,7 @@ class _Run:
             self.schedule.number(results)
 
     def _numbers(self, arrays: list) -> list[int]:
-        """Gradients as the schedule numbers them.  One that no program gave ends it."""
+        """The schedule's numbers of gradients.  An array that no program computed ends the schedule."""
         assert self.schedule is not None
         numbers = [self.schedule.numbers.get(id(array)) for array in arrays]
         if None in numbers:
@@ -297,11 +297,11 @@ class _Run:
         return numbers  # pyright: ignore[reportReturnType] - without None, if it counts
 
     def _leave(self, holder: list, index: int, meta: Any, leaving: list, places: list) -> None:
-        """Have the program give the gradient that waits as `holder[index]`, if it is to make it."""
+        """Make the gradient in `holder[index]` a result of the segment, unless it is an array already."""
         grad = holder[index]
         if grad.__class__ is list:
             if not any(part.__class__ is int for part in grad):
-                return  # arrays only: added when they are wanted
+                return  # arrays only: they are added when the sum is needed
             if any(part.__class__ is SparseGradient for part in grad):
                 for i in range(len(grad)):
                     self._leave(grad, i, meta, leaving, places)
@@ -313,10 +313,10 @@ class _Run:
         places.append((holder, index))
 
     def _serve(self, sinks: list) -> None:
-        """Give leaves and captures their gradients, which are arrays now."""
+        """Deliver gradients, which are arrays now, to leaves and captures."""
         for node, places, box, meta in sinks:
             if box[0].__class__ is list:
-                box[0] = list(box[0])  # it may be on its way to a node too
+                box[0] = list(box[0])  # a node's input may be the same list
                 box[0] = _total(box, 0)
             if self.schedule is not None:
                 self._schedule_sink(node, meta, places, box[0])
@@ -333,9 +333,9 @@ class _Run:
 
 
 def _disposable(noted: list, args: list) -> list[int]:
-    """The places among the arguments of large arrays that the graph or the engine made and handed out to nobody."""
+    """The places in `args` of large arrays that the graph or the engine made and no user has a reference to."""
     if any(isinstance(a, Tracer) for a in args):
-        return []  # JAX may keep what it meets together with one
+        return []  # JAX may keep references to arrays that it meets together with a tracer
     large = [i for i, a in enumerate(args) if isinstance(a, jax.Array) and a.size >= DONATE_FROM]
     if large:
         others: set[int] = set()
@@ -346,7 +346,7 @@ def _disposable(noted: list, args: list) -> list[int]:
 
 
 def _donated(args: list, ours: list[int], leaving: tuple) -> tuple[int, ...]:
-    """Those that nobody else holds any more, and of which a gradient that leaves can take the memory."""
+    """Choose arrays with no other reference whose memory a result of the segment can use."""
     wanted = Counter((tuple(meta.shape), meta.dtype) for meta in leaving) if ours else Counter()
     chosen = []
     for i in ours:
@@ -358,7 +358,7 @@ def _donated(args: list, ours: list[int], leaving: tuple) -> tuple[int, ...]:
 
 
 def _total(inputs: list, number: int) -> Any:
-    """The sum of the arrays that wait as the list `inputs[number]`, in order, into memory that nobody else holds."""
+    """Add the arrays of the list `inputs[number]`, in order, into memory with no other reference."""
     parts = inputs[number]
     inputs[number] = None
     parts.reverse()
@@ -369,7 +369,7 @@ def _total(inputs: list, number: int) -> Any:
 
 
 def run(task: GraphTask) -> None:
-    """Run all that is ready, as `engine._loop` does."""
+    """Run all ready nodes and those that become ready, as `engine._loop` does."""
     segment.metrics.backwards += 1
     running = _Run(task)
     running.loop()

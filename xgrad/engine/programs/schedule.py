@@ -1,10 +1,10 @@
-"""Schedule: what a compiled backward found out about a graph that was kept, for the next one over the same graph.
+"""Schedule: the segments of a compiled backward over a retained graph, stored for the next one over the same graph.
 
-It has the segments' programs, and which nodes give them operands and which gradients they take and give.  To find
-order, structure and programs anew takes two thirds of the time of a compiled backward of small nodes.
+It has the segments' programs, the nodes whose operands they take, and the gradients that they take and return.  Finding
+order, structure and programs again takes two thirds of the time of a compiled backward of small nodes.
 
 Invariants: it belongs to the root node, and refers to the nodes below but not to the root itself, so there is no cycle;
-it holds no arrays; and it is followed only while all is as it was: hooks, what is packed, what leaves expect.
+it refers to no arrays; and it is used only while hooks, packed tensors and the leaves' metadata are the same.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from . import segment
 
 
 class Part(NamedTuple):
-    """One segment.  Gradients are numbers in the order in which they come to be; the root's is number 0."""
+    """One segment.  Gradients are numbered in the order in which they are computed; the root's is number 0."""
 
     function: Callable
-    entries: list[tuple[Node | None, list[int]]]  # in order: a node (None: the root), and the gradients that it takes
-    leaving: list[int]  # gradients from outside that are added to what leaves
+    entries: list[tuple[Node | None, list[int]]]  # in order: a node (None: the root), the gradients that it takes
+    leaving: list[int]  # earlier gradients that are added to the segment's results
 
 
 class Schedule:
@@ -30,27 +30,27 @@ class Schedule:
     def __init__(self, root: Node, grad: Any, asked: tuple) -> None:
         self.asked = asked
         self.parts: list[Part] = []
-        # A leaf (no places), or a node that is captured (None: the root); its meta, the places, the gradient.
+        # A leaf (places: None) or a captured node (None: the root), its metadata, places, number of its gradient.
         self.sinks: list[tuple[Any, Any, Any, int]] = []
-        # Only while it is made:
+        # Only while it is recorded:
         self.root: Node | None = root
         self.numbers: dict[int, int] = {}  # id of an array -> its number
         self.arrays: list[Any] = []
         self.number([grad])
 
     def number(self, arrays: list) -> None:
-        """Number new gradients.  They are held until all is made, so that no other gets their ids."""
+        """Number new gradients.  A list refers to them until the schedule is complete, so their ids stay theirs."""
         for array in arrays:
             self.numbers[id(array)] = len(self.arrays)
             self.arrays.append(array)
 
     def keep(self, root: Any) -> None:
-        """It is complete: from now on it belongs to the root."""
+        """Complete the schedule, and store it in the root."""
         self.root, self.numbers, self.arrays = None, {}, []
         root._schedule = self
 
     def evaluate(self, root: Node, grad: Any) -> list[Any] | None:
-        """All gradients; None if something is not as it was.  Nothing is done to leaves or graph."""
+        """Compute all gradients; None if hooks, leaves or saved tensors have changed.  Changes no leaf and no node."""
         for node, meta, _, _ in self.sinks:
             node = node or root
             if node.is_watched() or (node.is_accumulator and node.avals[0] is not meta):
@@ -70,7 +70,7 @@ class Schedule:
                 for number in leaving:
                     args.append(grads[number])
                 grads += function(*args)
-        except Exception:  # whoever runs the nodes says what is wrong
+        except Exception:  # the nodes run one by one then, and raise the right error
             return None
         metrics = segment.metrics
         metrics.backwards += 1
@@ -80,7 +80,7 @@ class Schedule:
         return grads
 
     def serve(self, task: GraphTask, grads: list[Any]) -> None:
-        """Give leaves and captures their gradients, each of them held by nobody else."""
+        """Deliver gradients to leaves and captures; each then has the only reference to its gradient."""
         mine = [grads[number] for _, _, _, number in self.sinks]
         grads.clear()
         for i, (node, _, places, _) in enumerate(self.sinks):
@@ -97,11 +97,11 @@ def _refuse(_node: Node) -> None:
 
 
 def follow(task: GraphTask, edges: tuple, values: list, outputs: list[tuple], accumulate: bool) -> bool:
-    """Run the schedule of the last backward over this graph; if there is none, False: then one will be made."""
+    """Run the schedule of the last backward over this graph.  If there is none, begin one and return False."""
     root, number = edges[0]
     if len(edges) > 1 or root.is_accumulator or getattr(values[0], "aval", None) is None:
         return False
-    # A node below the root lives as long as the root does, so its id stands for it.
+    # A node below the root lives as long as the root does, so its id identifies it.
     asked = number, values[0].dtype, tuple((id(node), nr) for node, nr in outputs), accumulate, task.compiled.least
     schedule = root.__dict__.pop("_schedule", None)
     if schedule is not None and schedule.asked == asked and task.keep_graph:

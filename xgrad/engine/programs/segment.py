@@ -1,12 +1,13 @@
-"""Segments: runs of nodes that a compiled backward evaluates in one XLA program, found by their structure.
+"""Segments: the nodes that a compiled backward evaluates in one XLA program, which is found by their structure.
 
     structure   for each node its formula and, for each of its inputs, where the gradients come from that are summed
                 there: a positive number counts values back, 0 is the next argument, None is undefined;
-                then the same for each gradient that leaves the segment
-    metas       shapes and dtypes: of the gradients, of what leaves, and what formulas ask for; they belong to one trace
+                then the same for each gradient that is a result of the segment
+    metas       shapes and dtypes: of the gradients, of the results, and those that formulas ask for; each tuple of them
+                has a trace of its own
 
-Invariant: structure and metas together say all that a trace depends on, but for shapes and dtypes of the arguments,
-which are `jax.jit`'s own business.
+Invariant: structure and metas together determine a trace, except for shapes and dtypes of the arguments, which
+`jax.jit` distinguishes itself.
 """
 
 import itertools
@@ -23,7 +24,7 @@ from ...errors import DtypeDisabledError
 from ...limits import checked
 from ..fit import fit
 
-MOST = 1024  # structures that are kept
+MOST = 1024  # structures that are cached
 
 log = logging.getLogger("xgrad.compile")
 _programs: dict[tuple, "Program"] = {}
@@ -40,19 +41,19 @@ class Program:
         self._latest: Any = None  # the latest trace, with the shapes and dtypes of its arguments
 
     def traced(self, metas: tuple, donated: tuple, args: list) -> Callable:
-        """A new trace, whose results may take the memory of the arguments `donated`."""
+        """Make a new trace, whose results may use the memory of the arguments `donated`."""
         function = self.traces[metas, donated] = jax.jit(checked(self.function(metas), metas), donate_argnums=donated)
         self._latest = function, [jax.typeof(a) if isinstance(a, jax.Array) else a for a in args]
         return function
 
     def function(self, metas: tuple) -> Callable:
-        """The gradients that leave, as a function of the arguments."""
+        """Make the function from the segment's arguments to its results, which are gradients."""
         nodes, leaving, names = self.nodes, self.leaving, self.names
 
         def backward(*args: Any) -> tuple:
             given, facts = iter(args), iter(metas)
             values: list[Any] = []
-            makers: list[tuple[str, int]] = []  # of each value, its node and the number of the edge
+            makers: list[tuple[str, int]] = []  # for each value its node and the number of the edge
 
             def gradient(parts: Any, meta: Any) -> Any:
                 total = None
@@ -86,7 +87,7 @@ class Program:
 
 
 class Metrics:
-    """What compiled backwards did since the last reset."""
+    """Counts of compiled backwards, segments, nodes, hits and misses since the last reset."""
 
     def __init__(self) -> None:
         self.reset()
@@ -105,19 +106,19 @@ _numbers = itertools.count()
 
 
 def programs() -> list[Program]:
-    """All that are cached, the oldest first."""
+    """All cached programs, the oldest first."""
     return list(_programs.values())
 
 
 def clear() -> None:
-    """Forget all programs, so that what follows compiles anew."""
+    """Forget all programs: each structure is traced and compiled again."""
     _programs.clear()
 
 
 def evaluate(
     structure: tuple, metas: tuple, donated: tuple, args: list, names: list[type], dump: Path | None
 ) -> tuple[Callable, tuple]:
-    """The segment's program, and the gradients that it gives."""
+    """Run a segment; return its program and its gradients."""
     program = _programs.get(structure)
     new = program is None
     if new:
@@ -140,8 +141,8 @@ def evaluate(
         return function, function(*args)
     except Exception as error:
         if isinstance(error, DtypeDisabledError) or any(isinstance(a, jax.Array) and a.is_deleted() for a in args):
-            raise  # nor may its operations run by themselves; or it failed after the arguments were given up
-        # Operations by themselves may do what a program cannot, or say better what is wrong with them.
+            raise  # 64 bits are off, also for single operations; or the arguments had been donated before it failed
+        # Operations one by one may do more than a program can, or raise a clearer error.
         _tell(f"segment {program.number}: its program failed, its operations run by themselves: {error!r}")
         metrics.fallbacks += 1
         one_by_one = program.traces[metas, donated] = program.function(metas)
@@ -159,7 +160,7 @@ def _make(structure: tuple, names: tuple[str, ...]) -> Program:
 
 
 def _why(structure: tuple, names: tuple[str, ...]) -> str:
-    """In what a structure differs from the one that begins most like it."""
+    """Say how a structure differs from the cached one that begins most like it."""
     if not _programs:
         return "the first segment"
     nodes, leaving = structure

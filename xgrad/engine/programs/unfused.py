@@ -1,4 +1,4 @@
-"""What XLA's CPU compiler should not fuse."""
+"""apart: keeps XLA's CPU compiler from fusing computations that are slower in one loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 
 def apart(function: Callable, *arrays: Any) -> Any:
-    """`function(*arrays)`, which on a CPU is not fused with what is computed around it.
+    """Call `function(*arrays)` so that on a CPU it is not fused with the computations around it.
 
     Sums over rows and sums over columns of the same products, in one fusion, take three times as long as on their own
     (jaxlib 0.10).  Barriers are gone before XLA fuses; a branch is not, here one that is always taken, which the
