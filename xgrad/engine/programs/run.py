@@ -52,7 +52,7 @@ class _Run:
         self.least, self.dump = task.compiled
         self.schedule: Schedule | None = task.schedule  # being recorded, while there is no border
         self.entries: list[tuple] = []  # of its next part
-        self.noted: list[tuple[Node, int]] = []  # with the places of their operands among `args`
+        self.collected: list[tuple[Node, int]] = []  # with the places of their operands among `args`
         self.structure: list[tuple] = []
         self.metas: list = []
         self.args: list = []
@@ -103,9 +103,9 @@ class _Run:
                     if inputs[0] is not None:
                         self.sinks.append((node, None, inputs, node.avals[0]))
                 continue
-            self._note(node, needs)
+            self._collect(node, needs)
 
-    def _note(self, node: Node, needs: int) -> None:
+    def _collect(self, node: Node, needs: int) -> None:
         """Collect a node, or run it if it has no formula."""
         not_ready = self.task.not_ready
         inputs = not_ready[node]
@@ -131,7 +131,7 @@ class _Run:
         self.structure.append((formula, tuple([self._part(grad) for grad in not_ready.pop(node)]), len(operands)))
         if self.schedule is not None:
             self.entries.append((None if node is self.schedule.root else node, self._numbers(args[before:])))
-        self.noted.append((node, len(args)))
+        self.collected.append((node, len(args)))
         args += operands
         self.metas += (node.avals, node.static)
         first, self.count = self.count, self.count + len(node.next_edges)
@@ -238,8 +238,8 @@ class _Run:
 
     def flush(self) -> None:
         """Evaluate the collected nodes in one program, and deliver gradients to leaves and captures."""
-        noted, sinks = self.noted, self.sinks
-        if not noted:
+        collected, sinks = self.collected, self.sinks
+        if not collected:
             self.sinks = []
             self._serve(sinks)
             return
@@ -251,19 +251,19 @@ class _Run:
         for _, _, box, meta in sinks:
             self._leave(box, 0, meta, leaving, places)
         structure, metas, args = (tuple(self.structure), tuple(leaving)), tuple(self.metas), self.args
-        self.structure, self.metas, self.args, self.noted, self.sinks, self.count = [], [], [], [], [], 0
-        segment.metrics.nodes += len(noted)
-        names, added, donated = [node.__class__ for node, _ in noted], [], ()
+        self.structure, self.metas, self.args, self.collected, self.sinks, self.count = [], [], [], [], [], 0
+        segment.metrics.nodes += len(collected)
+        names, added, donated = [node.__class__ for node, _ in collected], [], ()
         misfits = [words for node in self.unpacked if (words := node.unpack_misfit())]
         self.unpacked = []
-        grad = buffer = None  # drop references, as in `_note`
+        grad = buffer = None  # drop references, as in `_collect`
         if self.schedule is not None:
             added = args[before:]
         elif not self.task.keep_graph:
-            ours = _disposable(noted, args)
-            for node, _ in noted:
+            ours = _disposable(collected, args)
+            for node, _ in collected:
                 node.release()
-            noted.clear()
+            collected.clear()
             donated = _donated(args, ours, metas[len(metas) - len(leaving) :])
         try:
             function, results = segment.evaluate(structure, metas, donated, args, names, self.dump)
@@ -332,14 +332,14 @@ class _Run:
             self.schedule.sinks.append((None if node is self.schedule.root else node, meta, places, numbers[0]))
 
 
-def _disposable(noted: list, args: list) -> list[int]:
+def _disposable(collected: list, args: list) -> list[int]:
     """The places in `args` of large arrays that the graph or the engine made and no user has a reference to."""
     if any(isinstance(a, Tracer) for a in args):
         return []  # JAX may keep references to arrays that it meets together with a tracer
     large = [i for i, a in enumerate(args) if isinstance(a, jax.Array) and a.size >= DONATE_FROM]
     if large:
         others: set[int] = set()
-        for node, start in noted:
+        for node, start in collected:
             others.update(start + i for i, ours in enumerate(node.disposable()) if not ours)
         large = [i for i in large if i not in others]
     return large
