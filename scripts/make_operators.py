@@ -17,7 +17,7 @@ from collections import Counter
 
 from xgrad.dispatch import declare, tables
 from xgrad.dispatch.operator import formula_of, linear
-from xgrad.ops.unsupported import TABLE
+from xgrad.unsupported import TABLE
 
 DOCS = pathlib.Path(__file__).parents[1] / "docs"
 CHECKS = ("forward", "grad", "gradgrad", "jvp", "inplace", "method", "view")

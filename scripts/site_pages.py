@@ -91,7 +91,7 @@ def methods() -> str:
     """Tensor's methods and properties that neither its class body nor a function of the same name tells of."""
     import xgrad
     from xgrad.dispatch import tables
-    from xgrad.ops.unsupported import Unsupported
+    from xgrad.unsupported import Unsupported
 
     shown = {
         name: value

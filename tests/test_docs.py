@@ -98,7 +98,7 @@ ELSEWHERE = {"vmap", "from_jax", "to_jax", "grid_sampler", "grid_sampler_2d", "g
 @pytest.mark.parametrize("namespace", ["", "autograd.graph", "autograd.functional", "func", "nn", "views"])
 def test_every_public_object_is_on_the_pages_of_the_api(namespace):
     from xgrad.dispatch.tables import FUNCTIONS
-    from xgrad.ops.unsupported import Unsupported
+    from xgrad.unsupported import Unsupported
 
     home = f"xgrad.{namespace}".removesuffix(".")
     module = importlib.import_module(home)

@@ -14,9 +14,10 @@ ROOT = pathlib.Path(xgrad.__file__).parent
 # Section by section, lowest first: a module imports from its own layer and from those before it.
 LAYERS = (
     ("errors", "config", "return_types", "warn_always"), ("dtypes", "devices", "dtype_info", "size"),
-    ("limits", "compile_cache", "donation"),
+    ("limits", "compile_cache", "donation", "unsupported"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
-    ("dispatch",), ("batching",), ("ops",), ("sparse",), ("autograd",), ("nn",), ("func",), ("compiler",),
+    ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),
+    ("autograd",), ("nn",), ("func",), ("compiler",),
     ("attach", "amp", "cuda", "cpu", "distributed", "fft", "linalg", "masked", "signal", "special"),
     ("interop", "utils", "comparison", "cli", "serialization"),
 )  # fmt: skip

@@ -3,15 +3,16 @@
 `Tensor` and the engine import no operators: they call methods of `Tensor` that are put onto it here.
 """
 
-from . import overrides
+from . import overrides, unsupported
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
 from .autograd.torch_c_names import ExecutionEngine
 from .dispatch import call, forward_mode, override_calls, recorded_views, view
 from .dispatch.tables import FUNCTIONS, METHODS
 from .engine import grad_dtype, history, hooks
-from .ops import casts, constructors, copying, duplicates, storages, unsupported, values
+from .ops.create import casts, constructors, copying
 from .tensor import Tensor
+from .tensor_methods import conversion, copy_and_pickle, storages
 
 override_calls.replace_composites()
 
@@ -44,8 +45,8 @@ for _name, _method in (METHODS | _internal | _autograd).items():
     if isinstance(_method, property):
         _method.__set_name__(Tensor, _name)  # pyright: ignore - typeshed lacks it; for Python's messages
 backward_of.__name__, backward_of.__qualname__ = "backward", "Tensor.backward"  # for Python's messages
-values.attach(Tensor)
-duplicates.attach(Tensor)
+conversion.attach(Tensor)
+copy_and_pickle.attach(Tensor)
 storages.attach(Tensor)
 unsupported.attach(Tensor)
 overrides.attach(Tensor)

@@ -15,8 +15,8 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from . import dtypes
 from .devices import placement_of, require_here
 from .errors import PlacementError
-from .ops.casts import move
-from .ops.data import as_tensor
+from .ops.create.casts import move
+from .ops.create.from_data import as_tensor
 from .tensor import Tensor, from_foreign
 
 __all__ = ["from_local", "full_tensor"]

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 from . import dtypes
 from .dispatch.promotion import wrap_dim, wrap_dims
 from .dispatch.tables import FUNCTIONS
-from .ops.masks import truth
-from .ops.unsupported import unsupported
+from .ops.index.masks import truth
 from .tensor import Tensor
+from .unsupported import unsupported
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import xgrad
-from xgrad.ops import formatting
+from xgrad.tensor_methods import printing
 from xgrad.views import storage
 
 from ..oracle import leaf
@@ -138,7 +138,7 @@ def test_elements_that_are_not_shown_stay_on_the_device(monkeypatch):
             fetched.append(array.size)
             return np.asarray(array)
 
-    monkeypatch.setattr(formatting, "np", Numpy())
+    monkeypatch.setattr(printing, "np", Numpy())
     for shape in [(1_000_000,), (1000, 1000), (100, 100, 100)]:
         repr(xgrad.zeros(shape))
     assert fetched == [6, 36, 216]

@@ -495,7 +495,7 @@ def test_complex_logaddexp_keeps_its_turns():
 
 def test_scaled_complementary_error_function():
     """jax's own, and what stands in for it where jax has none."""
-    from xgrad.ops.special import _erfcx
+    from xgrad.ops.pointwise.special import _erfcx
 
     points = np.array([-5.0, -1, 0, 0.5, 3, 7.9, 8, 8.1, 30, 1e5, np.inf])
 

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..dispatch import tables
-from ..ops import pytrees
 from ..tensor import Tensor
+from ..tensor_methods import pytrees
 from .compiled_program import Entry
 
 VALID = "valid"  # the parameter that gets the size before padding

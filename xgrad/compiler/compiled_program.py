@@ -19,9 +19,9 @@ import numpy as np
 from ..config import state
 from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..errors import PlacementError
-from ..ops import pytrees
 from ..random import default_generator
 from ..tensor import Tensor, blank
+from ..tensor_methods import pytrees
 from ..views.chain import ViewChain
 from ..views.storage import VersionCounter, no_value, sole, writing
 from .backward_node import CompiledFunctionBackward

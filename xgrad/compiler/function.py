@@ -12,8 +12,8 @@ from weakref import WeakSet
 from jax.core import Tracer
 
 from ..engine.programs import segment
-from ..ops import pytrees
 from ..tensor import Tensor
+from ..tensor_methods import pytrees
 from . import modes
 from .buckets import Buckets
 from .compiled_program import Entry

@@ -18,9 +18,9 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 from ..config import state
 from ..devices import device, mesh, placement_of, same_placement, settled
 from ..errors import PlacementError
-from ..ops import pytrees
-from ..ops.casts import move
+from ..ops.create.casts import move
 from ..tensor import Tensor
+from ..tensor_methods import pytrees
 from ..views.storage import Tracer, place_of
 
 _PLACES = (str, device, jax.Device, jax.sharding.Sharding, PartitionSpec)

@@ -17,8 +17,8 @@ import jax
 from .. import dtypes
 from ..autograd.backward import grad
 from ..config import state
-from ..ops import pytrees
 from ..tensor import Tensor, from_foreign
+from ..tensor_methods import pytrees
 
 
 def by_tape(function: Callable, args: tuple, kwargs: dict) -> Any:

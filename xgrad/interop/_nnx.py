@@ -26,8 +26,8 @@ from flax import nnx
 from flax.nnx import variablelib
 from jax.core import Tracer
 
-from ..ops import pytrees
 from ..tensor import Tensor
+from ..tensor_methods import pytrees
 from ._wrapped import (
     Cell,
     Wrapped,

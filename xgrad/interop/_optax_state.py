@@ -17,8 +17,8 @@ from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 
 from .. import limits
 from ..config import state
-from ..ops.values import jax_array
 from ..tensor import Tensor, from_array, from_foreign
+from ..tensor_methods.conversion import jax_array
 from ..views.storage import Tracer
 
 # A copy that only its holder has; without JAX's weak types, which would change with the first step.

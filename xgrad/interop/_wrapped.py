@@ -25,9 +25,9 @@ import numpy as np
 from ..config import state
 from ..nn.module import Module
 from ..nn.parameter import Parameter
-from ..ops import pytrees
 from ..random import is_key
 from ..tensor import Tensor, blank, from_foreign
+from ..tensor_methods import pytrees
 from .jax import from_jax
 
 everything = jax.checkpoint_policies.everything_saveable

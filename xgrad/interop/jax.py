@@ -26,10 +26,10 @@ from ..config import state
 from ..dispatch.call import call
 from ..dispatch.operands import is_operand
 from ..dispatch.operator import Operator
-from ..ops import pytrees
-from ..ops.values import jax_array
 from ..random import is_key
 from ..tensor import Tensor, from_foreign
+from ..tensor_methods import pytrees
+from ..tensor_methods.conversion import jax_array
 from ._by_tape import by_tape
 from ._residuals import Kept
 

@@ -17,8 +17,8 @@ except ImportError as error:
 
 from ..config import state
 from ..engine.hooks import Hooks, RemovableHandle, register
-from ..ops import pytrees
 from ..tensor import Tensor
+from ..tensor_methods import pytrees
 from . import _optax_state_dict, _optax_traced
 from ._optax_groups import ParamGroup
 from ._optax_state import GroupState, checked

@@ -11,7 +11,7 @@ tensor([  0.0000,   0.6931, 100.0000])
 from typing import Any
 
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS
-from ..ops.unsupported import unsupported as _unsupported
+from ..unsupported import unsupported as _unsupported
 
 _FUNCTIONS["nn.functional"].update({name: _FUNCTIONS[""][name] for name in ("sigmoid", "tanh")})
 

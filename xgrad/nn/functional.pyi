@@ -9,7 +9,7 @@ import numpy as np
 from ..devices import device
 from ..engine.hooks import Hooks, RemovableHandle
 from ..engine.node import Node
-from ..ops.storages import TypedStorage, UntypedStorage
+from ..tensor_methods.storages import TypedStorage, UntypedStorage
 from ..random import Generator
 from ..tensor import Size, Tensor
 from ..views.chain import ViewChain

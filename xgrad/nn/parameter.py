@@ -7,7 +7,7 @@ call), and results are plain tensors without the mark.  A subclass of Parameter 
 
 from typing import Any
 
-from ..ops.data import tensor
+from ..ops.create.from_data import tensor
 from ..tensor import Tensor
 
 

@@ -16,9 +16,9 @@ from .. import dtypes
 from ..dispatch.call import call
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
-from .normalization import batch_normalized
-from .pooling import max_pool2d_backward
-from .resampling import _resample
+from .nn.normalization import batch_normalized
+from .nn.pooling import max_pool2d_backward
+from .nn.resampling import _resample
 
 _x: dict[str, Any] = FUNCTIONS[""]
 _nn: dict[str, Any] = FUNCTIONS["nn.functional"]

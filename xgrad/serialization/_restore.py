@@ -14,9 +14,9 @@ from .. import dtypes
 from ..devices import settled
 from ..errors import DtypeDisabledError, PlacementError
 from ..interop._safetensors_file import FileError
-from ..ops.duplicates import placed
-from ..ops.layouts import sparse_coo_tensor
+from ..ops.sparse.conversion import sparse_coo_tensor
 from ..tensor import Tensor, from_foreign
+from ..tensor_methods.copy_and_pickle import placed
 from ..views.chain import ViewChain
 from ..views.geometry import TensorGeometry
 from ..views.storage import Storage

@@ -28,9 +28,9 @@ from .. import dtypes
 from ..devices import device, require_here
 from ..errors import TracedValueError
 from ..interop._safetensors_file import DTYPES, Entry, FileError
-from ..ops.duplicates import attributes_of, set_state
 from ..size import Size
 from ..tensor import Tensor
+from ..tensor_methods.copy_and_pickle import attributes_of, set_state
 from ..views.geometry import contiguous_strides
 from ..views.storage import Storage, Tracer, value_needed
 from ._places import name_of

@@ -15,9 +15,9 @@ from collections.abc import Callable as _Callable
 from typing import Any
 
 from ..config import settings as _settings
-from ..ops import layouts as _layouts
-from ..ops.unsupported import unsupported as _unsupported
+from ..ops.sparse import conversion as _conversion
 from ..tensor import Tensor, from_foreign
+from ..unsupported import unsupported as _unsupported
 from . import attach as _attach  # noqa: F401 - it runs
 from . import compressed_tensor as _compressed
 from . import operators as _ops
@@ -140,7 +140,7 @@ def from_bcoo(array: Any, requires_grad: bool = False) -> Tensor:
         raise ValueError(f"from_bcoo: expected no batch dimensions, but got {array.n_batch}")
     coalesced = array.indices_sorted and array.unique_indices
     try:
-        return _layouts.sparse_coo_tensor(
+        return _conversion.sparse_coo_tensor(
             from_foreign(array.indices).t(), from_foreign(array.data), array.shape, is_coalesced=coalesced,
             requires_grad=requires_grad,
         )  # fmt: skip

@@ -10,7 +10,7 @@ from ..dispatch.interpreter import Interpreter, Rank
 from ..dispatch.operator import Operator
 from ..engine.arithmetic import Arithmetic
 from ..limits import require_kept
-from ..ops.layout_names import layout_of
+from ..ops.sparse.layout_names import layout_of
 from ..tensor import Tensor
 from .compressed_tensor import converted, dispatch_compressed
 from .gradients import node_gradients

@@ -22,8 +22,8 @@ from .. import dtypes
 from ..config import state
 from ..dispatch.call import call
 from ..dispatch.operator import Operator
-from ..ops.layout_names import BLOCKED, ROWS, named_layout
-from ..ops.sparse_parts import host_of, private
+from ..ops.sparse.layout_names import BLOCKED, ROWS, named_layout
+from ..ops.sparse.parts import host_of, private
 from ..tensor import Tensor, blank, from_array, mark
 from .node import record, refusal
 from .operators import KEEP_ZERO, dispatch_coordinates, is_scalar

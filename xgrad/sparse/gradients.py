@@ -12,7 +12,7 @@ from ..config import state
 from ..dispatch.call import call
 from ..engine.arithmetic import Arithmetic
 from ..engine.sparse_gradient import SparseGradient
-from ..ops.sparse_parts import private
+from ..ops.sparse.parts import private
 from ..tensor import Tensor
 from .node import record
 from .tensor import SparseTensor, densely, from_parts, gather

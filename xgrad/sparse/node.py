@@ -13,7 +13,7 @@ from ..config import state
 from ..engine.edges import gradient_edge
 from ..engine.node import InputMetadata, TensorNode, wire
 from ..engine.saved_variable import RELEASED, SavedVariable, freed_error
-from ..ops.sparse_parts import require_plain
+from ..ops.sparse.parts import require_plain
 from ..tensor import Tensor
 
 
@@ -78,7 +78,7 @@ def caller() -> str:
         if op is None and str(frame.f_globals.get("__name__")).partition(".")[0] != "xgrad":
             break
         found = op.name if op is not None else frame.f_code.co_name
-        if found == "read":  # ops/views.py: T and its like
+        if found == "read":  # ops/shape/views.py: T and its like
             found = str(frame.f_locals.get("name", found))
         if found == "looks":  # dispatch/override_calls.py: around a composite
             found = frame.f_locals["function"].__name__

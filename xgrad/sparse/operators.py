@@ -17,7 +17,7 @@ from ..dispatch.inplace import call_inplace
 from ..dispatch.operator import Operator
 from ..dispatch.promotion import conj, promote
 from ..engine.history import rebase_history
-from ..ops.sparse_parts import private
+from ..ops.sparse.parts import private
 from ..tensor import Tensor, from_array
 from ..views.meta import check_inplace
 from ..views.named.arguments import int_of

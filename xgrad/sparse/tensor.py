@@ -27,11 +27,11 @@ from ..engine.fit import fit
 from ..engine.node import InputMetadata
 from ..engine.sparse_gradient import Shape
 from ..errors import TracedValueError
-from ..ops.formatting import format_sparse
-from ..ops.layout_names import named_layout
-from ..ops.sparse_parts import private, same
+from ..ops.sparse.layout_names import named_layout
+from ..ops.sparse.parts import private, same
 from ..size import Size, unchecked
 from ..tensor import Tensor, blank, from_array, mark
+from ..tensor_methods.printing import format_sparse
 from ..views.storage import Detached, Tracer, value_needed
 from .node import caller, record, refusal
 

@@ -14,7 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..devices import same_placement, settled
 from ..dispatch.call import call
-from ..ops.data import _converted, placement
+from ..ops.create.from_data import _converted, placement
 from ..tensor import Tensor, from_foreign
 
 __all__ = ["from_dlpack", "to_dlpack"]

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...ops.factories import like as placement
+from ...ops.create.factories import like as placement
 from ...tensor import Tensor, from_foreign
 from .entries import entries, host
 

@@ -1,0 +1,1 @@
+"""Tensors made from sizes, numbers and the user's data; casts and copies."""

@@ -1,0 +1,313 @@
+"""Conversions, `.to(...)` of dtype and device, and fills.
+
+Both conversions are recorded as ToCopyBackward0: the gradient returns to the source's dtype, and to its device.
+Movement is `jax.device_put`, which no program can contain, so its node is no operator's (PyTorch: _to_copy).
+"""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
+
+from ... import dtypes
+from ...config import forward_levels, state
+from ...devices import Devices, device, placement_of, same_placement, settled
+from ...dispatch.declare import composite, linear, operator
+from ...dispatch.inplace import call_inplace
+from ...dispatch.promotion import cast
+from ...dispatch.recorded_views import record_linear
+from ...dispatch.tables import METHODS
+from ...dispatch.view import view
+from ...dtypes import as_dtype
+from ...engine.arithmetic import Arithmetic
+from ...engine.edges import gradient_edge
+from ...engine.node import Node, wire
+from ...engine.placement import put
+from ...tensor import Tensor, from_foreign
+from ...views.meta import check_inplace
+from ..pointwise.arithmetic import zero
+from .constructors import tensortype
+from .scalars import fill_value
+
+# -- dtype ------------------------------------------------------------------------------------------------------------
+
+
+@operator("_to_dtype", function=False, method=False, out=False, node="ToCopyBackward0")
+def _to_dtype(self, *, dtype):
+    """A copy with another dtype."""
+    return cast(self, dtype)
+
+
+_to_dtype.derivative(self=lambda grad: grad)
+_to_dtype.operator.converts = True
+
+
+def _convert(self: Tensor, dtype: np.dtype, copy: bool = False) -> Tensor:
+    if self.dtype == dtype and not copy:
+        return self
+    if self.dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX and dtype != dtypes.bool:
+        warnings.warn("Casting complex values to real discards the imaginary part", stacklevel=3)
+    return _to_dtype.function(self, dtype)
+
+
+# -- device -----------------------------------------------------------------------------------------------------------
+
+
+class ToCopyBackward0(Node):
+    """The backward of a movement: the gradient goes back to where the source was."""
+
+    def __init__(self, moved: Tensor, source: Any) -> None:
+        self.source = source
+        wire(self, (gradient_edge(moved),), (jax.ShapeDtypeStruct(moved.shape, moved.dtype),))
+
+    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+        grad = grads[0]
+        if grad is None:
+            return (None,)
+        return (arithmetic.move(grad, self.source),)
+
+
+def move(self: Tensor, placement: Any, copy: bool = False, committed: bool = True) -> Tensor:
+    """The tensor on another device, recorded; the tensor itself if it is there.  `committed`: see `put`.
+
+    Raises `PlacementError` if a sharding does not fit its shape.
+    """
+    source = self._placed()
+    if source is None:
+        return _constrained(self, placement)
+    anywhere = isinstance(placement, Devices)
+    if anywhere and (placement.sharding is None or source.device_set == placement.sharding.device_set):
+        return self.clone() if copy else self
+    placement = settled(placement, self.shape)
+    if len(source.device_set) > 1:
+        source = self._read().sharding  # of a view, not its root's
+    if same_placement(source, placement, self.ndim):
+        return self.clone() if copy else self
+    # Not ours to donate: device_put may give another array over the same buffer.
+    moved = from_foreign(put(self._read(), placement, committed))
+    return record_linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: move(t, placement))
+
+
+@operator("_constrain", function=False, method=False, out=False, node="ToCopyBackward0")
+def _constrain(self, *, placement):
+    """The same, sharded in a certain way: what a move is in a trace."""
+    return jax.lax.with_sharding_constraint(self, placement)
+
+
+_constrain.derivative(self=linear)
+
+
+def _constrained(self: Tensor, placement: Any) -> Tensor:
+    """A traced tensor on several devices as `placement` says; on which device one is, is the program's."""
+    if not isinstance(placement, Sharding) or isinstance(placement, SingleDeviceSharding):
+        return self
+    return _constrain.function(self, settled(placement, self.shape))
+
+
+# -- to ---------------------------------------------------------------------------------------------------------------
+
+
+def _is_place(spec: Any) -> bool:
+    return isinstance(spec, (str, int, device, jax.Device, Sharding, PartitionSpec)) and not isinstance(spec, bool)
+
+
+@composite(function=False)
+def to(
+    input: Tensor,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """The tensor with another dtype, on another device, or both; itself if there is nothing to change.
+
+    `to(dtype)`, `to(device)`, `to(device, dtype)` or `to(other)`, each followed by `non_blocking` and `copy` (True:
+    always a copy).  A device is a string, a `jax.Device`, a `jax.sharding.Sharding` or, within `xgrad.mesh(...)`, a
+    `PartitionSpec`.  Floating-point numbers beyond the range of an integer dtype give its nearest number, and NaN 0;
+    PyTorch leaves them undefined.
+
+    Raises `DtypeDisabledError` for a 64-bit dtype without JAX's 64-bit mode, `RuntimeError` for an absent device,
+    `PlacementError` (one too) for a sharding that does not fit the shape.
+
+    >>> import xgrad
+    >>> xgrad.tensor([1.5, 2.5]).to(xgrad.int32)
+    tensor([1, 2], dtype=xgrad.int32)
+    """
+    rest = list(args)
+    if rest and isinstance(rest[0], Tensor):
+        other = rest.pop(0)
+        dtype, device = other.dtype, other.device if other._placed() is not None else None
+    elif rest and (rest[0] is None or _is_place(rest[0])):
+        device = rest.pop(0)
+        if rest and not isinstance(rest[0], bool):
+            dtype = rest.pop(0)
+    elif rest:
+        dtype = rest.pop(0)
+    if rest:
+        _, copy, *rest = (*rest, copy) if len(rest) == 1 else rest
+    if rest:
+        raise TypeError(f"to() takes at most a dtype, a device, non_blocking and copy, but got {args!r}")
+    # Both are looked at before anything is done.
+    wanted = None if dtype is None else as_dtype(dtype)
+    place = None if device is None else placement_of(f"cuda:{device}" if isinstance(device, int) else device)
+    result = input if wanted is None else _convert(input, wanted)
+    if place is not None:
+        result = move(result, place)
+    return _convert(input, input.dtype, copy=True) if copy and result is input else result
+
+
+@composite(function=False)
+def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor on the CPU; itself if it is there."""
+    return move(input, placement_of("cpu"))
+
+
+@composite(function=False)
+def cuda(input: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """The tensor on a GPU, the first unless `device` says which; itself if it is there."""
+    return to(input, "cuda" if device is None else device)
+
+
+@composite(function=False)
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """The tensor with the dtype of `other`, on its device."""
+    return to(input, other)
+
+
+@composite(function=False)
+def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor with another dtype; without one, the name of its type ('xgrad.FloatTensor', which is taken too).
+
+    >>> import xgrad
+    >>> xgrad.tensor([1.5]).type("xgrad.IntTensor"), xgrad.tensor([1.5]).type(xgrad.BoolTensor)
+    (tensor([1], dtype=xgrad.int32), tensor([True]))
+    """
+    if dtype is None:
+        return f"xgrad.{dtypes.torch_name(input.dtype)}Tensor"
+    if isinstance(dtype, str):
+        dtype = next((d for d, name in dtypes.TORCH_NAMES.items() if dtype.endswith(f".{name}Tensor")), dtype)
+    return to(input, dtype=dtype.dtype if isinstance(dtype, tensortype) else dtype)
+
+
+def _named(name: str, dtype: np.dtype) -> None:
+    def convert(self: Tensor, memory_format: Any = None) -> Tensor:
+        return _convert(self, as_dtype(dtype))
+
+    convert.__name__, convert.__doc__ = name, f"The tensor as {dtype.name}; itself if it is."
+    METHODS[name] = convert
+
+
+for _name, _dtype in {
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "bfloat16": dtypes.bfloat16,
+    "byte": dtypes.uint8, "char": dtypes.int8, "short": dtypes.int16, "int": dtypes.int32, "long": dtypes.int64,
+    "bool": dtypes.bool, "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
+}.items():  # fmt: skip
+    _named(_name, _dtype)
+
+
+# -- fills ------------------------------------------------------------------------------------------------------------
+
+
+def _fitting(args: tuple, statics: tuple) -> tuple:
+    self, value = args  # a tensor's value is copied, whatever it is
+    return args if isinstance(value, Tensor) or not isinstance(self, Tensor) else (self, fill_value(value, self.dtype))
+
+
+@operator(inplace=True, method=False, out=False, check=_fitting)
+def fill(self, value):
+    """A tensor like `input`, every element of which is `value`, a number or a 0-dim tensor.
+
+    Raises `NumberOverflowError` for a number that does not fit.
+
+    >>> import xgrad
+    >>> x = xgrad.zeros(2, 2)
+    >>> x[0].fill_(5.0), x
+    (tensor([5., 5.]), tensor([[5., 5.],
+            [0., 0.]]))
+    """
+    value = jnp.asarray(value)
+    if value.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+    return jnp.broadcast_to(cast(value, self.dtype), self.shape)
+
+
+@operator("zero", inplace=True, method=False, function=False, out=False)
+def _zero(self):
+    return jnp.zeros_like(self)
+
+
+fill.derivative(self=zero, value=lambda grad: grad)
+_zero.derivative(self=zero)
+
+
+# -- fills in place: one number is one value in all places, so views that overlap themselves may be filled -------------
+
+
+def _overlaps(x: Tensor) -> bool:
+    chain = x._chain
+    return chain is not None and not chain.is_root and chain.overlaps
+
+
+def _each_once(self: Tensor) -> Tensor:
+    """A tensor that shows each element of `self` once; `self` if nothing does, whose write is refused."""
+    chain = self._chain
+    seen = chain.distinct
+    if seen is None:
+        return self
+    key = ("as_strided", seen.sizes, seen.strides, seen.offset)
+    if self._view is not None and self._view.chain is chain:
+        return view(self, key, "AsStridedBackward0")
+    if self.requires_grad:
+        return self
+    alias = self._alias()
+    alias._chain, alias._cache, alias._cache_generation = chain.view(*key), None, -1
+    return alias
+
+
+def _fill_each_once(self: Tensor, *args: Any) -> Tensor:
+    if state.grad_enabled and self.requires_grad:
+        check_inplace(self)
+    level = state.forward_level
+    state.forward_level = -1
+    try:
+        written = _each_once(self)
+        call_inplace((fill if args else _zero).operator, (written, *args), ())
+    finally:
+        state.forward_level = level
+    for at in forward_levels():
+        tangent = self._tangent_at(at)
+        if tangent is not None:
+            zero_(tangent)
+    return self
+
+
+_fill, _clear = METHODS["fill_"], METHODS["zero_"]
+
+
+@composite("fill_")
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Write a number or a 0-dim tensor into every element, in place.
+
+    A number may be written into a view that overlaps itself, as `expand` makes them; a tensor may not.
+
+    >>> import xgrad
+    >>> x = xgrad.zeros(2)
+    >>> x.expand(3, 2).fill_(1), x
+    (tensor([[1., 1.],
+            [1., 1.],
+            [1., 1.]]), tensor([1., 1.]))
+    """
+    if isinstance(value, Tensor) or not _overlaps(input):
+        return _fill(input, value)
+    return _fill_each_once(input, fill_value(value, input.dtype))
+
+
+@composite("zero_")
+def zero_(input: Tensor) -> Tensor:
+    """Write 0 into every element, in place, of a view that overlaps itself too."""
+    return _fill_each_once(input) if _overlaps(input) else _clear(input)

@@ -1,0 +1,195 @@
+"""PyTorch's old constructors: `Tensor(...)`, `Tensor.new(...)`, `FloatTensor(...)` and its family.
+
+What they make of their arguments, by the rules of PyTorch (torch/csrc/utils/tensor_new.cpp): integers are sizes, a
+sequence is data, a tensor is aliased, nothing makes an empty tensor.  Memory is never uninitialised here: sizes alone
+give zeros.
+"""
+
+import operator
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from ... import dtypes, overrides
+from ...config import settings
+from ...dispatch.declare import composite
+from ...tensor import Size, Tensor
+from ...tensor_methods.storages import UntypedStorage
+from .factories import checked_sizes, zeros
+from .from_data import tensor
+
+_EXPECTED = (
+    "but expected one of: nothing; sizes (2, 3 or size=(2, 3)); data, a sequence of numbers (data=[1, 2]); a Tensor of "
+    "the same type; and a device. xgrad.tensor(data, dtype=..., requires_grad=...) takes the rest."
+)
+
+
+def construct(cls: type, args: tuple, options: dict[str, Any]) -> Any:
+    """What `Tensor(...)` makes, and a subclass of Tensor without a `__new__` of its own."""
+    if isinstance(other := _only(args, options), Tensor):  # of any dtype, for this is every dtype's class
+        return overrides.as_subclass(other, cls)
+    made = _made(args, options, settings.default_dtype)
+    return made if cls is Tensor else overrides.taken_over(made, cls)
+
+
+def of_dtype(args: tuple, options: dict[str, Any], dtype: np.dtype, device: Any = None) -> Tensor:
+    """What `FloatTensor(...)` and its like make; on `device`, unless the options have another."""
+    if isinstance(other := _only(args, options), Tensor):
+        if other.dtype != dtype or other.layout != "strided":
+            raise TypeError(
+                f"expected a dense Tensor of dtype {dtype.name}, but got one of dtype {other.dtype.name} and layout "
+                f"{other.layout}: convert it with .to(xgrad.{dtype.name})"
+            )
+        return other.alias()
+    return _made(args, options, dtype, device)
+
+
+def _only(args: tuple, options: dict[str, Any]) -> Any:
+    """The one argument, if there is one."""
+    named = [name for name in ("other", "data", "size") if name in options]
+    if len(args) + len(named) == 1:
+        return args[0] if args else options[named[0]]
+    return None
+
+
+def _made(args: tuple, options: dict[str, Any], dtype: np.dtype, device: Any = None) -> Tensor:
+    """A new tensor of sizes or data."""
+    named = [name for name in options if name != "device"]
+    if len(named) > 1 or any(name not in ("data", "size") for name in named) or (named and args):
+        raise _unfit(args, options)
+    device = options.get("device", device)
+    dtype = dtypes.as_dtype(dtype)
+    if not args and not named:
+        return zeros(0, dtype=dtype, device=device)
+    given = _only(args, options)
+    if "size" in options or isinstance(given, Size):
+        return zeros(checked_sizes(given), dtype=dtype, device=device)
+    if all(map(_is_size, args)) and not named:
+        return zeros(checked_sizes([operator.index(n) for n in args]), dtype=dtype, device=device)
+    if len(args) > 1:
+        if not _is_size(args[0]):
+            raise _unfit(args, options)
+        place, wrong = next((i, n) for i, n in enumerate(args, 1) if not _is_size(n))
+        raise TypeError(
+            f"new(): argument 'size' failed to unpack the object at pos {place}: sizes must be integers, but got "
+            f"{type(wrong).__name__}"
+        )
+    _check_data(given)
+    return tensor(given, dtype=dtype, device=device)
+
+
+def _is_size(value: Any) -> bool:
+    """Whether an argument is an integer: of Python, of NumPy, or a tensor of one."""
+    if isinstance(value, (bool, np.bool_)):
+        return False
+    if isinstance(value, (Tensor, jax.Array, np.ndarray)):
+        return value.ndim == 0 and value.dtype.kind in "iu"
+    return hasattr(value, "__index__")
+
+
+def _check_data(value: Any) -> None:
+    kind = type(value).__name__
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{kind}'")
+    if isinstance(value, UntypedStorage):
+        raise NotImplementedError(
+            "new(): a tensor can't be made over a storage: XLA's arrays have no memory that Python could lay another "
+            "over. Use views of the tensor: x.view(dtype), x.as_strided(...), x.detach()."
+        )
+    arrays = hasattr(value, "__array__") or hasattr(value, "__jax_array__")
+    if not (isinstance(value, (list, tuple, range)) or (arrays and getattr(value, "ndim", 1))):
+        raise TypeError(f"new(): data must be a sequence (got {kind})")
+
+
+def _unfit(args: tuple, options: dict[str, Any]) -> TypeError:
+    got = [type(a).__name__ for a in args] + [f"{name}={type(value).__name__}" for name, value in options.items()]
+    return TypeError(f"new() received an invalid combination of arguments - got ({', '.join(got)}), {_EXPECTED}")
+
+
+@composite(function=False)
+def new(input: Tensor, *args: Any, **options: Any) -> Tensor:
+    """A tensor of the dtype of this one, and on its device: `x.new(2, 3)`, `x.new([1, 2])`, as `Tensor` itself.
+
+    PyTorch's old way: `new_tensor`, `new_zeros` and `new_empty` say what is meant.  Raises `TypeError` for arguments
+    that are neither sizes nor data.
+
+    >>> import xgrad
+    >>> xgrad.tensor([True]).new([3, 0])
+    tensor([ True, False])
+    """
+    return of_dtype(args, options, input.dtype, input.device)
+
+
+class tensortype(type):
+    """The class of `FloatTensor` and its family: called, each makes tensors of its dtype.
+
+    `isinstance(x, xgrad.FloatTensor)`: whether x is a dense tensor of that dtype, on any device.
+
+    Source: PyTorch's `torch.tensortype`.
+
+    >>> import xgrad
+    >>> xgrad.IntTensor([1, 2])
+    tensor([1, 2], dtype=xgrad.int32)
+    >>> isinstance(xgrad.ones(1), xgrad.FloatTensor), isinstance(xgrad.ones(1), xgrad.IntTensor)
+    (True, False)
+    """
+
+    dtype: np.dtype
+    layout = "strided"
+    is_cuda = is_sparse = False
+
+    def __call__(cls, *data: Any, **options: Any) -> Any:
+        return of_dtype(data, options, cls.dtype)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype == cls.dtype and instance.layout == cls.layout
+
+    def __repr__(cls) -> str:
+        return f"<class 'xgrad.{cls.__name__}'>"
+
+
+def _of(dtype: np.dtype) -> Any:
+    """The constructor of one dtype."""
+    name = f"{dtypes.torch_name(dtype)}Tensor"
+    doc = (
+        f"A tensor of dtype {dtype.name}: `{name}(2, 3)` of sizes (zeros), `{name}([1, 2])` of data, `{name}()` empty."
+    )
+    return tensortype(name, (), {"dtype": dtype, "__doc__": doc, "__module__": "xgrad", "__slots__": ()})
+
+
+# A line each: the documentation's reader of sources finds no others.
+FloatTensor = _of(dtypes.float32)
+DoubleTensor = _of(dtypes.float64)
+HalfTensor = _of(dtypes.float16)
+BFloat16Tensor = _of(dtypes.bfloat16)
+ByteTensor = _of(dtypes.uint8)
+CharTensor = _of(dtypes.int8)
+ShortTensor = _of(dtypes.int16)
+IntTensor = _of(dtypes.int32)
+LongTensor = _of(dtypes.int64)
+BoolTensor = _of(dtypes.bool)
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """The dtype of `FloatTensor` or its like (or "xgrad.FloatTensor") becomes the default dtype.
+
+    PyTorch's old way, warned about: `set_default_dtype` says what is meant.  Raises `TypeError` for a type that is not
+    of floats, and for one of a device, such as "torch.cuda.FloatTensor".
+
+    >>> import warnings, xgrad
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     xgrad.set_default_tensor_type(xgrad.FloatTensor)
+    """
+    kinds = {kind.__name__: kind for kind in (FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor)}
+    place, _, name = t.rpartition(".") if isinstance(t, str) else ("xgrad", "", getattr(t, "__name__", ""))
+    if place not in ("xgrad", "torch") or name not in kinds:
+        raise TypeError(
+            f"only floating-point types such as xgrad.FloatTensor are supported as the default type, but got {t!r}: "
+            "the default device is JAX's (jax.config.update('jax_default_device', device))"
+        )
+    warnings.warn(
+        "set_default_tensor_type() is deprecated since PyTorch 2.1: use set_default_dtype(dtype).", stacklevel=2
+    )
+    dtypes.set_default_dtype(kinds[name].dtype)

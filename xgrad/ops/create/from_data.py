@@ -1,0 +1,294 @@
+"""Tensors from the user's data: numbers, nested lists, NumPy and JAX arrays, other tensors.
+
+Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (float64 without x64 is a
+`DtypeDisabledError`, an integer that does not fit a `NumberOverflowError`); the user's memory is neither shared nor
+donated.
+"""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import Sharding, SingleDeviceSharding
+
+from ... import dtypes
+from ...devices import Devices, placement_of, require_here, same_placement, settled
+from ...dispatch.argument_kinds import require_no_grad
+from ...dispatch.call import call
+from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import cast
+from ...tensor import Tensor, from_foreign
+from .scalars import all_fit, fill_value, number
+
+_BUILTINS = {bool, int, float, complex}
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _converted(self, *, dtype):
+    """A copy, which is ours."""
+    return cast(self, dtype)
+
+
+_converted.operator.converts = True
+
+
+def place(x: Any, placement: Sharding | Devices | None) -> Any:
+    """In a kernel: `x`, computed where `placement` says.  Raises `PlacementError` for a shape that does not fit."""
+    where = settled(placement, x.shape)
+    return x if where is None else jax.lax.with_sharding_constraint(x, where)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def filled(self, *, size, dtype, placement):
+    """One value, an argument of the program, everywhere."""
+    return place(jnp.full(size, cast(self, dtype), dtype), placement)
+
+
+def placement(device: Any) -> Sharding | Devices | None:
+    """A device specification as a sharding, which is a static argument of kernels; None for the default device."""
+    if device is None:
+        return None
+    where = placement_of(device)
+    return where if isinstance(where, (Sharding, Devices)) else SingleDeviceSharding(where)
+
+
+def finish(out: Tensor, requires_grad: bool) -> Tensor:
+    """The new tensor, marked if it is to require grad."""
+    if requires_grad is not True:
+        if requires_grad is not False:
+            raise TypeError(f"argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
+        return out
+    if out.dtype not in dtypes.INEXACT:
+        raise RuntimeError(
+            "Only Tensors of floating point and complex dtype can require gradients, not one of "
+            f"{dtypes.torch_name(out.dtype)}"
+        )
+    return out.requires_grad_()
+
+
+def _leaf_types(data: Any) -> set[type]:
+    """The types of all leaves of nested lists; one pass in C for each innermost list."""
+    if not isinstance(data, (list, tuple)):
+        return {type(data)}
+    types = set(map(type, data))
+    if any(issubclass(t, (list, tuple)) for t in types):
+        return set().union(*map(_leaf_types, data))
+    return types
+
+
+def _host(leaf: Any) -> np.ndarray:
+    """A leaf that is no Python number, as a NumPy array."""
+    if isinstance(leaf, Tensor):
+        array = leaf.detach()._read()
+        if not isinstance(array, Tracer):  # NumPy says what is wrong with one
+            require_here(array, "making a tensor of lists of tensors")
+        return np.asarray(array)
+    if isinstance(leaf, range):
+        return np.asarray(leaf, dtypes.int64)
+    if not hasattr(leaf, "__array__") and not hasattr(leaf, "__jax_array__"):
+        if isinstance(leaf, str):
+            raise ValueError("too many dimensions 'str': a tensor is made of numbers")
+        raise RuntimeError(f"Could not infer dtype of {type(leaf).__name__}: expected numbers, lists of them or arrays")
+    return np.asarray(leaf)
+
+
+def _leaves_to_host(data: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        return [_leaves_to_host(d) for d in data]
+    return data if type(data) in _BUILTINS else _host(data)
+
+
+def _leaf_dtypes(data: Any) -> set[np.dtype]:
+    if isinstance(data, (list, tuple)):
+        return set().union(*map(_leaf_dtypes, data))
+    return {number_dtype(data) if type(data) in _BUILTINS else data.dtype}
+
+
+def number_dtype(value: Any) -> np.dtype:
+    """The dtype that PyTorch infers for a Python number."""
+    if isinstance(value, bool):
+        return dtypes.bool
+    if isinstance(value, (float, complex)):
+        default = dtypes.get_default_dtype()
+        return default if isinstance(value, float) else dtypes.complex_of(default)
+    return dtypes.default_integer()
+
+
+def _inferred(types: set[type]) -> np.dtype:
+    """The dtype of lists whose leaves are Python numbers of these types; the default one of empty lists."""
+    highest = next((kind for kind in (complex, float, int, bool) if kind in types), float)
+    return number_dtype(highest())
+
+
+def _from_lists(data: Any, dtype: np.dtype | None) -> np.ndarray:
+    types = _leaf_types(data)
+    if not types <= _BUILTINS:
+        data = _leaves_to_host(data)
+        if dtype is None:
+            found = _leaf_dtypes(data)
+            dtype = found.pop()
+            for other in found:
+                dtype = dtypes.promote_types(dtype, other)
+            if dtype in dtypes.WIDE and not dtypes.x64_enabled():
+                return dtypes.narrowed(_array(data, dtype))
+    return _array(data, _inferred(types) if dtype is None else dtype, dtype in dtypes.INTEGERS and float in types)
+
+
+def _array(data: Any, dtype: np.dtype, fractions: bool = False) -> np.ndarray:
+    try:
+        if fractions and not all_fit(np.array(data, np.float64), dtype):
+            return _leaf_by_leaf(data, dtype)
+        with np.errstate(over="ignore"):  # too large for a float is infinite
+            return np.array(data, dtype=dtype)
+    except (OverflowError, ValueError) as error:
+        if "inhomogeneous" in str(error) or "sequence" in str(error):
+            raise ValueError(f"expected sequence of equal lengths at every level of a nested list: {error}") from None
+        if dtype not in dtypes.INTEGERS:
+            raise
+        return _leaf_by_leaf(data, dtype)
+    except TypeError as error:
+        raise TypeError(f"value cannot be converted to {dtype.name}: {error}") from None
+
+
+def _leaf_by_leaf(data: Any, dtype: np.dtype) -> np.ndarray:
+    """Where NumPy refuses negative numbers and PyTorch takes them, or neither says which number does not fit."""
+    leaves = np.array(data, dtype=object)
+    return np.array([fill_value(leaf, dtype) for leaf in leaves.flat], dtype).reshape(leaves.shape)
+
+
+def _scalar(value: Any, dtype: np.dtype) -> Any:
+    """A number as the value of a tensor: what is too large for a float is infinite."""
+    if dtype not in dtypes.INEXACT:
+        if isinstance(value, complex) and dtype != dtypes.bool:
+            raise TypeError(f"'complex' object cannot be interpreted as an integer ({dtype.name})")
+        return fill_value(value, dtype)
+    if isinstance(value, complex) and dtype not in dtypes.COMPLEX:
+        raise TypeError(f"must be real number, not complex ({dtype.name})")
+    return number(value, dtype)
+
+
+def constant_array(array: np.ndarray, device: Any) -> Any:
+    """Host data as an array, which stays concrete under a trace: an index or a mask may be read from it."""
+    where = settled(placement(device), array.shape)
+    out = jax.device_put(array, where)
+    if isinstance(out, Tracer):
+        with jax.ensure_compile_time_eval():
+            out = jax.device_put(array, where)
+    return out
+
+
+def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
+    """A leaf of the data; `copy=False` lets JAX arrays be shared, which nobody can change."""
+    dtype = None if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(data, Tensor):
+        data = data.detach()._read()
+    elif not isinstance(data, (jax.Array, np.ndarray, np.generic)) and hasattr(data, "__jax_array__"):
+        data = data.__jax_array__()
+    if isinstance(data, jax.Array):
+        wanted, where = dtype or data.dtype, settled(placement(device), data.shape)
+        moves = (
+            where is not None and not isinstance(data, Tracer) and not same_placement(where, data.sharding, data.ndim)
+        )
+        if moves:
+            data = jax.device_put(data, where)
+        if copy or wanted != data.dtype:
+            return call(_converted.operator, (from_foreign(data),), (np.dtype(wanted),))
+        return from_foreign(data)
+    if type(data) in _BUILTINS:
+        dtype = number_dtype(data) if dtype is None else dtype
+        out = call(filled.operator, (_scalar(data, dtype),), ((), dtype, placement(device)))
+        if not isinstance(out._array, Tracer):
+            return out
+        array = np.asarray(data, dtype)
+    elif isinstance(data, (list, tuple)):
+        array = _from_lists(data, dtype)
+    else:
+        array = np.array(_host(data))  # a copy: device_put may keep the memory it is given
+        array = dtypes.narrowed(array) if dtype is None else array.astype(dtype)
+    return from_foreign(constant_array(array, device))
+
+
+@composite(method=False)
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
+    """A new leaf with the given data: numbers, nested lists of them, NumPy or JAX arrays, tensors.
+
+    Floats get the default dtype, integers int64 (int32 without x64), arrays keep theirs.  Raises `DtypeDisabledError`
+    for float64 arrays while JAX's 64-bit mode is off, `NumberOverflowError` for an integer that does not fit.
+
+    >>> import xgrad
+    >>> xgrad.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    tensor([[1., 2.],
+            [3., 4.]], requires_grad=True)
+    """
+    if isinstance(data, Tensor):
+        _warn_of_copy("xgrad.tensor(sourceTensor)")
+    return finish(_convert(data, dtype, device, True), requires_grad)
+
+
+def _warn_of_copy(call: str) -> None:
+    warnings.warn(
+        "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+        f"sourceTensor.detach().clone().requires_grad_(True), rather than {call}.",
+        stacklevel=4,
+    )
+
+
+@composite(method=False)
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor: a tensor of that dtype and device itself, another one by a recorded `to`, else a new one."""
+    if not isinstance(data, Tensor):
+        return _convert(data, dtype, device, False)
+    if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
+        data = data.to(dtypes.as_dtype(dtype))
+    return data if device is None else data.to(device)
+
+
+@composite(method=False)
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
+    """`obj` as a tensor; `copy=True` always makes a new one, `copy=False` refuses to (`ValueError`)."""
+    if isinstance(obj, Tensor):
+        out = as_tensor(obj, dtype, device)
+        if copy is False and out is not obj:
+            raise ValueError("can't alias a tensor while changing its dtype or device: leave copy out")
+        out = out.clone() if copy and out is obj else out
+        return out if requires_grad or not out.requires_grad else out.detach()
+    if copy is False and not isinstance(obj, jax.Array):
+        raise ValueError("can't alias data that is no tensor or jax.Array: JAX copies it; leave copy out")
+    return finish(_convert(obj, dtype, device, bool(copy)), requires_grad)
+
+
+@composite(method=False)
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A NumPy array as a tensor.  A copy, unlike PyTorch's: JAX arrays do not change with memory of others."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    return _convert(ndarray, None, None, True)
+
+
+@composite(method=False)
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A 0-dim tensor of a number, of the default dtype unless another is given."""
+    require_no_grad("scalar_tensor", s=s)
+    return finish(_convert(s, dtypes.get_default_dtype() if dtype is None else dtype, device, True), requires_grad)
+
+
+@composite(function=False)
+def new_tensor(
+    input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A new leaf with the given data, of this tensor's dtype and device unless others are given."""
+    if isinstance(data, Tensor):
+        _warn_of_copy("tensor.new_tensor(sourceTensor)")
+    made = _convert(data, input.dtype if dtype is None else dtype, device or input.device, True)
+    return finish(made, requires_grad)

@@ -1,0 +1,118 @@
+"""Python numbers as PyTorch converts them to a dtype: which it refuses, and what it makes of the others.
+
+Invariant: a number that does not fit is refused before anything is changed (c10::overflows, c10::Scalar::to).  What
+fits into a narrower dtype only in another way is no overflow: a fraction is cut off, -1 is the largest unsigned
+integer, and everything is a bool.
+"""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import dtypes
+from ...errors import NumberOverflowError
+from ...tensor import Tensor
+from ..index.index_checks import on_host
+
+
+@functools.cache
+def _limits(dtype: np.dtype) -> tuple[float, float, bool]:
+    """(lowest number, largest number, whether there is an infinity)."""
+    if dtype in dtypes.INTEGERS:
+        info = np.iinfo(dtype)
+        return info.min, info.max, False
+    return float(jnp.finfo(dtype).min), float(jnp.finfo(dtype).max), bool(np.isinf(np.array(math.inf).astype(dtype)))
+
+
+def fits(value: complex, dtype: np.dtype) -> bool:
+    """Whether PyTorch converts a number to `dtype`."""
+    if dtype == dtypes.bool or isinstance(value, bool):
+        return True
+    if isinstance(value, complex):
+        if dtype in dtypes.COMPLEX:
+            return fits(value.real, dtypes.real_of(dtype)) and fits(value.imag, dtypes.real_of(dtype))
+        return value.imag == 0 and fits(value.real, dtype)
+    low, high, infinite = _limits(dtypes.real_of(dtype))
+    if isinstance(value, int):
+        return (-high if dtype.kind == "u" else low) <= value <= high
+    if math.isinf(value):
+        return infinite
+    return low <= value <= high or (math.isnan(value) and dtype in dtypes.INEXACT)
+
+
+def all_fit(array: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether no number of an array lies outside of an integer dtype."""
+    low, high, _ = _limits(dtype)
+    return bool(((array >= low) & (array <= high)).all())
+
+
+def number(value: complex, dtype: np.dtype) -> Any:
+    """A number that fits, as an argument of a kernel that casts it to `dtype`."""
+    if dtype == dtypes.bool:
+        return bool(value)
+    if dtype in dtypes.COMPLEX:
+        return complex(value)
+    if isinstance(value, complex):
+        value = value.real
+    if dtype not in dtypes.INTEGERS:
+        return float(value)
+    value = int(value)
+    if dtype.kind == "u" and value < 0:
+        value += 1 << dtype.itemsize * 8
+    # A Python integer goes in as one of the default dtype, which may be too narrow for it.
+    return value if value <= np.iinfo(dtypes.default_integer()).max else np.asarray(value, dtype)
+
+
+def _require_fit(value: complex, dtype: np.dtype) -> None:
+    if not fits(value, dtype):
+        wider = dtypes.widen(dtype) if isinstance(value, int) else ""
+        raise NumberOverflowError(
+            f"Overflow: value {value} cannot be converted to type {dtype.name} without overflow{wider}"
+        )
+
+
+def fill_value(value: Any, dtype: np.dtype) -> Any:
+    """A number or a 0-dim tensor as an argument of a kernel that makes something of `dtype` of it.
+
+    Raises `NumberOverflowError` if it does not fit.  A tensor on an accelerator is not waited for: that one is cast.
+    """
+    if isinstance(value, (Tensor, jax.Array)):
+        if value.dtype != dtype and not value.ndim:
+            found = on_host(value)
+            if found is not None:
+                _require_fit(found.item(), dtype)
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (bool, int, float, complex)):
+        _require_fit(value, dtype)
+        return number(value, dtype)
+    return value
+
+
+def require_fit_beside(tensor: Any, *others: Any) -> None:
+    """Refuse numbers that PyTorch would convert to a tensor's dtype, which decides that of the result, and cannot.
+
+    A float beside integers and a complex number beside reals make a result of their own kind.  Beyond the range of
+    floats of 16 bits is infinity.
+    """
+    if not isinstance(tensor, Tensor) or (tensor.dtype in dtypes.FLOATS and tensor.dtype.itemsize <= 2):
+        return
+    kind = dtypes.category(tensor.dtype)
+    for other in others:
+        if isinstance(other, (bool, int, float, complex)):
+            of_number = 3 if isinstance(other, complex) else 2 if isinstance(other, float) else 1
+            if of_number <= kind and kind:
+                _require_fit(other, tensor.dtype)
+
+
+def assigned_number(value: Any, dtype: np.dtype) -> Any:
+    """As `fill_value`, for `x[...] = value`: beyond the range of floats of 16 bits and fewer is infinity there."""
+    if dtype in dtypes.FLOATS and dtype.itemsize <= 2 and isinstance(value, (int, float)):
+        with np.errstate(over="ignore"):
+            return float(np.asarray(float(value)).astype(dtype))
+    return fill_value(value, dtype)

@@ -1,0 +1,58 @@
+"""Checks of index values, at the call, where they cost no wait for a device.
+
+An index that came from Python or lies on the CPU is read (JAX shares its memory with NumPy); one on an accelerator or
+under a trace is not: out of range, it reads as NaN (or the smallest integer), and writes nothing.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from ...batching.batched_tensor import inner_value
+from ...devices import spread
+from ...tensor import Tensor
+
+_backend: str | None = None
+
+
+def on_host(x: Any) -> np.ndarray | None:
+    """The values, if they can be had without waiting for an accelerator, else None."""
+    global _backend
+    if isinstance(x, (bool, int, float, np.ndarray, np.generic)):
+        return np.asarray(x)
+    array = inner_value(x)._export() if isinstance(x, Tensor) else x
+    if isinstance(array, Tracer):
+        return None
+    if _backend is None:
+        _backend = jax.default_backend()
+    if _backend != "cpu" and any(d.platform != "cpu" for d in array.devices()):
+        return None
+    return None if spread(array) else np.asarray(array)
+
+
+def check_range(index: Any, size: int, dim: int, negative: bool = False) -> None:
+    """Raise `IndexError` if an index is outside of a dimension of this size (`negative`: counting from the end too)."""
+    values = on_host(index)
+    if values is None or not values.size or values.dtype.kind not in "iu":
+        return
+    low, high = int(values.min()), int(values.max())
+    if high >= size or low < (-size if negative else 0):
+        wrong = high if high >= size else low
+        raise IndexError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
+
+
+def require_integers(index: Any, name: str) -> None:
+    """Raise `IndexError` unless an index holds integers."""
+    if index.dtype.kind not in "iu":
+        raise IndexError(f"{name}(): Expected dtype int64 or int32 for index, but got {index.dtype.name}")
+
+
+def same_dtype(self: Any, source: Any, name: str) -> None:
+    """Raise `RuntimeError` unless what is written has the dtype of what it is written into, as PyTorch asks."""
+    if source.dtype != self.dtype:
+        raise RuntimeError(
+            f"{name}(): Expected self.dtype to be equal to src.dtype: self and source expected to have the same dtype, "
+            f"but got {self.dtype.name} and {source.dtype.name}"
+        )

@@ -1,0 +1,220 @@
+"""Masks: writing and reading where a tensor is true, and the indices of what is not zero.
+
+Where a result's size depends on values, these are read by the host (one byte an element); a trace cannot, and says so.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import dtypes
+from ...devices import require_here
+from ...dispatch.call import call
+from ...dispatch.declare import composite, operator
+from ...dispatch.out import write_out
+from ...dispatch.promotion import broadcast_shapes, cast, check_broadcast
+from ...dispatch.tables import METHODS
+from ...errors import TracedValueError
+from ...limits import checked
+from ...tensor import Tensor, from_foreign
+from ...views.named.arguments import sizes_of
+from ...views.storage import Tracer, value_needed
+from ..create.from_data import constant_array
+from ..create.scalars import fill_value
+from .index_checks import on_host, same_dtype
+from .scatter import adjoint_of_read
+
+
+def _require_mask(mask: Any, name: str) -> None:
+    if mask.dtype != bool:
+        raise RuntimeError(f"{name} only supports boolean masks, but got mask with dtype {mask.dtype.name}")
+
+
+def _fitting(args: tuple, statics: tuple) -> tuple:
+    self, mask, value = args
+    return (self, mask, fill_value(value, self.dtype)) if isinstance(self, Tensor) else args
+
+
+@operator(inplace=True, out=False, check=_fitting)
+def masked_fill(self, mask, value):
+    """A copy of `input` with `value`, a number or a 0-dim tensor, where the mask, which broadcasts, is true.
+
+    Raises `NumberOverflowError` for a number that does not fit.
+
+    >>> import xgrad
+    >>> x = xgrad.tensor([1.0, -1.0])
+    >>> x.masked_fill(x < 0, 0.0)
+    tensor([1., 0.])
+    """
+    _require_mask(mask, "masked_fill_")
+    if jnp.ndim(value):
+        raise RuntimeError(
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got one with {jnp.ndim(value)} dimension(s)."
+        )
+    check_broadcast(self, mask)
+    return jnp.where(mask, cast(value, self.dtype), self)
+
+
+masked_fill.derivative(
+    self=lambda grad, mask: jnp.where(mask, 0, grad), value=lambda grad, mask: jnp.where(mask, grad, 0).sum()
+)
+
+
+@composite("fill_diagonal_", function=False)
+def fill_diagonal_(input: Tensor, fill_value: complex, wrap: bool = False) -> Tensor:
+    """Fill the main diagonal in place; `wrap`: of a tall matrix a new one begins one row below the end of each.
+
+    Raises `RuntimeError` for fewer than two dimensions, and for more than two that differ in size.
+    """
+    if input.ndim < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if input.ndim > 2 and len(set(input.shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    mask = np.zeros(tuple(input.shape), bool)
+    if mask.size:
+        np.fill_diagonal(mask, True, wrap)
+    return METHODS["masked_fill_"](input, from_foreign(constant_array(mask, None)), fill_value)
+
+
+def _enough(args: tuple, statics: tuple) -> None:
+    self, mask, source = args
+    values = on_host(mask)
+    if values is not None and values.dtype == bool:
+        shape = broadcast_shapes(tuple(self.shape), values.shape)
+        n = int(np.broadcast_to(values, shape).sum())
+        if n > source.shape.numel():
+            raise RuntimeError(
+                f"masked_scatter: Number of elements of source < number of ones in mask: {source.shape.numel()} < {n}"
+            )
+
+
+@operator(inplace=True, out=False, check=_enough)
+def masked_scatter(self, mask, source):
+    """A copy of `input` with the elements of `source`, in their order, where the mask is true."""
+    _require_mask(mask, "masked_scatter_")
+    same_dtype(self, source, "masked_scatter_")
+    shape = broadcast_shapes(self.shape, mask.shape)
+    self, mask = jnp.broadcast_to(self, shape), jnp.broadcast_to(mask, shape)
+    if not source.size:
+        return self
+    order = jnp.cumsum(mask.reshape(-1)).reshape(shape) - 1
+    return jnp.where(mask, source.reshape(-1).at[jnp.maximum(order, 0)].get(mode="clip"), self)
+
+
+def _scattered_source(grad: Any, mask: Any, shapes: Any) -> Any:
+    flat = jnp.broadcast_to(mask, grad.shape).reshape(-1)
+    n = int(np.prod(shapes[2], dtype=int))
+    # What is not masked goes to the place n, which is outside, and is dropped.
+    places = jnp.where(flat, jnp.cumsum(flat) - 1, n)
+    return jnp.zeros(n, grad.dtype).at[places].add(grad.reshape(-1), mode="drop").reshape(shapes[2])
+
+
+masked_scatter.derivative(self=lambda grad, mask: jnp.where(mask, 0, grad), source=_scattered_source)
+
+
+@operator(function=False, method=False, out=False, node="MaskedSelectBackward0")
+def _masked(self, index, *, shape):
+    return jnp.broadcast_to(self, shape).reshape(-1)[index]
+
+
+_masked.derivative(self=adjoint_of_read)
+
+
+@composite
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements of `input` where the mask is true, both broadcast, as a vector.
+
+    The size depends on values, so not under a trace: use `masked_fill` or `where` there.
+    """
+    _require_mask(mask, "masked_select")
+    shape = broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    index = np.flatnonzero(np.broadcast_to(truth(mask, "masked_select"), shape))
+    result = call(_masked.operator, (input, index_tensor(index)), (shape,))
+    if out is None:
+        return result
+    return write_out("masked_select", result, out)
+
+
+@jax.jit
+@checked
+def _is_true(array: Any) -> Any:
+    return array != 0
+
+
+def truth(x: Tensor, what: str) -> np.ndarray:
+    """Where `x` is not zero, on the host: one byte an element is read.  Raises `TracedValueError` under a trace."""
+    if x._level is not None:
+        raise RuntimeError(
+            f"vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {what}, "
+            "whose result's shape depends on values. Use xgrad.where, or a mask."
+        )
+    array = x._read()
+    if isinstance(array, Tracer):
+        raise value_needed(
+            array,
+            TracedValueError(
+                f"{what} makes a tensor whose shape depends on values, which a trace (jax.jit, jax.vmap, jax.grad) "
+                "does not know. Use xgrad.where(mask, a, b), masked_fill, or nonzero_static with a fixed size."
+            ),
+        )
+    require_here(array, what)
+    return np.asarray(array if array.dtype == bool else _is_true(array))
+
+
+def index_tensor(values: np.ndarray) -> Tensor:
+    return from_foreign(constant_array(values.astype(dtypes.default_integer(), copy=False), None))
+
+
+@composite
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None) -> Any:
+    """The indices of the elements that are not zero, one a row; `as_tuple`: one vector for each dimension.
+
+    >>> import xgrad
+    >>> xgrad.tensor([[0, 1], [2, 0]]).nonzero()
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    found = truth(input, "nonzero")
+    if as_tuple:
+        return tuple(index_tensor(i) for i in np.nonzero(found if found.ndim else found.reshape(1)))
+    result = index_tensor(np.argwhere(found))
+    if out is None:
+        return result
+    return write_out("nonzero", result, out)
+
+
+@composite
+def argwhere(input: Tensor) -> Tensor:
+    """The indices of the elements that are not zero, one a row."""
+    return nonzero(input)
+
+
+@operator(differentiable=False, out=False, signature="input, *, size, fill_value=-1")
+def nonzero_static(self, fill_value=-1, *, size):
+    """As `nonzero`, with exactly `size` rows: cut, or filled up; works under a trace."""
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    if not self.ndim:
+        return jnp.zeros((size, 0), dtypes.default_integer())
+    if not self.size:
+        return jnp.full((size, self.ndim), fill_value, dtypes.default_integer())
+    return jnp.argwhere(self, size=size, fill_value=fill_value).astype(dtypes.default_integer())
+
+
+@composite(method=False)
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Indices of the flattened tensor of the given shape as one index for each of its dimensions."""
+    if indices.dtype not in dtypes.INTEGERS:
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype.name}")
+    sizes = sizes_of((shape,)) if not isinstance(shape, int) else (shape,)
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    return call(_unraveled.operator, (indices,), (sizes,))
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _unraveled(self, *, sizes):
+    strides = np.cumprod((1, *sizes[:0:-1]))[::-1]
+    return tuple(self // int(s) % n for s, n in zip(strides, sizes))

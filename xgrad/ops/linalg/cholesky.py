@@ -1,0 +1,111 @@
+"""xgrad.linalg: the Cholesky decomposition, its inverse and solving with it.
+
+The gradient saves the factor (PyTorch: cholesky_backward, FunctionsManual.cpp).
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ... import return_types
+from ...dispatch.declare import composite, operator
+from ...tensor import Tensor
+from .checks import adjoint, broadcast_batches, check_info, no_info, require_matrices
+
+failing = partial(operator, namespace="linalg", method=False, function=False)
+
+
+def _cholesky(A, upper):
+    L = jnp.tril(jax.lax.linalg.cholesky(adjoint(A) if upper else A, symmetrize_input=False))
+    return adjoint(L) if upper else L
+
+
+def _first_minor(A: Any) -> Any:
+    """The order of the first leading minor that is not positive, by elimination; 0 for none."""
+
+    def step(k: Any, found: Any) -> Any:
+        rest, info = found
+        row = jax.lax.dynamic_index_in_dim(rest, k, axis=-2)
+        pivot = jnp.real(jax.lax.dynamic_index_in_dim(row, k, axis=-1))
+        bad = ~(pivot > 0)
+        rest = rest - adjoint(row) @ (row / jnp.where(bad, 1, pivot))
+        return rest, jnp.where(bad[..., 0, 0] & (info == 0), k + 1, info).astype(jnp.int32)
+
+    full = jnp.tril(A) + adjoint(jnp.tril(A, -1))
+    return jax.lax.fori_loop(0, A.shape[-1], step, (full, jnp.zeros(A.shape[:-2], jnp.int32)))[1]
+
+
+@failing(
+    "linalg_cholesky_ex", signature="A, *, upper=False, check_errors=False", outputs=return_types.linalg_cholesky_ex
+)
+def _cholesky_ex(A, *, upper=False, check_errors=False):
+    require_matrices(A, "linalg.cholesky")
+    none = jnp.zeros(A.shape[:-2], jnp.int32)
+    if not A.size:
+        return A, none
+    L = _cholesky(A, upper)
+    lower = jax.lax.stop_gradient(adjoint(A) if upper else A)
+    failed = jnp.any(jnp.isnan(jnp.diagonal(L, axis1=-2, axis2=-1)))
+    return L, jax.lax.cond(failed, _first_minor, lambda A: none, lower)
+
+
+def _cholesky_grad(grad, L, upper):
+    """L^-H Φ(L^H grad) L^-1 with Φ the Hermitian part of the lower triangle, as in PyTorch's cholesky_backward."""
+    if not L.size:
+        return grad
+    L, grad = (adjoint(L), adjoint(grad)) if upper else (L, grad)
+    phi = jnp.tril(adjoint(L) @ grad)
+    phi = (phi + adjoint(jnp.tril(phi, -1))) / 2
+    solve_l = partial(jax.lax.linalg.triangular_solve, L, lower=True)
+    phi = solve_l(phi, left_side=True, transpose_a=True, conjugate_a=True)
+    return solve_l(phi, left_side=False)
+
+
+_cholesky_ex.derivative(A=_cholesky_grad)
+
+
+def _not_positive(i: int) -> str:
+    return (
+        "The factorization could not be completed because the input is not positive-definite (the leading minor of "
+        f"order {i} is not positive-definite)."
+    )
+
+
+@composite(method=False, namespace="linalg")
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> Any:
+    """The named tuple (L, info); `info`: 0, or the order of the first leading minor that is not positive definite.
+
+    L is NaN where `info` is not 0.
+    """
+    result = _cholesky_ex.function(A, upper=upper, out=out)
+    if check_errors:
+        check_info("linalg.cholesky_ex", result.info, _not_positive)
+    return result
+
+
+@composite(method=False, namespace="linalg")
+def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
+    """The triangular factor L of A = L L^H; with `upper` U of A = U^H U.  Only that triangle of A is read.
+
+    Raises `LinAlgError` for a matrix that is not positive definite.
+    """
+    L, info = _cholesky_ex.function(A, upper=upper, out=None if out is None else (out, no_info()))
+    check_info("linalg.cholesky", info, _not_positive)
+    return L
+
+
+@operator
+def cholesky_inverse(self, *, upper=False):
+    """The inverse of L L^H (U^H U if `upper`), given the factor."""
+    L = adjoint(jnp.triu(self)) if upper else jnp.tril(self)
+    eye = jnp.broadcast_to(jnp.eye(L.shape[-1], dtype=L.dtype), L.shape)
+    return jax.scipy.linalg.cho_solve((L, True), eye)
+
+
+@operator(signature="B, L, upper=False")
+def cholesky_solve(B, L, *, upper=False):
+    """The X with A X = B, given the Cholesky factor L of A."""
+    L, B = broadcast_batches(L, B)
+    return jax.scipy.linalg.cho_solve((jnp.triu(L) if upper else jnp.tril(L), not upper), B)

@@ -1,0 +1,1 @@
+"""The functions of layers and losses (PyTorch: torch.nn.functional)."""

@@ -1,0 +1,393 @@
+"""Activations: pointwise functions of layers, gated and normalizing ones (PyTorch: Activation.cpp, SoftMax.cpp).
+
+Most derivatives are derived: at a kink `jnp.where` picks the branch whose slope PyTorch takes there.  Those that are
+given save the result, which the next layer keeps anyway.
+"""
+
+import math
+import warnings
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...dispatch.call import call
+from ...dispatch.declare import composite, operator
+from ...dispatch.inplace import call_inplace
+from ...dispatch.promotion import cast, require_floating, require_real, scalar, widen, wrap_dim
+from ...dispatch.tables import FUNCTIONS
+from ...tensor import Tensor
+from ..create.scalars import fill_value, require_fit_beside
+from ..random.keys import draw_key
+from ..reduce.norms import magnitude
+
+functional = partial(operator, namespace="nn.functional", method=False, out=False)
+activation = partial(functional, inplace="argument")
+
+
+# -- piecewise linear -------------------------------------------------------------------------------------------------
+
+
+@operator(inplace=True, out=False)
+def relu(self):
+    """The larger of each element and 0; its derivative at 0 is 0."""
+    require_real(self, "relu")
+    return jnp.where(self <= 0, jnp.zeros((), self.dtype), self)
+
+
+relu.derivative(self=lambda grad, result: jnp.where(result <= 0, 0, grad))
+
+
+@composite("relu", method=False, namespace="nn.functional")
+def _relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The larger of each element and 0, in place if `inplace`."""
+    return FUNCTIONS[""]["relu_" if inplace else "relu"](input)
+
+
+FUNCTIONS["nn.functional"]["relu_"] = FUNCTIONS[""]["relu_"]
+
+
+def _hardtanh(self, min_val, max_val):
+    require_real(self, "hardtanh")
+    low, high = (scalar(self, v, name).astype(self.dtype) for v, name in ((min_val, "min_val"), (max_val, "max_val")))
+    return jnp.where(self <= low, low, jnp.where(self >= high, high, self))
+
+
+def _check_limits(arrays: tuple, statics: tuple) -> None:
+    x, low, high = arrays
+    require_fit_beside(x, low, high)
+    if low > high:
+        raise ValueError(f"hardtanh: min_val ({low}) must be less than or equal to max_val ({high})")
+    if low < 0 and x.dtype.kind == "u":
+        raise RuntimeError(f"hardtanh: cannot cut off unsigned integers ({x.dtype.name}) at a negative limit ({low})")
+
+
+@activation(check=_check_limits)
+def hardtanh(self, min_val=-1.0, max_val=1.0):
+    """The elements, cut off at `min_val` and `max_val`.
+
+    Raises `ValueError` if `min_val` exceeds `max_val`.
+    """
+    return _hardtanh(self, min_val, max_val)
+
+
+@activation()
+def relu6(self):
+    """The elements, cut off at 0 and 6."""
+    return _hardtanh(self, 0, 6)
+
+
+hardtanh.derivative(
+    self=lambda grad, result, min_val, max_val: jnp.where((result <= min_val) | (result >= max_val), 0, grad)
+)
+relu6.derivative(self=lambda grad, result: jnp.where((result <= 0) | (result >= 6), 0, grad))
+
+
+@activation()
+def leaky_relu(self, negative_slope=0.01):
+    """The elements, the negative ones times `negative_slope`."""
+    require_floating(self, "leaky_relu")
+    return jnp.where(self > 0, self, self * scalar(self, negative_slope, "negative_slope"))
+
+
+def _fitting(arrays: tuple, statics: tuple) -> tuple:
+    self, *numbers = arrays
+    return (self, *(fill_value(v, self.dtype) for v in numbers)) if isinstance(self, Tensor) else arrays
+
+
+@partial(activation, namespace=("nn.functional", ""), check=_fitting)()
+def threshold(self, threshold, value):
+    """The elements that exceed `threshold`; `value` for the others."""
+    require_real(self, "threshold")
+    threshold, value = (
+        scalar(self, v, name).astype(self.dtype) for v, name in ((threshold, "threshold"), (value, "value"))
+    )
+    return jnp.where(self <= threshold, value, self)
+
+
+threshold.derivative(self=lambda grad, self, threshold: jnp.where(self <= threshold, 0, grad))
+
+
+def _check_lambd(arrays: tuple, statics: tuple) -> None:
+    if arrays[1] < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {arrays[1]}.")
+
+
+@functional(namespace=("nn.functional", ""), method=True)
+def hardshrink(self, lambd=0.5):
+    """The elements outside [-lambd, lambd]; 0 for the others."""
+    require_floating(self, "hardshrink")
+    return jnp.where(jnp.abs(self) <= scalar(self, lambd, "lambd"), 0, self)
+
+
+@functional(check=_check_lambd)
+def softshrink(self, lambd=0.5):
+    """The elements, moved by `lambd` towards 0; 0 for those inside [-lambd, lambd].
+
+    Raises `RuntimeError` for a negative `lambd`.
+    """
+    require_floating(self, "softshrink")
+    lambd = scalar(self, lambd, "lambd")
+    return jnp.where(self > lambd, self - lambd, jnp.where(self < -lambd, self + lambd, self * 0))
+
+
+for _shrink in (hardshrink, softshrink):
+    _shrink.derivative(self=lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), 0, grad))
+
+
+@activation()
+def hardsigmoid(self):
+    """x/6 + 1/2, cut off at 0 and 1."""
+    require_floating(self, "hardsigmoid")
+    return jnp.where(self <= -3, 0, jnp.where(self >= 3, 1, self / 6 + 0.5)).astype(self.dtype)
+
+
+@activation()
+def hardswish(self):
+    """x * hardsigmoid(x)."""
+    require_floating(self, "hardswish")
+    return jnp.where(self <= -3, 0, jnp.where(self >= 3, self, self * (self + 3) / 6))
+
+
+@functional(namespace=("nn.functional", ""), method=True)
+def prelu(self, weight):
+    """The elements, the negative ones times `weight`: one number, or one for each channel (dimension 1)."""
+    require_floating(self, "prelu")
+    if self.dtype != weight.dtype:
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {self.dtype.name} and {weight.dtype.name}")
+    channels = self.shape[1] if self.ndim > 1 else 1
+    if weight.ndim > 1 or weight.size not in (1, channels):
+        raise RuntimeError(
+            f"Mismatch of parameter numbers and input channel size. Found parameter numbers = {weight.size} and "
+            "channel "
+            f"size = {channels}."
+        )
+    w = weight.reshape((-1,) + (1,) * (self.ndim - 2)) if self.ndim > 1 else weight.reshape(())
+    return jnp.where(self > 0, self, w * self)
+
+
+# -- smooth -----------------------------------------------------------------------------------------------------------
+
+
+def _elu(x: Any, alpha: Any, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
+    require_floating(x, "elu")
+    # expm1 of large numbers is infinite, and infinity times a zero gradient no number: keep it out of the branch.
+    negative = jnp.where(x > 0, 0, x)
+    return jnp.where(x > 0, x * scale, jnp.expm1(negative * input_scale) * (alpha * scale))
+
+
+@activation()
+def elu(self, alpha=1.0):
+    """x for x > 0, else alpha * (exp(x) - 1)."""
+    return _elu(self, scalar(self, alpha, "alpha"))
+
+
+def _check_alpha(arrays: tuple, statics: tuple) -> None:
+    if arrays[1] == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+
+
+@partial(activation, namespace=("nn.functional", ""), check=_check_alpha)()
+def celu(self, alpha=1.0):
+    """x for x > 0, else alpha * (exp(x / alpha) - 1).  Raises `RuntimeError` if `alpha` is 0."""
+    alpha = scalar(self, alpha, "alpha")
+    return _elu(self, alpha, 1.0, 1.0 / alpha)
+
+
+@partial(activation, namespace=("nn.functional", ""))()
+def selu(self):
+    """elu with the scales that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+    return _elu(self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+@functional()
+def gelu(self, *, approximate="none"):
+    """x times the normal distribution function of x; by a tanh if `approximate="tanh"`.
+
+    >>> import xgrad
+    >>> xgrad.nn.functional.gelu(xgrad.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    """
+    require_floating(self, "gelu")
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError(f"approximate argument must be either none or tanh, not {approximate!r}.")
+    if approximate == "tanh":
+        return jax.nn.gelu(self, approximate=True)
+    # jax.nn's goes by erfc: a tenth slower, and other digits in the tail than PyTorch's.
+    x = widen(self)
+    return (0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))).astype(self.dtype)
+
+
+@activation()
+def silu(self):
+    """x * sigmoid(x)."""
+    require_floating(self, "silu")
+    return jax.nn.silu(self)
+
+
+@activation()
+def mish(self):
+    """x * tanh(softplus(x))."""
+    require_floating(self, "mish")
+    return jax.nn.mish(self)
+
+
+@functional()
+def softplus(self, beta=1.0, threshold=20.0):
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds `threshold`."""
+    require_floating(self, "softplus")
+    beta = scalar(self, beta, "beta")
+    linear = self * beta > scalar(self, threshold, "threshold")
+    return jnp.where(linear, self, jax.nn.softplus(jnp.where(linear, 0, self * beta)) / beta)
+
+
+@functional()
+def logsigmoid(self):
+    """log(sigmoid(x))."""
+    require_floating(self, "log_sigmoid")
+    return jax.nn.log_sigmoid(self)
+
+
+@functional()
+def softsign(self):
+    """x / (1 + |x|)."""
+    return self / (1 + magnitude(self))
+
+
+@functional()
+def tanhshrink(self):
+    """x - tanh(x)."""
+    require_floating(self, "tanhshrink")
+    return self - jnp.tanh(self)
+
+
+@functional()
+def glu(self, *, dim=-1):
+    """The first half along `dim` times the sigmoid of the second."""
+    require_floating(self, "glu")
+    if self.ndim == 0:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    dim = wrap_dim(dim, self.ndim)
+    if self.shape[dim] % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {self.shape[dim]}")
+    return jax.nn.glu(self, axis=dim)
+
+
+# -- random -----------------------------------------------------------------------------------------------------------
+
+
+@operator("rrelu_with_noise", inplace=True, function=False, method=False, out=False)
+def _rrelu(self, key, lower, upper):
+    slope = jax.random.uniform(key, self.shape, self.dtype, lower, upper)
+    return jnp.where(self > 0, self, self * slope)
+
+
+_rrelu.derivative(
+    # The slopes are drawn anew from the key, so none are kept.
+    self=lambda grad, self, key, lower, upper: grad * _slopes(self, key, lower, upper),
+)
+
+
+def _slopes(x: Any, key: Any, lower: Any, upper: Any) -> Any:
+    return jnp.where(x > 0, 1, jax.random.uniform(key, x.shape, x.dtype, lower, upper))
+
+
+# -- along a dimension ------------------------------------------------------------------------------------------------
+
+
+def _prepare(x: Any, dim: Any, dtype: Any, name: str) -> tuple[Any, int]:
+    """The array in its dtype and with a dimension to go along."""
+    x = x if dtype is None else cast(x, dtype)
+    require_floating(x, name)
+    require_real(x, name)
+    dim = wrap_dim(dim, x.ndim)
+    return x.reshape(x.shape or (1,)), dim
+
+
+@operator(out=True)
+def softmax(self, *, dim, dtype=None):
+    """exp(x) over its sum along `dim`; computed in `dtype` if that is given.
+
+    >>> import xgrad
+    >>> xgrad.softmax(xgrad.tensor([0.0, 0.0]), dim=0)
+    tensor([0.5000, 0.5000])
+    """
+    x, along = _prepare(self, dim, dtype, "softmax")
+    return jax.nn.softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
+
+
+@operator(out=True)
+def log_softmax(self, *, dim, dtype=None):
+    """The logarithm of softmax, without its overflow; computed in `dtype` if that is given."""
+    x, along = _prepare(self, dim, dtype, "log_softmax")
+    return jax.nn.log_softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
+
+
+@functional("softmin", function=False)
+def _softmin(self, *, dim, dtype=None):
+    if self.dtype == bool:
+        raise RuntimeError("softmin negates: negation, the `-` operator, on a bool tensor is not supported")
+    return softmax(-self, dim=dim, dtype=dtype)
+
+
+def _along(x: Any, dim: int) -> int | None:
+    return wrap_dim(dim, x.ndim) if x.ndim else None
+
+
+def _softmax_grad(grad, result, dim):
+    g, y = widen(grad), widen(result)
+    return (y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=y.ndim > 0))).astype(grad.dtype)
+
+
+def _log_softmax_grad(grad, result, dim):
+    g, y = widen(grad), widen(result)
+    return (g - jnp.exp(y) * jnp.sum(g, axis=_along(y, dim), keepdims=y.ndim > 0)).astype(grad.dtype)
+
+
+softmax.derivative(self=lambda grad, result, dim: _softmax_grad(grad, result, dim))
+log_softmax.derivative(self=lambda grad, result, dim: _log_softmax_grad(grad, result, dim))
+
+
+def _legacy_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
+    """PyTorch's choice where no dim is given: 0 for 0, 1 and 3 dimensions, else 1."""
+    if dim is not None:
+        return dim
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel + 1,
+    )
+    return 0 if input.ndim in (0, 1, 3) else 1
+
+
+def _softmax_of(name: str, doc: str, compute: Any) -> None:
+    """Declare the nn.functional form, whose dim may be left out."""
+
+    def function(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+        return compute(input, _legacy_dim(name, input, dim, _stacklevel), dtype)
+
+    function.__name__, function.__doc__ = name, doc
+    composite(name, method=False, namespace="nn.functional")(function)
+
+
+_softmax_of("softmax", "exp(x) over its sum along `dim`.", softmax.function)
+_softmax_of("log_softmax", "The logarithm of softmax along `dim`.", log_softmax.function)
+_softmax_of("softmin", "softmax of -x along `dim`.", _softmin.function)
+
+
+@composite(method=False, namespace=("nn.functional", ""))
+def rrelu(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """leaky_relu with slopes drawn from [lower, upper] in training, else with their mean."""
+    if lower > upper:
+        raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, but got {lower} > {upper}")
+    if not training:
+        return FUNCTIONS["nn.functional"]["leaky_relu"](input, (lower + upper) / 2, inplace)
+    return (call_inplace if inplace else call)(_rrelu.operator, (input, draw_key(), lower, upper), ())
+
+
+@composite("rrelu_", method=False, namespace=("nn.functional", ""))
+def _rrelu_inplace(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
+    """In-place version of `xgrad.rrelu`."""
+    return rrelu(input, lower, upper, training, inplace=True)

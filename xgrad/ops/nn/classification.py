@@ -1,0 +1,238 @@
+"""Losses of classes: cross entropy, its half for log-probabilities, and the multi-class margins (PyTorch: LossNLL.cpp).
+
+Backward computes the softmax anew from the input, so no tensor of the input's size is kept.
+
+A class out of range raises `IndexError` where its value can be had without waiting for a device (on the CPU); elsewhere
+it makes the loss NaN.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ... import dtypes
+from ...dispatch.declare import composite
+from ...dispatch.promotion import require_floating, scalar
+from ...tensor import Tensor
+from ..index.index_checks import on_host
+from .loss import functional, reduced, reduction_of
+
+
+def _picked(x: Any, classes: Any, count: int) -> Any:
+    """The elements of `x` (batch, classes, ...) at `classes` (batch, ...); NaN where a class is out of range."""
+    inside = (classes >= 0) & (classes < count)
+    found = jnp.take_along_axis(x, jnp.where(inside, classes, 0)[:, None], axis=1)[:, 0]
+    return jnp.where(inside, found, jnp.nan)
+
+
+def _check(name: str, x: Any, target: Any, weight: Any, of_classes: bool) -> None:
+    require_floating(x, name)
+    classes_at = min(x.ndim - 1, 1)
+    if x.ndim < 1:
+        raise RuntimeError(f"{name}: input tensor should be 1D or more, with a dimension of classes")
+    if of_classes:
+        if target.dtype in dtypes.INEXACT or target.dtype == bool:
+            raise RuntimeError(
+                f"{name}: expected scalar type Long for the class indices of target but found "
+                f"{dtypes.torch_name(target.dtype)}"
+            )
+        wanted = x.shape[:classes_at] + x.shape[classes_at + 1 :]
+        if x.ndim > 1 and target.ndim and x.shape[0] != target.shape[0]:
+            raise ValueError(
+                f"Expected input batch_size ({x.shape[0]}) to match target batch_size ({target.shape[0]})."
+            )
+        if target.shape != wanted:
+            raise RuntimeError(f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}")
+    elif target.shape != x.shape:
+        raise RuntimeError(
+            f"{name}: target of class probabilities must have input's shape {list(x.shape)}, got {list(target.shape)}"
+        )
+    if weight is not None and weight.shape != (x.shape[classes_at],):
+        raise RuntimeError(
+            f"{name}: weight tensor should be defined either for all {x.shape[classes_at]} classes or no classes "
+            "but got "
+            f"weight tensor of shape: {list(weight.shape)}"
+        )
+
+
+def _negative_log_likelihood(x, log_z, target, weight, ignore_index, reduction, smoothing=None):
+    """The loss of log-probabilities x - log_z (batch, classes, ...), each element weighed by its class.
+
+    The difference is not formed for all classes: without it the forward is 4 times faster (32000 classes, CPU).
+    """
+    count = x.shape[1]
+    by_class = jnp.ones((), x.dtype) if weight is None else weight.reshape((-1,) + (1,) * (x.ndim - 2))
+    kept = target != ignore_index
+    safe = jnp.where(kept, target, 0)
+    each = jnp.ones((), x.dtype) if weight is None else weight[jnp.clip(safe, 0, max(count - 1, 0))]
+    each = jnp.where(kept, each, 0)
+    loss = jnp.where(kept, (log_z - _picked(x, safe, count)) * each, 0) if count else jnp.zeros(target.shape, x.dtype)
+    if smoothing is not None:
+        total = count if weight is None else jnp.sum(weight)
+        even = log_z * total - jnp.sum(x * by_class, axis=1)
+        loss = (1 - smoothing) * loss + smoothing / count * jnp.where(kept, even, 0)
+    if reduction == "mean":
+        return jnp.sum(loss) / jnp.sum(each)
+    return reduced(loss, None, None, reduction)
+
+
+def _batched(x: Any, target: Any) -> tuple[Any, Any]:
+    """A single example as a batch of one."""
+    return (x[None], target[None]) if x.ndim == 1 else (x, target)
+
+
+_PARAMETERS = "size_average=None, ignore_index=-100, reduce=None, reduction='mean'"
+
+
+@functional("nll_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}")
+def _nll_loss(self, target, weight=None, *, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    reduction = reduction_of(size_average, reduce, reduction)
+    _check("nll_loss", self, target, weight, True)
+    log_p, classes = _batched(self, target)
+    loss = _negative_log_likelihood(log_p, 0, classes, weight, ignore_index, reduction)
+    return loss.reshape(target.shape) if reduction == "none" else loss
+
+
+@functional(
+    "cross_entropy_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}, label_smoothing=None"
+)
+def _cross_entropy(
+    self, target, weight=None, label_smoothing=None, *, size_average=None, ignore_index=-100, reduce=None,
+    reduction="mean",
+):  # fmt: skip
+    """`label_smoothing`: None for none, which spares the sum over all classes."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    label_smoothing = None if label_smoothing is None else scalar(self, label_smoothing, "label_smoothing")
+    of_classes = self.shape != target.shape or target.dtype not in dtypes.INEXACT
+    _check("cross_entropy", self, target, weight, of_classes)
+    x, expected = _batched(self, target)
+    if of_classes:
+        # The largest logit comes off before the exponentials; the loss does not depend on it.
+        shifted = x - jax.lax.stop_gradient(jnp.max(x, axis=1, keepdims=True, initial=-jnp.inf))
+        log_z = jnp.log(jnp.sum(jnp.exp(shifted), axis=1))
+        loss = _negative_log_likelihood(shifted, log_z, expected, weight, ignore_index, reduction, label_smoothing)
+        return loss.reshape(target.shape) if reduction == "none" else loss
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    log_p = jax.nn.log_softmax(x, axis=1)
+    if label_smoothing is not None:
+        expected = expected * (1 - label_smoothing) + label_smoothing / expected.shape[1]
+    weighed = log_p if weight is None else log_p * weight.reshape((-1,) + (1,) * (log_p.ndim - 2))
+    loss = -jnp.sum(weighed * expected, axis=1)
+    if reduction == "mean":
+        return jnp.sum(loss) / loss.size
+    return loss.reshape(self.shape[:0] if self.ndim == 1 else loss.shape) if reduction == "none" else jnp.sum(loss)
+
+
+def _check_classes(input: Tensor, target: Tensor, ignore_index: int) -> None:
+    if input.ndim:
+        check_classes(input.shape[min(input.ndim - 1, 1)], target, ignore_index)
+
+
+def check_classes(count: int, target: Tensor, ignore_index: int) -> None:
+    """Raise `IndexError` for a class out of range."""
+    values = on_host(target)
+    if values is None or not values.size or values.dtype.kind not in "iu":
+        return
+    wrong = values[(values != ignore_index) & ((values < 0) | (values >= count))]
+    if wrong.size:
+        raise IndexError(f"Target {wrong.flat[0]} is out of bounds: there are {count} classes.")
+
+
+@composite(method=False, namespace="nn.functional")
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-probability, in `input` (batch, classes, ...), of the class in `target` (batch, ...)."""
+    _check_classes(input, target, ignore_index)
+    return _nll_loss.function(input, target, weight, size_average, ignore_index, reduce, reduction)
+
+
+@composite(method=False, namespace="nn.functional")
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The cross entropy of logits (batch, classes, ...) and targets: class indices (batch, ...), or probabilities.
+
+    `weight`: one for each class; the mean is weighted.  Elements whose target is `ignore_index` do not count.
+    `label_smoothing` mixes the target with the uniform distribution.  A class out of range is an error (on
+    accelerators NaN).
+
+    >>> import xgrad
+    >>> logits = xgrad.tensor([[2.0, 0.0], [0.0, 2.0]])
+    >>> xgrad.nn.functional.cross_entropy(logits, xgrad.tensor([0, 1]))
+    tensor(0.1269)
+    """
+    _check_classes(input, target, ignore_index)
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    return _cross_entropy.function(
+        input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing or None
+    )
+
+
+# -- margins of classes -----------------------------------------------------------------------------------------------
+
+_LEGACY = "size_average=None, reduce=None, reduction='mean'"
+
+
+@functional(signature=f"input, target, p=1, margin=1.0, weight=None, {_LEGACY}")
+def multi_margin_loss(self, target, weight=None, margin=1.0, *, p=1, size_average=None, reduce=None, reduction="mean"):
+    """How far the other classes come within `margin` of the right one, to the power `p`, mean over the classes."""
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    single = self.ndim < 2
+    x = self.reshape(1, -1) if single else self
+    classes = target.reshape(-1)
+    if classes.shape[0] != x.shape[0]:
+        raise RuntimeError(
+            f"multi_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}"
+        )
+    gap = scalar(x, margin, "margin") - _picked(x, classes, x.shape[1])[:, None] + x
+    loss = jnp.where(gap > 0, gap**p, 0)
+    if weight is not None:
+        loss = loss * weight[classes][:, None]
+    other = jnp.arange(x.shape[1]) != classes[:, None]
+    loss = jnp.sum(jnp.where(other, loss, 0), axis=1) / x.shape[1]
+    return reduced(loss.reshape(target.shape) if single else loss, size_average, reduce, reduction)
+
+
+@functional()
+def multilabel_margin_loss(self, target, *, size_average=None, reduce=None, reduction="mean"):
+    """The margin loss of several right classes: those that `target` lists before its first -1."""
+    if self.shape != target.shape:
+        raise RuntimeError(
+            f"multilabel_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}"
+        )
+    x, classes = (
+        self.reshape(-1, self.shape[-1] if self.ndim else 1),
+        target.reshape(-1, target.shape[-1] if target.ndim else 1),
+    )
+    listed = jnp.cumprod(classes >= 0, axis=1).astype(bool)
+    safe = jnp.where(listed, classes, 0)
+    right = jnp.any((safe[:, :, None] == jnp.arange(x.shape[1])) & listed[:, :, None], axis=1)
+    gap = 1 - jnp.take_along_axis(x, safe, axis=1)[:, :, None] + x[:, None, :]
+    counted = listed[:, :, None] & ~right[:, None, :] & (gap > 0)
+    loss = jnp.sum(jnp.where(counted, gap, 0), axis=(1, 2)) / x.shape[1]
+    return reduced(loss if self.ndim > 1 else loss[0], size_average, reduce, reduction)
+
+
+@functional(signature=f"input, target, weight=None, {_LEGACY}")
+def multilabel_soft_margin_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
+    """The binary cross entropy of each class, with logits, mean over the classes (the last dimension)."""
+    loss = -(target * jax.nn.log_sigmoid(self) + (1 - target) * jax.nn.log_sigmoid(-self))
+    return reduced(jnp.mean(loss if weight is None else loss * weight, axis=-1), size_average, reduce, reduction)

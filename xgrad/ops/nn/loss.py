@@ -1,0 +1,339 @@
+"""Loss functions of real targets (PyTorch: Loss.cpp); those of class indices are in classification.py.
+
+Each is one operator, reduction included.  `reduction` is "mean", "sum" or "none"; the older `size_average` and `reduce`
+still say the same.
+"""
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import broadcast_shapes, promote, scalar
+from ...tensor import Tensor
+from ..reduce.distances import pairwise_distance
+from ..reduce.norms import magnitude, p_norm
+
+functional = partial(operator, namespace="nn.functional", method=False, out=False)
+everywhere = partial(functional, namespace=("nn.functional", ""))
+
+
+def reduction_of(size_average: Any, reduce: Any, reduction: str) -> str:
+    """The reduction, where the older arguments may have been given."""
+    if size_average is not None or reduce is not None:
+        return "none" if reduce is False else "sum" if size_average is False else "mean"
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction: it is one of 'none', 'mean', 'sum'")
+    return reduction
+
+
+def reduced(loss: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
+    """The loss of all elements, from that of each."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    return jnp.mean(loss) if reduction == "mean" else jnp.sum(loss) if reduction == "sum" else loss
+
+
+def _pair(self: Any, target: Any) -> tuple:
+    """Input and target in their common dtype and shape."""
+    broadcast_shapes(self.shape, target.shape)
+    if self.shape != target.shape:
+        warnings.warn(
+            f"Using a target size ({list(target.shape)}) that is different to the input size ({list(self.shape)}). "
+            "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=2,
+        )
+    return promote(self, target)
+
+
+# -- distances --------------------------------------------------------------------------------------------------------
+
+
+def _check_weight(loss: Any, weight: Any) -> None:
+    if weight is not None and weight.shape != loss.shape:
+        raise ValueError(f"Weights and input must have the same size: {list(weight.shape)} and {list(loss.shape)}.")
+
+
+def _weighted(loss: Any, weight: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
+    """With weights the mean is a weighted one."""
+    _check_weight(loss, weight)
+    if weight is None:
+        return reduced(loss, size_average, reduce, reduction)
+    reduction = reduction_of(size_average, reduce, reduction)
+    if reduction == "mean":
+        return jnp.sum(weight * loss) / jnp.sum(weight)
+    return reduced(weight * loss, None, None, reduction)
+
+
+_LEGACY = "size_average=None, reduce=None, reduction='mean'"
+
+
+@functional(signature=f"input, target, {_LEGACY}, weight=None")
+def mse_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
+    """(input - target) squared."""
+    x, target = _pair(self, target)
+    return _weighted((x - target) ** 2, weight, size_average, reduce, reduction)
+
+
+@functional(signature=f"input, target, {_LEGACY}, weight=None")
+def l1_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
+    """|input - target|."""
+    x, target = _pair(self, target)
+    return _weighted(magnitude(x - target), weight, size_average, reduce, reduction)
+
+
+def _huber(distance: Any, width: Any) -> Any:
+    """distance²/2 up to `width`, and straight on from there."""
+    size = jnp.abs(distance)
+    return jnp.where(size < width, 0.5 * distance * distance, width * (size - 0.5 * width))
+
+
+def _check_beta(arrays: tuple, statics: tuple) -> None:
+    if arrays[2] < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+
+
+def _check_delta(arrays: tuple, statics: tuple) -> None:
+    if arrays[3] <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+
+
+@functional(signature=f"input, target, {_LEGACY}, beta=1.0", check=_check_beta)
+def smooth_l1_loss(self, target, beta=1.0, *, size_average=None, reduce=None, reduction="mean"):
+    """The Huber loss over `beta`: |input - target| with its tip rounded off; l1_loss if `beta` is 0."""
+    x, target = _pair(self, target)
+    beta = scalar(x, beta, "beta")
+    width = jnp.where(beta == 0, 1, beta)
+    loss = jnp.where(beta == 0, magnitude(x - target), _huber(x - target, width) / width)
+    return reduced(loss, size_average, reduce, reduction)
+
+
+@functional(signature="input, target, reduction='mean', delta=1.0, weight=None", check=_check_delta)
+def huber_loss(self, target, weight=None, delta=1.0, *, reduction="mean"):
+    """(input - target)² / 2 for distances up to `delta`, linear beyond."""
+    x, target = _pair(self, target)
+    loss = _huber(x - target, scalar(x, delta, "delta"))
+    _check_weight(loss, weight)
+    return reduced(loss if weight is None else weight * loss, None, None, reduction)
+
+
+# -- of probabilities -------------------------------------------------------------------------------------------------
+
+
+def _x_log_x(x: Any) -> Any:
+    return jnp.where(x > 0, x * jnp.log(jnp.where(x > 0, x, 1)), jnp.where(x == 0, 0, jnp.nan))
+
+
+@everywhere()
+def kl_div(self, target, *, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """target * (log target - input), for log-probabilities; "batchmean" is the sum over the batch's size."""
+    x, target = promote(self, target)
+    loss = jnp.exp(target) * (target - x) if log_target else _x_log_x(target) - target * x
+    if reduction == "batchmean" and size_average is None and reduce is None:
+        total = jnp.sum(loss)
+        return total / self.shape[0] if self.ndim else total
+    return reduced(loss, size_average, reduce, reduction)
+
+
+def _bounded_logs(x: Any) -> tuple[Any, Any]:
+    # PyTorch bounds the logarithms, so that a wrong certainty costs 100 and not infinity.
+    return jnp.maximum(jnp.log(x), -100), jnp.maximum(jnp.log1p(-x), -100)
+
+
+@jax.custom_jvp
+def _cross_entropy_of(x: Any, target: Any) -> Any:
+    log_x, log_not_x = _bounded_logs(x)
+    return (target - 1) * log_not_x - target * log_x
+
+
+@_cross_entropy_of.defjvp
+def _cross_entropy_tangent(primals: tuple, tangents: tuple) -> tuple:
+    """Finite at 0 and 1, where those of the logarithms are not."""
+    (x, target), (of_x, of_target) = primals, tangents
+    inside = (x > 0) & (x < 1)
+    at_bounds = jax.lax.stop_gradient(_bounded_logs(x))
+    logs = _bounded_logs(jnp.where(inside, x, 0.5))
+    log_x, log_not_x = (jnp.where(inside, a, b) for a, b in zip(logs, at_bounds, strict=True))
+    return _cross_entropy_of(x, target), of_x * _slope(x, target) + of_target * (log_not_x - log_x)
+
+
+def _slope(x: Any, target: Any) -> Any:
+    return (x - target) / jnp.maximum((1 - x) * x, 1e-12)
+
+
+@functional()
+def binary_cross_entropy(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
+    """The cross entropy of probabilities in [0, 1] and targets; each logarithm counts as at least -100."""
+    if self.shape != target.shape:
+        raise ValueError(
+            f"Using a target size ({list(target.shape)}) that is different to the input size ({list(self.shape)}) is "
+            "deprecated. Please ensure they have the same size."
+        )
+    loss = _cross_entropy_of(self, target)
+    return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
+
+
+def _binary_cross_entropy_gradient(grad, self, target, weight, size_average, reduce, reduction):
+    slope = _slope(self, target)
+    slope = slope if weight is None else slope * weight
+    mean = reduction_of(size_average, reduce, reduction) == "mean"
+    return grad * slope / (self.size if mean else 1)
+
+
+binary_cross_entropy.derivative(self=_binary_cross_entropy_gradient)
+
+
+@everywhere(signature=f"input, target, weight=None, {_LEGACY}, pos_weight=None")
+def binary_cross_entropy_with_logits(
+    self, target, weight=None, pos_weight=None, *, size_average=None, reduce=None, reduction="mean"
+):
+    """The cross entropy of sigmoid(input) and targets; `pos_weight` weighs the positive ones."""
+    if self.shape != target.shape:
+        raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(self.shape)})")
+    excess = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
+    loss = (1 - target) * self - excess * jax.nn.log_sigmoid(self)
+    return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
+
+
+@everywhere(
+    signature="input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction='mean'"
+)
+def poisson_nll_loss(
+    self, target, eps=1e-8, *, log_input=True, full=False, size_average=None, reduce=None, reduction="mean"
+):
+    """The negative log-likelihood of counts: exp(input) - target * input, or of the rate itself."""
+    loss = jnp.exp(self) - target * self if log_input else self - target * jnp.log(self + scalar(self, eps, "eps"))
+    if full:  # Stirling's approximation of log(target!)
+        many = jnp.where(target > 1, target, 2)
+        stirling = many * jnp.log(many) - many + 0.5 * jnp.log(2 * jnp.pi * many)
+        loss = loss + jnp.where(target > 1, stirling, 0)
+    return reduced(loss, size_average, reduce, reduction)
+
+
+@functional(signature="input, target, var, full=False, eps=1e-06, reduction='mean'")
+def gaussian_nll_loss(self, target, var, eps=1e-6, *, full=False, reduction="mean"):
+    """The negative log-likelihood of a normal distribution with mean `input` and variance `var` (at least `eps`)."""
+    if getattr(var, "weak_type", False):
+        var = jnp.broadcast_to(var, self.shape)
+    if var.shape != self.shape:
+        if self.shape[:-1] == var.shape:
+            var = var[..., None]
+        elif not (self.ndim == var.ndim and sum(a != b for a, b in zip(self.shape, var.shape)) <= 1):
+            raise ValueError(f"var is of incorrect size: {list(var.shape)} for an input of size {list(self.shape)}")
+    # The bound on var is not differentiated through, as in PyTorch.
+    var = var + jax.lax.stop_gradient(jnp.maximum(var, scalar(var, eps, "eps")) - var)
+    loss = 0.5 * (jnp.log(var) + (self - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * jnp.log(2 * jnp.pi).astype(loss.dtype)
+    return reduced(loss, None, None, reduction)
+
+
+# -- margins ----------------------------------------------------------------------------------------------------------
+
+
+def _positive(x: Any) -> Any:
+    """The larger of x and 0, with PyTorch's slope of clamp_min at 0: 1."""
+    return jnp.where(x < 0, 0, x)
+
+
+@everywhere(signature=f"input, target, margin=1.0, {_LEGACY}")
+def hinge_embedding_loss(self, target, margin=1.0, *, size_average=None, reduce=None, reduction="mean"):
+    """The input where `target` is 1; how far it stays below `margin` where that is -1."""
+    near = jnp.where(target != -1, self, 0)
+    far = jnp.where(target != 1, _positive(scalar(self, margin, "margin") - self), 0)
+    return reduced(near + far, size_average, reduce, reduction)
+
+
+@everywhere(signature=f"input1, input2, target, margin=0, {_LEGACY}")
+def margin_ranking_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
+    """How far `target * (input1 - input2)` stays below `margin`."""
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
+            f"{list(input1.shape)}, input2: {list(input2.shape)}, target: {list(target.shape)} "
+        )
+    loss = -target * (input1 - input2)
+    return reduced(_positive(loss + scalar(loss, margin, "margin")), size_average, reduce, reduction)
+
+
+@everywhere(signature=f"input1, input2, target, margin=0, {_LEGACY}")
+def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
+    """1 - cos(input1, input2) where `target` is 1; how far the cosine exceeds `margin` where that is -1."""
+    if target.ndim not in (0, 1):
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if input1.ndim != input2.ndim or input1.ndim != target.ndim + 1:
+        raise RuntimeError(
+            f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    x, y = promote(input1, input2)
+    tiny = 1e-12  # PyTorch's, against 0 / 0; the slope of its root is harmless there
+    product, squares = jnp.sum(x * y, -1), (jnp.sum(x * x, -1) + tiny) * (jnp.sum(y * y, -1) + tiny)
+    cosine = product / jnp.sqrt(squares)
+    near = jnp.where(target == 1, 1 - cosine, 0)
+    far = jnp.where(target == -1, _positive(cosine - scalar(cosine, margin, "margin")), 0)
+    return reduced(near + far, size_average, reduce, reduction)
+
+
+@functional()
+def soft_margin_loss(self, target, *, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(-target * input))."""
+    x, target = _pair(self, target)
+    return reduced(jax.nn.softplus(-target * x), size_average, reduce, reduction)
+
+
+def _margin(near: Any, far: Any, margin: Any, how: tuple) -> Any:
+    return reduced(_positive(scalar(near, margin, "margin") + near - far), *how)
+
+
+def _check_margin(arrays: tuple, statics: tuple) -> None:
+    if arrays[3] <= 0:
+        raise ValueError(f"margin must be greater than 0, got {arrays[3]}")
+
+
+@everywhere(
+    signature=f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_LEGACY}", check=_check_margin
+)
+def triplet_margin_loss(
+    anchor, positive, negative, margin=1.0, eps=1e-6, *, p=2, swap=False, size_average=None, reduce=None,
+    reduction="mean",
+):  # fmt: skip
+    """How far the distance from `anchor` to `negative` stays below that to `positive`, plus `margin`."""
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
+        )
+    eps = scalar(anchor, eps, "eps")
+    far = p_norm(anchor - negative + eps, p, (-1,), False)
+    if swap:
+        far = jnp.minimum(far, p_norm(positive - negative + eps, p, (-1,), False))
+    return _margin(p_norm(anchor - positive + eps, p, (-1,), False), far, margin, (size_average, reduce, reduction))
+
+
+@composite(method=False, namespace="nn.functional")
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """triplet_margin_loss with a distance of one's own; the default is `pairwise_distance`."""
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    distance = distance_function or pairwise_distance.function
+    far = distance(anchor, negative)
+    swapped = distance(positive, negative) if swap else far
+    return _hinge.function(distance(anchor, positive), far, swapped, margin, reduction)
+
+
+@functional("triplet_hinge", function=False)
+def _hinge(near, far, swapped, margin, *, reduction):
+    return _margin(near, jnp.minimum(far, swapped), margin, (None, None, reduction))

@@ -1,0 +1,285 @@
+"""Recurrent layers and their cells: rnn_tanh, rnn_relu, gru, lstm (PyTorch: RNN.cpp).
+
+A layer in one direction is one operator, a `lax.scan` over the time steps: neither the graph nor the compile time grows
+with the sequence.  The products of the inputs with their weight don't depend on the state, and are taken for all steps
+at once.  Packed sequences are spread out to (time, batch, features); a sequence that has ended keeps its state.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import dtypes
+from ...dispatch.call import call
+from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import require_same_dtype
+from ...dispatch.tables import FUNCTIONS
+from ...tensor import Tensor, from_array
+
+hidden = partial(operator, function=False, method=False, out=False)
+
+
+# -- one step: (x, the input's product and bias; the state's weight and bias; state) → state ---------------------------
+
+
+def _product(x: Any, weight: Any, bias: Any) -> Any:
+    out = jnp.matmul(x, weight.T)
+    return out if bias is None else out + bias
+
+
+def _simple(activation: Callable) -> Callable:
+    return lambda x, w_hh, b_hh, w_hr, h, c: (activation(x + _product(h, w_hh, b_hh)), None)
+
+
+def _gru(x: Any, w_hh: Any, b_hh: Any, w_hr: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    xr, xz, xn = jnp.split(x, 3, axis=-1)
+    hr, hz, hn = jnp.split(_product(h, w_hh, b_hh), 3, axis=-1)
+    new = jnp.tanh(xn + jax.lax.logistic(xr + hr) * hn)
+    return new + jax.lax.logistic(xz + hz) * (h - new), None
+
+
+def _lstm(x: Any, w_hh: Any, b_hh: Any, w_hr: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    i, f, g, o = jnp.split(x + _product(h, w_hh, b_hh), 4, axis=-1)
+    c = jax.lax.logistic(f) * c + jax.lax.logistic(i) * jnp.tanh(g)
+    h = jax.lax.logistic(o) * jnp.tanh(c)
+    return (h if w_hr is None else jnp.matmul(h, w_hr.T)), c
+
+
+# The derivative of PyTorch's relu at 0 is 0, that of jnp.maximum is shared.
+_STEPS = {"rnn_tanh": _simple(jnp.tanh), "rnn_relu": _simple(jax.nn.relu), "gru": _gru, "lstm": _lstm}
+_GATES = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 3, "lstm": 4}
+
+
+# -- cells ------------------------------------------------------------------------------------------------------------
+
+
+def _check_cell(x: Any, states: Sequence[Any], w_ih: Any, w_hh: Any, gates: int, name: str) -> None:
+    for what, a in (("input", x), *((f"hidden{i}", h) for i, h in enumerate(states))):
+        if a.ndim != 2:
+            raise (IndexError if a.ndim < 2 else RuntimeError)(
+                f"{name}: {what} has to be 2-D (batch, size), but has the shape {list(a.shape)}"
+            )
+        require_same_dtype(a, w_ih, name)
+    if x.shape[1] != w_ih.shape[1]:
+        raise RuntimeError(f"input has inconsistent input_size: got {x.shape[1]} expected {w_ih.shape[1]}")
+    for i, h in enumerate(states):
+        if h.shape[0] != x.shape[0]:
+            raise RuntimeError(f"Input batch size {x.shape[0]} doesn't match hidden{i} batch size {h.shape[0]}")
+        if h.shape[1] != w_hh.shape[1]:
+            raise RuntimeError(f"hidden{i} has inconsistent hidden_size: got {h.shape[1]}, expected {w_hh.shape[1]}")
+    if w_ih.shape[0] != gates * w_hh.shape[1] or w_hh.shape[0] != w_ih.shape[0]:
+        raise RuntimeError(
+            f"{name}: weights {list(w_ih.shape)} and {list(w_hh.shape)} do not fit together: both need "
+            f"{gates} * hidden_size rows"
+        )
+
+
+def _declare_cell(kind: str) -> None:
+    name = f"{kind}_cell"
+    step, gates = _STEPS[kind], _GATES[kind]
+
+    def cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+        _check_cell(input, (hx,), w_ih, w_hh, gates, name)
+        return step(_product(input, w_ih, b_ih), w_hh, b_hh, None, hx, None)[0]
+
+    cell.__doc__ = f"One step of `{kind}`: the next state (batch, hidden), from `input` (batch, features) and `hx`."
+    operator(name, method=False, out=False)(cell)
+
+
+for _kind in ("rnn_tanh", "rnn_relu", "gru"):
+    _declare_cell(_kind)
+
+
+@hidden("lstm_cell")
+def _lstm_cell(input, h, c, w_ih, w_hh, b_ih=None, b_hh=None):
+    _check_cell(input, (h, c), w_ih, w_hh, 4, "lstm_cell")
+    return _lstm(_product(input, w_ih, b_ih), w_hh, b_hh, None, h, c)
+
+
+@composite(method=False)
+def lstm_cell(
+    input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """One step of `lstm`: the next (state, cell), each (batch, hidden), from `input` (batch, features) and `hx`."""
+    if len(hx) != 2:
+        raise RuntimeError("lstm_cell expects two hidden states")
+    return call(_lstm_cell.operator, (input, *hx, w_ih, w_hh, b_ih, b_hh), ())
+
+
+# -- layers -----------------------------------------------------------------------------------------------------------
+
+
+@hidden("recurrent_layer")
+def _layer(input, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, alive, *, kind, reverse):
+    """One direction of one layer: (outputs (time, batch, hidden), last state, last cell of an lstm)."""
+    step = _STEPS[kind]
+
+    def along(state: tuple, at: tuple) -> tuple[tuple, Any]:
+        x, goes_on = at
+        new = step(x, w_hh, b_hh, w_hr, *state)
+        if goes_on is not None:
+            new = tuple(None if n is None else jnp.where(goes_on[:, None], n, s) for n, s in zip(new, state))
+        return new, new[0]
+
+    (h, c), out = jax.lax.scan(along, (h, c), (_product(input, w_ih, b_ih), alive), reverse=reverse)
+    return (out, h) if c is None else (out, h, c)
+
+
+def _check_layer(kind: str, x: Tensor, h: Tensor, c: Tensor | None, weights: tuple) -> None:
+    """The shapes and dtypes of one layer in one direction, which the program takes for granted."""
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    gates, features, batch = _GATES[kind], x.shape[-1], x.shape[1]
+    size = w_hh.shape[0] // gates
+    out = size if w_hr is None else w_hr.shape[0]
+    if features != w_ih.shape[-1]:
+        raise RuntimeError(
+            f"{kind}: mat1 and mat2 shapes cannot be multiplied ({x.shape[0] * batch}x{features} and "
+            f"{w_ih.shape[-1]}x{w_ih.shape[0]}): the input has {features} features, its weight takes {w_ih.shape[-1]}"
+        )
+    if h.shape[-1] != w_hh.shape[-1]:
+        raise RuntimeError(
+            f"{kind}: mat1 and mat2 shapes cannot be multiplied ({h.shape[0]}x{h.shape[-1]} and "
+            f"{w_hh.shape[-1]}x{w_hh.shape[0]}): the state has {h.shape[-1]} elements, its weight takes "
+            f"{w_hh.shape[-1]}"
+        )
+    wanted = [
+        (w_ih, (gates * size, features)), (w_hh, (gates * size, out)), (b_ih, (gates * size,)),
+        (b_hh, (gates * size,)), (w_hr, (out, size)), (h, (batch, out)), (c, (batch, size)),
+    ]  # fmt: skip
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr", "hx", "cx")
+    for name, (a, shape) in zip(names, wanted, strict=True):
+        if a is None:
+            continue
+        if tuple(a.shape) != shape:
+            raise RuntimeError(
+                f"{kind}: the size of tensor {name} must match: expected {list(shape)} (input {list(x.shape)}), but "
+                f"got {list(a.shape)}"
+            )
+        require_same_dtype(x, a, kind)
+
+
+def _layers(
+    kind: str, x: Tensor, alive: Tensor | None, states: Sequence[Tensor], params: Sequence[Tensor], biases: bool,
+    num_layers: int, dropout: float, train: bool, bidirectional: bool,
+) -> tuple:  # fmt: skip
+    """All layers: (outputs (time, batch, directions * hidden), the last states)."""
+    directions = 2 if bidirectional else 1
+    if x.ndim != 3:
+        raise RuntimeError(f"{kind}: input must have 3 dimensions, got {x.ndim}: (time, batch, features)")
+    for s in states:
+        if s.ndim != 3:
+            raise RuntimeError(f"{kind}: hx must have 3 dimensions, got {s.ndim}: (layers, batch, hidden)")
+    projected = kind == "lstm" and states[0].shape[-1] != states[1].shape[-1]
+    each = (4 if biases else 2) + projected
+    if len(params) % each:
+        raise RuntimeError(f"got an incorrect number of RNN parameters: {len(params)}, which is no multiple of {each}")
+    count = num_layers * directions
+    if any(s.shape[0] != count for s in states):
+        more = any(s.shape[0] < count for s in states)
+        raise RuntimeError(
+            f"Expected {'more' if more else 'fewer'} hidden states in stacked_rnn: {count} for {num_layers} layer(s) "
+            f"and {directions} direction(s), but got {[s.shape[0] for s in states]}"
+        )
+    if len(params) != each * count:
+        raise RuntimeError(f"Expected more weights in stacked_rnn: {each * count}, but got {len(params)} for {count}")
+    if not x.shape[0]:
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+    given = [s.unbind(0) for s in states]
+    last: list[tuple] = []
+    for layer in range(num_layers):
+        outs = []
+        for direction in range(directions):
+            i = layer * directions + direction
+            own = tuple(params[i * each : (i + 1) * each])
+            weights = (*own[:2], *(own[2:4] if biases else (None, None)), own[-1] if projected else None)
+            h, c = given[0][i], given[1][i] if len(given) > 1 else None
+            _check_layer(kind, x, h, c, weights)
+            out, *end = call(_layer.operator, (x, h, c, *weights, alive), (kind, direction == 1))
+            outs.append(out)
+            last.append(tuple(end))
+        x = outs[0] if directions == 1 else FUNCTIONS[""]["cat"](outs, -1)
+        if dropout and train and layer < num_layers - 1:
+            x = FUNCTIONS["nn.functional"]["dropout"](x, dropout, True)
+    return x, *(FUNCTIONS[""]["stack"](list(ends)) for ends in zip(*last, strict=True))
+
+
+# -- packed sequences -------------------------------------------------------------------------------------------------
+
+
+def _places(data: Tensor, batch_sizes: Tensor, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """(alive (time, batch), the row of `data` at each place) of sequences of which `batch_sizes` are still going on."""
+    sizes = np.asarray(batch_sizes.detach()).astype(np.int64)
+    if sizes.ndim != 1 or not sizes.size:
+        raise RuntimeError(f"{kind}: batch_sizes has to be a 1-D tensor with a size for each time step")
+    if (np.diff(sizes) > 0).any() or sizes[-1] < 1 or sizes.sum() != data.shape[0]:
+        raise RuntimeError(
+            f"{kind}: batch_sizes has to be positive and not to grow, and its sum to be the length of the data; but "
+            f"got {sizes.tolist()}, of sum {sizes.sum()}, for a length of {data.shape[0]}: it exceeds dimension size "
+            f"({data.shape[0]}), or leaves rows out"
+        )
+    alive = np.arange(sizes[0]) < sizes[:, None]
+    rows = np.where(alive, (np.cumsum(sizes) - sizes)[:, None] + np.arange(sizes[0]), 0)
+    return alive, rows
+
+
+# -- the public functions ---------------------------------------------------------------------------------------------
+
+_SHARED = ("hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional")
+_PADDED = ("input", *_SHARED, "batch_first")
+_PACKED = ("data", "batch_sizes", *_SHARED)
+
+
+def _bound(kind: str, args: tuple, named: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name; a list in the fourth place, or the name, tells packed sequences."""
+    packed = {"data", "batch_sizes"} & set(named) or (len(args) > 3 and isinstance(args[3], (list, tuple)))
+    names = _PACKED if packed else _PADDED
+    found = dict(zip(names, args), **{k: v for k, v in named.items() if k not in names[: len(args)]})
+    if len(args) > len(names) or set(found) != set(names) or len(found) != len(args) + len(named):
+        raise TypeError(
+            f"{kind}() received an invalid combination of arguments: it takes ({', '.join(_PADDED)}) or "
+            f"({', '.join(_PACKED)})"
+        )
+    return found
+
+
+def _declare(kind: str) -> None:
+    def run(*tensors: Any, **named: Any) -> tuple:
+        given = _bound(kind, tensors, named)
+        states = list(given["hx"]) if kind == "lstm" else [given["hx"]]
+        if kind == "lstm" and len(states) != 2:
+            raise RuntimeError("lstm expects two hidden states")
+        how: Any = (states, list(given["params"]), *(given[name] for name in _SHARED[2:]))
+        if "data" not in given:
+            x, first = given["input"], given["batch_first"]
+            if first and x.ndim == 3:
+                x = x.transpose(0, 1)
+            out, *ends = _layers(kind, x, None, *how)
+            return (out.transpose(0, 1) if first else out, *ends)
+        data = given["data"]
+        alive, rows = _places(data, given["batch_sizes"], kind)
+        x = data[from_array(jnp.asarray(rows, dtypes.default_integer()))]
+        out, *ends = _layers(kind, x, from_array(jnp.asarray(alive)), *how)
+        kept = jnp.asarray(np.flatnonzero(alive), dtypes.default_integer())
+        return (out.flatten(0, 1)[from_array(kept)], *ends)
+
+    run.__name__ = run.__qualname__ = kind
+    states = "hx = (h, c)" if kind == "lstm" else "hx"
+    run.__doc__ = f"""A recurrent network over time: `{kind}({", ".join(_PADDED)})`.
+
+    `input` (time, batch, features), with `batch_first` (batch, time, features); {states}, each (num_layers *
+    directions, batch, hidden); `params`: weight_ih, weight_hh and, with `has_biases`, bias_ih and bias_hh of each layer
+    and direction.  Gives the outputs of the last layer (time, batch, directions * hidden), and the last states.
+    `dropout` is between layers, in training.  Packed sequences: `{kind}({", ".join(_PACKED)})`.
+
+    Raises `RuntimeError` for a wrong number of states or weights, and for shapes that do not fit together.
+    """
+    composite(kind, method=False)(run)
+
+
+for _kind in _STEPS:
+    _declare(_kind)

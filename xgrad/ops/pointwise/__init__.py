@@ -1,0 +1,1 @@
+"""Pointwise operators: one element of the result from the elements at its place."""

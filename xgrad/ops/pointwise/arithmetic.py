@@ -1,0 +1,376 @@
+"""Arithmetic: + - * / // % and fused products, as functions, methods and Python's operators.
+
+What is saved is what PyTorch saves: sums save nothing, products their factors.  `add`, `sub` and `div` are each two
+operators under one name: the commonest form, two arrays and no option, which takes the shortest call path, and the
+general one.  (PyTorch: BinaryOps.cpp, PointwiseOps.cpp.)
+"""
+
+from operator import mul as times
+from operator import truediv as over
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ... import dtypes
+from ...dispatch.call import call
+from ...dispatch.call_pair import call_pair
+from ...dispatch.declare import composite, operator
+from ...dispatch.inplace import call_inplace
+from ...dispatch.operator import Operator
+from ...dispatch.out import call_out
+from ...dispatch.promotion import (
+    check_broadcast,
+    conj,
+    promote_float,
+    promote_together,
+    require_floating,
+    require_real,
+    scalar,
+    widen,
+)
+from ...dispatch.tables import METHODS
+from ...dtypes import category
+from ...tensor import Tensor
+
+
+def zero(grad: Any) -> Any:
+    """The derivative of a function that is constant between its jumps."""
+    return jnp.zeros_like(grad)
+
+
+def _refuse_bool(what: str, *operands: Any) -> None:
+    """Refuse to subtract or negate truth values."""
+    bools = sum(x.dtype == bool for x in operands)
+    if bools:
+        advice = "Use the `^` or `logical_xor()`"
+        if bools == 1:
+            advice = "If you are trying to invert a mask, use the `~` or `logical_not()`"
+        found = "a bool tensor" if bools == 1 else "two bool tensors"
+        raise RuntimeError(f"{what}, the `-` operator, with {found} is not supported. {advice} operator instead.")
+
+
+def run(op: Operator, args: tuple, out: Tensor | None, statics: tuple = ()) -> Tensor:
+    """The function form: into `out` if that is given, else by the shortest path."""
+    if out is not None:
+        return call_out(op, args, statics, out)
+    return call(op, args, statics) if statics or len(args) != 2 else call_pair(op, *args)
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+def _scaled(other: Any, alpha: Any) -> Any:
+    """`alpha` times `other`, in the dtype to which `other` was promoted."""
+    kind, of_alpha = category(other.dtype), category(jnp.asarray(alpha).dtype)
+    if of_alpha == 0 and kind:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if of_alpha >= 2 and kind < 2:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if of_alpha == 3 and kind < 3:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    return other * jnp.asarray(alpha).astype(other.dtype)
+
+
+def _add(self, other, alpha=None):
+    self, other = promote_together(self, other)
+    return self + (other if alpha is None else _scaled(other, alpha))
+
+
+def _sub(self, other, alpha=None):
+    _refuse_bool("Subtraction", jnp.asarray(self), jnp.asarray(other))
+    self, other = promote_together(self, other)
+    return self - (other if alpha is None else _scaled(other, alpha))
+
+
+@operator("add", function=False, dunder="__add__", rdunder="__radd__", idunder="__iadd__", inplace=True, pointwise=True)
+def _plain_add(self, other):
+    return _add(self, other)
+
+
+@operator("sub", function=False, dunder="__sub__", rdunder="__rsub__", idunder="__isub__", inplace=True, pointwise=True)
+def _plain_sub(self, other):
+    return _sub(self, other)
+
+
+_scaled_add, _scaled_sub = Operator("add", _add, pointwise=True), Operator("sub", _sub, pointwise=True)
+_plain_add.derivative(self=lambda grad: grad, other=lambda grad: grad)
+_plain_sub.derivative(self=lambda grad: grad, other=lambda grad: -grad)
+_scaled_add.derivative(self=lambda grad: grad, other=lambda grad, alpha: grad * conj(alpha))
+_scaled_sub.derivative(self=lambda grad: grad, other=lambda grad, alpha: -grad * conj(alpha))
+
+
+def _plus_minus(name: str, plain: Operator, scaled: Operator, aliases: tuple, doc: str) -> Any:
+    """The public forms, with PyTorch's `alpha`: a product, and a number to save, only where there is one."""
+
+    def chosen(input: Any, other: Any, alpha: Any) -> tuple[Operator, tuple]:
+        if alpha.__class__ is int and alpha == 1:
+            return plain, (input, other)
+        return scaled, (input, other, alpha)
+
+    def function(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+        return run(*chosen(input, other, alpha), out)
+
+    def written(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+        return call_inplace(*chosen(input, other, alpha), ())
+
+    function.__name__ = function.__qualname__ = name
+    written.__name__ = written.__qualname__ = f"{name}_"
+    function.__doc__, written.__doc__ = doc, f"In-place version of `xgrad.{name}`."
+    composite(f"{name}_", function=False, aliases=tuple(f"{a}_" for a in aliases))(written)
+    return composite(name, aliases=aliases)(function)
+
+
+add = _plus_minus(
+    "add", _plain_add.operator, _scaled_add, (),
+    """input + alpha * other, broadcast.
+
+    >>> import xgrad
+    >>> xgrad.add(xgrad.tensor([1.0, 2.0]), 10, alpha=0.5)
+    tensor([6., 7.])
+    """,
+)  # fmt: skip
+sub = _plus_minus(
+    "sub", _plain_sub.operator, _scaled_sub, ("subtract",),
+    "input - alpha * other, broadcast.  Raises `RuntimeError` for bools.",
+)  # fmt: skip
+
+
+@composite(method=False)
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * input, broadcast."""
+    return sub(other, input, alpha=alpha)
+
+
+@operator(inplace=True, aliases=("negative",), dunder="__neg__", pointwise=True)
+def neg(self):
+    """-input.  Raises `RuntimeError` for bools."""
+    _refuse_bool("Negation", self)
+    return -self
+
+
+neg.derivative(self=lambda grad: -grad)
+
+
+# -- products and quotients -------------------------------------------------------------------------------------------
+
+
+@operator(
+    inplace=True, aliases=("multiply",), dunder="__mul__", rdunder="__rmul__", idunder="__imul__", pointwise=True
+)  # fmt: skip
+def mul(self, other):
+    """input * other, broadcast.
+
+    >>> import xgrad
+    >>> xgrad.mul(xgrad.tensor([1.0, 2.0]), 3)
+    tensor([3., 6.])
+    """
+    return _beside_number(jnp.multiply, self, other, *promote_together(self, other))
+
+
+def _beside_number(compute: Any, a: Any, b: Any, *promoted: Any) -> Any:
+    """A product or quotient in the operands' common dtype.
+
+    In half precision a number, or a 0-dim tensor of a wider dtype, keeps its own: 1e5 does not fit into float16, and
+    the product of 0.1 with it does.  (PyTorch: opmath_t in BinaryOpsKernel.cpp.)
+    """
+    promoted = promoted or (a, b)
+    dtype = promoted[0].dtype
+    if dtype in (dtypes.float16, dtypes.bfloat16):
+        kept = [jnp.ndim(x) == 0 and jnp.asarray(x).dtype != dtype for x in (a, b)]
+        if any(kept):
+            wide = [jnp.asarray(x if k else p).astype(jnp.float32) for x, k, p in zip((a, b), kept, promoted)]
+            return compute(*wide).astype(dtype)
+    return compute(*promoted)
+
+
+def _scale_gradient(compute: Any, grad: Any, number: Any) -> Any:
+    """`_beside_number` of a gradient, which may be a sparse Tensor: it has operators of its own."""
+    return compute(grad, number) if isinstance(grad, Tensor) else _beside_number(compute, grad, number)
+
+
+mul.derivative(
+    self=lambda grad, other: _scale_gradient(times, grad, conj(other)),
+    other=lambda grad, self: _scale_gradient(times, grad, conj(self)),
+)
+
+
+@operator(
+    "div", function=False, inplace=True, aliases=("divide",),
+    dunder="__truediv__", rdunder="__rtruediv__", idunder="__itruediv__", pointwise=True,
+)  # fmt: skip
+def _div(self, other):
+    check_broadcast(self, other)
+    return _beside_number(jnp.divide, self, other, *promote_float(self, other))
+
+
+_div.derivative(
+    self=lambda grad, other: _scale_gradient(over, grad, conj(other)),
+    other=lambda grad, self, other: -grad * conj((self / other) / other),
+)
+
+
+def _floored(a: Any, b: Any) -> Any:
+    """floor(a / b), corrected for the rounding of the quotient (Python's float_divmod, as in c10::div_floor_floating).
+
+    The quotient itself, infinite or NaN, where b is 0; a zero has the sign of the quotient.
+    """
+    if a.dtype not in dtypes.INEXACT:
+        return jnp.floor_divide(a, b)
+    rest = jnp.fmod(a, b)
+    exact = (a - rest) / b - ((rest != 0) & ((b < 0) != (rest < 0)))
+    floor = jnp.floor(exact)
+    floor = jnp.where(exact == 0, jnp.copysign(0, a / b), floor + (exact - floor > 0.5)).astype(a.dtype)
+    return jnp.where(b == 0, a / b, floor)
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    return jnp.trunc(a / b) if a.dtype in dtypes.INEXACT else jax.lax.div(*jnp.broadcast_arrays(a, b))
+
+
+def _rounded_div(self, other, *, rounding_mode):
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}"
+        )
+    self, other = promote_together(self, other)
+    require_real(self, "div")
+    # Its tangent is 0, that of the quotient where other is 0 included.
+    return jax.lax.stop_gradient((_floored if rounding_mode == "floor" else _truncated)(self, other))
+
+
+_rounded = Operator("div", _rounded_div, pointwise=True)
+_rounded.derivative(self=zero, other=zero)
+
+
+for _form in ("", "r", "i"):  # PyTorch kept Python 2's names
+    METHODS[f"__{_form}div__"] = METHODS[f"__{_form}truediv__"]
+
+
+@composite(aliases=("divide",))
+def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+    """input / other, broadcast; integers are divided as floats unless `rounding_mode` is "trunc" or "floor".
+
+    >>> import xgrad
+    >>> xgrad.div(xgrad.tensor([-7, 7]), 2, rounding_mode="floor")
+    tensor([-4,  3])
+    """
+    if rounding_mode is None:
+        return run(_div.operator, (input, other), out)
+    return run(_rounded, (input, other), out, (rounding_mode,))
+
+
+@composite("div_", function=False, aliases=("divide_",))
+def _div_inplace(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """In-place version of `xgrad.div`."""
+    if rounding_mode is None:
+        return call_inplace(_div.operator, (input, other), ())
+    return call_inplace(_rounded, (input, other), (rounding_mode,))
+
+
+@composite
+def true_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """input / other, broadcast; integers are divided as floats."""
+    return run(_div.operator, (input, other), out)
+
+
+@composite("true_divide_", function=False)
+def _true_divide_inplace(input: Tensor, other: Any) -> Tensor:
+    """In-place version of `xgrad.true_divide`."""
+    return call_inplace(_div.operator, (input, other), ())
+
+
+@operator(
+    inplace=True, dunder="__floordiv__", rdunder="__rfloordiv__", idunder="__ifloordiv__",
+    node="torch::autograd::NotImplemented", missing="aten::floor_divide",
+)  # fmt: skip
+def floor_divide(self, other):
+    """floor(input / other), broadcast.  Its backward is an error; `div(rounding_mode="floor")` has a gradient of zeros.
+
+    An integer by 0 is no error, which only the values could tell, and has no defined quotient or remainder.
+    """
+    self, other = promote_together(self, other)
+    require_real(self, "floor_divide")
+    return _floored(self, other)
+
+
+@operator(inplace=True, dunder="__mod__", rdunder="__rmod__", idunder="__imod__")
+def remainder(self, other):
+    """The remainder of input / other, with the sign of `other` (Python's %)."""
+    self, other = promote_together(self, other)
+    require_real(self, "remainder")
+    return jnp.remainder(self, other)
+
+
+@operator(inplace=True)
+def fmod(self, other):
+    """The remainder of input / other, with the sign of `input` (C's fmod)."""
+    self, other = promote_together(self, other)
+    require_real(self, "fmod")
+    return jnp.fmod(self, other)
+
+
+# The rounded quotients are constant between their jumps, for second derivatives too.
+remainder.derivative(
+    self=lambda grad: grad, other=lambda grad, self, other: -grad * jax.lax.stop_gradient(_floored(self, other))
+)
+fmod.derivative(
+    self=lambda grad: grad, other=lambda grad, self, other: -grad * jax.lax.stop_gradient(_truncated(self, other))
+)
+
+
+# -- fused products ---------------------------------------------------------------------------------------------------
+
+
+@operator(inplace=True, signature="input, tensor1, tensor2, *, value=1")
+def addcmul(self, tensor1, tensor2, value=1):
+    """input + value * tensor1 * tensor2, broadcast."""
+    self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
+    return (widen(self) + _scaled(widen(tensor1) * widen(tensor2), value)).astype(self.dtype)
+
+
+@operator(inplace=True, signature="input, tensor1, tensor2, *, value=1")
+def addcdiv(self, tensor1, tensor2, value=1):
+    """input + value * tensor1 / tensor2, broadcast.  Raises `RuntimeError` if both are integers."""
+    if category(tensor1.dtype) < 2 and category(tensor2.dtype) < 2:
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported: divide with xgrad.div, which has a rounding_mode, "
+            "and add the quotient, or convert tensor1 or tensor2 to a floating-point dtype."
+        )
+    self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
+    return (widen(self) + _scaled(widen(tensor1) / widen(tensor2), value)).astype(self.dtype)
+
+
+@operator(inplace=True, signature="input, end, weight")
+def lerp(self, end, weight):
+    """input + weight * (end - input), broadcast.  Raises `RuntimeError` unless all tensors have one dtype."""
+    for name, x in (("end", end), ("weight", weight)):
+        if x.dtype != self.dtype and not getattr(x, "weak_type", False):
+            raise RuntimeError(f"expected dtype {self.dtype.name} for `{name}` but got dtype {x.dtype.name}")
+    require_floating(self, "lerp")
+    check_broadcast(self, end, weight)
+    if getattr(weight, "weak_type", True):
+        scalar(self, weight, "weight")  # refuses a complex one
+    dtype, self, end = self.dtype, widen(self), widen(end)
+    # From the nearer end, so that weight 1 gives `end` exactly.
+    near = jnp.abs(weight) < 0.5
+    return jnp.where(near, self + weight * (end - self), end - (end - self) * (1 - weight)).astype(dtype)
+
+
+addcmul.derivative(
+    self=lambda grad: grad,
+    tensor1=lambda grad, tensor2, value: (widen(grad) * conj(widen(tensor2) * value)).astype(grad.dtype),
+    tensor2=lambda grad, tensor1, value: (widen(grad) * conj(widen(tensor1) * value)).astype(grad.dtype),
+)
+addcdiv.derivative(
+    self=lambda grad: grad,
+    tensor1=lambda grad, tensor2, value: (widen(grad) * conj(value / widen(tensor2))).astype(grad.dtype),
+    tensor2=lambda grad, tensor1, tensor2, value: (
+        -widen(grad) * conj(value * widen(tensor1) / (widen(tensor2) * widen(tensor2)))
+    ).astype(grad.dtype),
+)
+lerp.derivative(
+    self=lambda grad, weight: grad * conj(1 - weight),
+    end=lambda grad, weight: grad * conj(weight),
+    weight=lambda grad, self, end: grad * conj(end - self),
+)

@@ -1,0 +1,432 @@
+"""Pointwise functions of two arrays beyond arithmetic: extrema and bounds, angles, logarithms, parts, and `where`.
+
+Ties: `maximum` and `minimum` halve the gradient, `fmax`, `fmin` and `clamp` give it to `input`.
+(PyTorch: BinaryOps.cpp, TensorCompare.cpp.)
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy import special as js
+
+from ... import dtypes
+from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import (
+    broadcast_shapes,
+    check_broadcast,
+    promote_float,
+    promote_together,
+    require_floating,
+    widen,
+)
+from ...dispatch.tables import FUNCTIONS
+from ...dtypes import category, torch_name
+from ...tensor import Tensor
+from ..create.scalars import require_fit_beside
+from .arithmetic import _truncated, zero
+
+
+def _float_pair(name: str, self: Any, other: Any) -> tuple:
+    check_broadcast(self, other)
+    return _ordered(name, *promote_float(self, other))
+
+
+def _ordered(name: str, *operands: Any) -> tuple:
+    """The operands in their common dtype, which is not complex: complex numbers have no order."""
+    operands = promote_together(*operands)
+    if operands[0].dtype in dtypes.COMPLEX:
+        raise NotImplementedError(f"{name} is not supported for complex types: complex numbers have no order")
+    return operands
+
+
+# -- extrema ----------------------------------------------------------------------------------------------------------
+
+
+@operator
+def maximum(self, other):
+    """The larger of the two elements; NaN if one is."""
+    return jnp.maximum(*_ordered("maximum", self, other))
+
+
+@operator
+def minimum(self, other):
+    """The smaller of the two elements; NaN if one is."""
+    return jnp.minimum(*_ordered("minimum", self, other))
+
+
+@operator
+def fmax(self, other):
+    """The larger of the two elements; the other one if one is NaN."""
+    self, other = _ordered("fmax", self, other)
+    return jnp.where(_first_of(self, other, True), self, other)
+
+
+@operator
+def fmin(self, other):
+    """The smaller of the two elements; the other one if one is NaN."""
+    self, other = _ordered("fmin", self, other)
+    return jnp.where(_first_of(self, other, False), self, other)
+
+
+def _share(grad: Any, loses: Any, ties: Any) -> Any:
+    return jnp.where(loses, 0, jnp.where(ties, grad / 2, grad))
+
+
+def _first_of(a: Any, b: Any, larger: bool) -> Any:
+    """Where fmax or fmin picks the first, ties included."""
+    return (a >= b if larger else a <= b) | jnp.isnan(b)
+
+
+maximum.derivative(
+    self=lambda grad, self, other: _share(grad, self < other, self == other),
+    other=lambda grad, self, other: _share(grad, other < self, self == other),
+)
+minimum.derivative(
+    self=lambda grad, self, other: _share(grad, self > other, self == other),
+    other=lambda grad, self, other: _share(grad, other > self, self == other),
+)
+fmax.derivative(
+    self=lambda grad, self, other: jnp.where(_first_of(self, other, True), grad, 0),
+    other=lambda grad, self, other: jnp.where(_first_of(self, other, True), 0, grad),
+)
+fmin.derivative(
+    self=lambda grad, self, other: jnp.where(_first_of(self, other, False), grad, 0),
+    other=lambda grad, self, other: jnp.where(_first_of(self, other, False), 0, grad),
+)
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def _from_below(x: Any, low: Any) -> Any:
+    """`x`, or `low` where that is larger or NaN; at equality `x`, with its derivative."""
+    return jnp.where((x < low) | jnp.isnan(low), low, x)
+
+
+def _from_above(x: Any, high: Any) -> Any:
+    return jnp.where((x > high) | jnp.isnan(high), high, x)
+
+
+def _check_bounds(args: tuple, statics: tuple) -> None:
+    """Refuse bools as PyTorch does, which takes them for one bound that is a tensor: it calls maximum or minimum.
+
+    And integers beyond the dtype, which would wrap around; a bound beyond the floats is one that nothing reaches.
+    """
+    dtype = getattr(args[0], "dtype", None)
+    if dtype in dtypes.INTEGERS:
+        require_fit_beside(*args)
+    if dtype != dtypes.bool:
+        return
+    bounds = [b for b in args[1:] if b is not None]
+    numbers = [b for b in bounds if isinstance(b, bool)]
+    tensors = [b for b in bounds if isinstance(b, Tensor) and b.dtype == dtypes.bool]
+    if len(numbers) + len(tensors) == len(bounds) and (numbers or len(tensors) > 1):
+        raise NotImplementedError("\"clamp\" not implemented for 'Bool'")
+
+
+@operator(inplace=True, aliases=("clip",), check=_check_bounds)
+def clamp(self, min=None, max=None):
+    """The elements, none below `min` or above `max` (numbers, tensors, or None); `max` wins if they cross.
+
+    The derivative at a bound is 1.
+
+    >>> import xgrad
+    >>> xgrad.clamp(xgrad.tensor([-1.0, 0.5, 2.0]), min=0, max=1)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    self, *bounds = _ordered("clamp", self, *(b for b in (min, max) if b is not None))
+    if min is not None:
+        self = _from_below(self, bounds[0])
+    return self if max is None else _from_above(self, bounds[-1])
+
+
+@operator(inplace=True, check=_check_bounds)
+def clamp_min(self, min):
+    """The elements, none below `min`."""
+    return _from_below(*_ordered("clamp_min", self, min))
+
+
+@operator(inplace=True, check=_check_bounds)
+def clamp_max(self, max):
+    """The elements, none above `max`."""
+    return _from_above(*_ordered("clamp_max", self, max))
+
+
+def _within(self: Any, min: Any, max: Any) -> Any:
+    inside = True if min is None else self >= min
+    return inside if max is None else inside & (self <= max)
+
+
+clamp.derivative(
+    self=lambda grad, self, min, max: jnp.where(_within(self, min, max), grad, 0),
+    min=lambda grad, self, min, max: jnp.where((self < min) & (True if max is None else min < max), grad, 0),
+    max=lambda grad, self, min, max: jnp.where((self > max) | (False if min is None else max < min), grad, 0),
+)
+clamp_min.derivative(
+    self=lambda grad, self, min: jnp.where(self >= min, grad, 0),
+    min=lambda grad, self, min: jnp.where(self < min, grad, 0),
+)
+clamp_max.derivative(
+    self=lambda grad, self, max: jnp.where(self <= max, grad, 0),
+    max=lambda grad, self, max: jnp.where(self > max, grad, 0),
+)
+
+
+# -- angles, logarithms, signs ----------------------------------------------------------------------------------------
+
+
+@operator(inplace=True, aliases=("arctan2",))
+def atan2(self, other):
+    """The angle of the point (other, input), in [-pi, pi]; its derivative at the origin is 0."""
+    self, other = _float_pair("atan2", self, other)
+    origin = (self == 0) & (other == 0)
+    # Held still at the origin, where its derivative would be 0/0.
+    y, x = jnp.where(origin, jax.lax.stop_gradient(self), self), jnp.where(origin, 1, other)
+    angle = jnp.arctan2(y, x)
+    return jnp.where(origin, jax.lax.stop_gradient(jnp.arctan2(self, other)), angle)
+
+
+@operator(inplace=True)
+def hypot(self, other):
+    """sqrt(input**2 + other**2), without overflow."""
+    self, other = _ordered("hypot", self, other)
+    require_floating(self, "hypot")
+    x, y = jnp.broadcast_arrays(widen(self), widen(other))
+    # A fifth of the time of jnp.hypot on a CPU; but that knows that an infinity makes one of NaN too.
+    length = jnp.where(jnp.isinf(x) | jnp.isinf(y), jnp.inf, jnp.abs(jax.lax.complex(x, y)))
+    return length.astype(self.dtype)
+
+
+hypot.derivative(
+    self=lambda grad, self, result: grad * (self / result), other=lambda grad, other, result: grad * (other / result)
+)
+
+
+@operator
+def logaddexp(self, other):
+    """log(exp(input) + exp(other)), without overflow."""
+    self, other = promote_together(self, other)
+    require_floating(self, "logaddexp")
+    return _log_of_sum(self, other, _complex_logaddexp if jnp.iscomplexobj(self) else jnp.logaddexp, 1.0)
+
+
+def _complex_logaddexp(a: Any, b: Any) -> Any:
+    """The greater real part, and what the other one adds: the imaginary part is not brought back to one turn."""
+    swap = a.real < b.real
+    low, high = jnp.where(swap, a, b), jnp.where(swap, b, a)
+    infinite = jnp.isinf(low.real) & (low.real == high.real)
+    plain = jnp.where(low.real < 0, low, jnp.log(jnp.exp(low) + jnp.exp(high)))
+    found = jnp.where(infinite, plain, high + jnp.log1p(jnp.exp(low - high)))
+    return jnp.where(jnp.isnan(a) | jnp.isnan(b), jnp.asarray(complex(math.nan, math.nan), a.dtype), found)
+
+
+@operator
+def logaddexp2(self, other):
+    """log2(2**input + 2**other), without overflow."""
+    self, other = _ordered("logaddexp2", self, other)
+    require_floating(self, "logaddexp2")
+    return _log_of_sum(self, other, jnp.logaddexp2, math.log(2))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def _log_of_sum(a: Any, b: Any, compute: Callable, log_base: float) -> Any:
+    return compute(a, b)
+
+
+@_log_of_sum.defjvp
+def _log_of_sum_tangent(compute: Callable, log_base: float, primals: tuple, tangents: tuple) -> tuple:
+    """Without the result, for jax's own rule is wrong beside an infinity: e**a at (a, inf), where PyTorch's is 0."""
+    ahead = log_base * (primals[0] - primals[1])
+    share, rest = jax.nn.sigmoid(ahead), jax.nn.sigmoid(-ahead)
+    return _log_of_sum(*primals, compute, log_base), tangents[0] * share + tangents[1] * rest
+
+
+@operator(inplace=True, namespace=("", "special"))
+def xlogy(self, other):
+    """input * log(other); 0 where `input` is 0 and `other` is not NaN."""
+    self, other = _float_pair("xlogy", self, other)
+    none = (self == 0) & ((other <= 0) | jnp.isposinf(other))
+    return jnp.where(none, 0, self * jnp.log(jnp.where(none, 1, other)))
+
+
+xlogy.derivative(
+    self=lambda grad, self, other: _xlogy_self(grad, self, other), other=lambda grad, self, other: grad * self / other
+)
+
+
+def _xlogy_self(grad: Any, self: Any, other: Any) -> Any:
+    none = (self == 0) & (other <= 0)
+    return jnp.where(none, 0, js.xlogy(grad, jnp.where(none, 1, other)))
+
+
+@operator(inplace=True)
+def copysign(self, other):
+    """The magnitude of `input` with the sign of `other`; its derivative at 0 is 0."""
+    self, other = _float_pair("copysign", self, other)
+    signed = jnp.copysign(self, other)
+    return jnp.where(self == 0, jax.lax.stop_gradient(signed), signed)
+
+
+copysign.derivative(
+    self=lambda grad, self, result: jnp.where(self == 0, 0, grad * (result / jnp.where(self == 0, 1, self))), other=zero
+)
+
+
+@operator(inplace=True)
+def heaviside(self, values):
+    """The step function: 0 below 0, 1 above, `values` at 0; 0 for NaN."""
+    if self.dtype != values.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    self, values = _ordered("heaviside", self, values)
+    return jax.lax.stop_gradient(jnp.where(self == 0, values, (self > 0).astype(self.dtype)))
+
+
+heaviside.derivative(self=zero, values=zero)
+
+
+@operator(inplace=True)
+def nextafter(self, other):
+    """The next floating-point number after `input` towards `other`; it moves as `input`, if that is not `other`."""
+    self, other = _ordered("nextafter", self, other)
+    require_floating(self, "nextafter")
+    return _next(self, other)
+
+
+@jax.custom_jvp
+def _next(a: Any, b: Any) -> Any:
+    return jnp.nextafter(a, b)
+
+
+@_next.defjvp
+def _next_tangent(primals: tuple, tangents: tuple) -> tuple:
+    a, b = primals
+    out = _next(a, b)
+    return out, jnp.broadcast_to(jnp.where(a == b, 0, tangents[0]), out.shape)
+
+
+@operator(inplace=True)
+def ldexp(self, other):
+    """input * 2**other."""
+    check_broadcast(self, other)
+    self, other = promote_float(self, other)
+    return self * jnp.power(jnp.asarray(2, other.dtype), other)
+
+
+@operator(inplace=True, differentiable=False)
+def gcd(self, other):
+    """The greatest common divisor of integers."""
+    return _common_divisor(*_integers("gcd", self, other))
+
+
+@operator(inplace=True, differentiable=False)
+def lcm(self, other):
+    """The least common multiple of integers."""
+    self, other = _integers("lcm", self, other)
+    divisor = _common_divisor(self, other)
+    return jnp.abs(_truncated(self, jnp.where(divisor == 0, 1, divisor)) * other)
+
+
+def _common_divisor(a: Any, b: Any) -> Any:
+    """Computed without a sign: jnp.gcd never ends for the smallest integer, whose absolute value is negative."""
+    unsigned = jnp.dtype(f"uint{a.dtype.itemsize * 8}")
+    return jnp.gcd(jnp.abs(a).astype(unsigned), jnp.abs(b).astype(unsigned)).astype(a.dtype)
+
+
+def _integers(name: str, self: Any, other: Any) -> tuple:
+    self, other = promote_together(self, other)
+    if category(self.dtype) != 1:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{torch_name(self.dtype)}'")
+    return self, other
+
+
+# -- complex numbers from their parts ---------------------------------------------------------------------------------
+
+
+def _parts(a: Any, b: Any) -> None:
+    """Refuse parts of which no complex number can be made."""
+    kinds = [torch_name(x.dtype) for x in (a, b)]
+    if not all(k in ("Half", "Float", "Double") for k in kinds):
+        raise RuntimeError(
+            f"Expected both inputs to be Half, Float or Double tensors but got {kinds[0]} and {kinds[1]}"
+        )
+    if a.dtype != b.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {kinds[0]} but got scalar type {kinds[1]} for second argument"
+        )
+    broadcast_shapes(a.shape, b.shape)
+
+
+@operator("complex", method=False)
+def _complex(real, imag):
+    """The complex numbers with these real and imaginary parts.
+
+    Raises `RuntimeError` unless both are floating-point tensors of one dtype.
+    """
+    _parts(real, imag)
+    wide = jnp.promote_types(real.dtype, jnp.float32)  # there is no complex number of two halves
+    return jax.lax.complex(*(x.astype(wide) for x in jnp.broadcast_arrays(real, imag)))
+
+
+_complex.derivative(real=lambda grad: jnp.real(grad), imag=lambda grad: jnp.imag(grad))
+
+
+@operator(method=False)
+def polar(abs, angle):
+    """The complex numbers with these absolute values and angles."""
+    _parts(abs, angle)
+    if abs.dtype == dtypes.float16:
+        raise NotImplementedError("\"polar\" not implemented for 'Half'")
+    return jax.lax.complex(abs * jnp.cos(angle), abs * jnp.sin(angle))
+
+
+# -- choice -----------------------------------------------------------------------------------------------------------
+
+
+def _check_branches(args: tuple, statics: tuple) -> None:
+    _, self, other = args
+    require_fit_beside(self, other)
+    require_fit_beside(other, self)
+
+
+@operator("where", function=False, method=False, signature="condition, input, other", check=_check_branches)
+def _where(condition, self, other):
+    if condition.dtype not in (bool, dtypes.uint8):
+        kind = torch_name(condition.dtype)
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {kind}")
+    self, other = promote_together(self, other)
+    broadcast_shapes(condition.shape, self.shape, other.shape)
+    return jnp.where(condition.astype(bool), self, other)
+
+
+_where.derivative(
+    self=lambda grad, condition: jnp.where(condition.astype(bool), grad, 0),
+    other=lambda grad, condition: jnp.where(condition.astype(bool), 0, grad),
+)
+
+
+@composite(method=False)
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
+    """`input` where `condition` holds, else `other`, broadcast; the branch not taken gets no gradient, NaN included.
+
+    With a condition alone: the indices at which it holds, as `nonzero(as_tuple=True)`.
+
+    >>> import xgrad
+    >>> x = xgrad.tensor([-1.0, 2.0])
+    >>> xgrad.where(x > 0, x, 0)
+    tensor([0., 2.])
+    """
+    if input is None and other is None:
+        return FUNCTIONS[""]["nonzero"](condition, as_tuple=True)
+    return _where.function(condition, input, other, out=out)
+
+
+@composite("where", function=False)
+def _where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """`input` where `condition` holds, else `other`."""
+    return _where.function(condition, input, other)

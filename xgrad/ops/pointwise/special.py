@@ -1,0 +1,141 @@
+"""Functions of torch.special that torch itself has under no other name, and the incomplete gamma functions.
+
+All are `jax.scipy.special`'s; PyTorch's names, and its derivatives where jax's differ (PyTorch: torch/special).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax.scipy import special as js
+
+from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import check_broadcast, promote_float, promote_together, require_floating
+from ...dispatch.tables import FUNCTIONS
+from ...tensor import Tensor
+from ..reduce.reduction import logsumexp
+from .unary import refuse_complex, series, sinc, unary
+
+
+def _widely(compute: Callable) -> Callable:
+    """In float32 where jax has no version for the half precisions."""
+    return lambda x: compute(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)
+
+
+def _erfcx(x: Any) -> Any:
+    """By its asymptotic series beyond 8: x * sqrt(pi) * erfcx(x) = 1 - 1!! / (2x²) + 3!! / (2x²)² - ..."""
+    near, far = jnp.where(x < 8, x, 8), jnp.where(x < 8, 8, x)
+    large = jnp.ones_like(x)
+    for k in range(12, 0, -1):
+        large = 1 - large * (2 * k - 1) / (2 * far * far)
+    return jnp.where(x < 8, jnp.exp(near * near) * js.erfc(near), large / (far * math.sqrt(math.pi)))
+
+
+_UNARY = {
+    "entr": (js.entr, "-input * log(input); 0 at 0 and -inf of negative numbers."),
+    # jax 0.7.2 has none
+    "erfcx": (getattr(js, "erfcx", _widely(_erfcx)), "exp(input**2) * erfc(input), without overflow."),
+    "i0e": (js.i0e, "exp(-|input|) times the modified Bessel function of the first kind, of order 0."),
+    "i1": (js.i1, "The modified Bessel function of the first kind, of order 1."),
+    "i1e": (js.i1e, "exp(-|input|) times the modified Bessel function of the first kind, of order 1."),
+    "log_ndtr": (_widely(js.log_ndtr), "The logarithm of the normal distribution function."),
+    "ndtr": (_widely(js.ndtr), "The normal distribution function."),
+    "ndtri": (_widely(js.ndtri), "The inverse of the normal distribution function."),
+    "spherical_bessel_j0": (lambda x: sinc(x / math.pi), "The spherical Bessel function sin(x) / x, of order 0."),
+}
+
+_declared = {
+    name: unary(f"special_{name}", compute, doc, namespace="special", method=False)
+    for name, (compute, doc) in _UNARY.items()
+}
+# jax differentiates |x| as 1 at 0, which is wrong there for i0e, and for the second derivative of i1.
+_declared["i0e"].derivative(self=lambda grad, self, result: grad * (js.i1e(self) - jnp.sign(self) * result))
+_declared["ndtri"].derivative(self=lambda grad, result: grad * math.sqrt(2 * math.pi) * jnp.exp(result * result / 2))
+_declared["i1"].derivative(self=lambda grad, self, result: grad * i1_slope(self, result))
+
+
+def i1_slope(x: Any, result: Any) -> Any:
+    """By its series near 0, where the derivative of the quotient cancels."""
+    near = jnp.abs(x) < 0.5
+    far = jnp.where(near, 1, x)
+    small = 0.5 * series(jnp.where(near, x * x / 4, 0), 8, lambda k: (2 * k + 1) / (2 * k - 1) / (k * (k + 1)))
+    return jnp.where(near, small, js.i0(far) - result / far)
+
+
+@operator("special_xlog1py", namespace="special", method=False)
+def xlog1py(self, other):
+    """input * log1p(other); 0 where `input` is 0 and `other` is not NaN."""
+    check_broadcast(self, other)
+    self, other = promote_float(self, other)
+    refuse_complex(self, "xlog1py")
+    none = (self == 0) & ((other <= -1) | jnp.isposinf(other))
+    return jnp.where(none, 0, self * jnp.log1p(jnp.where(none, 0, other)))
+
+
+xlog1py.derivative(
+    self=lambda grad, self, other: _xlog1py_self(grad, self, other),
+    other=lambda grad, self, other: grad * self / (other + 1),
+)
+
+
+def _xlog1py_self(grad: Any, self: Any, other: Any) -> Any:
+    none = (self == 0) & (other <= -1)
+    return jnp.where(none, 0, js.xlog1py(grad, jnp.where(none, 0, other)))
+
+
+@operator("special_zeta", namespace="special", method=False)
+def zeta(self, other):
+    """The Hurwitz zeta function of `input` at `other`."""
+    check_broadcast(self, other)
+    self, other = promote_float(self, other)
+    refuse_complex(self, "zeta")
+    return _zeta(self, other)
+
+
+def _zeta(x: Any, q: Any) -> Any:
+    """jax's sums too few terms below 0 (x = 2, q = -8.9: -7260 for 103.2), where only whole x have a value.
+
+    There the terms before 0 are those of a series upwards with the signs of (-1)**x: of all of it, less what lies
+    beyond q.
+    """
+    whole, negative = x == jnp.floor(x), (q < 0) & jnp.isfinite(q)
+    below = jnp.where(negative, q, -0.5)
+    part, sign = below - jnp.floor(below), jnp.where(x % 2 == 0, 1, -1)
+    found = js.zeta(x, jnp.where(negative, part, q))
+    before = sign * (js.zeta(x, 1 - part) - js.zeta(x, 1 - below))
+    found = jnp.where(negative, jnp.where(whole, found + before, jnp.nan), found)
+    # The corners in the order of Cephes, which PyTorch follows.
+    found = jnp.where((q <= 0) & (q == jnp.floor(q)), jnp.inf, found)
+    return jnp.where(x == 1, jnp.inf, jnp.where(x < 1, jnp.nan, found))
+
+
+def _incomplete(name: str, compute: Any, alias: str, doc: str) -> None:
+    def function(self, other):
+        self, other = promote_together(self, other)
+        require_floating(self, name)
+        refuse_complex(self, name)
+        return compute(self, other)
+
+    function.__doc__ = doc
+    operator(name, inplace=True)(function)
+    FUNCTIONS.setdefault("special", {})[alias] = FUNCTIONS[""][name]
+
+
+_incomplete("igamma", js.gammainc, "gammainc", "The regularized lower incomplete gamma function P(input, other).")
+_incomplete("igammac", js.gammaincc, "gammaincc", "The regularized upper incomplete gamma function Q(input, other).")
+
+
+@composite("softmax", method=False, namespace="special")
+def _softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """exp(x) over its sum along `dim`: `xgrad.softmax`."""
+    return FUNCTIONS[""]["softmax"](input, dim, dtype=dtype)
+
+
+@composite("log_softmax", method=False, namespace="special")
+def _log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """The logarithm of softmax along `dim`: `xgrad.log_softmax`."""
+    return FUNCTIONS[""]["log_softmax"](input, dim, dtype=dtype)
+
+
+FUNCTIONS["special"]["logsumexp"] = logsumexp

@@ -1,0 +1,385 @@
+"""Pointwise functions of one array: a table of name, function, aliases and what they do.
+
+Functions whose derivative is simplest in terms of their result save that, as PyTorch does; the others save their input
+and are differentiated by JAX.  (PyTorch: UnaryOps.cpp.)
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy import special as js
+
+from ... import dtypes
+from ...dispatch.call import call
+from ...dispatch.declare import Declared, composite, operator
+from ...dispatch.inplace import call_inplace
+from ...dispatch.out import call_out
+from ...dispatch.promotion import as_float, conj, require_floating, require_real, scalar
+from ...dispatch.tables import FUNCTIONS
+from ...dtypes import torch_name
+from ...return_types import frexp as frexp_result
+from ...tensor import Tensor
+from .arithmetic import zero
+
+LN2 = math.log(2)
+
+
+def refuse_complex(x: Any, name: str) -> None:
+    if x.dtype in dtypes.COMPLEX:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{torch_name(x.dtype)}'")
+
+
+# -- floating-point functions: integers and bools are taken as the default float --------------------------------------
+
+
+def _polygamma(n: int, x: Any) -> Any:
+    """jax's; reflected for negative numbers, where its zeta function is wrong (n = 1, x = -8.9: -7260 for 103.2)."""
+    if n > _MOST_REFLECTED:
+        return js.polygamma(n, x)
+    negative = x < 0
+    positive = jnp.where(negative, 1 - x, x)
+    there = js.polygamma(n, positive) if n else js.digamma(jnp.where(positive == 0, 1, positive))
+    reflected = (-1) ** n * (there - math.pi ** (n + 1) * _cot_derivative(n, _cot(jnp.where(negative, x, 0.5))))
+    return jnp.where(negative, reflected, there)
+
+
+_MOST_REFLECTED = 100  # n! has 158 digits
+
+
+def _cot_derivative(n: int, cot: Any) -> Any:
+    """The n-th derivative of the cotangent but for its sign, (-1)**n, as a polynomial of the cotangent."""
+    coefficients = [0, 1]
+    for _ in range(n):  # times 1 + cot² after the derivative
+        slope = [k * c for k, c in enumerate(coefficients)][1:]
+        coefficients = [a + b for a, b in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    total = jnp.full_like(cot, float(coefficients[-1]))
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * cot + float(coefficient)
+    return total
+
+
+@jax.custom_jvp
+def _cot(x: Any) -> Any:
+    turn = x - jnp.round(x)
+    return jnp.where(jnp.abs(turn) == 0.5, 0, 1 / jnp.tan(math.pi * turn))  # of a rounded pi/2 it would not be 0
+
+
+@_cot.defjvp
+def _cot_tangent(primals: tuple, tangents: tuple) -> tuple:
+    """A polynomial of the result: a quotient of tangents loses all digits at -0.5, -1.5, ...; they are infinite."""
+    out = _cot(*primals)
+    return out, -math.pi * (1 + out * out) * tangents[0]
+
+
+def series(y: Any, terms: int, ratio: Callable) -> Any:
+    """1 + y * ratio(1) * (1 + y * ratio(2) * (...)), by Horner's rule."""
+    total = jnp.ones_like(y)
+    for k in range(terms, 0, -1):
+        total = 1 + y * ratio(k) * total
+    return total
+
+
+def sinc(x: Any) -> Any:
+    """By its series near 0, where the derivatives of the quotient cancel (jnp.sinc has a slope of -2e14 at 1e-30)."""
+    x = math.pi * x
+    near = jnp.abs(x) < 0.5
+    far = jnp.where(near, 1, x)
+    return jnp.where(
+        near, series(jnp.where(near, x * x, 0), 8, lambda k: -1 / (2 * k * (2 * k + 1))), jnp.sin(far) / far
+    )
+
+
+def _digamma(x: Any) -> Any:
+    """Infinite at 0, with the other sign, and NaN at the negative integers, as in PyTorch."""
+    result = jnp.where(x == 0, jnp.copysign(jnp.inf, -x).astype(x.dtype), _polygamma(0, x))
+    return jnp.where((x < 0) & (x == jnp.floor(x)), jnp.nan, result)
+
+
+def i0(x: Any) -> Any:
+    origin = x == 0  # where jax's has the tangent 1
+    return jnp.where(origin, 1, js.i0(jnp.where(origin, 1, x)))
+
+
+def _angle(x: Any) -> Any:
+    if x.dtype not in dtypes.COMPLEX:
+        return jax.lax.stop_gradient(jnp.where(jnp.isnan(x), x, jnp.where(x < 0, jnp.asarray(math.pi, x.dtype), 0)))
+    # arctan2 has no derivative at the origin: PyTorch's is 0 there.
+    origin = x == 0
+    return jnp.where(origin, jax.lax.stop_gradient(jnp.angle(x)), jnp.angle(jnp.where(origin, 1, x)))
+
+
+# name: (function, aliases, has a complex form, doc)
+_FLOATING: dict[str, tuple[Callable, tuple[str, ...], bool, str]] = {
+    "acos": (jnp.arccos, ("arccos",), True, "The inverse cosine, in radians."),
+    "acosh": (jnp.arccosh, ("arccosh",), True, "The inverse hyperbolic cosine."),
+    "asin": (jnp.arcsin, ("arcsin",), True, "The inverse sine, in radians."),
+    "asinh": (jnp.arcsinh, ("arcsinh",), True, "The inverse hyperbolic sine."),
+    "atan": (jnp.arctan, ("arctan",), True, "The inverse tangent, in radians."),
+    "atanh": (jnp.arctanh, ("arctanh",), True, "The inverse hyperbolic tangent."),
+    "cos": (jnp.cos, (), True, "The cosine of radians."),
+    "cosh": (jnp.cosh, (), True, "The hyperbolic cosine."),
+    "deg2rad": (jnp.deg2rad, (), False, "Degrees as radians."),
+    "digamma": (_digamma, (), False, "The logarithmic derivative of the gamma function."),
+    "erf": (js.erf, (), False, "The error function."),
+    "erfc": (js.erfc, (), False, "1 - erf(input), without cancellation."),
+    "erfinv": (js.erfinv, (), False, "The inverse of the error function."),
+    "exp": (jnp.exp, (), True, "e to the power of the elements."),
+    "exp2": (jnp.exp2, (), True, "2 to the power of the elements."),
+    "expm1": (jnp.expm1, (), True, "exp(input) - 1, without cancellation near 0."),
+    "i0": (i0, (), False, "The modified Bessel function of the first kind, of order 0."),
+    "lgamma": (js.gammaln, (), False, "The logarithm of the gamma function's absolute value."),
+    "log": (jnp.log, (), True, "The natural logarithm; NaN of negative numbers, -inf of 0."),
+    "log10": (jnp.log10, (), True, "The logarithm to base 10."),
+    "log1p": (jnp.log1p, (), True, "log(1 + input), without cancellation near 0."),
+    "log2": (jnp.log2, (), True, "The logarithm to base 2."),
+    "rad2deg": (jnp.rad2deg, (), False, "Radians as degrees."),
+    "sigmoid": (jax.nn.sigmoid, (), True, "1 / (1 + exp(-input))."),
+    "sin": (jnp.sin, (), True, "The sine of radians."),
+    "sinc": (sinc, (), True, "sin(pi * input) / (pi * input); 1 at 0."),
+    "sinh": (jnp.sinh, (), True, "The hyperbolic sine."),
+    "tan": (jnp.tan, (), True, "The tangent of radians."),
+    "tanh": (jnp.tanh, (), True, "The hyperbolic tangent."),
+}
+
+_FORMULAS: dict[str, Callable] = {
+    "deg2rad": lambda grad: grad * (math.pi / 180),
+    "rad2deg": lambda grad: grad * (180 / math.pi),
+    "digamma": lambda grad, self: grad * _polygamma(1, self),
+    "exp": lambda grad, result: grad * conj(result),
+    "exp2": lambda grad, result: grad * conj(result) * LN2,
+    "expm1": lambda grad, result: grad * conj(result + 1),
+    "erfinv": lambda grad, result: grad * (math.sqrt(math.pi) / 2) * jnp.exp(result * result),
+    "i0": lambda grad, self: grad * js.i1(self),
+    "lgamma": lambda grad, self: grad * _digamma(self),
+    "sigmoid": lambda grad, result: grad * conj(result * (1 - result)),
+    "tan": lambda grad, result: grad * conj(1 + result * result),
+    "tanh": lambda grad, result: grad * conj(1 - result * result),
+}
+
+
+def unary(name: str, compute: Callable, doc: str, complex_too: bool = False, **options: Any) -> Declared:
+    """Declare a floating-point function of one array."""
+
+    def function(self):
+        self = as_float(self)
+        if not complex_too:
+            refuse_complex(self, name)
+        return compute(self)
+
+    function.__doc__ = doc
+    return operator(name, pointwise=True, **options)(function)
+
+
+for _name, (_compute, _aliases, _complex_too, _doc) in _FLOATING.items():
+    _declared = unary(_name, _compute, _doc, _complex_too, inplace=True, aliases=_aliases)
+    if _name in _FORMULAS:
+        _declared.derivative(self=_FORMULAS[_name])
+
+angle = unary("angle", _angle, "The angle of complex numbers; 0 or pi of real ones.", True)
+
+
+# -- rounding: integers are as they are -------------------------------------------------------------------------------
+
+
+def _rounding(name: str, compute: Callable, doc: str, **options: Any) -> None:
+    def function(self):
+        require_real(self, name)
+        return compute(self) if self.dtype in dtypes.FLOATS else self
+
+    function.__doc__ = doc
+    operator(name, inplace=True, pointwise=True, **options)(function).derivative(self=zero)
+
+
+_rounding("ceil", jnp.ceil, "The smallest integer that is not less.")
+_rounding("floor", jnp.floor, "The largest integer that is not greater.")
+_rounding("trunc", jnp.trunc, "The integer part.", aliases=("fix",))
+
+
+@operator(inplace=True, pointwise=True)
+def round(self, *, decimals=0):
+    """The nearest number with that many decimals (a negative number: multiples of 10, 100, ...); ties to the even one.
+
+    >>> import xgrad
+    >>> xgrad.round(xgrad.tensor([0.5, 1.5, 2.5]))
+    tensor([0., 2., 2.])
+    """
+    require_real(self, "round")
+    if self.dtype not in dtypes.FLOATS:
+        if decimals:
+            raise NotImplementedError(f"\"round\" not implemented for '{torch_name(self.dtype)}' with decimals")
+        return self
+    if decimals < 0:
+        return jnp.round(self / 10.0**-decimals) * 10.0**-decimals
+    return jnp.round(self * 10.0**decimals) / 10.0**decimals if decimals else jnp.round(self)
+
+
+round.derivative(self=zero)
+
+
+@operator(inplace=True, pointwise=True)
+def frac(self):
+    """The part after the point, with the sign of the element."""
+    require_floating(self, "frac")
+    refuse_complex(self, "frac")
+    return self - jnp.trunc(self)
+
+
+frac.derivative(self=lambda grad: grad)
+
+
+@operator(outputs=frexp_result)
+def frexp(self):
+    """Mantissas in [0.5, 1) and int32 exponents of 2: input = mantissa * 2**exponent."""
+    require_floating(self, "frexp")
+    refuse_complex(self, "frexp")
+    mantissa, exponent = jnp.frexp(self)
+    return mantissa, exponent.astype(jnp.int32)
+
+
+# -- signs and parts --------------------------------------------------------------------------------------------------
+
+
+@operator(inplace=True, aliases=("absolute",), dunder="__abs__")
+def abs(self):
+    """The absolute value; of complex numbers, real.  Its derivative at 0 is 0."""
+    if self.dtype == bool:
+        raise NotImplementedError("\"abs\" not implemented for 'Bool'")
+    return jnp.abs(self) if self.dtype in dtypes.COMPLEX else _magnitude(self)
+
+
+@jax.custom_jvp
+def _magnitude(x: Any) -> Any:
+    return jnp.abs(x)
+
+
+@_magnitude.defjvp
+def _magnitude_tangent(primals: tuple, tangents: tuple) -> tuple:
+    """0 at 0, where that of jnp.abs is 1."""
+    return _magnitude(*primals), tangents[0] * _sgn(*primals)
+
+
+def _sgn(x: Any) -> Any:
+    if x.dtype == bool:
+        return x
+    if x.dtype not in dtypes.COMPLEX:
+        return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # jnp.sign has -0.0 and NaN, PyTorch 0
+    zeros = x == 0
+    return jnp.where(zeros, 0, x / jnp.abs(jnp.where(zeros, 1, x)))
+
+
+abs.derivative(self=lambda grad, self: grad * _sgn(self))
+
+
+@composite("abs_", aliases=("absolute_",))
+def _abs_inplace(input: Tensor) -> Tensor:
+    """In-place version of `xgrad.abs`; refused for complex tensors, whose absolute value is real."""
+    if input.dtype in dtypes.COMPLEX:
+        raise RuntimeError("In-place abs is not supported for complex tensors.")
+    return call_inplace(abs.operator, (input,), ())
+
+
+@operator(inplace=True)
+def sgn(self):
+    """The sign, -1, 0 or 1; of complex numbers, input / abs(input), and 0 at 0."""
+    return _sgn(self)
+
+
+@operator(inplace=True, pointwise=True)
+def sign(self):
+    """The sign, -1, 0 or 1.  Raises for complex numbers, which have `sgn`."""
+    if self.dtype in dtypes.COMPLEX:
+        raise NotImplementedError(
+            "Unlike NumPy, sign is not intended to support complex numbers. Please use sgn instead."
+        )
+    return _sgn(self)
+
+
+sign.derivative(self=zero)
+
+
+@operator(differentiable=False)
+def signbit(self):
+    """Whether the sign bit is set: true of negative numbers and of -0.0."""
+    refuse_complex(self, "signbit")
+    return jnp.signbit(self) if self.dtype in dtypes.FLOATS else self < 0
+
+
+@operator(inplace=True)
+def nan_to_num(self, nan=0.0, posinf=None, neginf=None):
+    """The elements, NaN replaced by `nan`, infinities by `posinf` and `neginf` (None: by the largest numbers)."""
+    if self.dtype not in dtypes.INEXACT:
+        return self
+    infinities = (("posinf", posinf), ("neginf", neginf))
+    posinf, neginf = (None if v is None else scalar(self, v, name) for name, v in infinities)
+    return jnp.nan_to_num(self, nan=scalar(self, 0.0 if nan is None else nan, "nan"), posinf=posinf, neginf=neginf)
+
+
+nan_to_num.derivative(self=lambda grad, self: jnp.where(jnp.isfinite(self), grad, 0))
+
+
+@operator(inplace=True)
+def logit(self, eps=None):
+    """log(input / (1 - input)); `input` is first brought into [eps, 1 - eps] if `eps` is given."""
+    self = as_float(self)
+    refuse_complex(self, "logit")
+    if eps is not None:
+        eps = scalar(self, eps, "eps")
+        self = jnp.where(self < eps, eps, jnp.where(self > 1 - eps, 1 - eps, self))
+    return jnp.log(self / (1 - self))
+
+
+logit.derivative(self=lambda grad, self, eps: _logit_backward(grad, self, eps))
+
+
+def _logit_backward(grad: Any, self: Any, eps: Any) -> Any:
+    low = 0 if eps is None else eps
+    outside = (self < low) | (self > 1 - low)
+    inside = jnp.where(outside, 0.5, self)
+    return jnp.where(outside, jnp.nan if eps is None else 0, grad / (inside * (1 - inside)))
+
+
+# -- the gamma function's family --------------------------------------------------------------------------------------
+
+
+@operator("polygamma", function=False, inplace=True)
+def _polygamma_of(self, *, n):
+    """The `n`-th derivative of the digamma function."""
+    if n < 0:
+        raise RuntimeError(f"polygamma(n, x) does not support negative n, got n = {n}")
+    self = as_float(self)
+    refuse_complex(self, "polygamma")
+    return _polygamma(n, self) if n else _digamma(self)
+
+
+_polygamma_of.derivative(self=lambda grad, self, n: grad * _polygamma(n + 1, self))
+
+
+@composite(method=False, namespace=("", "special"))
+def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The `n`-th derivative of the digamma function."""
+    op = _polygamma_of.operator
+    return call(op, (input,), (n,)) if out is None else call_out(op, (input,), (n,), out)
+
+
+@operator(inplace=True)
+def mvlgamma(self, *, p):
+    """The logarithm of the multivariate gamma function of dimension `p`."""
+    if p < 1:
+        raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
+    require_real(self, "mvlgamma")
+    self = as_float(self)
+    # The sum and not js.multigammaln, whose check of the domain reads values.
+    shifts = jax.lax.lgamma(self[..., None] - jnp.arange(p, dtype=self.dtype) / 2)
+    return (shifts.sum(-1) + p * (p - 1) / 4 * math.log(math.pi)).astype(self.dtype)
+
+
+# The names that torch.special has for what is declared above.
+_SPECIAL = {
+    "psi": "digamma", "gammaln": "lgamma", "expit": "sigmoid", "multigammaln": "mvlgamma",
+    **{n: n for n in ("digamma", "erf", "erfc", "erfinv", "exp2", "expm1", "i0", "log1p", "logit", "round", "sinc")},
+}  # fmt: skip
+for _alias, _name in _SPECIAL.items():
+    FUNCTIONS.setdefault("special", {})[_alias] = FUNCTIONS[""][_name]

@@ -1,0 +1,1 @@
+"""Random numbers: keys, factories and samplers, dropout."""

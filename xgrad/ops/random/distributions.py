@@ -1,0 +1,83 @@
+"""Samples that are made of several draws: binomial numbers, and categories with a gradient (gumbel_softmax).
+
+(PyTorch: Distributions.cpp, torch/nn/functional.py.)
+"""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+from jax.lax import stop_gradient
+
+from ... import dtypes
+from ...dispatch.call import call
+from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import broadcast_shapes
+from ...dispatch.tables import FUNCTIONS
+from ...random import Generator
+from ...tensor import Tensor
+from .keys import draw_key
+
+
+@operator("binomial", function=False, method=False, out=False)
+def _binomial(count, prob, key):
+    # In half precision jax would count in it, up to 2048 or 256.
+    wide = jnp.promote_types(count.dtype, jnp.float32)
+    n, p = stop_gradient(count).astype(wide), stop_gradient(prob).astype(wide)
+    shape = broadcast_shapes(n.shape, p.shape)
+    drawn = jax.random.binomial(key, n, p, shape, wide)
+    return drawn.astype(count.dtype)
+
+
+def _no_derivative(grad):
+    raise RuntimeError("derivative for aten::binomial is not implemented: detach count and prob")
+
+
+_binomial.derivative(count=_no_derivative, prob=_no_derivative)
+
+
+@composite(method=False)
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """Binomial numbers: of `count` trials that succeed with `prob` each, in their dtype; both broadcast.
+
+    Raises `RuntimeError` for two dtypes and in backward, `ValueError` for integers.
+    """
+    if count.dtype not in dtypes.FLOATS:
+        raise ValueError(
+            f"binomial only supports floating-point dtypes for count, got: {dtypes.torch_name(count.dtype)}"
+        )
+    if prob.dtype != count.dtype:
+        raise RuntimeError(
+            f"Found dtype {dtypes.torch_name(prob.dtype)} but expected {dtypes.torch_name(count.dtype)}: count and "
+            "prob need the same"
+        )
+    return call(_binomial.operator, (count, prob, draw_key(generator)), ())
+
+
+@operator("gumbel", function=False, method=False, out=False, differentiable=False)
+def _gumbel(self, key):
+    wide = jnp.promote_types(self.dtype, jnp.float32)
+    return jax.random.gumbel(key, self.shape, wide).astype(self.dtype)
+
+
+@composite(method=False, namespace="nn.functional")
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """Categories drawn from `logits` along `dim` as vectors: softmax((logits + Gumbel noise) / tau).
+
+    With `hard` each is 1 at its category and 0 elsewhere, with the gradient of the soft one.  `eps` does nothing.
+    (Jang, Gu, Poole, arXiv:1611.01144.)
+    """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    if logits.dtype not in dtypes.FLOATS:
+        raise RuntimeError(
+            f"gumbel_softmax: the distribution is continuous: dtype must be a floating point but you specified "
+            f"{dtypes.torch_name(logits.dtype)}"
+        )
+    noise = call(_gumbel.operator, (logits.detach(), draw_key()), ())
+    soft = FUNCTIONS[""]["softmax"]((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    place = soft.detach().argmax(dim, keepdim=True)
+    one = FUNCTIONS[""]["zeros_like"](soft).scatter(dim, place, 1.0)
+    return one - soft.detach() + soft

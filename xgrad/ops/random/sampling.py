@@ -1,0 +1,397 @@
+"""Random tensors: factories, samplers of given parameters, and the in-place fillers.
+
+Each draws one key (`draw_key`), which is an argument of a cached program.  As in PyTorch, a sample has the
+gradient 0 in its parameters: nothing here is reparametrised.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.lax import stop_gradient
+
+from ... import dtypes
+from ...batching.batched_tensor import batch_like
+from ...config import settings
+from ...dispatch.argument_kinds import require_int, require_no_grad
+from ...dispatch.call import call
+from ...dispatch.declare import composite, operator
+from ...dispatch.inplace import call_inplace
+from ...dispatch.operator import Operator
+from ...random import Generator
+from ...tensor import Tensor
+from ...views.named.arguments import variadic
+from ..create.factories import checked_sizes, like, made
+from ..create.from_data import place, placement
+from ..index.index_checks import on_host
+from ..pointwise.arithmetic import zero
+from .keys import draw_key
+
+_WIDEST = {8: 3, 16: 11, 32: 24, 64: 53}  # bits of a float → integers up to 2**n that it holds exactly (float8: fewer)
+
+
+# -- the distributions, over a key and parameters that broadcast ------------------------------------------------------
+
+
+def _uniform(key: Any, shape: tuple, dtype: Any) -> Any:
+    if dtype in dtypes.COMPLEX:
+        re, im = jax.random.uniform(key, (2, *shape), dtypes.real_of(dtype))
+        return jax.lax.complex(re, im)
+    wide = jnp.float32 if dtype.itemsize == 1 else dtype
+    return jax.random.uniform(key, shape, wide).astype(dtype)
+
+
+def _normal(key: Any, shape: tuple, dtype: Any) -> Any:
+    wide = jnp.float32 if dtype.itemsize == 1 else dtype
+    return jax.random.normal(key, shape, wide).astype(dtype)
+
+
+def _integers(key: Any, low: Any, high: Any, shape: tuple, dtype: Any) -> Any:
+    wide = dtype if dtype in dtypes.INTEGERS else dtypes.default_integer()
+    return jax.random.randint(key, shape, low, high, wide).astype(dtype)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _rand(key, *, size, dtype, placement):
+    return place(_uniform(key, size, dtype), placement)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _randn(key, *, size, dtype, placement):
+    return place(_normal(key, size, dtype), placement)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _randint(key, low, high, *, size, dtype, placement):
+    return place(_integers(key, low, high, size, dtype), placement)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _randperm(key, *, n, dtype, placement):
+    return place(jax.random.permutation(key, n).astype(dtype), placement)
+
+
+# -- factories --------------------------------------------------------------------------------------------------------
+
+
+def _require_inexact(dtype: Any, name: str) -> Any:
+    if dtype not in dtypes.INEXACT:
+        raise NotImplementedError(f'"{name}" not implemented for {dtype.name!r}: ask for a floating-point dtype')
+    return dtype
+
+
+def _random(name: str, op: Operator, doc: str) -> Callable:
+    """rand and randn, with their `_like` forms."""
+
+    def factory(
+        *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
+        layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    ) -> Tensor:  # fmt: skip
+        shape = checked_sizes(variadic(name, "size", size, named))
+        dtype = settings.default_dtype if dtype is None else _require_inexact(dtypes.as_dtype(dtype), name)
+        return made(call(op, (draw_key(generator),), (shape, dtype, placement(device))), requires_grad, out, name)
+
+    def factory_like(
+        input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None,
+        device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        dtype = _require_inexact(input.dtype if dtype is None else dtypes.as_dtype(dtype), name + "_like")
+        where = like(input) if device is None else placement(device)
+        return made(
+            batch_like(call(op, (draw_key(generator),), (tuple(input.shape), dtype, where)), input), requires_grad
+        )
+
+    factory.__doc__ = f"A tensor of the given sizes, with {doc}."
+    factory_like.__doc__ = f"A tensor of the shape, dtype and device of `input`, with {doc}."
+    for known, fn in ((name, factory), (name + "_like", factory_like)):
+        fn.__name__ = fn.__qualname__ = known
+        composite(known, method=False)(fn)
+    return factory
+
+
+rand = _random("rand", _rand.operator, "numbers uniform on [0, 1)")
+randn = _random("randn", _randn.operator, "numbers of the standard normal distribution (complex: of variance 1)")
+
+
+def _bounds(low: Any, high: Any, dtype: np.dtype) -> tuple[Any, Any]:
+    """Bounds of integers as arguments: `RuntimeError` for an empty range, `OverflowError` outside of the dtype."""
+    require_no_grad("randint", low=low, high=high)
+    require_int("randint", low=low, high=high)
+    low, high = (int(v.item() if isinstance(v, Tensor) else v) for v in (low, high))
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    wide = dtype if dtype in dtypes.INTEGERS else dtypes.default_integer()
+    info = np.iinfo(wide)
+    if low < info.min or high - 1 > info.max:
+        raise OverflowError(f"the range from {low} to {high} is out of bounds for {wide.name}")
+    # JAX takes bounds of a wider dtype, so that the largest value can be drawn.
+    return low, high if high <= info.max and high < 1 << 31 else np.asarray(high, _bound_dtype(wide, high))
+
+
+def _bound_dtype(wide: np.dtype, high: int) -> np.dtype:
+    if high <= np.iinfo(wide).max:
+        return wide
+    if wide.itemsize == 8 or not dtypes.x64_enabled():
+        raise OverflowError(f"the largest value of {wide.name} cannot be drawn here: ask for `high` one smaller")
+    return dtypes.int64
+
+
+@composite(method=False)
+def randint(
+    *args: Any, low: Any = None, high: Any = None, size: Any = None, generator: Generator | None = None,
+    out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Integers uniform from `low` (0) up to, and without, `high`: `randint(high, size)` or `randint(low, high, size)`.
+
+    Raises `RuntimeError` if there is no such integer.
+    """
+    given = list(args)
+    if size is None and given:
+        size = given.pop()
+    if high is None and given:
+        high = given.pop()
+    if low is None:
+        low = given.pop() if given else 0
+    if given or high is None or size is None:
+        raise TypeError("randint() takes (high, size) or (low, high, size)")
+    dtype = dtypes.as_dtype(int if dtype is None else dtype)
+    shape, bounds = checked_sizes(size), _bounds(low, high, dtype)
+    return made(
+        call(_randint.operator, (draw_key(generator), *bounds), (shape, dtype, placement(device))),
+        requires_grad, out, "randint",
+    )  # fmt: skip
+
+
+@composite(method=False)
+def randint_like(
+    input: Tensor, *args: Any, low: Any = None, high: Any = None, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, generator: Generator | None = None, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Integers uniform from `low` (0) up to `high`, in the shape, dtype and device of `input`."""
+    low, high = (*args, low, high)[:2] if len(args) == 2 else (low or 0, args[0]) if args else (low or 0, high)
+    dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+    where = like(input) if device is None else placement(device)
+    bounds = _bounds(low, high, dtype)
+    return made(
+        call(_randint.operator, (draw_key(generator), *bounds), (tuple(input.shape), dtype, where)), requires_grad
+    )
+
+
+@composite(method=False)
+def randperm(
+    n: int, *, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = int, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The integers from 0 to n - 1 in random order."""
+    (n,) = checked_sizes(n)
+    statics = (n, dtypes.as_dtype(dtype), placement(device))
+    return made(call(_randperm.operator, (draw_key(generator),), statics), requires_grad, out, "randperm")
+
+
+# -- samples of given parameters --------------------------------------------------------------------------------------
+
+
+@operator("bernoulli", function=False, method=False, out=False)
+def _bernoulli(self, key, p=None):
+    chance = self if p is None else p
+    return jax.random.bernoulli(key, stop_gradient(chance).astype(jnp.float32), self.shape).astype(self.dtype)
+
+
+_bernoulli.derivative(self=zero)
+
+
+def _require_range(p: Any, low: float, high: float, message: str) -> None:
+    """Check a parameter given as a number, or as a tensor that can be read without waiting for a device."""
+    values = np.asarray(p) if isinstance(p, (int, float)) else on_host(p)
+    if values is not None and values.size and not (low <= values.min() and values.max() <= high):
+        raise RuntimeError(f"{message}, but got values from {values.min()} to {values.max()}")
+
+
+@composite
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Ones with the probabilities that `input` holds (or `p`), else zeros, in the dtype of `input`."""
+    _require_range(input if p is None else p, 0, 1, "Expected p_in >= 0 && p_in <= 1: probabilities are from 0 to 1")
+    return made(call(_bernoulli.operator, (input, draw_key(generator), p), ()), False, out, "bernoulli")
+
+
+@operator("normal", function=False, method=False, out=False, node="NormalBackward0")
+def _normal_of(mean, std, key):
+    wide = dtypes.promote_types(
+        *(x.dtype if x.dtype in dtypes.INEXACT else settings.default_dtype for x in (mean, std))
+    )
+    dtype = mean.dtype if getattr(std, "weak_type", False) else std.dtype if getattr(mean, "weak_type", False) else wide
+    shape = jnp.broadcast_shapes(mean.shape, std.shape)
+    return _normal(key, shape, dtype) * stop_gradient(std).astype(dtype) + stop_gradient(mean).astype(dtype)
+
+
+_normal_of.derivative(mean=zero, std=zero)
+
+
+@composite(method=False)
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
+    out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Normal numbers: of the mean and standard deviation that tensors hold for each, or, given numbers, of a size.
+
+    Raises `RuntimeError` for a negative standard deviation.
+    """
+    _require_range(std, 0, np.inf, "normal expects std >= 0.0")
+    if size is None:
+        if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
+            raise TypeError("normal() of two numbers needs a size")
+        return made(call(_normal_of.operator, (mean, std, draw_key(generator)), ()), False, out, "normal")
+    out_ = randn(size, generator=generator, dtype=dtype, device=device)
+    return made(out_.mul_(std).add_(mean), requires_grad, out, "normal")
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _multinomial(self, key, *, num_samples, replacement):
+    logits = jnp.log(self.astype(jnp.promote_types(self.dtype, jnp.float32)))
+    if replacement:
+        drawn = jax.random.categorical(key, logits[..., None, :], shape=(*self.shape[:-1], num_samples))
+    else:  # the largest of log p + Gumbel noise are a sample without replacement
+        drawn = jax.lax.top_k(logits + jax.random.gumbel(key, self.shape, logits.dtype), num_samples)[1]
+    return drawn.astype(dtypes.default_integer())
+
+
+@composite
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Indices drawn with probabilities proportional to each row of `input` (1 or 2 dimensions).
+
+    Raises `RuntimeError` for more samples than categories without replacement, and for weights that make no
+    distribution.
+    """
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"prob_dist must be 1 or 2 dim, got {input.ndim}")
+    if input.dtype not in dtypes.FLOATS:
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype.name}")
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > input.shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    values = on_host(input)
+    if values is not None and values.size:
+        if not (np.isfinite(values).all() and values.min() >= 0):
+            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        if (np.asarray(values, np.float64).sum(-1) <= 0).any():
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    result = call(_multinomial.operator, (input, draw_key(generator)), (int(num_samples), bool(replacement)))
+    return made(result, False, out, "multinomial")
+
+
+@operator("poisson", function=False, method=False, out=False)
+def _poisson(self, key):
+    return jax.random.poisson(key, stop_gradient(self), self.shape).astype(self.dtype)
+
+
+@composite(method=False)
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Poisson numbers with the rates that `input` holds, in its dtype."""
+    return call(_poisson.operator, (input, draw_key(generator)), ())
+
+
+# -- in place ---------------------------------------------------------------------------------------------------------
+
+
+def _filler(name: str, defaults: dict[str, float | None], sample: Callable, valid: Callable | None = None) -> None:
+    """An in-place filler: `sample(key, shape, dtype, *parameters)`; `valid(*parameters)` gives an error or None."""
+    names = list(defaults)
+
+    def function(self: Any, key: Any, *parameters: Any) -> Any:
+        return sample(key, self.shape, self.dtype, *parameters).astype(self.dtype)
+
+    op = Operator(name.rstrip("_"), function)
+    op.derivative(self=zero)
+
+    def fill(self: Tensor, *args: Any, generator: Generator | None = None, **named: Any) -> Tensor:
+        if len(args) > len(names) or not set(named) <= set(names):
+            raise TypeError(f"{name}() takes {', '.join([*names, 'generator'])}")
+        given = {**defaults, **dict(zip(names, args)), **named}
+        require_no_grad(name, **given)
+        parameters = tuple(v.item() if isinstance(v, Tensor) else v for v in given.values())
+        wrong = valid(*parameters) if valid else None
+        if wrong:
+            raise RuntimeError(f"{name} expects {wrong}, but got {', '.join(f'{k}={v}' for k, v in given.items())}")
+        if name != "geometric_":
+            _require_inexact(self.dtype, name)
+        return call_inplace(op, (self, draw_key(generator), *parameters), ())
+
+    fill.__name__ = name
+    shown = ", ".join(f"{k}={v}" for k, v in defaults.items())
+    fill.__doc__ = f"Fill the tensor with numbers of the {name[:-1].replace('_', '-')} distribution ({shown})."
+    composite(name, function=False)(fill)
+
+
+_filler(
+    "uniform_", {"from": 0.0, "to": 1.0}, lambda key, shape, dtype, a, b: _uniform(key, shape, dtype) * (b - a) + a,
+    lambda a, b: None if a <= b else "to return a [from, to) range, which is empty where from > to",
+)  # fmt: skip
+_filler(
+    "normal_", {"mean": 0.0, "std": 1.0}, lambda key, shape, dtype, mean, std: _normal(key, shape, dtype) * std + mean,
+    lambda mean, std: None if std >= 0 else "std >= 0.0",
+)  # fmt: skip
+_filler(
+    "log_normal_", {"mean": 1.0, "std": 2.0},
+    lambda key, shape, dtype, mean, std: jnp.exp(_normal(key, shape, dtype) * std + mean),
+    lambda mean, std: None if std > 0 else "std > 0.0",
+)  # fmt: skip
+_filler(
+    "exponential_", {"lambd": 1.0},
+    lambda key, shape, dtype, lambd: jax.random.exponential(key, shape, dtype) / lambd,
+    lambda lambd: None if lambd > 0 else "lambda > 0.0",
+)  # fmt: skip
+_filler(
+    "cauchy_", {"median": 0.0, "sigma": 1.0},
+    lambda key, shape, dtype, median, sigma: jax.random.cauchy(key, shape, dtype) * sigma + median,
+    lambda median, sigma: None if sigma > 0 else "sigma > 0.0",
+)  # fmt: skip
+_filler(
+    "geometric_", {"p": None},
+    lambda key, shape, dtype, p: jax.random.geometric(key, p, shape),
+    lambda p: None if p is not None and 0 < p < 1 else "p to be in (0, 1)",
+)  # fmt: skip
+
+
+@composite("bernoulli_", function=False)
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Fill the tensor with ones with probability `p` (a number or a tensor that broadcasts), else zeros."""
+    _require_range(p, 0, 1, "bernoulli_ expects p to be in [0, 1]")
+    return call_inplace(
+        _bernoulli.operator, (self, draw_key(generator), p.detach() if isinstance(p, Tensor) else p), ()
+    )
+
+
+_random_ = Operator("random", lambda self, key, low, high: _integers(key, low, high, self.shape, self.dtype))
+_random_.derivative(self=zero)
+
+
+@composite("random_", function=False)
+def random_(self: Tensor, *args: Any, generator: Generator | None = None) -> Tensor:
+    """Fill the tensor with integers: `random_()`, `random_(to)` or `random_(from, to)`.
+
+    Without bounds they go from 0 to the largest value of the dtype, or that a float holds exactly.
+    """
+    if len(args) > 2:
+        raise TypeError("random_() takes at most two bounds: random_(to) or random_(from, to)")
+    low, high = args if len(args) == 2 else (0, *args) if args else (0, _largest(self.dtype))
+    bounds = _bounds(low, high, self.dtype)
+    return call_inplace(_random_, (self, draw_key(generator), *bounds), ())
+
+
+def _largest(dtype: np.dtype) -> int:
+    if dtype == dtypes.bool:
+        return 2
+    if dtype in dtypes.INTEGERS:
+        return int(np.iinfo(dtype).max)
+    bits = 8 if dtype == dtypes.bfloat16 else _WIDEST[dtype.itemsize * 8]
+    return min(1 << bits, int(np.iinfo(dtypes.default_integer()).max))

@@ -1,0 +1,244 @@
+"""Norms of vectors and matrices: norm, dist, linalg.norm, linalg.vector_norm, linalg.matrix_norm.
+
+Derivatives are PyTorch's subgradients: 0 where a norm is 0, and the largest elements share the infinity norm's evenly.
+They are built into the function with `jnp.where`, so that they hold in forward mode and in second order as well.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ... import dtypes
+from ...dispatch.argument_kinds import checking, require_number
+from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import as_float, broadcast_shapes, promote, wrap_dims
+from ...dispatch.tables import FUNCTIONS
+from ...tensor import Tensor
+from .reduction import safe_sqrt
+
+private: dict[str, Any] = dict(function=False, method=False)
+INF = float("inf")
+
+
+def magnitude(x: Any) -> Any:
+    """The absolute value, whose derivative is 0 at 0 (that of `jnp.abs` is 1)."""
+    zero = x == 0
+    return jnp.where(zero, 0, jnp.abs(jnp.where(zero, 1, x)))
+
+
+def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any:
+    """(sum |x|^p)^(1/p) over `dims`, and its limits at 0 and ±inf."""
+    if not x.size and (p < 0 or p == INF) and any(x.shape[d] == 0 for d in dims or range(x.ndim)):
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have "
+            "an identity"
+        )
+    reduce: dict[str, Any] = dict(axis=dims, keepdims=keepdim)
+    if p == 0:
+        return jnp.sum((x != 0).astype(dtypes.real_of(x.dtype)), **reduce)
+    if p == 2:
+        return safe_sqrt(jnp.sum(jnp.real(x * jnp.conj(x)) if jnp.iscomplexobj(x) else x * x, **reduce))
+    size = magnitude(x)
+    if p == 1:
+        return jnp.sum(size, **reduce)
+    if p in (INF, -INF):
+        return (jnp.max if p > 0 else jnp.min)(size, **reduce)
+    # |x|^p has no derivative at 0 for p <= 1, and the root none at 0: both count as constant there.
+    zero = size == 0
+    at_zero = 0 if p > 0 else INF
+    total = jnp.sum(jnp.where(zero, at_zero, jnp.where(zero, 1, size) ** p), **reduce)
+    none = (total == 0) | jnp.isinf(total)
+    return jnp.where(none, jax.lax.stop_gradient(total) ** (1 / p), jnp.where(none, 1, total) ** (1 / p))
+
+
+def _converted(self, dtype, name):
+    if self.dtype not in dtypes.INEXACT:
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {dtypes.torch_name(self.dtype)}"
+        )
+    if dtype is None:
+        return self
+    if (dtype in dtypes.COMPLEX) != (self.dtype in dtypes.COMPLEX) or dtype not in dtypes.INEXACT:
+        raise RuntimeError(
+            f"{name}: dtype should be {'complex' if jnp.iscomplexobj(self) else 'real'}, but got {dtype.name}"
+        )
+    return self.astype(dtype)
+
+
+@operator(
+    "linalg_vector_norm",
+    namespace="linalg",
+    method=False,
+    signature="x, ord=2, dim=None, keepdim=False, *, dtype=None",
+)
+def vector_norm(x, *, ord=2, dim=None, keepdim=False, dtype=None):
+    """The `ord`-norm of vectors along `dim`, or of all elements.
+
+    `ord`: any number; 0 counts what is not zero, ±inf takes the largest or smallest magnitude.
+
+    >>> import xgrad
+    >>> xgrad.linalg.vector_norm(xgrad.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    x = _converted(x, dtype, "linalg.vector_norm")
+    return p_norm(x, float(ord), wrap_dims(dim, x.ndim), keepdim)
+
+
+@operator("linalg_matrix_norm", signature="A, ord, dim, keepdim", **private)
+def _matrix_norm(A, *, ord, dim, keepdim):
+    rows, columns = dim
+    A = jnp.moveaxis(A, dim, (-2, -1))
+    if ord in ("nuc", 2, -2):
+        values = jnp.linalg.svd(A, compute_uv=False)
+        found = {"nuc": jnp.sum, 2: jnp.max, -2: jnp.min}[ord](values, axis=-1)
+    else:
+        sums = jnp.sum(magnitude(A), axis=-2 if abs(ord) == 1 else -1)
+        found = (jnp.max if ord > 0 else jnp.min)(sums, axis=-1)
+    return jnp.expand_dims(found, tuple(sorted((rows, columns)))) if keepdim else found
+
+
+def matrix_norm(
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The norm of matrices in two dimensions: "fro", "nuc", ±1, ±2, ±inf.
+
+    >>> import xgrad
+    >>> xgrad.linalg.matrix_norm(xgrad.eye(4))
+    tensor(2.)
+    """
+    dims = wrap_dims(tuple(dim), A.ndim)
+    if A.ndim < 2:
+        raise RuntimeError(f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, but has {A.ndim}")
+    if len(dims) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {tuple(dim)}")
+    if dtype is not None:
+        A = A.to(dtype)
+    if ord == "fro":
+        result = vector_norm.function(A, 2, dims, keepdim)
+    elif ord in ("nuc", 1, -1, 2, -2, INF, -INF):
+        result = _matrix_norm.function(A, ord, dims, keepdim)
+    else:
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    return result if out is None else out.copy_(result)
+
+
+def linalg_norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
+    """A matrix norm for two dimensions and a given `ord`, else a vector norm (2 by default)."""
+    if isinstance(dim, int):
+        dim = (dim,)
+    if isinstance(ord, str) or (ord is not None and (len(dim) == 2 if dim is not None else A.ndim == 2)):
+        if dim is None and A.ndim != 2:
+            raise RuntimeError("linalg.norm: If ord is specified but dim is not, the input must be 1D or 2D")
+        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+    if ord is not None and dim is None and A.ndim != 1:
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
+        )
+    given = {} if out is None else {"out": out}
+    return vector_norm.function(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype, **given)
+
+
+FUNCTIONS["linalg"].update(matrix_norm=checking("matrix_norm", matrix_norm), norm=checking("linalg_norm", linalg_norm))
+
+
+@composite
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
+) -> Tensor:
+    """The `p`-norm of all elements or along `dim`; "fro" is 2, "nuc" the sum of a matrix's singular values."""
+    if p == "nuc":
+        return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm(): only valid values for string argument p are 'fro' and 'nuc', but got '{p}'")
+    given = {} if out is None else {"out": out}
+    return vector_norm.function(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype, **given)
+
+
+@operator(out=False)
+def dist(self, other, *, p=2):
+    """The `p`-norm of `input - other`, which broadcast."""
+    self, other = promote(self, other)
+    broadcast_shapes(self.shape, other.shape)
+    difference = as_float(self - other)
+    if not difference.size:
+        return jnp.zeros((), dtypes.real_of(difference.dtype))
+    return p_norm(difference, float(p), None, False)
+
+
+@operator(inplace=True, signature="input, p, dim, maxnorm")
+def renorm(self, maxnorm, *, p, dim):
+    """The sub-tensors along `dim`, those whose `p`-norm is larger scaled down to `maxnorm`."""
+    if not isinstance(p, (int, float)):
+        raise TypeError(f"renorm(): argument 'p' must be Number, not {type(p).__name__}")
+    if not p > 0:
+        raise RuntimeError(f"renorm: non-positive-norm not supported: p is {p}, and has to be above 0")
+    if self.dtype not in dtypes.INEXACT:
+        raise RuntimeError(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. "
+            f"Got {dtypes.torch_name(self.dtype)} (renorm)"
+        )
+    if not isinstance(dim, int):
+        raise TypeError(f"renorm(): argument 'dim' (position 3) must be int, not {type(dim).__name__}")
+    dims = wrap_dims(dim, self.ndim)
+    others = tuple(d for d in range(self.ndim) if d not in dims)
+    size = p_norm(self, float(p), others, True)
+    factor = jnp.where(size > maxnorm, maxnorm / (jnp.where(size == 0, 1, size) + 1e-7), 1)
+    return self * factor.astype(self.dtype)
+
+
+@operator(method=False, out=False, signature="x1, x2, p=2.0, compute_mode=None")
+def cdist(x1, x2, *, p=2.0, compute_mode=None):
+    """The `p`-norms of the differences of all pairs of rows: (..., m, d) and (..., n, d) give (..., m, n).
+
+    Distances are computed from the differences in every `compute_mode`.
+    """
+    require_number("cdist", p=p)
+    if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(
+            "cdist only supports at least 2D tensors, and X1 and X2 must have the same number of columns, but got "
+            f"{list(x1.shape)} and {list(x2.shape)}"
+        )
+    x1, x2 = promote(x1, x2)
+    difference = x1[..., :, None, :] - x2[..., None, :, :]
+    if not difference.size:
+        return jnp.sum(difference, axis=-1)
+    return p_norm(difference, float(p), (difference.ndim - 1,), False)
+
+
+# -- older forms ------------------------------------------------------------------------------------------------------
+
+
+@composite(method=False)
+def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The Frobenius norm over one or two dimensions, or over all for an empty `dim`."""
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    if len(dims) > 2:
+        raise RuntimeError(f"Expected at most 2 dimensions, but got {len(dims)} dimensions instead.")
+    return vector_norm.function(input, 2, dims or None, keepdim, **({} if out is None else {"out": out}))
+
+
+@composite(method=False)
+def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The sum of the singular values of matrices in two dimensions, the last ones unless `dim` names them."""
+    if isinstance(dim, bool):  # nuclear_norm(input, keepdim)
+        dim, keepdim = None, dim
+    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, out=out)
+
+
+@composite(method=False)
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The norm of order `pow` over all dimensions but `dim`, which keep their places with size 1; over all for -1."""
+    if dim == -1:
+        return vector_norm.function(v, pow)
+    kept = wrap_dims(dim, v.ndim)[0]
+    others = tuple(d for d in range(v.ndim) if d != kept)
+    return vector_norm.function(v, pow, others, True) if others else v.abs()

@@ -1,0 +1,293 @@
+"""Reductions by sums and products: sum, mean, prod, var, std, logsumexp, all, any, count_nonzero, trace.
+
+`dim` is a dimension, several of them, or None for all.  A gradient formula spreads the result's gradient back over the
+reduced dimensions with `restore_dims`; the spread is a broadcast, so a sum saves nothing and costs nothing.
+(PyTorch: aten/src/ATen/native/ReduceOps.cpp.)
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import dtypes
+from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import (
+    accumulate_dtype,
+    as_float,
+    conj,
+    require_float,
+    restore_dims,
+    scalar,
+    wrap_dim,
+    wrap_dims,
+)
+from ...tensor import Tensor
+
+REDUCTION = "input, dim=None, keepdim=False, *, dtype=None"
+
+
+def spread(grad: Any, shape: tuple, dim: Any, keepdim: bool) -> Any:
+    """The gradient of a sum over `dim`."""
+    return restore_dims(grad, shape, wrap_dims(dim, len(shape)), keepdim)
+
+
+def count(shape: tuple, dim: Any) -> int:
+    """The number of elements that a reduction over `dim` combines."""
+    return math.prod(shape[d] for d in wrap_dims(dim, len(shape)))
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+@operator("sum", signature=REDUCTION)
+def sum_(self, *, dim=None, keepdim=False, dtype=None):
+    """Sum over `dim` (all dimensions by default); integers and bools are summed as the default integer.
+
+    >>> import xgrad
+    >>> xgrad.tensor([[1.0, 2.0], [3.0, 4.0]]).sum(dim=0)
+    tensor([4., 6.])
+    """
+    dims = wrap_dims(dim, self.ndim)
+    return jnp.sum(self, axis=dims, keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
+
+
+sum_.derivative(self=lambda grad, shapes, dim, keepdim: spread(grad, shapes[0], dim, keepdim))
+
+
+@operator(signature=REDUCTION)
+def nansum(self, *, dim=None, keepdim=False, dtype=None):
+    """Sum over `dim`, NaN counting as zero."""
+    if self.dtype in dtypes.COMPLEX:
+        raise RuntimeError("nansum does not support complex inputs")
+    return jnp.nansum(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
+
+
+nansum.derivative(
+    self=lambda grad, self, dim, keepdim: jnp.where(jnp.isnan(self), 0, spread(grad, self.shape, dim, keepdim))
+)
+
+
+@operator(signature=REDUCTION)
+def mean(self, *, dim=None, keepdim=False, dtype=None):
+    """Mean over `dim` (all dimensions by default).  Raises `RuntimeError` for integers, unless `dtype` is given.
+
+    >>> import xgrad
+    >>> xgrad.tensor([[1.0, 2.0], [3.0, 4.0]]).mean()
+    tensor(2.5000)
+    """
+    self = self if dtype is None else self.astype(dtype)
+    require_float(self, "mean()")
+    return jnp.mean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
+
+
+mean.derivative(
+    self=lambda grad, shapes, dim, keepdim: (
+        spread(grad / count(shapes[0], dim), shapes[0], dim, keepdim)
+        if math.prod(shapes[0])
+        else jnp.zeros(shapes[0], grad.dtype)
+    )
+)
+
+
+@operator(signature=REDUCTION)
+def nanmean(self, *, dim=None, keepdim=False, dtype=None):
+    """Mean over `dim` of the elements that are not NaN."""
+    self = self if dtype is None else self.astype(dtype)
+    if self.dtype not in dtypes.FLOATS:
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got " + self.dtype.name
+        )
+    return jnp.nanmean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
+
+
+@operator(signature=REDUCTION)
+def prod(self, *, dim=None, keepdim=False, dtype=None):
+    """Product over one dimension, or of all elements; derivatives of any order are right where elements are zero."""
+    axis = tuple(range(self.ndim)) if dim is None else wrap_dims(wrap_dim(dim, self.ndim), self.ndim)
+    return jnp.prod(self, axis=axis, keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
+
+
+@operator
+def trace(self):
+    """The sum of a matrix's diagonal."""
+    if self.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
+    return jnp.trace(self, dtype=accumulate_dtype(self, None))
+
+
+trace.derivative(self=lambda grad, shapes: grad * jnp.eye(*shapes[0], dtype=grad.dtype))
+
+
+@operator
+def logsumexp(self, *, dim, keepdim=False):
+    """log(sum(exp(input))) over `dim`, without overflow.  Integers are computed in the default dtype."""
+    self = as_float(self)
+    dims = wrap_dims(dim, self.ndim)
+    if not self.size:
+        return jnp.log(jnp.sum(jnp.exp(self), axis=dims, keepdims=keepdim))
+    return jax.scipy.special.logsumexp(self, axis=dims, keepdims=keepdim)
+
+
+logsumexp.derivative(
+    self=lambda grad, self, result, dim, keepdim: (
+        spread(grad, self.shape, dim, keepdim)
+        * conj(jnp.exp(as_float(self) - spread(result, self.shape, dim, keepdim)))
+    )
+)
+
+
+# -- variance ---------------------------------------------------------------------------------------------------------
+
+
+def variance(self, dim, correction, keepdim):
+    require_float(self, "std and var")
+    dims = wrap_dims(dim, self.ndim)
+    n = math.prod(self.shape[d] for d in dims)
+    centred = self - jnp.mean(self, axis=dims, keepdims=True)
+    squares = jnp.real(centred * jnp.conj(centred)) if jnp.iscomplexobj(self) else centred * centred
+    # PyTorch: no degrees of freedom left gives 0/0 or x/0, never a negative variance.
+    return jnp.sum(squares, axis=dims, keepdims=keepdim) / _freedom(n, correction, squares)
+
+
+def _freedom(n: int, correction: Any, like: Any) -> Any:
+    """The degrees of freedom that n numbers have left."""
+    correction = scalar(like, correction, "correction").astype(jnp.promote_types(like.dtype, jnp.float32))
+    return jnp.maximum(0, n - correction).astype(like.dtype)
+
+
+def deviation(self, dim, correction, keepdim):
+    return safe_sqrt(variance(self, dim, correction, keepdim))
+
+
+def safe_sqrt(x: Any) -> Any:
+    """The square root, with derivatives of 0 where it is 0 (`jnp.sqrt` has infinite ones)."""
+    zero = x == 0
+    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
+
+
+def variance_grad(grad, self, dim, correction, keepdim):
+    dims = wrap_dims(dim, self.ndim)
+    n = math.prod(self.shape[d] for d in dims)
+    grad = restore_dims(grad, self.shape, dims, keepdim)
+    return grad * (self - jnp.mean(self, axis=dims, keepdims=True)) * (2 / _freedom(n, correction, grad))
+
+
+def deviation_grad(grad, self, result, dim, correction, keepdim):
+    grad = jnp.where(result == 0, 0, grad / jnp.where(result == 0, 1, 2 * result))
+    return variance_grad(grad, self, dim, correction, keepdim)
+
+
+private: dict[str, Any] = dict(function=False, method=False, signature="input, dim=None, correction=1, keepdim=False")
+
+
+@operator("var", **private)
+def _var(self, correction=1, *, dim=None, keepdim=False):
+    return variance(self, dim, correction, keepdim)
+
+
+@operator("std", **private)
+def _std(self, correction=1, *, dim=None, keepdim=False):
+    return deviation(self, dim, correction, keepdim)
+
+
+@operator("var_mean", **private)
+def _var_mean(self, correction=1, *, dim=None, keepdim=False):
+    return variance(self, dim, correction, keepdim), jnp.mean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
+
+
+@operator("std_mean", **private)
+def _std_mean(self, correction=1, *, dim=None, keepdim=False):
+    return deviation(self, dim, correction, keepdim), jnp.mean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
+
+
+_var.derivative(self=variance_grad)
+_std.derivative(self=deviation_grad)
+
+
+def _overloads(name: str, op: Any, what: str) -> None:
+    """The public function with PyTorch's three overloads: (dim, unbiased, keepdim), (unbiased) and (*, correction)."""
+
+    def public(
+        input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+        correction: float | None = None, out: Tensor | None = None,
+    ) -> Any:  # fmt: skip
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        if unbiased is not None:
+            if correction is not None:
+                raise TypeError(f"{name}(): give unbiased= or correction=, not both")
+            correction = int(unbiased)
+        given = {} if out is None else {"out": out}
+        return op.function(input, dim, 1 if correction is None else correction, keepdim, **given)
+
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = (
+        f"{what} over `dim` (all dimensions by default), divided by n - `correction` (1: unbiased).\n\n"
+        "`unbiased=False` is `correction=0`.  A complex input has a real variance."
+    )
+    composite(name)(public)
+
+
+_overloads("var", _var, "Variance")
+_overloads("std", _std, "Standard deviation")
+_overloads("var_mean", _var_mean, "(Variance, mean)")
+_overloads("std_mean", _std_mean, "(Standard deviation, mean)")
+
+
+# -- truth and counting -----------------------------------------------------------------------------------------------
+
+
+def _truth(self, result):
+    return result.astype(np.uint8) if self.dtype == np.uint8 else result  # as PyTorch, for old masks
+
+
+def _truth_dims(dim, ndim):
+    """Return the dimensions to look along; an empty tuple means none of them here, and all in sums, as in PyTorch."""
+    return () if isinstance(dim, (tuple, list)) and not dim else wrap_dims(dim, ndim)
+
+
+@operator("all", signature="input, dim=None, keepdim=False", differentiable=False)
+def all_(self, *, dim=None, keepdim=False):
+    """Return whether all elements along `dim` are true (not zero): of all dimensions by default, of none for ()."""
+    return _truth(self, jnp.all(self, axis=_truth_dims(dim, self.ndim), keepdims=keepdim))
+
+
+@operator("any", signature="input, dim=None, keepdim=False", differentiable=False)
+def any_(self, *, dim=None, keepdim=False):
+    """Return whether any element along `dim` is true (not zero): of all dimensions by default, of none for ()."""
+    return _truth(self, jnp.any(self, axis=_truth_dims(dim, self.ndim), keepdims=keepdim))
+
+
+@operator(differentiable=False, out=False)
+def count_nonzero(self, *, dim=None):
+    """The number of elements along `dim` (all dimensions by default) that are not zero."""
+    return jnp.count_nonzero(self, axis=wrap_dims(dim, self.ndim)).astype(dtypes.default_integer())
+
+
+@operator(signature="input, dim=(), *, keepdim=False, mode=0", differentiable=False)
+def hash_tensor(self, *, dim=(), keepdim=False, mode=0):
+    """The bits of all elements, or of those along `dim`, combined by exclusive or: a uint64, which needs x64.
+
+    Elements are converted to float64 or int64 first.  `mode` is 0.
+    """
+    if mode:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}, not 0 (xor_sum)")
+    if self.dtype in dtypes.COMPLEX:
+        raise NotImplementedError(f"\"hash_tensor\" not implemented for '{dtypes.torch_name(self.dtype)}'")
+    wide = dtypes.as_dtype(dtypes.uint64)
+    if self.dtype in dtypes.FLOATS:
+        bits = jax.lax.bitcast_convert_type(self.astype(dtypes.float64), wide)
+    else:
+        bits = self.astype(wide)
+    dims = wrap_dims(dim, self.ndim)
+    if not self.size:
+        empty = next((d for d in dims if not self.shape[d]), None)
+        if dim == () or dim is None:
+            raise RuntimeError("hash_tensor: Expected reduction dim to be specified for input.numel() == 0.")
+        if empty is not None:
+            raise IndexError(f"hash_tensor: Expected reduction dim {empty} to have non-zero size.")
+    found = jax.lax.reduce(bits, np.zeros((), wide), jax.lax.bitwise_xor, dims)
+    return jnp.expand_dims(found, dims) if keepdim else found

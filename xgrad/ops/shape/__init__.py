@@ -1,0 +1,1 @@
+"""Operators that move elements without computing, and the view operations."""

@@ -1,0 +1,460 @@
+"""Operators that move elements without computing: joining, repeating, flipping, triangles, diagonals, clone.
+
+All are linear with constant coefficients, so none saves its input: backward is the transpose of the function
+(`transposed`), or the slices of a joined gradient.
+"""
+
+import itertools
+from collections.abc import Sequence
+from operator import mul
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import dtypes
+from ...config import settings
+from ...dispatch.argument_kinds import require_int
+from ...dispatch.call import call
+from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import common_dtype, scalar, wrap_dim, wrap_dims
+from ...dispatch.tables import FUNCTIONS
+from ...engine.fit import expandable
+from ...limits import LIMIT, check_bytes, check_size
+from ...tensor import Tensor
+from ...views.named.arguments import int_of, sizes_of, variadic
+from ..create.copying import fit_to
+from .broadcasting import meshgrid
+
+
+def transposed(grad: Any, function: Any, shapes: Any, dtypes: Any) -> Any:
+    """The gradient of a linear function of one array: its transpose; XLA drops the zeros that stand for the input."""
+    return jax.vjp(function, jnp.zeros(shapes[0], dtypes[0]))[1](grad.astype(dtypes[0]))[0]
+
+
+@operator(signature="input, *, memory_format=None", out=False)
+def clone(self):
+    """A copy of the tensor, recorded.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(2)
+    >>> x.clone().zero_(), x
+    (tensor([0., 0.]), tensor([1., 1.]))
+    """
+    if self is None:
+        raise TypeError("clone(): argument 'input' (position 1) must be Tensor, not NoneType")
+    return self
+
+
+clone.derivative(self=lambda grad: grad)
+
+
+# -- joining ----------------------------------------------------------------------------------------------------------
+
+
+def _require_tensors(tensors: Sequence, name: str) -> None:
+    if not tensors:
+        raise ValueError(f"torch.{name}(): expected a non-empty list of Tensors")
+
+
+@operator(signature="tensors, dim=0", method=False, aliases=("concat", "concatenate"))
+def cat(*tensors, dim=0):
+    """The tensors joined along a dimension that they have, promoted to a common dtype.
+
+    Raises `RuntimeError` if their other sizes differ.
+
+    >>> import xgrad
+    >>> xgrad.cat([xgrad.ones(1, 2), xgrad.zeros(2, 2)]).shape
+    xgrad.Size([3, 2])
+    """
+    _require_tensors(tensors, "cat")
+    for i, x in enumerate(tensors):
+        if not x.ndim:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    dtype = common_dtype(*tensors)
+    kept = [x for x in tensors if x.shape != (0,)] or [tensors[0]]
+    dim = wrap_dim(dim, kept[0].ndim)
+    for i, x in enumerate(tensors):
+        if x.shape == (0,):
+            continue
+        if x.ndim != kept[0].ndim:
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {kept[0].ndim} and {x.ndim}")
+        for d, (m, n) in enumerate(zip(kept[0].shape, x.shape)):
+            if m != n and d != dim:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {m} but got size {n} for "
+                    f"tensor number {i} in the list."
+                )
+    return jnp.concatenate([x.astype(dtype) for x in kept], axis=dim)
+
+
+def _cut(grad: Any, shapes: Any, dim: Any, needs: Any) -> list:
+    dim, start, parts = wrap_dim(dim, grad.ndim), 0, []
+    for shape, need in zip(shapes, needs):
+        n = shape[dim] if shape != (0,) else 0
+        parts.append(jax.lax.slice_in_dim(grad, start, start + n, axis=dim).reshape(shape) if need else None)
+        start += n
+    return parts
+
+
+cat.derivative(all=_cut)
+
+
+@operator(signature="tensors, dim=0", method=False)
+def stack(*tensors, dim=0):
+    """The tensors, of one shape, joined along a new dimension."""
+    _require_tensors(tensors, "stack")
+    for i, x in enumerate(tensors):
+        if x.shape != tensors[0].shape:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(tensors[0].shape)} at entry 0 and "
+                f"{list(x.shape)} at entry {i}"
+            )
+    dtype = common_dtype(*tensors)
+    return jnp.stack([x.astype(dtype) for x in tensors], axis=wrap_dim(dim, tensors[0].ndim + 1))
+
+
+stack.derivative(
+    all=lambda grad, dim, needs: [
+        jax.lax.index_in_dim(grad, i, wrap_dim(dim, grad.ndim), keepdims=False) if need else None
+        for i, need in enumerate(needs)
+    ]
+)
+
+
+def _joins(name: str, least: str, dim: Any, aliases: tuple = ()) -> None:
+    def join(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+        _require_tensors(tensors, name)
+        given = [FUNCTIONS[""][least](x) for x in tensors]
+        return cat.function(given, dim(given[0]) if callable(dim) else dim, out=out)
+
+    join.__doc__ = f"The tensors, viewed with at least {least[-2]} dimension(s), joined as `{name}` does."
+    join.__name__ = name
+    composite(name, method=False, aliases=aliases)(join)
+
+
+_joins("hstack", "atleast_1d", lambda x: 0 if x.ndim == 1 else 1)
+_joins("vstack", "atleast_2d", 0, ("row_stack",))
+_joins("dstack", "atleast_3d", 2)
+
+
+@composite(method=False)
+def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """The tensors, one with fewer than two dimensions as a column, joined along dimension 1."""
+    _require_tensors(tensors, "column_stack")
+    columns = [x if x.ndim >= 2 else x.reshape(-1, 1) for x in tensors]
+    return cat.function(columns, 1, out=out)
+
+
+@operator(signature="*tensors", method=False, out=False)
+def block_diag(*tensors):
+    """The matrix with the given matrices on its diagonal and zeros elsewhere; a vector counts as one row."""
+    if not tensors:
+        return jnp.zeros((1, 0), settings.default_dtype)
+    for i, x in enumerate(tensors):
+        if x.ndim > 2:
+            raise RuntimeError(f"block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x.ndim}")
+    dtype = common_dtype(*tensors)
+    return jax.scipy.linalg.block_diag(*(jnp.atleast_2d(x).astype(dtype) for x in tensors))
+
+
+def _blocks(grad: Any, shapes: Any) -> list:
+    row = column = 0
+    parts = []
+    for shape in shapes:
+        m, n = (1, 1, *shape)[-2:]
+        parts.append(grad[row : row + m, column : column + n].reshape(shape))
+        row, column = row + m, column + n
+    return parts
+
+
+block_diag.derivative(all=_blocks)
+
+
+@composite(method=False)
+def cartesian_prod(*tensors: Any) -> Tensor:
+    """All combinations with one element of each 1-dim tensor, as rows."""
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    for i, x in enumerate(given):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}")
+        if x.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
+    if len(given) == 1:
+        return given[0]
+    return stack.function([g.flatten() for g in meshgrid(*given, indexing="ij")], 1)
+
+
+@composite
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """All choices of `r` elements of a 1-dim tensor, as rows, in the order of `itertools.combinations`."""
+    if input.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if (r := int_of(r)) < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_empty(0)
+    n = input.shape[0]
+    count = _choices(n + r - 1 if with_replacement and n else n, r)
+    check_size((count, r), dtypes.int64)
+    check_bytes(count * r * 4, f"combinations() of {n} elements, {r} at a time, are {count}: the indices")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = itertools.chain.from_iterable(choose(range(n), r)) if count else ()
+    index = np.fromiter(rows, np.int32, count * r).reshape(count, r)
+    return input.take(FUNCTIONS[""]["from_numpy"](index))
+
+
+def _choices(n: int, r: int) -> int:
+    """In how many ways `r` of `n` can be chosen; of more than 2**63 only that they are more."""
+    if r > n:
+        return 0
+    count = 1
+    for i in range(min(r, n - r)):
+        count = count * (n - i) // (i + 1)
+        if count >= LIMIT:
+            break
+    return count
+
+
+# -- repeating --------------------------------------------------------------------------------------------------------
+
+
+@operator("repeat", function=False, method=False, out=False)
+def _repeat(self, *, repeats):
+    if len(repeats) < self.ndim:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: got "
+            f"{len(repeats)} for {self.ndim}"
+        )
+    if any(n < 0 for n in repeats):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: repeats {list(repeats)}")
+    lacking = (1,) * (len(repeats) - self.ndim)
+    check_size(tuple(map(mul, repeats, (*lacking, *self.shape))), self.dtype)  # jnp.tile counts in int64
+    return jnp.tile(self, repeats)
+
+
+def _folded(grad: Any, shapes: Any, repeats: Any) -> Any:
+    shape = (1,) * (len(repeats) - len(shapes[0])) + tuple(shapes[0])
+    split = grad.reshape([n for pair in zip(repeats, shape) for n in pair])
+    return split.sum(tuple(range(0, 2 * len(repeats), 2)), dtype=grad.dtype).reshape(shapes[0])
+
+
+_repeat.derivative(self=_folded)
+
+
+@composite(function=False)
+def repeat(input: Tensor, *repeats: Any, **named: Any) -> Tensor:
+    """A copy with dimension i repeated `repeats[i]` times; extra repeats make new leading dimensions."""
+    return call(_repeat.operator, (input,), (variadic("repeat", "repeats", repeats, named),))
+
+
+@composite
+def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
+    """As `repeat`; missing leading repeats are 1."""
+    times = variadic("tile", "dims", dims, named)
+    return repeat(input, (1,) * (input.ndim - len(times)) + times)
+
+
+@operator(function=False, method=False, out=False, node="RepeatInterleaveBackward0")
+def _repeated(self, *, repeats, dim):
+    return jnp.repeat(self, repeats, axis=wrap_dim(dim, self.ndim))
+
+
+_repeated.derivative(self=transposed)
+
+
+@operator(function=False, method=False, out=False, differentiable=False)
+def _repeat_indices(self, *, total):
+    return jnp.repeat(jnp.arange(self.shape[0], dtype=dtypes.default_integer()), self, total_repeat_length=total)
+
+
+@composite
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Each element (or slice along `dim`) repeated, `repeats` times or as often as a tensor says for each.
+
+    Given a tensor alone, the index i as often as its i-th element says.  `output_size`, if it is known, saves reading
+    the sum of the repeats from the device.
+    """
+    source: Tensor | None = input
+    if repeats is None:
+        source, repeats, dim = None, input, 0
+    elif dim is None:
+        source, dim = input.reshape(-1), 0
+    if isinstance(repeats, Tensor) and repeats.ndim > 1:
+        raise RuntimeError("repeat_interleave: `repeats` must be 0-dim or 1-dim tensor")
+    if isinstance(repeats, Tensor) and source is not None and repeats.ndim and repeats.shape[0] != 1:
+        n = source.shape[wrap_dim(dim, source.ndim)]
+        if repeats.shape[0] != n:
+            raise RuntimeError(
+                f"repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.shape[0]} and "
+                f"input.size({dim}) = {n}"
+            )
+    elif source is not None:
+        require_int("repeat_interleave", repeats=repeats if not isinstance(repeats, Tensor) else repeats.item())
+        count = repeats.item() if isinstance(repeats, Tensor) else int(repeats)
+        if count < 0:
+            raise RuntimeError("repeats can not be negative")
+        return call(_repeated.operator, (source,), (count, dim))
+    if repeats.shape[0] and repeats.min().item() < 0:
+        raise RuntimeError("repeats can not be negative")
+    total = repeats.sum().item() if output_size is None else output_size
+    index = call(_repeat_indices.operator, (repeats,), (total,))
+    return index if source is None else source.index_select(dim, index)
+
+
+# -- flipping and rolling ---------------------------------------------------------------------------------------------
+
+
+@operator("flip", function=False, method=False, out=False)
+def _flip(self, *, dims):
+    return jnp.flip(self, wrap_dims(dims, self.ndim)) if len(dims) else self
+
+
+_flip.derivative(self=transposed)
+
+
+@composite
+def flip(input: Tensor, *dims: Any, **named: Any) -> Tensor:
+    """A copy with the order of the elements reversed in the given dimensions: `flip(x, (0, 1))` or `x.flip(0, 1)`."""
+    return call(_flip.operator, (input,), (variadic("flip", "dims", dims, named),))
+
+
+def _mirror(name: str, dim: int) -> None:
+    @composite(name)
+    def mirror(input: Tensor) -> Tensor:
+        if input.ndim <= dim:
+            raise RuntimeError(f"Input must be >= {dim + 1}-d.")
+        return flip(input, dim)
+
+    mirror.__doc__ = f"A copy with dimension {dim} reversed."
+
+
+_mirror("fliplr", 1)
+_mirror("flipud", 0)
+
+
+@operator(out=False)
+def rot90(self, *, k=1, dims=(0, 1)):
+    """A copy rotated `k` times by 90 degrees in the plane of two dimensions, from the first towards the second."""
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if self.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {self.ndim}")
+    return jnp.rot90(self, k, (wrap_dim(dims[0], self.ndim), wrap_dim(dims[1], self.ndim)))
+
+
+rot90.derivative(self=transposed)
+
+
+@operator("roll", function=False, method=False, out=False)
+def _roll(self, *shifts, dims):
+    if not dims and len(shifts) == 1:
+        return jnp.roll(self, shifts[0])
+    if len(shifts) != len(dims):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    return jnp.roll(self, shifts, tuple(wrap_dim(d, self.ndim) for d in dims)) if self.ndim else self
+
+
+_roll.derivative(self=lambda grad, shifts, dims: _roll(grad, *(-s for s in shifts), dims=dims))
+
+
+@composite
+def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """A copy shifted cyclically; without `dims` as if it were flat."""
+    n = max(input.numel(), 1)  # a multiple of the size of each dimension, if any shift is too large for an int32
+    shifts = (s if -n < s < n else s % n for s in sizes_of((shifts,)))
+    return call(_roll.operator, (input, *shifts), (sizes_of((dims,)),))
+
+
+# -- triangles and diagonals ------------------------------------------------------------------------------------------
+
+
+def _require_matrix(x: Any, name: str) -> None:
+    if x.ndim < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+
+
+def _diagonals(x: Any, diagonal: Any, name: str) -> tuple[Any, Any]:
+    """The number of the diagonal on which each element of matrices lies, and that of the one asked for."""
+    diagonal = scalar(x, diagonal, "diagonal")
+    if diagonal.dtype.kind != "i":
+        raise TypeError(f"{name}(): argument 'diagonal' must be int, not {diagonal.dtype.name}")
+    row, column = (jax.lax.broadcasted_iota(jnp.int32, x.shape[-2:], axis) for axis in (0, 1))
+    rows, columns = x.shape[-2:]
+    return column - row, jnp.clip(diagonal, -rows, columns)  # as an int32 a large one would be another
+
+
+def _lower(x: Any, diagonal: Any) -> Any:
+    here, last = _diagonals(x, diagonal, "tril")
+    return jnp.where(here <= last, x, jnp.zeros((), x.dtype))
+
+
+def _upper(x: Any, diagonal: Any) -> Any:
+    here, first = _diagonals(x, diagonal, "triu")
+    return jnp.where(here >= first, x, jnp.zeros((), x.dtype))
+
+
+@operator(inplace=True)
+def tril(self, diagonal=0):
+    """The lower triangle of matrices, up to a diagonal; zeros elsewhere."""
+    _require_matrix(self, "tril")
+    return _lower(self, diagonal)
+
+
+@operator(inplace=True)
+def triu(self, diagonal=0):
+    """The upper triangle of matrices, from a diagonal on; zeros elsewhere."""
+    _require_matrix(self, "triu")
+    return _upper(self, diagonal)
+
+
+tril.derivative(self=lambda grad, diagonal: _lower(grad, diagonal))
+triu.derivative(self=lambda grad, diagonal: _upper(grad, diagonal))
+
+
+@operator(out=False)
+def diag_embed(self, *, offset=0, dim1=-2, dim2=-1):
+    """Matrices, in the dimensions `dim1` and `dim2`, with the last dimension on a diagonal and zeros elsewhere."""
+    ndim, n = self.ndim + 1, (self.shape[-1] if self.ndim else 1) + abs(offset)
+    first, second = wrap_dim(dim1, ndim), wrap_dim(dim2, ndim)
+    if first == second:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    if not self.ndim:
+        raise RuntimeError("diag_embed needs a tensor with at least one dimension")
+    i = jnp.arange(self.shape[-1])
+    row, column = i + max(-offset, 0), i + max(offset, 0)
+    out = jnp.zeros((*self.shape[:-1], n, n), self.dtype).at[..., row, column].set(self)
+    return jnp.moveaxis(out, (-2, -1), (first, second))
+
+
+diag_embed.derivative(self=lambda grad, offset, dim1, dim2: jnp.diagonal(grad, offset, dim1, dim2))
+
+
+@composite
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The matrix with a vector on a diagonal, or a copy of a diagonal of a matrix."""
+    if input.ndim == 1:
+        return diag_embed.function(input, offset=diagonal)
+    if input.ndim == 2:
+        return input.diagonal(diagonal).clone()
+    raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
+
+
+@composite
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """The matrix with all elements on a diagonal."""
+    return diag_embed.function(input.reshape(-1), offset=offset)
+
+
+@composite(function=False)
+def sum_to_size(input: Tensor, *size: Any, **named: Any) -> Tensor:
+    """The tensor summed over the dimensions in which it is larger than `size`: the adjoint of `expand`."""
+    shape = variadic("sum_to_size", "size", size, named)
+    if shape == tuple(input.shape):
+        return input
+    if not expandable(shape, tuple(input.shape)):
+        raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(input.shape)}}}.")
+    return call(fit_to.operator, (input,), (shape, input.dtype))

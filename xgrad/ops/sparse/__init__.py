@@ -1,0 +1,1 @@
+"""Sparse layouts, as far as every Tensor has them; `xgrad.sparse` itself is imported with the first sparse tensor."""

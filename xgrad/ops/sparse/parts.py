@@ -1,0 +1,44 @@
+"""The parts of sparse tensors: dense tensors that belong to no graph, and whose values may be needed on the host."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...errors import TracedValueError
+from ...tensor import Tensor, from_array
+from ...views.storage import Tracer, value_needed
+
+
+def require_plain(name: str, *tensors: Any) -> None:
+    """Refuse a BatchedTensor: recorded here, its gradient would be that of no entry."""
+    if any(t._level is not None for t in tensors):
+        raise NotImplementedError(
+            f"{name}: no sparse tensors inside of vmap (or with is_grads_batched=True). Use dense ones there, "
+            "as sparse=False gives them, or a loop."
+        )
+
+
+def same(array: Any) -> Any:
+    return array
+
+
+def private(tensor: Tensor, place: Callable = same) -> Tensor:
+    """A tensor with the same array (or what `place` makes of it) that shares no writes and belongs to no graph."""
+    require_plain("sparse tensor", tensor)
+    twin = from_array(place(tensor._read()))
+    twin._owned = False
+    return twin
+
+
+def host_of(tensor: Tensor, where: str) -> np.ndarray:
+    """The values on the host, which are needed because they decide a shape."""
+    array = tensor._read()
+    if isinstance(array, Tracer):
+        raise value_needed(
+            array,
+            TracedValueError(
+                f"{where}() needs the values: how many entries there are would be a shape (jax.jit traces)"
+            ),
+        )
+    return np.asarray(private(tensor)._read())  # a twin: what NumPy sees is no longer ours to write to

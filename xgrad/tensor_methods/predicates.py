@@ -1,0 +1,104 @@
+"""Questions about tensors and dtypes whose answer is no tensor: is_tensor, is_nonzero, result_type, can_cast, ..."""
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..config import settings
+from ..dispatch.declare import composite
+from ..dispatch.promotion import operand
+from ..dispatch.wrong_arguments import require_tensor
+from ..tensor import Tensor
+from . import conversion
+from .printing import set_printoptions
+
+for _question in (conversion.numel, set_printoptions):
+    composite(method=False)(_question)
+
+
+def _dtype_of(input: Any, name: str) -> np.dtype:
+    """The dtype of a tensor, or one itself."""
+    if isinstance(input, (Tensor, np.dtype)):
+        return input if isinstance(input, np.dtype) else input.dtype
+    raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor or a dtype, not {type(input).__name__}")
+
+
+@composite(method=False)
+def is_floating_point(input: Any) -> bool:
+    """Whether a tensor's dtype, or a dtype, is a floating-point one.
+
+    It answers what PyTorch's `x.dtype.is_floating_point` does: dtypes are NumPy's here, which lack the attribute, and
+    NumPy's own `issubdtype` takes bfloat16 and float8 for no floats.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(2, dtype=xgrad.bfloat16)
+    >>> x.is_floating_point(), xgrad.is_floating_point(x), xgrad.is_floating_point(x.dtype)
+    (True, True, True)
+    """
+    return _dtype_of(input, "is_floating_point") in dtypes.FLOATS
+
+
+@composite(method=False)
+def is_complex(input: Any) -> bool:
+    """Whether a tensor's dtype, or a dtype (PyTorch: `dtype.is_complex`), is a complex one."""
+    return _dtype_of(input, "is_complex") in dtypes.COMPLEX
+
+
+@composite(method=False)
+def is_signed(input: Any) -> bool:
+    """Whether a tensor's dtype, or a dtype (PyTorch: `dtype.is_signed`), has negative numbers."""
+    return _dtype_of(input, "is_signed").kind in "ifcV"
+
+
+@composite(method=False)
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+@composite
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not zero.  Raises `RuntimeError` for more or fewer elements than one.
+
+    >>> import xgrad
+    >>> xgrad.is_nonzero(xgrad.tensor([[0.5]]))
+    True
+    """
+    require_tensor("is_nonzero", input)
+    return bool(input)
+
+
+@composite
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return input.shape == other.shape
+
+
+@composite(method=False)
+def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
+    """The dtype of an arithmetic operation on two operands, tensors or numbers.
+
+    >>> import xgrad
+    >>> xgrad.result_type(xgrad.tensor([1, 2], dtype=xgrad.int32), 1.0)
+    dtype('float32')
+    """
+    for place, x in enumerate((tensor1, tensor2), 1):
+        if not isinstance(x, (Tensor, bool, int, float, complex)):
+            raise TypeError(
+                f"result_type(): argument 'tensor{place}' (position {place}) must be Tensor or Number, not "
+                f"{type(x).__name__}"
+            )
+    operands = tuple(operand(x) if isinstance(x, Tensor) else (np.dtype(type(x)), 0) for x in (tensor1, tensor2))
+    return dtypes.result_dtype(operands, settings.default_dtype)
+
+
+@composite(method=False)
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether PyTorch's casting rules allow a result of dtype `from_` to be written to dtype `to`.
+
+    >>> import xgrad
+    >>> xgrad.can_cast(xgrad.float64, xgrad.float32), xgrad.can_cast(xgrad.float32, xgrad.int32)
+    (True, False)
+    """
+    return dtypes.category(dtypes.as_dtype(from_)) <= dtypes.category(dtypes.as_dtype(to))

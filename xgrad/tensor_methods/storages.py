@@ -1,0 +1,356 @@
+"""untyped_storage(), data_ptr() and their like: which tensors share memory, told by numbers that are no addresses.
+
+Invariants: tensors have equal storages if and only if a write to one can show in the other; ranges of numbers that
+belong to different living storages never overlap; within a storage elements have the places that PyTorch's row-major
+layout gives them.  So programs that compare `data_ptr()`s, or add sizes up by storage, find what they find in PyTorch.
+XLA keeps its memory to itself: a number here can't be read from, and a storage can't be written to.
+
+PyTorch: torch/storage.py.
+"""
+
+import threading
+import warnings
+import weakref
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..devices import device, of_trace
+from ..dispatch.declare import composite
+from ..tensor import Tensor, blank
+from ..views.chain import ViewChain
+from ..views.storage import Storage, Tracer
+from . import conversion
+
+_ALIGNED = 64  # as the addresses of XLA's own buffers are, on the CPU
+_lock = threading.Lock()
+_next = 1 << 32  # no small number, which could be taken for a size or an index
+_places: weakref.WeakKeyDictionary[Storage, tuple[int, int]] = weakref.WeakKeyDictionary()  # (the number, for how many)
+
+
+def _bytes_of(array: Any) -> int:
+    return prod(array.shape) * array.dtype.itemsize
+
+
+def _place_of(storage: Storage) -> int:
+    """The number of its first byte, 0 of a storage without any; another one after it has grown, as in PyTorch."""
+    global _next
+    size = _bytes_of(storage.array)
+    if not size:
+        return 0
+    with _lock:
+        place, room = _places.get(storage, (0, 0))
+        if room < size:
+            place, room = _next, -(-size // _ALIGNED) * _ALIGNED
+            _next += room + _ALIGNED
+            _places[storage] = place, room
+    return place
+
+
+def _storage_of(input: Tensor, what: str) -> Storage:
+    if input.layout != "strided" or input._level is not None:
+        sparse = "a sparse tensor: ask its values()"
+        kind = sparse if input.layout != "strided" else "an entry of a batch: ask outside of vmap"
+        raise RuntimeError(f"{what}: cannot access data pointer of a Tensor that doesn't have storage: this is {kind}")
+    return input._share()
+
+
+class UntypedStorage:
+    """The memory that tensors share, by `Tensor.untyped_storage()`: a base and its views have equal ones.
+
+    `data_ptr()` is a number by which storages can be told apart, and no address.  What would change the memory
+    (`resize_`, `copy_`, `fill_`, item assignment) raises `NotImplementedError`: write to a tensor instead.
+
+    Source: PyTorch's `torch.UntypedStorage`.
+
+    >>> import xgrad
+    >>> x = xgrad.zeros(2, 3)
+    >>> x.untyped_storage()
+    [xgrad.UntypedStorage(device=cpu) of size 24]
+    >>> x[1].untyped_storage() == x.untyped_storage(), x.clone().untyped_storage() == x.untyped_storage()
+    (True, False)
+    """
+
+    is_sparse = False
+    filename: str | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(
+            "xgrad.UntypedStorage can't be made by itself: XLA makes arrays, not memory. Make a tensor, such as "
+            "xgrad.zeros(n, dtype=xgrad.uint8), and ask its untyped_storage()."
+        )
+
+    _storage: Storage
+
+    def data_ptr(self) -> int:
+        """A number that storages in use have each for itself; 0 if there are no bytes."""
+        return _place_of(self._storage)
+
+    _cdata = property(data_ptr)
+
+    def nbytes(self) -> int:
+        """How many bytes there are."""
+        return _bytes_of(self._storage.array)
+
+    def size(self) -> int:
+        """How many bytes there are."""
+        return self.nbytes()
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def element_size(self) -> int:
+        """1: what it holds are bytes."""
+        return 1
+
+    @property
+    def device(self) -> device:
+        array = self._storage.array
+        return of_trace() if isinstance(array, Tracer) else device(array.sharding)
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+    def get_device(self) -> int:
+        """The number of the device, -1 of the CPU."""
+        return _number_of(self.device)
+
+    def is_shared(self) -> bool:
+        """False: no other process has this memory."""
+        return False
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """False: XLA pins what it moves by itself."""
+        return False
+
+    def resizable(self) -> bool:
+        """False: a tensor's `resize_` gives it another size."""
+        return False
+
+    def untyped(self) -> "UntypedStorage":
+        """The storage itself, as bytes."""
+        return _wrapped(UntypedStorage, self._storage)
+
+    def type(self) -> str:
+        """The name of its class."""
+        return f"xgrad.{type(self).__name__}"
+
+    def tolist(self) -> list:
+        """The bytes, as a list of integers."""
+        return self._values().tolist()
+
+    def _values(self) -> np.ndarray:
+        whole = blank(Tensor)
+        whole._storage, whole._chain = self._storage, ViewChain.of(self._storage.array)
+        return np.ascontiguousarray(conversion.numpy(whole)).reshape(-1).view(np.uint8)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._values()[index].tolist()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and other._storage is self._storage
+
+    def __hash__(self) -> int:
+        return hash(self._storage)
+
+    def __repr__(self) -> str:
+        return f"[xgrad.{type(self).__name__}(device={self.device}) of size {self.size()}]"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object: pickle or xgrad.save() the tensors")
+
+    def _refuse(self, what: str, instead: str) -> Any:
+        raise NotImplementedError(
+            f"xgrad.{type(self).__name__}.{what} is not supported: XLA's arrays have no memory that Python could "
+            f"change. {instead}"
+        )
+
+    def resize_(self, size: int) -> Any:
+        """Not supported: `Tensor.resize_` is."""
+        self._refuse(
+            "resize_",
+            "Use tensor.resize_(sizes); to give memory up (resize_(0)), drop the tensors or assign "
+            "x.data = xgrad.empty(0).",
+        )
+
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> Any:
+        """Not supported: `Tensor.copy_` is."""
+        self._refuse("copy_", "Use tensor.copy_(other).")
+
+    def fill_(self, value: Any) -> Any:
+        """Not supported: `Tensor.fill_` is."""
+        self._refuse("fill_", "Use tensor.fill_(value).")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._refuse("__setitem__", "Write to the tensor: x[index] = value.")
+
+
+class TypedStorage(UntypedStorage):
+    """The same in elements, by `Tensor.storage()`: `size()` and `len()` count elements of `dtype`.
+
+    Source: PyTorch's `torch.TypedStorage`.
+    """
+
+    dtype: np.dtype
+
+    def size(self) -> int:
+        """How many elements there are."""
+        return self.nbytes() // self.dtype.itemsize
+
+    def element_size(self) -> int:
+        """The bytes of one element."""
+        return self.dtype.itemsize
+
+    def _values(self) -> np.ndarray:
+        return super()._values().view(self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypedStorage) and other._storage is self._storage and other.dtype == self.dtype
+
+    __hash__ = UntypedStorage.__hash__
+
+    def __repr__(self) -> str:
+        return f"[xgrad.TypedStorage(dtype=xgrad.{self.dtype.name}, device={self.device}) of size {self.size()}]"
+
+
+def _wrapped(kind: type, storage: Storage) -> Any:
+    made = object.__new__(kind)
+    made._storage = storage
+    return made
+
+
+@composite(function=False)
+def untyped_storage(input: Tensor) -> UntypedStorage:
+    """The storage, which a base shares with its views: to compare, to count bytes, to name; not to write to.
+
+    Raises `RuntimeError` for a sparse tensor and for an entry of a batch (inside of vmap).
+
+    >>> import xgrad
+    >>> x = xgrad.zeros(4, dtype=xgrad.int16)
+    >>> x[1:3].untyped_storage().nbytes()
+    8
+    """
+    return _wrapped(UntypedStorage, _storage_of(input, "untyped_storage()"))
+
+
+@composite(function=False)
+def storage(input: Tensor) -> TypedStorage:
+    """The storage in elements of the tensor's dtype.  Warns that PyTorch gives this up for `untyped_storage()`."""
+    warnings.warn(
+        "TypedStorage is deprecated, and will be removed from PyTorch: use tensor.untyped_storage() instead of "
+        "tensor.storage().",
+        stacklevel=2,
+    )
+    made = _wrapped(TypedStorage, _storage_of(input, "storage()"))
+    made.dtype = input.dtype
+    return made
+
+
+@composite(function=False)
+def data_ptr(input: Tensor) -> int:
+    """A number for the place of the first element: no address, but equal, greater and apart as PyTorch's addresses are.
+
+    A view's is that of its base plus `storage_offset()` times the size of an element; a tensor without elements has 0.
+    Raises `RuntimeError` for a sparse tensor and for an entry of a batch (inside of vmap).
+
+    >>> import xgrad
+    >>> x = xgrad.zeros(2, 3)
+    >>> x[1].data_ptr() - x.data_ptr(), x.t().data_ptr() == x.data_ptr(), x.clone().data_ptr() == x.data_ptr()
+    (12, True, False)
+    """
+    found = _storage_of(input, "data_ptr()")
+    return _place_of(found) + input.storage_offset() * input.dtype.itemsize if input.shape.numel() else 0
+
+
+@composite(function=False)
+def is_set_to(input: Tensor, tensor: Tensor) -> bool:
+    """Whether two tensors show the same elements of the same storage, in the same shape and with the same strides."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"is_set_to(): argument 'tensor' (position 1) must be Tensor, not {type(tensor).__name__}")
+    mine, other = _storage_of(input, "is_set_to()"), _storage_of(tensor, "is_set_to()")
+    return mine is other and input.dtype == tensor.dtype and input._geometry() == tensor._geometry()
+
+
+@composite(method=False)
+def is_storage(obj: Any) -> bool:
+    """Whether an object is a storage.
+
+    >>> import xgrad
+    >>> xgrad.is_storage(xgrad.ones(1).untyped_storage()), xgrad.is_storage(xgrad.ones(1))
+    (True, False)
+    """
+    return isinstance(obj, UntypedStorage)
+
+
+# -- where a tensor is ------------------------------------------------------------------------------------------------
+
+
+def _number_of(where: device) -> int:
+    return -1 if where.type == "cpu" else where.index
+
+
+@composite
+def get_device(input: Tensor) -> int:
+    """The number of the tensor's device among those of its kind, -1 of the CPU; of a sharded one, of its first.
+
+    >>> import xgrad
+    >>> xgrad.ones(1, device="cpu").get_device()
+    -1
+    """
+    return _number_of(input.device)
+
+
+def is_cpu(self: Tensor) -> bool:
+    """Whether the tensor is in the host's memory, where the CPU computes."""
+    return self.device.type == "cpu"
+
+
+def is_cuda(self: Tensor) -> bool:
+    """Whether the tensor is on a GPU."""
+    return self.device.type == "cuda"
+
+
+def is_xla(self: Tensor) -> bool:
+    """Whether the tensor is on a device that PyTorch would reach through XLA, such as a TPU."""
+    return self.device.type not in ("cpu", "cuda")
+
+
+def is_shared(self: Tensor) -> bool:
+    """False: no other process has this memory."""
+    return False
+
+
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """False: XLA pins what it moves by itself."""
+    return False
+
+
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """The tensor itself, taken where PyTorch takes it: XLA pins what it moves by itself."""
+    return self
+
+
+def type_name(obj: Any) -> str:
+    """The name of an object's type: of a tensor, that of `Tensor.type()`.
+
+    >>> import xgrad
+    >>> xgrad.typename(xgrad.ones(1)), xgrad.typename(3)
+    ('xgrad.FloatTensor', 'int')
+    """
+    if isinstance(obj, Tensor):
+        return f"xgrad.{dtypes.torch_name(obj.dtype)}Tensor"
+    kind = obj if isinstance(obj, type) else type(obj)
+    place = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return place + kind.__qualname__
+
+
+composite("typename", method=False)(type_name)
+
+
+def attach(tensor: Any) -> None:
+    """Give `Tensor` what is no operator."""
+    tensor.is_cpu, tensor.is_cuda, tensor.is_xla = property(is_cpu), property(is_cuda), property(is_xla)
+    tensor.is_shared, tensor.is_pinned, tensor.pin_memory = is_shared, is_pinned, pin_memory
