@@ -1,1 +1,1 @@
-"""Pointwise operators: one element of the result from the elements at its place."""
+"""Pointwise operators: an element of the result depends on the elements at the same place."""

@@ -1,8 +1,8 @@
 """Arithmetic: + - * / // % and fused products, as functions, methods and Python's operators.
 
-What is saved is what PyTorch saves: sums save nothing, products their factors.  `add`, `sub` and `div` are each two
-operators under one name: the commonest form, two arrays and no option, which takes the shortest call path, and the
-general one.  (PyTorch: BinaryOps.cpp, PointwiseOps.cpp.)
+The operators save what PyTorch's save: sums nothing, products their factors.  `add`, `sub` and `div` are each two
+operators under one name: one for the commonest form, two arrays and no option, which has the shortest call path, and
+one for all others.  (PyTorch: BinaryOps.cpp, PointwiseOps.cpp.)
 """
 
 from operator import mul as times
@@ -35,7 +35,7 @@ from ...tensor import Tensor
 
 
 def zero(grad: Any) -> Any:
-    """The derivative of a function that is constant between its jumps."""
+    """Return zeros: the derivative of a function that is constant between its jumps."""
     return jnp.zeros_like(grad)
 
 
@@ -51,7 +51,7 @@ def _refuse_bool(what: str, *operands: Any) -> None:
 
 
 def run(op: Operator, args: tuple, out: Tensor | None, statics: tuple = ()) -> Tensor:
-    """The function form: into `out` if that is given, else by the shortest path."""
+    """Call an operator as its function form does: with `out=` if there is one, else by the shortest path."""
     if out is not None:
         return call_out(op, args, statics, out)
     return call(op, args, statics) if statics or len(args) != 2 else call_pair(op, *args)
@@ -101,7 +101,7 @@ _scaled_sub.derivative(self=lambda grad: grad, other=lambda grad, alpha: -grad *
 
 
 def _plus_minus(name: str, plain: Operator, scaled: Operator, aliases: tuple, doc: str) -> Any:
-    """The public forms, with PyTorch's `alpha`: a product, and a number to save, only where there is one."""
+    """Declare the public forms with PyTorch's `alpha`.  There is a product, and a number to save, unless it is 1."""
 
     def chosen(input: Any, other: Any, alpha: Any) -> tuple[Operator, tuple]:
         if alpha.__class__ is int and alpha == 1:
@@ -169,7 +169,7 @@ def mul(self, other):
 
 
 def _beside_number(compute: Any, a: Any, b: Any, *promoted: Any) -> Any:
-    """A product or quotient in the operands' common dtype.
+    """Compute a product or quotient in the operands' common dtype.
 
     In half precision a number, or a 0-dim tensor of a wider dtype, keeps its own: 1e5 does not fit into float16, and
     the product of 0.1 with it does.  (PyTorch: opmath_t in BinaryOpsKernel.cpp.)
@@ -185,7 +185,7 @@ def _beside_number(compute: Any, a: Any, b: Any, *promoted: Any) -> Any:
 
 
 def _scale_gradient(compute: Any, grad: Any, number: Any) -> Any:
-    """`_beside_number` of a gradient, which may be a sparse Tensor: it has operators of its own."""
+    """Apply `_beside_number` to a gradient; a sparse Tensor has operators of its own for it."""
     return compute(grad, number) if isinstance(grad, Tensor) else _beside_number(compute, grad, number)
 
 
@@ -213,7 +213,7 @@ _div.derivative(
 def _floored(a: Any, b: Any) -> Any:
     """floor(a / b), corrected for the rounding of the quotient (Python's float_divmod, as in c10::div_floor_floating).
 
-    The quotient itself, infinite or NaN, where b is 0; a zero has the sign of the quotient.
+    Where b is 0 it is the quotient itself, infinite or NaN; a zero has the sign of the quotient.
     """
     if a.dtype not in dtypes.INEXACT:
         return jnp.floor_divide(a, b)
@@ -235,7 +235,7 @@ def _rounded_div(self, other, *, rounding_mode):
         )
     self, other = promote_together(self, other)
     require_real(self, "div")
-    # Its tangent is 0, that of the quotient where other is 0 included.
+    # Its tangent is 0, also where other is 0.
     return jax.lax.stop_gradient((_floored if rounding_mode == "floor" else _truncated)(self, other))
 
 
@@ -350,7 +350,7 @@ def lerp(self, end, weight):
     require_floating(self, "lerp")
     check_broadcast(self, end, weight)
     if getattr(weight, "weak_type", True):
-        scalar(self, weight, "weight")  # refuses a complex one
+        scalar(self, weight, "weight")  # raises for a complex number
     dtype, self, end = self.dtype, widen(self), widen(end)
     # From the nearer end, so that weight 1 gives `end` exactly.
     near = jnp.abs(weight) < 0.5

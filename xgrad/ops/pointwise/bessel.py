@@ -1,8 +1,8 @@
 """xgrad.special: Bessel functions of orders 0 and 1, and the Airy function.
 
-What jax has not is evaluated by the approximations of S. L. Moshier's Cephes library (j0.c, j1.c, k0.c, k1.c, airy.c):
-quotients of polynomials, and Chebyshev series, on either side of a bound.  The argument of the side that does not apply
-is replaced, so that the derivatives, which are jax's, have no NaN from there.  PyTorch takes the same approximations
+Functions that jax lacks are evaluated by the approximations of S. L. Moshier's Cephes library (j0.c, j1.c, k0.c, k1.c,
+airy.c): quotients of polynomials, and Chebyshev series, on either side of a bound.  On the side that does not apply the
+argument is replaced, so that jax's derivatives have no NaN from there.  PyTorch uses the same approximations
 (ATen/native/Math.h), but forgets the leading 1 of some denominators, and is off by up to 1e-6 around the bounds.
 """
 
@@ -18,7 +18,7 @@ from ...dispatch.promotion import require_32_bits
 from .special import i1_slope
 from .unary import i0, series, unary
 
-# Numerators and denominators, the highest power first.  J and Y: of x**2 up to x = 5; P and Q: of (5 / x)**2 beyond.
+# Numerators and denominators, the highest power first.  J, Y: in x**2, for x up to 5; P, Q: in (5 / x)**2, beyond.
 _ORDER_0 = {
     "J": (
         (-4794432209.782018, 1956174919465.5657, -249248344360967.72, 9708622510473064.0),
@@ -169,7 +169,7 @@ _K = {
     ),
 }  # fmt: skip
 
-# The zeros of J, squared, of which its quotient leaves out the first two.
+# The squares of J's first two zeros, which its quotient leaves out.
 _ZEROS = {0: (5.783185962946784, 30.471262343662087), 1: (14.681970642123893, 49.2184563216946)}
 _ORDERS = (_ORDER_0, _ORDER_1)
 
@@ -205,7 +205,7 @@ def _y_near(order: int, x: Any) -> Any:
 
 
 def _far(order: int, x: Any, behind: bool) -> Any:
-    """By the phase: J; Y is a quarter of a turn behind it."""
+    """J beyond 5, by its phase; Y (with `behind`) is a quarter of a turn behind J."""
     w = 5 / x
     phase = x - math.pi / 4 * (1 + 2 * order)
     P, Q = (_quotient(_ORDERS[order][name], w * w) for name in "PQ")
@@ -222,14 +222,14 @@ def _j(order: int, x: Any) -> Any:
 
 
 def _y(order: int, x: Any) -> Any:
-    """-inf at 0 and NaN of negative numbers, as the logarithm is."""
+    """Y: -inf at 0 and NaN for negative numbers, as the logarithm is."""
     near = x <= 5
     found = jnp.where(near, _y_near(order, jnp.where(near & (x > 0), x, 1)), _far(order, jnp.where(near, 6, x), True))
     return jnp.where(x <= 0, jnp.log(x), found)
 
 
 def _k(order: int, scaled: bool, x: Any) -> Any:
-    """Infinite at 0 and NaN of negative numbers."""
+    """K: infinite at 0 and NaN for negative numbers."""
     near = x <= 2
     low, high = jnp.where(near & (x > 0), x, 1), jnp.where(near, 3, x)
     at_origin, beyond = _K[order]
@@ -243,7 +243,7 @@ def _k(order: int, scaled: bool, x: Any) -> Any:
 
 
 def _airy_ai(x: Any) -> Any:
-    """NaN at the infinities, as in PyTorch."""
+    """Ai; NaN at the infinities, as in PyTorch."""
     left, right = x < -2.09, x >= 2.09
     back, forth = jnp.where(left, -x, 3), jnp.where(right, x, 3)
     # The oscillation on the left, the decay on the right, and a power series between them.

@@ -36,7 +36,7 @@ def _float_pair(name: str, self: Any, other: Any) -> tuple:
 
 
 def _ordered(name: str, *operands: Any) -> tuple:
-    """The operands in their common dtype, which is not complex: complex numbers have no order."""
+    """Promote the operands to their common dtype.  Raises `NotImplementedError` for complex numbers."""
     operands = promote_together(*operands)
     if operands[0].dtype in dtypes.COMPLEX:
         raise NotImplementedError(f"{name} is not supported for complex types: complex numbers have no order")
@@ -77,7 +77,7 @@ def _share(grad: Any, loses: Any, ties: Any) -> Any:
 
 
 def _first_of(a: Any, b: Any, larger: bool) -> Any:
-    """Where fmax or fmin picks the first, ties included."""
+    """True where fmax or fmin picks the first operand, which it does for ties."""
     return (a >= b if larger else a <= b) | jnp.isnan(b)
 
 
@@ -103,7 +103,7 @@ fmin.derivative(
 
 
 def _from_below(x: Any, low: Any) -> Any:
-    """`x`, or `low` where that is larger or NaN; at equality `x`, with its derivative."""
+    """Return `x`, or `low` where that is larger or NaN; at equality `x`, with its derivative."""
     return jnp.where((x < low) | jnp.isnan(low), low, x)
 
 
@@ -112,9 +112,9 @@ def _from_above(x: Any, high: Any) -> Any:
 
 
 def _check_bounds(args: tuple, statics: tuple) -> None:
-    """Refuse bools as PyTorch does, which takes them for one bound that is a tensor: it calls maximum or minimum.
+    """Raise for bools, as PyTorch does unless one bound is a tensor: then it calls maximum or minimum.
 
-    And integers beyond the dtype, which would wrap around; a bound beyond the floats is one that nothing reaches.
+    Raise for integers beyond the dtype, too, which would wrap around; a bound beyond the floats has no effect.
     """
     dtype = getattr(args[0], "dtype", None)
     if dtype in dtypes.INTEGERS:
@@ -186,7 +186,7 @@ def atan2(self, other):
     """The angle of the point (other, input), in [-pi, pi]; its derivative at the origin is 0."""
     self, other = _float_pair("atan2", self, other)
     origin = (self == 0) & (other == 0)
-    # Held still at the origin, where its derivative would be 0/0.
+    # Constant at the origin, where the derivative would be 0/0.
     y, x = jnp.where(origin, jax.lax.stop_gradient(self), self), jnp.where(origin, 1, other)
     angle = jnp.arctan2(y, x)
     return jnp.where(origin, jax.lax.stop_gradient(jnp.arctan2(self, other)), angle)
@@ -198,7 +198,7 @@ def hypot(self, other):
     self, other = _ordered("hypot", self, other)
     require_floating(self, "hypot")
     x, y = jnp.broadcast_arrays(widen(self), widen(other))
-    # A fifth of the time of jnp.hypot on a CPU; but that knows that an infinity makes one of NaN too.
+    # A fifth of jnp.hypot's time on a CPU; with an infinity the result is infinite, beside a NaN too.
     length = jnp.where(jnp.isinf(x) | jnp.isinf(y), jnp.inf, jnp.abs(jax.lax.complex(x, y)))
     return length.astype(self.dtype)
 
@@ -217,7 +217,7 @@ def logaddexp(self, other):
 
 
 def _complex_logaddexp(a: Any, b: Any) -> Any:
-    """The greater real part, and what the other one adds: the imaginary part is not brought back to one turn."""
+    """Add to the operand with the greater real part; the imaginary part may be more than one turn."""
     swap = a.real < b.real
     low, high = jnp.where(swap, a, b), jnp.where(swap, b, a)
     infinite = jnp.isinf(low.real) & (low.real == high.real)
@@ -241,7 +241,7 @@ def _log_of_sum(a: Any, b: Any, compute: Callable, log_base: float) -> Any:
 
 @_log_of_sum.defjvp
 def _log_of_sum_tangent(compute: Callable, log_base: float, primals: tuple, tangents: tuple) -> tuple:
-    """Without the result, for jax's own rule is wrong beside an infinity: e**a at (a, inf), where PyTorch's is 0."""
+    """The tangent, without the result: jax's rule is wrong beside an infinity, e**a at (a, inf); PyTorch's is 0."""
     ahead = log_base * (primals[0] - primals[1])
     share, rest = jax.nn.sigmoid(ahead), jax.nn.sigmoid(-ahead)
     return _log_of_sum(*primals, compute, log_base), tangents[0] * share + tangents[1] * rest
@@ -333,7 +333,7 @@ def lcm(self, other):
 
 
 def _common_divisor(a: Any, b: Any) -> Any:
-    """Computed without a sign: jnp.gcd never ends for the smallest integer, whose absolute value is negative."""
+    """gcd of unsigned integers: jnp.gcd never ends for the smallest integer, whose absolute value is negative."""
     unsigned = jnp.dtype(f"uint{a.dtype.itemsize * 8}")
     return jnp.gcd(jnp.abs(a).astype(unsigned), jnp.abs(b).astype(unsigned)).astype(a.dtype)
 
@@ -349,7 +349,7 @@ def _integers(name: str, self: Any, other: Any) -> tuple:
 
 
 def _parts(a: Any, b: Any) -> None:
-    """Refuse parts of which no complex number can be made."""
+    """Raise `RuntimeError` if no complex number has parts of these two dtypes."""
     kinds = [torch_name(x.dtype) for x in (a, b)]
     if not all(k in ("Half", "Float", "Double") for k in kinds):
         raise RuntimeError(

@@ -1,6 +1,6 @@
 """Comparisons, tests of values, logic and bits: results without gradients (PyTorch: TensorCompare.cpp, BinaryOps.cpp).
 
-Written in place into a tensor that has a history, each leaves a gradient of zeros.
+An in-place form on a tensor with a history makes the gradient zero.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def _check_tolerances(args: tuple, statics: tuple) -> None:
     check=_check_tolerances,
 )  # fmt: skip
 def isclose(self, other, rtol=1e-5, atol=1e-8, *, equal_nan=False):
-    """Whether |input - other| <= atol + rtol * |other|; NaN is close to NaN only with `equal_nan`.
+    """True where |input - other| <= atol + rtol * |other|; NaN is close to NaN only with `equal_nan`.
 
     Raises `RuntimeError` for different dtypes and for negative tolerances.
     """
@@ -75,7 +75,7 @@ def _all_close(self, other, rtol, atol, *, equal_nan):
 
 @composite
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are close, as a Python bool; see `isclose`.
+    """True if all elements are close, as a Python bool; see `isclose`.
 
     >>> import xgrad
     >>> xgrad.allclose(xgrad.tensor([1.0]), xgrad.tensor([1.0 + 1e-7]))
@@ -91,7 +91,7 @@ def _all_equal(self, other):
 
 @composite
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether shapes and all elements are equal, as a Python bool."""
+    """True if shapes and all elements are equal, as a Python bool."""
     return input.shape == other.shape and bool(_all_equal.function(input, other))
 
 
@@ -100,7 +100,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     signature="elements, test_elements, *, assume_unique=False, invert=False",
 )  # fmt: skip
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
-    """For each of `elements`, whether it is among `test_elements` (`invert`: whether it is not)."""
+    """True for each of `elements` that is among `test_elements` (with `invert`: that is not)."""
     elements, test_elements = promote(elements, test_elements)
     return jnp.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 
@@ -152,7 +152,7 @@ _logic("logical_xor", jnp.logical_xor, "Whether exactly one of the elements is t
 
 @operator(inplace=True, differentiable=False)
 def logical_not(self):
-    """Whether the element is 0."""
+    """True where the element is 0."""
     return self == 0
 
 
@@ -177,7 +177,7 @@ def _bitwise(name: str, compute: Callable, dunder: str, doc: str) -> None:
 
 
 def _shifted(compute: Callable, beyond: Callable) -> Callable:
-    """A shift that is defined for any distance: shifts below 0 or by all bits give what remains in the limit."""
+    """Make a shift that is defined for any distance: below 0 and from the number of bits on it gives the limit."""
 
     def function(x: Any, by: Any) -> Any:
         require_real(x, compute.__name__)

@@ -1,4 +1,4 @@
-"""xgrad.special: orthogonal polynomials, of a degree for each element.
+"""xgrad.special: orthogonal polynomials; each element may have another degree.
 
 One recurrence computes them all, and their derivatives to any order: the d-th derivative of
 
@@ -25,8 +25,8 @@ class _Family(NamedTuple):
 
     first: tuple[float, float]
     step: Callable[[Any], tuple]
-    ends: tuple[tuple[int, Callable], ...] = ()  # where the values are integers: these, of the degree
-    wave: Callable | None = None  # the values at cos(angle), of the degree and the angle
+    ends: tuple[tuple[int, Callable], ...] = ()  # (x, its value for a degree), for each x where the values are integers
+    wave: Callable | None = None  # the value at cos(angle), for a degree and an angle
     limited: bool = False  # above the degree 128 (in float64: 512) PyTorch gives NaN
 
 
@@ -35,7 +35,7 @@ def _sign(n: Any) -> Any:
 
 
 def _chebyshev(first: tuple, wave: Callable, high: Callable, low: Callable) -> _Family:
-    """`high`, `low`: the absolute values at 1 and -1."""
+    """Make a family of Chebyshev polynomials.  `high`, `low`: the absolute values at 1 and -1."""
     return _Family(first, lambda k: (2, 0, 1, 1), ((1, high), (-1, lambda n: _sign(n) * low(n))), wave)
 
 
@@ -62,7 +62,7 @@ _FAMILIES = {
 
 
 def _jets(family: _Family, x: Any, n: Any, order: int) -> Any:
-    """The `order`-th derivative: in the loop stand those of two neighbouring polynomials, from the 0-th on."""
+    """The `order`-th derivative.  The loop carries all derivatives up to it, of two neighbouring polynomials."""
     slope, constant = family.first
     zero, one = jnp.zeros_like(x), jnp.ones_like(x)
     start = [one, *[zero] * order], [slope * x + constant, slope * one, *[zero] * order][: order + 1]
@@ -87,18 +87,18 @@ def _jets(family: _Family, x: Any, n: Any, order: int) -> Any:
 
 
 def _waves(wave: Callable, inside: Any, x: Any, n: Any) -> Any:
-    """Only if there are any: they cost as much as ten steps of the recurrence."""
+    """The values where `inside` is true, if anywhere: sines and cosines cost as much as ten steps of the recurrence."""
     return jax.lax.cond(inside.any(), lambda: wave(n, jnp.arccos(jnp.where(inside, x, 0))), lambda: jnp.zeros_like(x))
 
 
 @functools.cache
 def _derivative(name: str, order: int) -> Callable:
-    """The `order`-th derivative of a family, as a function of x and n that knows its own."""
+    """Make the `order`-th derivative of a family: a function of x and n, with its derivative as its own jvp."""
     family = _FAMILIES[name]
 
     @jax.custom_jvp
     def value(x: Any, n: Any) -> Any:
-        known = []  # (where, value): these take no part in the loop, however high their degrees
+        known = []  # (where, value): elements that take no part in the loop, however high their degrees
         if not order:
             known = [((x == at) & (n > 0), end(n)) for at, end in family.ends]
         if family.wave is not None and not order:

@@ -27,7 +27,7 @@ _NEGATIVE = "Integers to negative integer powers are not allowed."
 
 
 def _as_number(x: Any) -> Any:
-    """Truth values as integers."""
+    """Convert bools to integers."""
     return x.astype(dtypes.default_integer()) if x.dtype == bool else x
 
 
@@ -45,7 +45,7 @@ def _integer_pow(base: Any, exponent: Any) -> Any:
         result, square, left = state
         return jnp.where(left & 1 == 1, result * square, result), square * square, left >> 1
 
-    # By squaring, to the last bit: jnp.power looks at six bits, and gives 2**64 = 1.
+    # By squaring, to the last bit: jnp.power uses six bits of the exponent, and gives 2**64 = 1.
     start = (jnp.ones_like(base), base, jnp.maximum(exponent, 0))
     result = jax.lax.while_loop(lambda state: jnp.any(state[2] > 0), step, start)[0]
     unit = jnp.where(base == 1, 1, jnp.where(base == -1, 1 - 2 * (exponent & 1), 0)).astype(base.dtype)
@@ -73,7 +73,7 @@ def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
 
 
 def _pow_exponent(grad: Any, self: Any, exponent: Any) -> Any:
-    """The gradient of the exponent: 0 for 0 to the power of what is not negative, where the logarithm is infinite."""
+    """The gradient of the exponent; 0 if the base is 0, whose logarithm is infinite, and the exponent not negative."""
     self, exponent = promote_float(self, exponent)
     flat = (self == 0) & (jnp.real(exponent) >= 0)
     safe = jnp.where(flat, 1, self)
@@ -92,7 +92,7 @@ def _power_of(input: Any, exponent: Any) -> tuple[Operator, tuple, tuple]:
     """The operator for these arguments, with its array and static arguments."""
     kind = exponent.__class__
     if kind is bool and isinstance(input, Tensor) and input.dtype == dtypes.bool:
-        return _truth, (input,), (exponent,)  # PyTorch looks at no dtype for 0 and 1, and has no other power of bools
+        return _truth, (input,), (exponent,)  # PyTorch ignores the dtype for 0 and 1, and has no other power of bools
     if (kind is int or kind is float) and isinstance(input, Tensor):
         # Of an integer tensor, x ** 2.0 is a float, so it is not x * x.
         if exponent in _SHORT and (kind is int or input.dtype in dtypes.INEXACT):

@@ -19,12 +19,12 @@ from .unary import refuse_complex, series, sinc, unary
 
 
 def _widely(compute: Callable) -> Callable:
-    """In float32 where jax has no version for the half precisions."""
+    """Make a function compute in float32, where jax has no version for the half precisions."""
     return lambda x: compute(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)
 
 
 def _erfcx(x: Any) -> Any:
-    """By its asymptotic series beyond 8: x * sqrt(pi) * erfcx(x) = 1 - 1!! / (2x²) + 3!! / (2x²)² - ..."""
+    """erfcx; beyond 8 by its asymptotic series: x * sqrt(pi) * erfcx(x) = 1 - 1!! / (2x²) + 3!! / (2x²)² - ..."""
     near, far = jnp.where(x < 8, x, 8), jnp.where(x < 8, 8, x)
     large = jnp.ones_like(x)
     for k in range(12, 0, -1):
@@ -34,7 +34,7 @@ def _erfcx(x: Any) -> Any:
 
 _UNARY = {
     "entr": (js.entr, "-input * log(input); 0 at 0 and -inf of negative numbers."),
-    # jax 0.7.2 has none
+    # jax 0.7.2 has no erfcx
     "erfcx": (getattr(js, "erfcx", _widely(_erfcx)), "exp(input**2) * erfc(input), without overflow."),
     "i0e": (js.i0e, "exp(-|input|) times the modified Bessel function of the first kind, of order 0."),
     "i1": (js.i1, "The modified Bessel function of the first kind, of order 1."),
@@ -49,14 +49,14 @@ _declared = {
     name: unary(f"special_{name}", compute, doc, namespace="special", method=False)
     for name, (compute, doc) in _UNARY.items()
 }
-# jax differentiates |x| as 1 at 0, which is wrong there for i0e, and for the second derivative of i1.
+# jax's derivative of |x| at 0 is 1, which is wrong there for i0e, and for the second derivative of i1.
 _declared["i0e"].derivative(self=lambda grad, self, result: grad * (js.i1e(self) - jnp.sign(self) * result))
 _declared["ndtri"].derivative(self=lambda grad, result: grad * math.sqrt(2 * math.pi) * jnp.exp(result * result / 2))
 _declared["i1"].derivative(self=lambda grad, self, result: grad * i1_slope(self, result))
 
 
 def i1_slope(x: Any, result: Any) -> Any:
-    """By its series near 0, where the derivative of the quotient cancels."""
+    """The derivative of i1, by its series near 0, where that of the quotient cancels."""
     near = jnp.abs(x) < 0.5
     far = jnp.where(near, 1, x)
     small = 0.5 * series(jnp.where(near, x * x / 4, 0), 8, lambda k: (2 * k + 1) / (2 * k - 1) / (k * (k + 1)))
@@ -94,10 +94,10 @@ def zeta(self, other):
 
 
 def _zeta(x: Any, q: Any) -> Any:
-    """jax's sums too few terms below 0 (x = 2, q = -8.9: -7260 for 103.2), where only whole x have a value.
+    """jax's zeta, and for q < 0 sums of it: there jax's has too few terms (x = 2, q = -8.9: -7260 for 103.2).
 
-    There the terms before 0 are those of a series upwards with the signs of (-1)**x: of all of it, less what lies
-    beyond q.
+    Only whole x have a value for q < 0.  The terms before 0 are those of zeta(x, 1 - part), `part` the fraction of q,
+    up to q, with the sign (-1)**x.
     """
     whole, negative = x == jnp.floor(x), (q < 0) & jnp.isfinite(q)
     below = jnp.where(negative, q, -0.5)

@@ -1,4 +1,4 @@
-"""Pointwise functions of one array: a table of name, function, aliases and what they do.
+"""Pointwise functions of one array: a table of name, function, aliases and description.
 
 Functions whose derivative is simplest in terms of their result save that, as PyTorch does; the others save their input
 and are differentiated by JAX.  (PyTorch: UnaryOps.cpp.)
@@ -32,11 +32,11 @@ def refuse_complex(x: Any, name: str) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{torch_name(x.dtype)}'")
 
 
-# -- floating-point functions: integers and bools are taken as the default float --------------------------------------
+# -- floating-point functions: integers and bools become the default float --------------------------------------
 
 
 def _polygamma(n: int, x: Any) -> Any:
-    """jax's; reflected for negative numbers, where its zeta function is wrong (n = 1, x = -8.9: -7260 for 103.2)."""
+    """jax's polygamma; reflected for negative numbers, where its zeta is wrong (n = 1, x = -8.9: -7260 for 103.2)."""
     if n > _MOST_REFLECTED:
         return js.polygamma(n, x)
     negative = x < 0
@@ -50,7 +50,7 @@ _MOST_REFLECTED = 100  # n! has 158 digits
 
 
 def _cot_derivative(n: int, cot: Any) -> Any:
-    """The n-th derivative of the cotangent but for its sign, (-1)**n, as a polynomial of the cotangent."""
+    """The n-th derivative of the cotangent without its sign, (-1)**n, as a polynomial of the cotangent."""
     coefficients = [0, 1]
     for _ in range(n):  # times 1 + cot² after the derivative
         slope = [k * c for k, c in enumerate(coefficients)][1:]
@@ -64,12 +64,12 @@ def _cot_derivative(n: int, cot: Any) -> Any:
 @jax.custom_jvp
 def _cot(x: Any) -> Any:
     turn = x - jnp.round(x)
-    return jnp.where(jnp.abs(turn) == 0.5, 0, 1 / jnp.tan(math.pi * turn))  # of a rounded pi/2 it would not be 0
+    return jnp.where(jnp.abs(turn) == 0.5, 0, 1 / jnp.tan(math.pi * turn))  # the cotangent of a rounded pi/2 is not 0
 
 
 @_cot.defjvp
 def _cot_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """A polynomial of the result: a quotient of tangents loses all digits at -0.5, -1.5, ...; they are infinite."""
+    """The tangent, a polynomial of the result: a quotient loses all digits at -0.5, -1.5, ..., where it is infinite."""
     out = _cot(*primals)
     return out, -math.pi * (1 + out * out) * tangents[0]
 
@@ -83,7 +83,7 @@ def series(y: Any, terms: int, ratio: Callable) -> Any:
 
 
 def sinc(x: Any) -> Any:
-    """By its series near 0, where the derivatives of the quotient cancel (jnp.sinc has a slope of -2e14 at 1e-30)."""
+    """sinc, by its series near 0, where derivatives of the quotient cancel (jnp.sinc: a slope of -2e14 at 1e-30)."""
     x = math.pi * x
     near = jnp.abs(x) < 0.5
     far = jnp.where(near, 1, x)
@@ -93,13 +93,13 @@ def sinc(x: Any) -> Any:
 
 
 def _digamma(x: Any) -> Any:
-    """Infinite at 0, with the other sign, and NaN at the negative integers, as in PyTorch."""
+    """The digamma function; at 0 infinite with the sign of -x, at negative integers NaN, as in PyTorch."""
     result = jnp.where(x == 0, jnp.copysign(jnp.inf, -x).astype(x.dtype), _polygamma(0, x))
     return jnp.where((x < 0) & (x == jnp.floor(x)), jnp.nan, result)
 
 
 def i0(x: Any) -> Any:
-    origin = x == 0  # where jax's has the tangent 1
+    origin = x == 0  # where jax's tangent is 1
     return jnp.where(origin, 1, js.i0(jnp.where(origin, 1, x)))
 
 
@@ -257,7 +257,7 @@ def _magnitude(x: Any) -> Any:
 
 @_magnitude.defjvp
 def _magnitude_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """0 at 0, where that of jnp.abs is 1."""
+    """The tangent of abs: 0 at 0, where that of jnp.abs is 1."""
     return _magnitude(*primals), tangents[0] * _sgn(*primals)
 
 
@@ -302,7 +302,7 @@ sign.derivative(self=zero)
 
 @operator(differentiable=False)
 def signbit(self):
-    """Whether the sign bit is set: true of negative numbers and of -0.0."""
+    """True where the sign bit is set: for negative numbers and for -0.0."""
     refuse_complex(self, "signbit")
     return jnp.signbit(self) if self.dtype in dtypes.FLOATS else self < 0
 
@@ -371,12 +371,12 @@ def mvlgamma(self, *, p):
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
     require_real(self, "mvlgamma")
     self = as_float(self)
-    # The sum and not js.multigammaln, whose check of the domain reads values.
+    # Summed here: js.multigammaln reads values to check its domain.
     shifts = jax.lax.lgamma(self[..., None] - jnp.arange(p, dtype=self.dtype) / 2)
     return (shifts.sum(-1) + p * (p - 1) / 4 * math.log(math.pi)).astype(self.dtype)
 
 
-# The names that torch.special has for what is declared above.
+# torch.special's names for functions that are declared above.
 _SPECIAL = {
     "psi": "digamma", "gammaln": "lgamma", "expit": "sigmoid", "multigammaln": "mvlgamma",
     **{n: n for n in ("digamma", "erf", "erfc", "erfinv", "exp2", "expm1", "i0", "log1p", "logit", "round", "sinc")},

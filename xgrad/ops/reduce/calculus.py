@@ -1,4 +1,4 @@
-"""Differences and sums that stand for derivatives and integrals: gradient, trapezoid, cumulative_trapezoid.
+"""gradient, trapezoid, cumulative_trapezoid: differences and sums that approximate derivatives and integrals.
 
 (PyTorch: aten/src/ATen/native/Integration.cpp, and gradient of ReduceOps.cpp; `diff` is with the scans.)
 """

@@ -1,4 +1,4 @@
-"""Vectors compared: normalize, cosine_similarity, pairwise_distance, pdist (PyTorch: Distance.cpp)."""
+"""normalize, cosine_similarity, pairwise_distance, pdist: norms and distances of vectors (PyTorch: Distance.cpp)."""
 
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
 
     def unit(x: Any) -> Any:
         norm = p_norm(x, 2, along, x.ndim > 0)
-        # PyTorch raises the norm to eps behind autograd's back: its derivative stays that of the norm.
+        # PyTorch raises the norm to eps outside of autograd: the derivative stays that of the norm.
         return x / (norm + jax.lax.stop_gradient(jnp.maximum(norm, scalar(norm, eps, "eps")) - norm))
 
     return jnp.sum(unit(x1) * unit(x2), axis=along)

@@ -1,8 +1,8 @@
 """Reductions that select: max, min, amax, amin, aminmax, argmax, argmin, median, kthvalue, mode.
 
-Two kinds of gradient, as in PyTorch: what gives an index sends the gradient to that element alone (`max(dim)`,
-`median`, ...); what gives a value only shares it evenly among ties (`amax`, `max()`).  Values along a dimension are
-*gathered* at their indices, so that the tangent in forward mode is gathered there as well.
+As in PyTorch there are two kinds of gradient.  An operator that returns an index sends the gradient to that element
+alone (`max(dim)`, `median`, ...); one that returns only a value shares it evenly among ties (`amax`, `max()`).  Values
+along a dimension are *gathered* at their indices, so that the tangent in forward mode is gathered there as well.
 """
 
 from functools import partial
@@ -24,7 +24,7 @@ private: dict[str, Any] = dict(function=False, method=False)
 
 
 def require_elements(self: Any, dims: tuple[int, ...], name: str) -> None:
-    """Refuse to select from nothing, and from what has no order."""
+    """Raise for an empty dimension, and for dtypes without an order."""
     if self.dtype in dtypes.COMPLEX:
         raise NotImplementedError(f'"{name}" not implemented for complex numbers, which have no order')
     if any(self.shape[d] == 0 for d in dims) and (len(dims) < self.ndim or not self.size):
@@ -43,13 +43,13 @@ def gather(self: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
 
 
 def scatter(grad: Any, indices: Any, shape: tuple, dim: int, keepdim: bool = True) -> Any:
-    """The gradient of values that were gathered at `indices` along `dim`."""
+    """Scatter the gradient of values that were gathered at `indices` along `dim`."""
     if not shape:
         return grad
     dim = dim % len(shape)
     if not keepdim:
         grad, indices = jnp.expand_dims(grad, dim), jnp.expand_dims(indices, dim)
-    if indices.shape[dim] == 1:  # a comparison fuses with what follows; a scatter does not
+    if indices.shape[dim] == 1:  # a comparison fuses with later operations; a scatter does not
         return jnp.where(jax.lax.broadcasted_iota(indices.dtype, shape, dim) == indices, grad, 0)
     return jnp.put_along_axis(jnp.zeros(shape, grad.dtype), indices, grad, axis=dim, inplace=False)
 
@@ -65,7 +65,7 @@ def share(grad: Any, self: Any, result: Any, dim: Any, keepdim: bool) -> Any:
 
 
 def _selected(name: str, choose: Any) -> Any:
-    """The operator `name`.dim: (values, indices) along one dimension, by the indices that `choose` gives."""
+    """Declare the operator `name`.dim: (values, indices) along one dimension, by the indices that `choose` returns."""
 
     def along(self, *, dim=-1, keepdim=False):
         dim = wrap_dim(dim, self.ndim)
@@ -126,7 +126,7 @@ def aminmax(self, *, dim=None, keepdim=False):
 
 
 def _write_pair(name: str, result: Any, out: Any) -> Any:
-    """The `out=` form of an operator with values and indices."""
+    """Write the results of an operator with values and indices to `out`, if there is one."""
     if out is None:
         return result
     for source, target in zip(result, out, strict=True):
@@ -135,7 +135,7 @@ def _write_pair(name: str, result: Any, out: Any) -> Any:
 
 
 def _dispatch(name: str, whole: Any, along: Any, binary: str, what: str) -> None:
-    """max and min: of all elements, along a dimension, or of two tensors, by their arguments."""
+    """Declare the public max or min: of all elements, along a dimension, or of two tensors, by its arguments."""
 
     def public(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None) -> Any:
         if isinstance(dim, Tensor):
@@ -196,14 +196,14 @@ def argmin(self, *, dim=None, keepdim=False):
 
 
 def ranked(self: Any, dim: int, rank: Any) -> Any:
-    """The indices of the elements of a rank (0 for the smallest; NaNs come last) along `dim`, which is kept."""
+    """The indices along `dim`, which stays with size 1, of the elements of a rank (0: the smallest; NaNs come last)."""
     order = ordered(self, dim)[1]
     rank = jnp.broadcast_to(jnp.asarray(rank, order.dtype), self.shape[:dim] + (1,) + self.shape[dim + 1 :])
     return jnp.take_along_axis(order, rank, axis=dim)
 
 
 def _median_index(self, dim):
-    """The lower median; the first NaN if there is one."""
+    """The index of the lower median; of the first NaN if there is one."""
     require_real(self, "median")
     n = self.shape[dim]
     middle = ranked(self, dim, (n - 1) // 2)
@@ -214,7 +214,7 @@ def _median_index(self, dim):
 
 
 def _nanmedian_index(self, dim):
-    """The lower median of what is no NaN."""
+    """The index of the lower median of the elements that are not NaN."""
     require_real(self, "nanmedian")
     valid = jnp.sum(~jnp.isnan(self), axis=dim, keepdims=True)
     return ranked(self, dim, jnp.maximum(valid - 1, 0) // 2)
@@ -227,7 +227,7 @@ def _middle(flat: Any, choose: Any) -> Any:
 
 @_middle.defjvp
 def _middle_tangent(choose: Any, primals: tuple, tangents: tuple) -> tuple:
-    """The mean of the tangents of all elements that are the median."""
+    """The mean of the tangents of all elements that equal the median."""
     (flat,), (tangent,) = primals, tangents
     middle = _middle(flat, choose)
     among = jnp.where(jnp.isnan(middle), jnp.isnan(flat), flat == middle)
@@ -280,7 +280,7 @@ def kthvalue(self, *, k, dim=-1, keepdim=False):
 
 
 def _mode_index(self, dim):
-    """The last index of the most frequent element, the smallest of several."""
+    """The last index of the most frequent element; of several such elements the smallest counts."""
     x = jnp.moveaxis(self, dim, -1)
     ranks, order = ordered(x, x.ndim - 1)
     place = jnp.arange(x.shape[-1])

@@ -1,7 +1,7 @@
 """Counting into bins: histc, histogram, histogramdd, bincount.
 
-Only bincount has a derivative, in its weights; that of a histogram is refused.  An element on an inner edge belongs to
-the bin on its right, and the last edge to the last bin; what lies outside, and NaN, is not counted.
+Only bincount has a derivative, in its weights; backward through a histogram is an error.  An element on an inner edge
+belongs to the bin on its right, one on the last edge to the last bin; elements outside, and NaN, are not counted.
 (PyTorch: aten/src/ATen/native/Histogram.cpp and SummaryOps.cpp.)
 """
 
@@ -34,7 +34,7 @@ without_derivative = hidden | {
 
 
 def _counted(places: Any, inside: Any, weights: Any, n: int, dtype: Any) -> Any:
-    """How much falls into each of `n` places; what is not inside goes to the place n, and is dropped."""
+    """Sum the weights in each of `n` places; elements that are not `inside` go to the place n, which is dropped."""
     places = jnp.where(inside, places, n)
     return jnp.zeros(n, dtype).at[places].add(jnp.asarray(weights, dtype), mode="drop")
 
@@ -107,7 +107,7 @@ def _histogramdd(self, weight, *edges, density):
 
 @operator("_histogramdd_bin_edges", **without_derivative)
 def _edges(self, *bounds, bins):
-    """Edges of bins of one width: between `bounds` (low, high, low, high, ...), or those of the points."""
+    """Edges of bins of one width between `bounds` (low, high, low, high, ...), or else the points' extrema."""
     points = self.reshape(-1, len(bins))
     found = []
     for i, n in enumerate(bins):
@@ -123,7 +123,7 @@ def _edges(self, *bounds, bins):
 
 
 def _check_outer(input: Tensor, bins: int, range: Any) -> None:
-    """Refuse outer edges that are not finite or in the wrong order; those of the data if they can be read."""
+    """Raise for outer edges that are not finite or in the wrong order; those of the data are checked if readable."""
     if range is not None:
         if len(range) != 2 * bins:
             raise RuntimeError(
@@ -264,7 +264,7 @@ def _extremes(x: Any) -> Any:
 
 @composite
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each of the integers 0, 1, ... occurs in a vector; with `weights`, the sum of those of its places.
+    """Count each of the integers 0, 1, ... in a vector; with `weights`, sum the weights at its places.
 
     The size depends on values (it is the largest, and at least `minlength`), so not under a trace: add ones to
     `xgrad.zeros(size)` by `scatter_add` there.  Raises `RuntimeError` for negative numbers.

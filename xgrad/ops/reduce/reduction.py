@@ -30,7 +30,7 @@ REDUCTION = "input, dim=None, keepdim=False, *, dtype=None"
 
 
 def spread(grad: Any, shape: tuple, dim: Any, keepdim: bool) -> Any:
-    """The gradient of a sum over `dim`."""
+    """Spread the gradient of a sum over `dim`: broadcast it to `shape`."""
     return restore_dims(grad, shape, wrap_dims(dim, len(shape)), keepdim)
 
 
@@ -153,7 +153,7 @@ def variance(self, dim, correction, keepdim):
 
 
 def _freedom(n: int, correction: Any, like: Any) -> Any:
-    """The degrees of freedom that n numbers have left."""
+    """The degrees of freedom left to n numbers."""
     correction = scalar(like, correction, "correction").astype(jnp.promote_types(like.dtype, jnp.float32))
     return jnp.maximum(0, n - correction).astype(like.dtype)
 

@@ -58,7 +58,7 @@ def logcumsumexp(self, *, dim):
 
 
 def _extremum(self, dim, better):
-    """The running extremum and its index: the last one among ties, and NaN from the first NaN on."""
+    """The running extremum and its index: the last index among ties, and NaN from the first NaN on."""
     dim = wrap_dim(dim, self.ndim)
     if self.dtype in dtypes.COMPLEX:
         raise NotImplementedError("cummax and cummin are not implemented for complex numbers, which have no order")
@@ -88,7 +88,7 @@ def cummin(self, *, dim):
 
 
 def _scatter_add(grad, indices, dim):
-    """An element that stays the extremum for several steps gets the sum of their gradients."""
+    """Add up gradients at `indices`: an element that stays the extremum for several steps gets the sum of theirs."""
     if not grad.ndim:
         return grad
     dim = dim % grad.ndim

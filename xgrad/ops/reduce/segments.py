@@ -1,6 +1,6 @@
-"""segment_reduce: each of the segments into which a dimension is divided, reduced to one element.
+"""segment_reduce: divides a dimension into segments, and reduces each to one element.
 
-A scatter into the segments: elements that belong to none go to one more, which is dropped.
+It is a scatter into the segments; elements outside of all segments go to one more, which is dropped.
 (PyTorch: aten/src/ATen/native/SegmentReduce.cpp.)
 """
 
@@ -18,7 +18,7 @@ from ...tensor import Tensor
 from ..index.index_checks import on_host
 from ..index.scatter import scatter_reduce
 
-# PyTorch's name → (the scatter's, what nothing reduces to, how `initial` joins)
+# PyTorch's name → (the scatter's name, the result for no elements, the function that combines it with `initial`)
 _REDUCTIONS: dict[str, tuple] = {
     "sum": ("sum", 0.0, jnp.add),
     "mean": ("sum", 0.0, jnp.add),
@@ -30,9 +30,9 @@ _REDUCTIONS: dict[str, tuple] = {
 
 @operator("segment_reduce", function=False, method=False, out=False)
 def _reduced(data, given, initial, *, reduce, axis, by_length):
-    """`given` (..., segments): lengths; or offsets, of which there is one more.
+    """Reduce segments given by lengths, or by offsets: `given` (..., segments), for offsets (..., segments + 1).
 
-    Its leading dimensions are those of `data` before `axis`.
+    The leading dimensions of `given` are those of `data` before `axis`.
     """
     if by_length:
         start = jnp.zeros((*given.shape[:-1], 1), given.dtype)
@@ -42,7 +42,7 @@ def _reduced(data, given, initial, *, reduce, axis, by_length):
     n, count = data.shape[axis], offsets.shape[-1] - 1
     search = lambda edges: jnp.searchsorted(edges, jnp.arange(n), side="right") - 1  # noqa: E731
     owner = jax.vmap(search)(offsets.reshape(-1, count + 1)).reshape(*offsets.shape[:-1], n)
-    owner = jnp.where(owner < 0, count, owner)  # before the first segment; behind the last it is `count` already
+    owner = jnp.where(owner < 0, count, owner)  # -1: before the first; after the last it is `count` already
     owner = owner.reshape(owner.shape + (1,) * (data.ndim - owner.ndim))
     name, nothing, join = _REDUCTIONS[reduce]
     base = jnp.full(data.shape[:axis] + (count + 1,) + data.shape[axis + 1 :], nothing, data.dtype)
@@ -59,7 +59,7 @@ def _reduced(data, given, initial, *, reduce, axis, by_length):
 
 
 def _check(values: np.ndarray | None, what: str, size: int) -> None:
-    """What PyTorch asks of lengths, where they can be read."""
+    """Check lengths as PyTorch does, if their values can be read."""
     if values is None:
         return
     lengths = values if what == "lengths" else np.diff(values, axis=-1)

@@ -72,7 +72,7 @@ for _op in (sort, topk):
     _op.derivative(self=lambda grad, indices, shapes, dim: scatter(grad, indices, shapes[0], dim))
 
 
-# -- unique: the number of results depends on the values, so nothing is traced ----------------------------------------
+# -- unique: the number of results depends on the values, so it is not traced -----------------------------------------
 
 unjitted = partial(operator, jit=False, out=False, function=False, method=False)
 
@@ -120,7 +120,7 @@ def _unique_consecutive(self, *, dim, inverse, counts):
 
 
 def _as_indices(parts: Any) -> Any:
-    """The first part with the others as the default integer."""
+    """Cast all parts but the first to the default integer."""
     if not isinstance(parts, tuple):
         return parts
     return parts[0], *(p.astype(dtypes.default_integer()) for p in parts[1:])
@@ -162,7 +162,7 @@ def _plain(found: Any) -> Any:
     method=False,
 )
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
-    """Where `input` would be inserted into `sorted_sequence` (sorted along its last dimension) to keep it sorted.
+    """Positions for inserting `input` into `sorted_sequence` (sorted along its last dimension) so that it stays sorted.
 
     `sorted_sequence` has one dimension, or all but its last are those of `input`.
     """

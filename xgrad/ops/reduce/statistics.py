@@ -49,7 +49,7 @@ def _require_weights(weights: Any, name: str, observations: int, kinds: frozense
 
 
 def _degrees(observations: Any, correction: Any, weights: Any, aweights: Any) -> Any:
-    """The degrees of freedom that the observations have left."""
+    """The degrees of freedom left to the observations."""
     if weights is None:
         return observations - correction
     total = weights.sum()
@@ -59,7 +59,7 @@ def _degrees(observations: Any, correction: Any, weights: Any, aweights: Any) ->
 
 
 def _check_weights(arrays: tuple, statics: tuple) -> None:
-    """Refuses weights of other shapes or dtypes, negative ones, those that sum to zero; warns if no freedom is left."""
+    """Raise for weights of wrong shapes or dtypes, negative or with sum zero; warn if no degree of freedom is left."""
     self, *weights = arrays
     (correction,) = statics
     observations = self.shape[-1] if self.ndim else 1
@@ -89,15 +89,15 @@ def _covariance(self, fweights, aweights, correction):
     n = x.shape[1]
     weights = fweights if aweights is None else aweights if fweights is None else aweights * fweights
     x = as_float(x)
-    # What is made of the weights alone stays in their precision.
+    # Values made of the weights alone stay in the weights' precision.
     weights, aweights = (None if w is None else w.reshape(-1) for w in (weights, aweights))
-    # One observation is its own mean: without rounding.
+    # The mean of one observation is that observation, without rounding.
     mean = jnp.mean(x, 1, keepdims=True) if weights is None else (x * weights).sum(1, keepdims=True) / weights.sum()
     centred = jnp.zeros_like(x) if n == 1 and (fweights is None) != (aweights is None) else x - mean
     product = jnp.matmul(centred if weights is None else centred * weights, conj(centred).T)
     freedom = _degrees(n, correction, weights, aweights)
     freedom = jnp.where(freedom <= 0, 0, freedom).real.astype(dtypes.real_of(product.dtype))
-    if jnp.iscomplexobj(product):  # part by part, which matters where it is 0
+    if jnp.iscomplexobj(product):  # part by part: a division of complex numbers by 0 would make NaN of both
         return lax.complex(product.real / freedom, product.imag / freedom).squeeze()
     return (product / freedom).squeeze()
 
@@ -106,7 +106,8 @@ def _covariance(self, fweights, aweights, correction):
 def cov(self, fweights=None, aweights=None, *, correction=1):
     """The covariance matrix of variables (rows) over observations (columns), divided by n - `correction`.
 
-    `fweights` says how often each observation counts (integers), `aweights` how much.  Of a vector it is the variance.
+    `fweights` (integers) are frequencies of the observations, `aweights` their importance.  For a vector it is the
+    variance.
 
     >>> import xgrad
     >>> xgrad.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]).cov()
@@ -118,7 +119,7 @@ def cov(self, fweights=None, aweights=None, *, correction=1):
 
 
 def _clipped(x: Any) -> Any:
-    """Cut off at -1 and 1, with the derivative 1 at both, as PyTorch has it."""
+    """Clip to [-1, 1], with the derivative 1 at both ends, as in PyTorch."""
     return jnp.where(x < -1, -1, jnp.where(x > 1, 1, x)).astype(x.dtype)
 
 
@@ -142,12 +143,12 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 def _between(low: Any, high: Any, weight: Any) -> Any:
-    """PyTorch's lerp, which is exact at both ends."""
+    """Interpolate as PyTorch's lerp does, which is exact at both ends."""
     return jnp.where(weight < 0.5, low + weight * (high - low), high - (high - low) * (1 - weight))
 
 
 def _quantiles(self, q, dim, keepdim, interpolation, skip_nan):
-    """Sorted once; each quantile lies between two neighbours, and its gradient goes to these."""
+    """Sort once, and interpolate each quantile between two neighbours, which get its gradient."""
     shape = self.shape
     if dim is None:
         x, axis = self.reshape(-1), 0
