@@ -1,7 +1,7 @@
 """`x[index]` and `x[index] = value`, by PyTorch's rules.
 
-Integers, slices, None and Ellipsis make a view: one look-up in the view chain where it was made before.  What is left
-(tensors, lists, masks) is an `index` of that view, whose result comes in place of adjacent indexed dimensions, else in
+Integers, slices, None and Ellipsis make a view: one look-up in the view chain if it was made before.  Tensors, lists
+and masks make an `index` of that view; its result is in place of the indexed dimensions if these are adjacent, else in
 front.  An integer is a view even beside a tensor, so it never counts as an advanced index (in NumPy it does).
 """
 
@@ -22,13 +22,13 @@ from ..create.scalars import assigned_number
 from .index_checks import Tracer
 from .index_put import expand_masks, index_, write_at
 
-_AS_ARRAY = 32  # a sequence of as many entries is never read as a tuple
+_AS_ARRAY = 32  # a sequence of this length or more is never read as a tuple
 _WHOLE = ("slice", None, None, None)
 _SELECT, _SLICE, _UNSQUEEZE, _ALIAS = "SelectBackward0", "SliceBackward0", "UnsqueezeBackward0", "AliasBackward0"
 
 
 def _bound(value: Any) -> int | None:
-    """The bound of a slice; a 0-dim tensor may be one."""
+    """A slice's bound as an int or None; it may be a 0-dim tensor."""
     if value is None or value.__class__ is int:
         return value
     try:
@@ -38,7 +38,7 @@ def _bound(value: Any) -> int | None:
 
 
 def _basic(index: tuple) -> tuple | None:
-    """(key, name of the node) of an index of integers, slices, None and Ellipsis; None if there is something else."""
+    """(key, node's name) for an index of integers, slices, None and Ellipsis; None for any other index."""
     key: list = []
     name = _ALIAS
     for i in index:
@@ -95,7 +95,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 
 
 def _resolve(self: Tensor, index: Any) -> tuple[Tensor, list]:
-    """(the view by what is basic in the index, an index tensor or None for each of its dimensions)."""
+    """Split an index: the view by integers, slices, None and Ellipsis; an index tensor or None for each dimension."""
     entries = [_entry(i) for i in _as_tuple(index)]
     used = sum(_consumed(i) for i in entries)
     if used > self.ndim:
@@ -134,7 +134,7 @@ def _resolve(self: Tensor, index: Any) -> tuple[Tensor, list]:
 
 
 def _as_tuple(index: Any) -> tuple:
-    """The entries of an index, which may be a sequence that is read as a tuple."""
+    """The entries of an index; a sequence may be read as a tuple of entries."""
     if isinstance(index, tuple):
         return index
     if not _stands_for_a_tuple(index):
@@ -148,19 +148,19 @@ def _as_tuple(index: Any) -> tuple:
 
 
 def _is_sequence(x: Any) -> bool:
-    """As Python's PySequence_Check: it can be indexed by position.  Scalars of NumPy's can only be by ()."""
+    """True if x can be indexed by position (Python's PySequence_Check); NumPy's scalars can only be by ()."""
     return hasattr(x, "__getitem__") and not isinstance(x, (dict, np.generic))
 
 
 def _stands_for_a_tuple(index: Any) -> bool:
-    """PyTorch's treatSequenceAsTuple, which is NumPy's old rule: a short sequence of more than numbers."""
+    """PyTorch's treatSequenceAsTuple, which is NumPy's old rule: a short sequence that contains more than numbers."""
     if isinstance(index, (Tensor, np.ndarray, jax.Array)) or not _is_sequence(index) or len(index) >= _AS_ARRAY:
         return False
     return any(i is None or i is Ellipsis or isinstance(i, slice) or _is_sequence(i) for i in index)
 
 
 def _entry(i: Any) -> Any:
-    """One entry as int, slice, None, Ellipsis, bool or an index tensor with dimensions."""
+    """Convert one entry to int, slice, None, Ellipsis, bool or an index tensor with dimensions."""
     if i is None or i is Ellipsis or isinstance(i, (bool, int, slice)):
         return i
     if isinstance(i, Sequence):
@@ -183,7 +183,7 @@ def _entry(i: Any) -> Any:
 
 
 def _listed(values: Sequence) -> Tensor:
-    """The index tensor of a sequence of numbers, cut to integers unless they are bools."""
+    """Make the index tensor of a sequence of numbers, truncated to integers unless they are bools."""
     strange = next((v for v in (values, *values) if isinstance(v, (str, bytes))), None)
     if strange is not None:
         raise TypeError(f"new(): invalid data type '{type(strange).__name__}'")
@@ -192,7 +192,7 @@ def _listed(values: Sequence) -> Tensor:
 
 
 def _consumed(i: Any) -> int:
-    """How many dimensions an entry takes up."""
+    """The number of dimensions that an entry indexes."""
     if isinstance(i, Tensor):
         return i.ndim if i.dtype in (dtypes.bool, dtypes.uint8) else 1
     return 0 if i is None or i is Ellipsis or i.__class__ is bool else 1
@@ -200,7 +200,7 @@ def _consumed(i: Any) -> int:
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`self[index] = value`, recorded: `copy_` into a view, `index_put_` for tensors, `masked_fill_` for a mask."""
-    if index is False:  # PyTorch looks at no shape, and leaves the version
+    if index is False:  # PyTorch checks no shape, and does not bump the version
         _assigned(value, self, self.ndim)
         return
     kind = index.__class__
@@ -230,7 +230,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 def _assigned(value: Any, self: Tensor, ndim: int) -> Any:
     """The assigned value, as a number or a tensor of at most `ndim` dimensions: leading ones of size 1 are dropped.
 
-    An array of NumPy's that does not fit is refused, as by any operator, before it is cast to the dtype of `self`.
+    An array of NumPy's that does not fit raises an error, as for any operator, before it is cast to the dtype of
+    `self`.
     """
     if isinstance(value, np.generic):
         value = value.item()

@@ -1,7 +1,7 @@
-"""Checks of index values, at the call, where they cost no wait for a device.
+"""Checks of index values, at the call, if they need not wait for a device.
 
-An index that came from Python or lies on the CPU is read (JAX shares its memory with NumPy); one on an accelerator or
-under a trace is not: out of range, it reads as NaN (or the smallest integer), and writes nothing.
+An index that came from Python or is on the CPU is checked (JAX shares its memory with NumPy).  One on an accelerator or
+under a trace is not: an index out of range reads NaN (or the smallest integer), and writes nothing.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _backend: str | None = None
 
 
 def on_host(x: Any) -> np.ndarray | None:
-    """The values, if they can be had without waiting for an accelerator, else None."""
+    """The values as a NumPy array if no accelerator has to be waited for, else None."""
     global _backend
     if isinstance(x, (bool, int, float, np.ndarray, np.generic)):
         return np.asarray(x)
@@ -44,13 +44,13 @@ def check_range(index: Any, size: int, dim: int, negative: bool = False) -> None
 
 
 def require_integers(index: Any, name: str) -> None:
-    """Raise `IndexError` unless an index holds integers."""
+    """Raise `IndexError` unless the dtype of an index is one of integers."""
     if index.dtype.kind not in "iu":
         raise IndexError(f"{name}(): Expected dtype int64 or int32 for index, but got {index.dtype.name}")
 
 
 def same_dtype(self: Any, source: Any, name: str) -> None:
-    """Raise `RuntimeError` unless what is written has the dtype of what it is written into, as PyTorch asks."""
+    """Raise `RuntimeError` unless `source` has the dtype of the tensor that it is written into, as PyTorch demands."""
     if source.dtype != self.dtype:
         raise RuntimeError(
             f"{name}(): Expected self.dtype to be equal to src.dtype: self and source expected to have the same dtype, "

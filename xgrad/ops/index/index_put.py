@@ -20,7 +20,7 @@ from .masks import index_tensor, truth
 
 
 def _full_index(self: Any, indices: tuple, places: tuple) -> tuple:
-    """`indices` at their dimensions, all else whole.  PyTorch and NumPy agree from here on."""
+    """An index with `indices` in the dimensions `places` and full slices elsewhere, which NumPy reads as PyTorch."""
     shapes = [i.shape for i in indices]
     try:
         jnp.broadcast_shapes(*shapes)

@@ -1,6 +1,6 @@
 """Indexing along one dimension (`index_select`, `index_add`, ...) and of the flattened tensor (`take`, `put`).
 
-What reads by an index has the gradient that scatter-adds, so duplicates accumulate; only the index is saved.
+The gradient of reading by an index is a scatter-add, so duplicates accumulate; only the index is saved.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ def _at(self: Any, index: Any, dim: int) -> Any:
 
 
 def _source(self: Any, index: Any, source: Any, dim: int, name: str) -> Any:
-    """The source of a write along a dimension, checked."""
+    """Check the source of a write along a dimension, and return it with dimensions."""
     same_dtype(self, source, name)
     if not source.ndim:
         source = source.reshape((1,) * self.ndim)
@@ -117,7 +117,7 @@ def _outside(grad: Any, index: Any, dim: int) -> Any:
 
 
 def _inside(grad: Any, index: Any, dim: int) -> Any:
-    """The sum over what was filled, each element once, however often the index names it."""
+    """The sum of the gradient over the filled elements, each of them once, however often the index names it."""
     kept = _outside(jnp.ones(grad.shape, bool), index, dim)
     return jnp.where(kept, 0, grad).sum()
 

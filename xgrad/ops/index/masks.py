@@ -1,6 +1,6 @@
-"""Masks: writing and reading where a tensor is true, and the indices of what is not zero.
+"""Masks: writing and reading where a tensor is true, and the indices of elements that are not zero.
 
-Where a result's size depends on values, these are read by the host (one byte an element); a trace cannot, and says so.
+Where a result's size depends on values, the host reads these (one byte an element); a trace raises an error.
 """
 
 from typing import Any
@@ -106,7 +106,7 @@ def masked_scatter(self, mask, source):
 def _scattered_source(grad: Any, mask: Any, shapes: Any) -> Any:
     flat = jnp.broadcast_to(mask, grad.shape).reshape(-1)
     n = int(np.prod(shapes[2], dtype=int))
-    # What is not masked goes to the place n, which is outside, and is dropped.
+    # Elements outside of the mask go to the place n, which is beyond the end: the scatter drops them.
     places = jnp.where(flat, jnp.cumsum(flat) - 1, n)
     return jnp.zeros(n, grad.dtype).at[places].add(grad.reshape(-1), mode="drop").reshape(shapes[2])
 
@@ -144,7 +144,7 @@ def _is_true(array: Any) -> Any:
 
 
 def truth(x: Tensor, what: str) -> np.ndarray:
-    """Where `x` is not zero, on the host: one byte an element is read.  Raises `TracedValueError` under a trace."""
+    """Read on the host where `x` is not zero, one byte an element.  Raises `TracedValueError` under a trace."""
     if x._level is not None:
         raise RuntimeError(
             f"vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {what}, "

@@ -1,6 +1,7 @@
-"""gather and scatter: an index tensor of the input's rank says where along one dimension each element goes.
+"""gather and scatter: an index tensor of the input's rank gives each element its place along one dimension.
 
-Duplicates of an index: `scatter` keeps one of them, whichever the device writes last; the others combine them.
+For duplicates of an index `scatter` keeps one element, the one that the device writes last; the other operators combine
+them.
 """
 
 from typing import Any
@@ -20,7 +21,7 @@ from .index_checks import check_range, require_integers, same_dtype
 
 
 def in_range(args: tuple, statics: tuple) -> None:
-    """The check of operators over (self, index, ...) with the static argument `dim` first."""
+    """Check the index of an operator over (self, index, ...) whose first static argument is `dim`."""
     self, index = args[:2]
     shape = self.shape
     dim = wrap_dim(statics[0], len(shape))
@@ -28,7 +29,7 @@ def in_range(args: tuple, statics: tuple) -> None:
 
 
 def wrapped_in_range(args: tuple, statics: tuple) -> None:
-    """As `in_range`, where a negative index counts from the end."""
+    """Check an index as `in_range` does, where a negative one counts from the end."""
     self, index = args[:2]
     shape = self.shape
     dim = wrap_dim(statics[0], len(shape))
@@ -77,7 +78,7 @@ def _coordinates(index: Any, dim: int) -> tuple:
 
 
 def _part(src: Any, index: Any) -> Any:
-    """The elements of `src` that `index` asks for."""
+    """The elements of `src` at the places that `index` has."""
     return _lift(src)[tuple(slice(n) for n in index.shape)]
 
 
@@ -108,7 +109,7 @@ gather.derivative(self=adjoint_of_read)
 def _fitting_in_range(args: tuple, statics: tuple) -> tuple:
     in_range(args, statics)
     self, index, src, value = args
-    # One of the two is None, or else a number.
+    # Of src and value one is None, or a number.
     return self, index, *(x if isinstance(x, Tensor) else fill_value(x, self.dtype) for x in (src, value))
 
 
@@ -187,7 +188,7 @@ def scatter_reduce(self, index, src, *, dim, reduce, include_self=True):
     return jnp.where(hit, out, self_).reshape(self.shape)
 
 
-# Each takes (self, src, where, left_out): `left_out` marks the elements of self that do not count, or is None.
+# Each has the arguments (self, src, where, left_out): `left_out` marks elements of self that do not count, or is None.
 
 
 def _sum(self: Any, src: Any, where: tuple, left_out: Any) -> Any:

@@ -26,7 +26,7 @@ linalg = partial(operator, namespace="linalg", method=False)
 
 
 def _rotation(inner: Any, values: Any) -> Any:
-    """How eigenvectors mix: inner_ij / (L_j - L_i), 0 on the diagonal."""
+    """The mixing of eigenvectors: inner_ij / (L_j - L_i), 0 on the diagonal."""
     return inner * (1 - jnp.eye(values.shape[-1], dtype=values.dtype)) / differences(values)
 
 
@@ -151,7 +151,7 @@ def _eigvals(A):
 
 
 def watched(A: Any) -> bool:
-    """Whether a derivative may be asked for: then the vectors are needed as well, and are computed at once."""
+    """Tell if a derivative may be asked for: it needs the vectors, which are computed at once then."""
     return state.forward_level >= 0 or (state.grad_enabled and isinstance(A, Tensor) and A.requires_grad)
 
 

@@ -33,7 +33,7 @@ def qr(A, *, mode="reduced"):
     m, n = A.shape[-2:]
     if mode == "r":
         return jnp.zeros((0,), A.dtype), jnp.linalg.qr(A, mode="r")
-    if m < n:  # the first columns are decomposed, and decide the rest: JAX's derivative stops short of it
+    if m < n:  # the first columns determine Q, and so the other columns; JAX has no derivative for this case
         Q, R = jnp.linalg.qr(A[..., :m], mode="reduced")
         return Q, jnp.concatenate([R, adjoint(Q) @ A[..., m:]], axis=-1)
     if mode == "complete" and m > n:
@@ -136,7 +136,7 @@ def _check_factors(name: str, A: Any, tau: Any) -> None:
 
 @linalg("linalg_householder_product", signature="A, tau")
 def householder_product(A, tau):
-    """The first n columns of a product of Householder reflections, which `geqrf` gave.
+    """The first n columns of a product of Householder reflections, from the results of `geqrf`.
 
     A: (*, m, n), with the vectors below its diagonal; tau: (*, k), k <= n <= m.
 

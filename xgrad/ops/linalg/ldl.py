@@ -1,8 +1,8 @@
 """xgrad.linalg: LDL decompositions of symmetric and Hermitian indefinite matrices, with Bunch-Kaufman pivoting.
 
-JAX has none.  This is LAPACK's choice of pivots (sytf2 and hetf2, lower triangle; Bunch and Kaufman, Math. Comp. 31,
-1977) in a loop over columns, each of which is a fixed number of vector operations: a block of two pivots takes two
-columns, and is marked by a negative pivot for both.  The decomposition has no gradient, as in PyTorch.
+JAX has no LDL decomposition.  This is LAPACK's choice of pivots (sytf2 and hetf2, lower triangle; Bunch and Kaufman,
+Math.  Comp. 31, 1977) in a loop over columns, each step a fixed number of vector operations: a block of two pivots
+takes two columns, and is marked by a negative pivot for both.  The decomposition has no gradient, as in PyTorch.
 """
 
 from functools import partial
@@ -19,7 +19,7 @@ from .products import require_same
 
 linalg = partial(operator, namespace="linalg", method=False)
 
-# The growth of elements by one block of two and by two single pivots is the same at this ratio.
+# At this ratio one block of two and two single pivots make elements grow equally.
 _ALPHA = (1 + 17**0.5) / 8
 
 
@@ -39,7 +39,7 @@ def _factor(A: Any, conj: Any) -> tuple[Any, Any, Any]:
     lower = jnp.tril(A, -1)
     diagonal = jnp.diagonal(A)
     full = lower + conj(lower.T) + jnp.diag(conj(diagonal) / 2 + diagonal / 2)
-    # A row and column of zeros: the block of two always has its second column.
+    # A row and column of zeros, so that a block of two has a second column at the end, too.
     full = jnp.pad(full, (0, 1))
     at = jnp.arange(n + 1)
 
@@ -65,7 +65,7 @@ def _factor(A: Any, conj: Any) -> tuple[Any, Any, Any]:
         det = block[0, 0] * block[1, 1] - block[0, 1] * block[1, 0]
         adjugate = jnp.stack([block[1, 1], -block[0, 1], -block[1, 0], block[0, 0]]).reshape(2, 2)
         pair = jnp.where((at > k + 1)[:, None], two @ adjugate / jnp.where(single, 1, det), 0)
-        # One pivot is a pair of which the second column is 0.
+        # A single pivot is a pair whose second column is 0.
         pair = jnp.where(single, jnp.stack([below, jnp.zeros_like(below)], 1), pair)
         D = jnp.where(single, jnp.diag(jnp.stack([block[0, 0], jnp.zeros_like(det)])), block)
         S = S - pair @ D @ conj(pair.T)
@@ -140,7 +140,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
 
 
 def _solve(LD: Any, pivots: Any, B: Any, conj: Any) -> Any:
-    """The exchanges of later steps are carried out on the earlier columns of L: P A P^T = L D L^H."""
+    """Solve A X = B.  Exchanges of later steps are applied to the earlier columns of L: P A P^T = L D L^H."""
     n = LD.shape[-1]
     at = jnp.arange(n)
 
@@ -153,7 +153,7 @@ def _solve(LD: Any, pivots: Any, B: Any, conj: Any) -> Any:
         return L, order[new], starts.at[k].set(start), start
 
     L, order, starts, _ = jax.lax.fori_loop(0, n, step, (jnp.tril(LD, -1), at, jnp.zeros(n, bool), jnp.asarray(False)))
-    inner = (at[:, None] == at + 1) & starts  # what a block of two has below its diagonal is D's
+    inner = (at[:, None] == at + 1) & starts  # the element below the diagonal of a block of two belongs to D
     D = jnp.where(inner, LD, 0)
     D = D + conj(D.T) + jnp.diag(jnp.diagonal(LD))
     L = jnp.where(inner, 0, L)

@@ -1,4 +1,4 @@
-"""xgrad.linalg.lstsq: least squares by the singular value decomposition, whatever driver is asked for.
+"""xgrad.linalg.lstsq: least squares by the singular value decomposition, for every `driver`.
 
 The solution is pinv(A) B, and is differentiated as that, as PyTorch does (linalg_lstsq_backward, FunctionsManual.cpp).
 """
@@ -67,7 +67,7 @@ def _lstsq(A, B, rcond, *, driver):
         values = jnp.linalg.svd(jax.lax.stop_gradient(A), compute_uv=False)
         if rcond is None or driver == "gels":
             rcond = jnp.finfo(real).eps * max(m, n)
-        least = jnp.finfo(real).eps if driver in ("gelsd", "gelss") else 0  # what LAPACK does with a negative rcond
+        least = jnp.finfo(real).eps if driver in ("gelsd", "gelss") else 0  # as LAPACK does for a negative rcond
         rtol = jnp.where(jnp.asarray(rcond) < 0, least, rcond).astype(real)
         rank = jnp.sum(values > rtol * values[..., :1], axis=-1)
         X = pseudo_inverse(A, jnp.broadcast_to(rtol, A.shape[:-2])) @ B
@@ -108,6 +108,6 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
 
 def _full(rank: Tensor, n: int, driver: str) -> bool:
-    """Whether all matrices have full rank; "gels" takes it for granted, and so does a JAX trace."""
+    """Tell if all matrices have full rank; "gels" assumes it, and so does a JAX trace."""
     array = inner_value(rank)._read()
     return driver == "gels" or isinstance(array, Tracer) or bool((np.asarray(array) == n).all())

@@ -2,11 +2,11 @@
 
 The locally optimal block preconditioned conjugate gradient method (A. Knyazev, SIAM J. Sci. Comput. 23, 2001): in each
 iteration the best approximations within span{X, W, P}, the vectors, their preconditioned residuals and the last
-step.  The basis is made orthonormal by a QR decomposition, which takes dependent columns for arbitrary new directions.
+step.  A QR decomposition makes the basis orthonormal; in place of dependent columns it puts arbitrary new directions.
 All iterations are one program.  (PyTorch: torch/_lobpcg.py.)
 
 The derivative is that of the exact eigenpairs: within span{V} as `linalg.eigh`'s, outside of it by one linear system
-for each eigenvalue.  It is there where the eigenvalues asked for differ from all others.
+for each eigenvalue.  It exists where the wanted eigenvalues differ from all others.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ _MANY = 2**31 - 1
 
 
 def _iterate(product: Any, X: Any, iK: Any, k: int, niter: int, tol: float, largest: bool) -> tuple:
-    """(eigenvalues, eigenvectors) of the matrix whose `product` with a block of vectors is given."""
+    """(eigenvalues, eigenvectors) of a matrix; `product` multiplies it with a block of vectors."""
     n = X.shape[1]
 
     def best(basis: Any) -> tuple:
@@ -58,13 +58,13 @@ def _iterate(product: Any, X: Any, iK: Any, k: int, niter: int, tol: float, larg
     values, X = best(jnp.linalg.qr(X)[0])
     R = residual(values, X)
     start = (jnp.int32(1), values, X, jnp.zeros_like(X), R, error(values, R))
-    # A NaN is no reason to go on.
+    # NaN >= tol is false: a NaN ends the loop.
     _, values, X, *_ = jax.lax.while_loop(lambda state: (state[0] < niter) & (state[-1] >= tol), step, start)
     return values[:k], X[:, :k]
 
 
 def _outside(A: Any, values: Any, V: Any, block: Any) -> Any:
-    """For each j, (L_j - A)^-1 of column j of `block`, both without their parts in span{V}."""
+    """For each j, (L_j - A)^-1 times column j of `block`, both without their parts in span{V}."""
     m = A.shape[-1]
     inside = V @ V.mT
     rest = jnp.eye(m, dtype=A.dtype) - inside
@@ -212,7 +212,7 @@ def lobpcg(
 
 
 def _check(A: Any, B: Any) -> int:
-    """Check the matrices; the number of rows."""
+    """Check the matrices, and return the number of rows."""
     for name, x in (("A", A), ("B", B)):
         if x is None:
             continue

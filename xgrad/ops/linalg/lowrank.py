@@ -13,7 +13,7 @@ from .singular import svd
 
 
 def _basis(A: Tensor, q: int, niter: int) -> Tensor:
-    """Orthonormal columns that nearly span what A maps to."""
+    """Orthonormal columns that nearly span the range of A."""
     Q = qr.function(A @ FUNCTIONS[""]["randn"](A.shape[-1], q, dtype=A.dtype, device=A.device))[0]
     for _ in range(niter):
         Q = qr.function(A.mH @ Q)[0]

@@ -49,7 +49,7 @@ def _matrix_of(order: Any, dtype: Any) -> Any:
 
 
 def _order(pivots: Any, m: int) -> Any:
-    """The permutation that pivots from 1 make."""
+    """The permutation that 1-based pivots make."""
     if not pivots.size:
         return jnp.broadcast_to(jnp.arange(m, dtype=jnp.int32), (*pivots.shape[:-1], m))
     return jax.lax.linalg.lu_pivots_to_permutation(jnp.clip(pivots - 1, 0, m - 1), m)
@@ -149,7 +149,7 @@ def _check_unpack(arrays: tuple, statics: tuple) -> None:
     check=_check_unpack,
 )
 def lu_unpack(LU_data, LU_pivots, *, unpack_data=True, unpack_pivots=True):
-    """The named tuple (P, L, U) of what `linalg.lu_factor` gave; empty tensors for what is not wanted."""
+    """The named tuple (P, L, U) from the results of `linalg.lu_factor`; results that are not wanted are empty."""
     nothing = jnp.zeros((0,), LU_data.dtype)
     P = _matrix_of(_order(LU_pivots, LU_data.shape[-2]), LU_data.dtype) if unpack_pivots else nothing
     return (P, *_parts(LU_data)) if unpack_data else (P, nothing, nothing)

@@ -1,10 +1,10 @@
-"""xgrad.linalg: determinants, inverses, solvers, decompositions.
+"""xgrad.linalg: determinants, inverses, solvers, powers and exponentials.
 
-Importing it imports products, contractions, norms and decompositions.  Formulas are given where the saved result makes
+Importing it imports products, contractions, norms and decompositions.  A formula stands where the saved result makes
 the gradient cheaper than the derived one (`inv`, `solve`, `cholesky`); the rest is derived from `jax.numpy.linalg` and
 `jax.scipy.linalg`.  A matrix that cannot be inverted or factorized raises `LinAlgError`, which waits for the result;
-the forms `*_ex` don't.
-(PyTorch: aten/src/ATen/native/BatchLinearAlgebra.cpp, torch/csrc/autograd/FunctionsManual.cpp.)
+the forms `*_ex` don't.  (PyTorch: aten/src/ATen/native/BatchLinearAlgebra.cpp,
+torch/csrc/autograd/FunctionsManual.cpp.)
 """
 
 import math
@@ -42,7 +42,7 @@ def det(A):
     """The determinants of square matrices."""
     require_matrices(A, "linalg.det")
     if not A.shape[-1]:
-        return jnp.prod(A, axis=(-2, -1))  # of no elements: 1, with a gradient of A's empty shape
+        return jnp.prod(A, axis=(-2, -1))  # the product of no elements: 1, with a gradient of A's empty shape
     return jnp.linalg.det(A)
 
 
@@ -65,7 +65,7 @@ def logdet(self):
 # -- inverses and solvers ---------------------------------------------------------------------------------------------
 
 
-# What can fail is an operator with an `info`, of which the others are made; it comes from the very decomposition that
+# Operators that can fail return an `info`, and the others are made of these; `info` comes from the decomposition that
 # solves, which XLA computes once.
 failing = partial(linalg, function=False)
 

@@ -17,7 +17,7 @@ from ...errors import ShapeMismatchError
 
 
 def require_same(first: Any, second: Any, name: str) -> None:
-    """Products do not promote dtypes."""
+    """Raise unless both factors have one dtype: products do not promote."""
     if first.dtype != second.dtype:
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {dtypes.torch_name(first.dtype)} != "
@@ -38,7 +38,7 @@ def shapes_error(name: str, first: tuple, second: tuple) -> ShapeMismatchError:
 
 
 def product(first: Any, second: Any, name: str) -> Any:
-    """The matrix product, checked."""
+    """The matrix product, after checks of shapes and dtypes."""
     require_same(first, second, name)
     inner = second.shape[-2] if second.ndim > 1 else second.shape[-1]
     if first.shape[-1] != inner:

@@ -1,4 +1,4 @@
-"""xgrad.linalg: singular values, and what is made of them: pseudo-inverses, ranks, condition numbers.
+"""xgrad.linalg: singular values, and pseudo-inverses, ranks and condition numbers, which are made of them.
 
 Singular vectors are fixed up to a common phase, and have a derivative where singular values are distinct and not 0.
 The gradient saves the result, as PyTorch's does (svd_backward, FunctionsManual.cpp).
@@ -34,7 +34,7 @@ def svd(A, *, full_matrices=True, driver=None):
 
 
 def _completed(Q: Any) -> Any:
-    """Orthonormal columns, and a basis of what is orthogonal to them."""
+    """Orthonormal columns, and a basis of their orthogonal complement."""
     m, k = Q.shape[-2:]
     if m == k:
         return Q
@@ -50,7 +50,7 @@ def _reduced(U: Any, Vh: Any) -> tuple[Any, Any]:
 
 
 def _svd_gradient(grads, results, defined):
-    """U (gS + (skew(U^H gU) S + S skew(V^H gV)) / E) V^H with E_ij = S_j² - S_i², and what leaves the spaces."""
+    """U (gS + (skew(U^H gU) S + S skew(V^H gV)) / E) V^H with E_ij = S_j² - S_i², and parts outside of both."""
     (gU, gS, gVh), (U, S, Vh) = grads, results
     U, Vh = _reduced(U, Vh)
     if not (defined[0] or defined[2]):
@@ -82,7 +82,7 @@ def _check_phases(grads: list, saved: list) -> None:
     (gU, _, gVh), (U, _, Vh) = grads, saved
     turns = [(U, gU, -2, 1)] if gU is not None else []
     if gVh is not None:
-        turns.append((Vh, gVh, -1, -1))  # V turns with U, and V^H the other way
+        turns.append((Vh, gVh, -1, -1))  # V turns as U does, V^H in the opposite direction
     require_invariant("svd_backward", "singular vectors", turns)
 
 
@@ -107,7 +107,7 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) 
 
 
 def _hermitian(A: Any) -> Any:
-    """The Hermitian matrix of which A's lower triangle is read; differentiated as if that were A."""
+    """The Hermitian matrix with A's lower triangle; its derivative is that of A."""
     lower = jnp.tril(A)
     full = lower + conj(jnp.tril(A, -1).mT)
     return A + jax.lax.stop_gradient(full - A)
@@ -137,7 +137,7 @@ def pinv(A, rcond=None, atol=None, rtol=None, *, hermitian=False):
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def pseudo_inverse(A: Any, rtol: Any, hermitian: bool = False) -> Any:
-    """`jnp.linalg.pinv`, of which the derivative takes no `rtol` that is traced."""
+    """`jnp.linalg.pinv`, with a derivative that allows a traced `rtol`."""
     return jnp.linalg.pinv(A, rtol=rtol, hermitian=hermitian)
 
 

@@ -1,4 +1,4 @@
-"""Tensors brought to a common shape, as expanded views: expand, broadcast_tensors, meshgrid, atleast_1d."""
+"""expand, broadcast_tensors, meshgrid, atleast_1d, ...: expand tensors to a common shape, as views."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,6 @@
-"""Complex numbers as views: conj, real, imag, view_as_real, view_as_complex; conjugate and negative views resolved.
+"""Complex numbers as views: conj, real, imag, view_as_real, view_as_complex; resolve_conj, resolve_neg.
 
-PyTorch keeps conjugation and negation as bits of a tensor; here they are steps of the view chain.
+PyTorch marks conjugation and negation by bits of a tensor; here they are steps of the view chain.
 """
 
 from typing import Any
@@ -65,13 +65,13 @@ def _has_step(self: Tensor, kind: type) -> bool:
 
 @composite
 def is_conj(input: Tensor) -> bool:
-    """Whether the tensor is a conjugate view.  (PyTorch keeps a bit; here it is a step of the view chain.)"""
+    """True if the tensor is a conjugate view.  (PyTorch has a bit for it; here it is a step of the view chain.)"""
     return _has_step(input, Conj)
 
 
 @composite
 def is_neg(input: Tensor) -> bool:
-    """Whether the tensor is a negative view."""
+    """True if the tensor is a negative view."""
     return _has_step(input, Neg)
 
 

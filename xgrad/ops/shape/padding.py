@@ -1,6 +1,6 @@
 """Padding, and rearrangements of channels and positions: pad, unfold, fold, pixel_shuffle, channel_shuffle.
 
-All are linear in the input: nothing is kept for their gradients.
+All are linear in the input: their gradients save nothing.
 """
 
 from functools import partial
@@ -55,7 +55,7 @@ _NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 @functional("pad_nd", function=False)
 def pad_from_input(self, *, pad, mode):
-    """Padding with the input's own elements; a negative one crops."""
+    """Pad with the input's own elements; a negative width crops."""
     n = len(pad) // 2
     if mode not in _NUMPY_MODES or len(pad) % 2 or self.ndim not in (n + 1, n + 2) or not 1 <= n <= 3:
         if mode not in _NUMPY_MODES:
@@ -84,7 +84,7 @@ def pad_from_input(self, *, pad, mode):
             raise RuntimeError(
                 f"input {list(self.shape)} is too small for the padding ({low}, {high}) at dimension {axis}"
             )
-    if mode == "circular":  # PyTorch wraps round what cropping has left
+    if mode == "circular":  # PyTorch crops first, and repeats the rest
         crop = tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high) in zip(self.shape, sides))
         return jnp.pad(self[crop], [(max(low, 0), max(high, 0)) for low, high in sides], mode="wrap")
     grown = jnp.pad(self, [(max(low, 0), max(high, 0)) for low, high in sides], mode=_NUMPY_MODES[mode])
@@ -112,7 +112,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
 
 
 def _patches(x: Any, kernel: tuple, dilation: tuple, padding: tuple, stride: tuple) -> Any:
-    """(batch, channels, *kernel, *positions): one strided slice for each place in the kernel."""
+    """Cut x into patches, (batch, channels, *kernel, *positions): one strided slice for each place in the kernel."""
     x = jnp.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
     out = _positions(x.shape[2:], kernel, dilation, (0, 0), stride)
     slices = [

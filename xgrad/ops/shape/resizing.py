@@ -1,8 +1,8 @@
 """resize_ and resize_as_: another shape over the same storage, which grows where it is too small.
 
-PyTorch's storage is memory, of which a tensor shows a part; here it is an array, and the part a view of it.  An array
-cannot grow: a tensor that is alone with its storage gets a larger one, and of a shared one it is an error, for the
-others would no longer share it.  New elements are 0.  (PyTorch: aten/src/ATen/native/Resize.cpp.)
+PyTorch's storage is memory, and a tensor shows a part of it; here it is an array, and the part a view.  An array cannot
+grow: a tensor that is its storage's only one gets a larger array.  For a shared storage growing is an error, for the
+other tensors would not share the new array.  New elements are 0.  (PyTorch: aten/src/ATen/native/Resize.cpp.)
 """
 
 from math import prod
@@ -28,10 +28,10 @@ def _refuse(self: Tensor) -> None:
 
 
 def _grown(self: Tensor, count: int) -> Storage:
-    """For a tensor that is alone with its storage, one of `count` elements, flat."""
+    """Make a flat storage of `count` elements for a tensor that is the only one over its storage."""
     box = [self._share()]
     attributes = self.__dict__
-    attributes["_storage"] = None  # for the count of references
+    attributes["_storage"] = None  # so that `box` has the only reference
     try:
         alone = self._view is None and sole(box, 0)
     finally:
@@ -81,8 +81,8 @@ def resize_(input: Tensor, *sizes: Any, memory_format: Any = None, **named: Any)
     root = ViewChain.root(storage.array.shape, storage.array.dtype)
     seen = root.view("as_strided", shape, contiguous_strides(shape), offset)
     assert seen is not None
-    # What autograd is to know of it, should the tensor or its base require grad one day: a chain over the base's first
-    # value, which has to be the whole storage.
+    # For autograd, if the tensor or its base will ever require grad: a chain over the base's first value, which must be
+    # the whole storage.
     meta, counter = input._view, input._version_counter
     changed: dict[str, Any] = {"_storage": storage, "_chain": seen, "_cache": None, "_cache_generation": -1}
     if meta is None:
@@ -95,7 +95,7 @@ def resize_(input: Tensor, *sizes: Any, memory_format: Any = None, **named: Any)
         if meta is not None:
             meta.chain = seen
         counter.value += 1
-        input.__dict__.update(changed)  # in C, and after no other call: no interrupt comes in between
+        input.__dict__.update(changed)  # one call in C: no interrupt can come between the assignments
     else:
         input._bump()
         if meta is not None:

@@ -1,7 +1,7 @@
-"""Several views made by one operation: split, chunk, tensor_split, unbind.
+"""split, chunk, tensor_split, unbind: operations that return several views.
 
-Such views must not be written in place while they are recorded (CreationMeta.MULTI_OUTPUT_NODE), as in PyTorch; those
-of `tensor_split`, which are slices made one by one, may.
+Such views must not be written in place while they are recorded (CreationMeta.MULTI_OUTPUT_NODE), as in PyTorch; the
+views of `tensor_split` may, for they are slices made one by one.
 """
 
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def _cuts(indices_or_sections: Any, named: dict[str, Any], name: str) -> Any:
-    """Where to cut: a tuple of indices, or a number of sections, each of which PyTorch has a name for."""
+    """The places to cut at, a tuple of indices, or a number of sections; PyTorch has a keyword for each form."""
     if indices_or_sections is None:
         if len(named) != 1 or not set(named) <= {"indices", "sections", "tensor_indices_or_sections"}:
             raise TypeError(f"{name}() takes indices or sections, but got {', '.join(named) or 'neither'}")

@@ -1,4 +1,4 @@
-"""Copies where PyTorch has a view of the same name (`narrow_copy`), and writes out of place (`select_scatter`).
+"""Copies named after views (`narrow_copy`), and writes into views of a copy (`select_scatter`).
 
 Tables over the declared views: a copy is the view, cloned; a scatter is a write into the view of a clone.
 """
@@ -23,7 +23,7 @@ def _copied(value: Any) -> Any:
 
 
 def _written_out(name: str, views: Any, out: Any) -> Any:
-    """What a copy with `out=` gives: `out` itself, or nothing where it is several, as in PyTorch."""
+    """Write a copy to `out`, and return `out`; None for several copies, as in PyTorch."""
     if isinstance(views, Tensor):
         return _into(name, views, out)
     if not isinstance(out, (tuple, list)) or not all(isinstance(o, Tensor) for o in out):

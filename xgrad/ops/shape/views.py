@@ -1,4 +1,4 @@
-"""The view operations of PyTorch that give one view of one tensor, as functions, methods and in-place methods.
+"""The view operations of PyTorch that return one view of one tensor, as functions, methods and in-place methods.
 
 Each is one line over `dispatch/view.py`: PyTorch's arguments as the key of the view, and the name of its node.
 """
@@ -122,7 +122,7 @@ def reshape(input: Tensor, *shape: Any, **named: Any) -> Tensor:
         out = view(input.clone(), ("reshape", *size), "UnsafeViewBackward0")
         if out._level is not None:
             return out
-        out._array = out._read()  # nobody else has the copy: what is returned is no view
+        out._array = out._read()  # the result is a copy with its own storage, and no view
         out._view = out._storage = out._cache = None
         out._version_counter = UNTRACKED if out._inference else None
         out._chain = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class: it goes with _storage
@@ -162,7 +162,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 
 def _squeezed(dim: tuple, named: dict[str, Any], first: int = 0) -> tuple[tuple, str]:
-    """(key, name of the node) of a view without all dimensions of size 1, or without one, or several.
+    """(key, node's name) of a view without one dimension, or several, or all that have size 1.
 
     PyTorch numbers its nodes in this order, those of the in-place forms from `first` = 3 on.
     """
@@ -261,7 +261,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 
 
 def _inplace(name: str, key: Any) -> None:
-    """The method that moves the tensor to the view of which `key` gives (key, name of the node)."""
+    """Declare the method that makes a tensor its own view; `key` returns (key of the view, node's name)."""
 
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return view_inplace(self, *key(*args, **kwargs))
