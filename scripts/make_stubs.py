@@ -28,9 +28,9 @@ import numpy as np
 from {dots}devices import device
 from {dots}engine.hooks import Hooks, RemovableHandle
 from {dots}engine.node import Node
-from {dots}tensor_methods.storages import TypedStorage, UntypedStorage
 from {dots}random import Generator
 from {dots}tensor import Size, Tensor
+from {dots}tensor_methods.storages import TypedStorage, UntypedStorage
 from {dots}views.chain import ViewChain
 
 """

@@ -9,9 +9,9 @@ import numpy as np
 from .devices import device
 from .engine.hooks import Hooks, RemovableHandle
 from .engine.node import Node
-from .tensor_methods.storages import TypedStorage, UntypedStorage
 from .random import Generator
 from .tensor import Size, Tensor
+from .tensor_methods.storages import TypedStorage, UntypedStorage
 from .views.chain import ViewChain
 
 def _segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = ..., indices: Tensor | None = ..., offsets: Tensor | None = ..., axis: int = ..., unsafe: bool = ..., initial: float | None = ...) -> Tensor: ...

@@ -9,9 +9,9 @@ import numpy as np
 from .devices import device
 from .engine.hooks import Hooks, RemovableHandle
 from .engine.node import Node
-from .tensor_methods.storages import TypedStorage, UntypedStorage
 from .random import Generator
 from .tensor import Size, Tensor
+from .tensor_methods.storages import TypedStorage, UntypedStorage
 from .views.chain import ViewChain
 
 def cholesky(A: Tensor, *, upper: bool = ..., out: Tensor | None = ...) -> Tensor: ...

@@ -49,7 +49,7 @@ from .nn import (
 from .pointwise import arithmetic, bessel, binary, comparison, polynomials, powers, special, unary
 from .random import distributions, dropout, sampling
 from .reduce import calculus, distances, extrema, histograms, norms, reduction, scan, segments, sorting, statistics
-from .shape import broadcasting, complex_views, padding, rearranging, resizing, splitting, view_copies, views
+from .shape import broadcasting, complex_views, joining, padding, rearranging, resizing, splitting, view_copies, views
 from .signal import fft, stft, windows
 from .sparse import compressed_conversion, conversion
 

@@ -12,7 +12,7 @@ from ...dispatch.declare import composite, linear, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
 from ...tensor import Tensor
-from ..shape.rearranging import cat
+from ..shape.joining import cat
 from .extrema import gather
 
 
