@@ -9,7 +9,6 @@ from typing import Any
 
 from ..config import settings, state
 from ..dtypes import INEXACT_KINDS
-from ..engine.accumulate_grad import make_accumulator
 from ..engine.edges import gradient_edge
 from ..engine.saved_variable import SavedVariable
 from ..tensor import Tensor, blank, from_array
@@ -67,16 +66,10 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         for a in args if plan.alone else plan.only(args):
             if a is None:
                 edges.append(NO_EDGE)
-            elif a._view is not None:
-                edges.append(edge := gradient_edge(a))
-                if edge[0] is None and not plan.saves_result:  # made under no_grad: no input is saved for it
-                    plan = node.plan = kernel.plan(plan.needs & ~(1 << len(edges) - 1), len(args))
-            elif (fn := a._grad_fn) is not None:
-                edges.append((fn, a._output_nr))
-            elif (reference := a._accumulator) is not None and (fn := reference()) is not None:
-                edges.append((fn, 0))
-            else:
-                edges.append((make_accumulator(a), 0))
+                continue
+            edges.append(edge := gradient_edge(a))
+            if edge[0] is None and not plan.saves_result:  # a view made under no_grad: no input is saved for it
+                plan = node.plan = kernel.plan(plan.needs & ~(1 << len(edges) - 1), len(args))
         node.next_edges = tuple(edges)
         result._grad_fn = node
         result._requires_grad = True

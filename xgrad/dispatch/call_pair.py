@@ -8,7 +8,7 @@ from typing import Any
 
 from ..config import settings, state
 from ..dtypes import INEXACT_KINDS
-from ..engine.accumulate_grad import make_accumulator
+from ..engine.edges import gradient_edge
 from ..tensor import Tensor, blank
 from .call import call
 from .operator import Operator
@@ -40,7 +40,7 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
         node.plan = plan
         node.avals = (out.aval,)
         node.sequence_nr = state.next_sequence_nr()
-        node.next_edges = (_edge(a) if left else NO_EDGE, _edge(b) if right else NO_EDGE)
+        node.next_edges = (gradient_edge(a) if left else NO_EDGE, gradient_edge(b) if right else NO_EDGE)
         result._grad_fn = node
         result._requires_grad = True
         if plan.saves_result or plan.static or state.saved_hooks:
@@ -50,13 +50,3 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
             if a._version_counter is not None or b._version_counter is not None:
                 node.versions = versions_of(node.saved)
     return result
-
-
-def _edge(a: Tensor) -> tuple:
-    fn = a._grad_fn
-    if fn is not None:
-        return (fn, a._output_nr)
-    reference = a._accumulator
-    if reference is not None and (fn := reference()) is not None:
-        return (fn, 0)
-    return (make_accumulator(a), 0)

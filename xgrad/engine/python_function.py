@@ -200,7 +200,7 @@ def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -
     to_save = _to_save(node, recording)
     as_they_are = () if setup_context is None else (*(node.to_save or ()), *(node.saved_for_forward or ()))
     dirty, without = _marked(node, listed)
-    wired = _wire(node, tensors, listed, recording, as_they_are, dirty, without)
+    wired = _place_outputs(node, tensors, listed, recording, as_they_are, dirty, without)
     if state.forward_level >= 0 and not state.inference:
         set_tangents(node, function, args, listed, wired, dirty, without)
     if recording:
@@ -299,7 +299,7 @@ def _type(value: Any) -> str:
     return type(value).__name__
 
 
-def _wire(
+def _place_outputs(
     node: BackwardCFunction,
     inputs: list,
     outputs: list,
