@@ -103,6 +103,20 @@ def test_imports_inside_of_functions_say_why(graph):
     assert graph.unexplained() == []
 
 
+def test_files_are_short_or_say_why_not():
+    for path in ROOT.rglob("*.py"):
+        text = path.read_text()
+        if text.count("\n") > 450:
+            assert "More than 450 lines: " in (ast.get_docstring(ast.parse(text)) or ""), path
+
+
+def test_no_folder_holds_more_than_an_eighth_of_the_package():
+    folders = {path.parent for path in ROOT.rglob("*.py")}
+    lines = {folder: sum(path.read_text().count("\n") for path in folder.glob("*.py")) for folder in folders}
+    largest = max(lines, key=lines.__getitem__)
+    assert lines[largest] <= sum(lines.values()) / 8, largest
+
+
 def test_no_private_jax():
     for path in ROOT.rglob("*.py"):
         text = path.read_text()

@@ -9,6 +9,8 @@ Invariants:
 * Rare attributes (hooks, tangents, a view's metadata) are absent from the instance: the class has None.
 
 Operators, engine and autograd attach their methods in `xgrad/attach.py` (PyTorch: torch/csrc/autograd/variable.h).
+
+More than 450 lines: the slots of one class and all that reads or sets them, which is where their invariants hold.
 """
 
 import warnings

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
+from ..tensor import Tensor
 from ._optax_state import GroupState
 
 _FIXED = ("params", "param_names", "tx")
@@ -101,3 +102,24 @@ def _regrouped(entries: dict[str, Any], state: GroupState) -> ParamGroup:
     group = ParamGroup({}, state)
     dict.update(group, entries)
     return group
+
+
+def named_parameters(params: Any) -> tuple[list[Any], list[str] | None]:
+    """Return the parameters of a group, and their names if it has (name, tensor) pairs."""
+    if isinstance(params, Tensor):
+        return [params], None
+    if isinstance(params, (set, frozenset)):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but a set has another order in each "
+            "run. Use a list instead."
+        )
+    found = list(params)
+    pairs = [p for p in found if isinstance(p, tuple)]
+    if not pairs:
+        return found, None
+    if len(pairs) < len(found):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two parameters of a group have the same name: {names}")
+    return [p for _, p in pairs], names

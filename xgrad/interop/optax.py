@@ -20,7 +20,7 @@ from ..engine.hooks import Hooks, RemovableHandle, register
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import _optax_state_dict, _optax_traced
-from ._optax_groups import ParamGroup
+from ._optax_groups import ParamGroup, named_parameters
 from ._optax_state import GroupState, checked
 from ._optax_update import Part, Plan
 
@@ -131,7 +131,7 @@ class Optimizer:
         group = dict(param_group)
         if "params" not in group:
             raise KeyError('a parameter group needs "params"')
-        params, names = _named(group["params"])
+        params, names = named_parameters(group["params"])
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is a {type(p).__name__}")
@@ -419,27 +419,6 @@ def _registered(hooks: Hooks, hook: Callable, prepend: bool) -> RemovableHandle:
         hooks.clear()
         hooks.update({handle.id: hook, **others})
     return handle
-
-
-def _named(params: Any) -> tuple[list[Any], list[str] | None]:
-    """Return the parameters of a group, and their names if it has (name, tensor) pairs."""
-    if isinstance(params, Tensor):
-        return [params], None
-    if isinstance(params, (set, frozenset)):
-        raise TypeError(
-            "optimizer parameters need to be organized in ordered collections, but a set has another order in each "
-            "run. Use a list instead."
-        )
-    found = list(params)
-    pairs = [p for p in found if isinstance(p, tuple)]
-    if not pairs:
-        return found, None
-    if len(pairs) < len(found):
-        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise ValueError(f"two parameters of a group have the same name: {names}")
-    return [p for _, p in pairs], names
 
 
 def _devices(param: Tensor) -> frozenset:

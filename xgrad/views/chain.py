@@ -10,6 +10,8 @@ Invariants:
                └─ children: a dictionary look-up makes a view that was made before
 
 PyTorch has a ViewFunc or strides in its place (torch/csrc/autograd/variable.h, DifferentiableViewMeta).
+
+More than 450 lines: the class has one invariant, and each of its properties is computed from the others.
 """
 
 import threading
