@@ -96,7 +96,7 @@ def switch(kind: str, enabled: bool) -> None:
     """`set_autocast_enabled` for a type of devices that `kind_of` returned."""
     here = settings()
     if enabled:
-        install(declare.SCOPES, declare.first_call)
+        install(declare.SCOPES)
     others = [k for k in here.enabled if k != kind]
     state.autocast = settled(here._replace(enabled=tuple(sorted([*others, kind] if enabled else others))))
 

@@ -8,6 +8,7 @@ XLA compiles the program.
 """
 
 import gc
+import os
 import sys
 import threading
 import types
@@ -16,6 +17,8 @@ from typing import Any
 
 from .closure_guards import Surroundings
 from .code import DYNAMIC, IGNORED, LOOKED_AT, STDLIB, kind_of, names_in
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 class Frames:
@@ -68,12 +71,7 @@ class Frames:
 
     def _see(self, frame: Any, event: str, arg: Any) -> None:
         code = frame.f_code
-        file = code.co_filename
-        kind = self._kinds.get(file)
-        if kind is None:
-            kind = kind_of(frame)
-            if file[:1] != "<":  # "<string>": code made at run time, for any module
-                self._kinds[file] = kind
+        kind = self._kind(frame)
         if kind == IGNORED or (kind == STDLIB and self._is_called_by_ignored(frame)):
             return
         if callable(self._previous):
@@ -109,15 +107,27 @@ class Frames:
         elif event == "c_return" and arg is gc.collect:
             self._new.after_collection()
 
+    def _kind(self, frame: Any) -> int:
+        """Return the kind of a frame's file; of xgrad's own code in a user's file IGNORED.
+
+        A public function's code stands where that is declared (dispatch/public_code.py).
+        """
+        file = frame.f_code.co_filename
+        kind = self._kinds.get(file)
+        if kind == IGNORED:
+            return IGNORED
+        if str(frame.f_globals.get("__name__")).startswith("xgrad.") and not file.startswith(_PACKAGE):
+            return IGNORED
+        if kind is None:
+            kind = kind_of(frame)
+            if file[:1] != "<":  # "<string>": code made at run time, for any module
+                self._kinds[file] = kind
+        return kind
+
     def _is_called_by_ignored(self, frame: Any) -> bool:
         """Return True if a frame of the standard library is called by an ignored package, JAX for example."""
         while frame is not None:
-            file = frame.f_code.co_filename
-            kind = self._kinds.get(file)
-            if kind is None:
-                kind = kind_of(frame)
-                if file[:1] != "<":
-                    self._kinds[file] = kind
+            kind = self._kind(frame)
             if kind != STDLIB:
                 return kind == IGNORED
             frame = frame.f_back

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..tensor import Tensor
 from ..views.named.arguments import int_of, require_dims
+from .public_code import called_as
 
 _BOOL = np.dtype(bool)
 
@@ -191,4 +192,4 @@ def checking(name: str, function: Callable) -> Callable:
             _of_kind(name, "dim", "dims", kwargs["dim"], True)
         return function(*args, **kwargs)
 
-    return checks
+    return called_as(function, checks)

@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from .public_code import called_as
+
 ALIASES = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
 NAMES = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 
@@ -132,4 +134,4 @@ def accepting(method: Callable) -> Callable:
     def accepts(*args: Any, **kwargs: Any) -> Any:
         return method(*args, **(translated(method, table, args, kwargs) if kwargs else kwargs))
 
-    return accepts
+    return called_as(method, accepts)

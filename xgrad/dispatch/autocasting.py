@@ -19,7 +19,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from types import FunctionType
 from typing import Any, NamedTuple
 
 from jax.core import Tracer
@@ -29,6 +28,7 @@ from ..dtypes import FLOATS, bfloat16, float16, float32, float64
 from ..overrides import overloaded
 from ..tensor import Tensor
 from .argument_names import split
+from .public_code import called_as, unwritten
 
 LOWER, FLOAT32, RESULT, WIDEST, REFUSED = "lower", "float32", "result", "widest", "refused"
 
@@ -266,17 +266,17 @@ def asking(name: str, function: Callable) -> Callable:
             return function(*args, **kwargs)  # which raises
         return cast_first(name, function, {**dict(zip(parameters, args)), **kwargs})
 
-    return asks
+    return called_as(function, asks)
 
 
 _lock = threading.Lock()
 _installed: list[bool] = []
 
 
-def install(scopes: list[dict[str, Any]], first_call: Any) -> None:
+def install(scopes: list[dict[str, Any]]) -> None:
     """Let the public functions of operators in the tables ask; once, by whoever enters autocast first.
 
-    `scopes`: the globals of these functions (declare.py); `first_call`: what one is until it is first called.
+    `scopes`: the globals of these functions (declare.py).
     """
     with _lock:
         if _installed:
@@ -286,7 +286,7 @@ def install(scopes: list[dict[str, Any]], first_call: Any) -> None:
             function = scope["_me"]
             name = _listed_as(scope["_op"].name, function.__name__)
             if name is not None:
-                _install(name, function, scope, scopes, first_call)
+                _install(name, function, scope, scopes)
 
 
 def _listed_as(operator: str, public: str) -> str | None:
@@ -296,9 +296,9 @@ def _listed_as(operator: str, public: str) -> str | None:
     return operator if operator in _LISTED and not public.endswith("_") else None
 
 
-def _install(name: str, function: Any, scope: dict[str, Any], scopes: list, first_call: Any) -> None:
-    plain_scope = dict(scope)
-    plain: Any = FunctionType(first_call.__code__, plain_scope, function.__name__)
+def _install(name: str, function: Any, scope: dict[str, Any], scopes: list) -> None:
+    plain_scope = {**scope, "_waits": True}
+    plain = unwritten(function.__name__, scope["_place"], plain_scope)
     plain.__dict__.update(function.__dict__)
     plain_scope["_me"] = plain
     scopes.append(plain_scope)
@@ -309,8 +309,8 @@ def _install(name: str, function: Any, scope: dict[str, Any], scopes: list, firs
     scope["_body"] = (
         f"if _state.autocast is not None: return _cast_first({name!r}, _plain, locals())\n    " + (scope["_body"])
     )
-    if function.__code__ is not first_call.__code__:
-        scope["_written"](function)
+    if not scope["_waits"]:
+        scope["_write"](function)
 
 
 def _spread(plain: Callable, parameters: list[str], several: str) -> Callable:

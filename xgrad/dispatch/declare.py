@@ -30,8 +30,7 @@ function.
 """
 
 from collections.abc import Callable, Sequence
-from types import FunctionType
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import jax.numpy as jnp
 
@@ -50,6 +49,7 @@ from .operator import Operator as Operator
 from .operator import freeze as freeze
 from .operator import linear as linear
 from .out import call_out
+from .public_code import compiled, place_of, unwritten
 from .tables import FUNCTIONS, METHODS, OPERATORS
 from .wrong_arguments import refuse
 
@@ -71,26 +71,18 @@ class Declared:
         return self.operator.function(*args, **kwargs)
 
 
-def first_call(*args: Any, **kwargs: Any) -> Any:
-    """Compile the public function's own code, at its first call, and call it.
-
-    Compiling all of them is a fifth of what importing xgrad would take.
-    """
-    return _written(_me)(*args, **kwargs)  # pyright: ignore[reportUndefinedVariable]  # noqa: F821 - of `_define`'s scope
-
-
-def _written(function: Any) -> Callable:
+def _write(function: Any) -> Callable:
     """Give a public function its own code, from the text in its scope."""
-    scope, made = function.__globals__, {}
+    scope = function.__globals__
     body = scope["_body"].replace("\n", "\n    ")  # in a `try`, which costs nothing
     text = (
-        f"def operator({scope['_parameters']}):\n    try:\n        {body}\n"
+        f"def {function.__name__}({scope['_parameters']}):\n    try:\n        {body}\n"
         "    except AttributeError as error:\n        _refuse(_me, locals(), error)\n        raise\n"
     )
-    # Under this file's name anomaly mode leaves it out of its traces.
-    exec(compile(text, "<operator>", "exec"), scope, made)
-    function.__defaults__, function.__kwdefaults__ = made["operator"].__defaults__, made["operator"].__kwdefaults__
-    function.__code__ = made["operator"].__code__  # last: another thread calls either the old code or all of the new
+    own = compiled(text, function.__name__, scope["_place"], scope)
+    function.__defaults__, function.__kwdefaults__ = own.__defaults__, own.__kwdefaults__
+    function.__code__ = own.__code__  # last: another thread calls either the old code or all of the new
+    scope["_waits"] = False
     return function
 
 
@@ -135,10 +127,10 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "NotImplemented": NotImplemented, "_NO_DIMS": NO_DIMS, "_require_dims": require_dims, "_defaults": op.defaults,
         "_checked": argument_kinds.checked, "_kinds": op.kinds,
-        "_MISSING": MISSING, "_renamed": renamed, "_written": _written, "_refuse": refuse,
-        "_parameters": taken or parameters, "_body": body,
+        "_MISSING": MISSING, "_renamed": renamed, "_write": _write, "_refuse": refuse,
+        "_parameters": taken or parameters, "_body": body, "_place": op.place, "_waits": True,
     }  # fmt: skip
-    scope["_me"] = function = cast("Any", FunctionType(first_call.__code__, scope, public))
+    scope["_me"] = function = unwritten(public, op.place, scope)
     SCOPES.append(scope)
     function.__signature__ = Shown(parameters, op.defaults)
     function.__doc__ = doc
@@ -193,6 +185,7 @@ def operator(
             known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise
         )
         OPERATORS[known] = op
+        op.place = place_of(fn, known)
         op.check = check
         if missing:
             op.missing, op.formulas["all"] = missing, lambda: refuse_derivative(missing)
@@ -254,7 +247,7 @@ def _overwriting(op: Operator) -> Operator:
     """The in-place form of an operator without derivative: from then on what it wrote over has a gradient of zeros."""
     twin = Operator(op.name, op.function, outputs=op.outputs, node=op.node_name)
     twin.derivative(all=lambda grad, needs: [jnp.zeros_like(grad)] * len(needs))
-    twin.check = op.check
+    twin.check, twin.place = op.check, op.place
     twin.overwrites = True
     return twin
 

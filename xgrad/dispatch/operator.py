@@ -30,6 +30,8 @@ class Operator:
     missing = ""
     # Of the in-place form of an operator without derivative: what it writes over loses its gradient and its tangent.
     overwrites = False
+    # The file and line of its declaration; that of an operator which is no public function is not looked for.
+    place: tuple[str, int] = ("", 0)
     # The results that have no gradient, by their numbers.
     constant: frozenset[int] = frozenset()
 

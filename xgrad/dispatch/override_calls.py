@@ -15,6 +15,7 @@ from ..overrides import dispatch, overloaded
 from ..tensor import Tensor
 from .argument_names import accepting, aliases_of, translated
 from .operator import Operator
+from .public_code import called_as
 from .tables import FUNCTIONS, METHODS, OPERATORS
 from .wrong_arguments import given, refuse
 
@@ -148,7 +149,7 @@ def _looking(function: Callable) -> Callable:
             refuse(function, given(function, args, kwargs), error)
             raise
 
-    return looks
+    return called_as(function, looks)
 
 
 def _takes_tensors(function: Callable) -> bool:

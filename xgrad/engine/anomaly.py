@@ -29,9 +29,15 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _SCRIPTS = os.path.join(_PACKAGE, "cli") + os.sep  # they use the package as users do
 
 
-def _ours(filename: str) -> bool:
-    """Tell if a file is part of xgrad.  Functions that are generated from an operator's declaration are in no file."""
-    return filename == "<operator>" or (filename.startswith(_PACKAGE) and not filename.startswith(_SCRIPTS))
+def is_ours(frame: Any) -> bool:
+    """Tell if a frame is xgrad's: its file is, or its module, for a public function's code may stand in a user's file.
+
+    (dispatch/public_code.py: an operator that a user declares, a function of `from_jax`.)
+    """
+    file = frame.f_code.co_filename
+    if file.startswith(_PACKAGE):
+        return not file.startswith(_SCRIPTS)
+    return str(frame.f_globals.get("__name__")).startswith("xgrad.")
 
 
 _any_nan = jax.jit(lambda array: jnp.isnan(array).any())
@@ -59,9 +65,9 @@ def origin_of(number: int) -> Origin:
     """`number`, with the stack of its caller's caller and the node that is being evaluated."""
     origin = Origin(number)
     # Lines of source are read when a stack is printed: most never are.
-    frames = traceback.StackSummary.extract(traceback.walk_stack(sys._getframe(2)), lookup_lines=False)
-    frames.reverse()
-    origin.frames = traceback.StackSummary.from_list([f for f in frames if not _ours(f.filename)])
+    users = ((frame, line) for frame, line in traceback.walk_stack(sys._getframe(2)) if not is_ours(frame))
+    origin.frames = traceback.StackSummary.extract(users, lookup_lines=False)
+    origin.frames.reverse()
     origin.parent = state.current_node
     return origin
 
@@ -142,6 +148,6 @@ def _traced(lead: str, name: str, metadata: dict) -> str:
 def _to_user() -> int:
     """The `stacklevel`, for the caller, of the first frame outside of xgrad."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _ours(frame.f_code.co_filename):
+    while frame.f_back is not None and is_ours(frame):
         level, frame = level + 1, frame.f_back
     return level

@@ -26,6 +26,7 @@ from ..config import state
 from ..dispatch.call import call
 from ..dispatch.operands import is_operand
 from ..dispatch.operator import Operator
+from ..dispatch.public_code import called_as
 from ..random import is_key
 from ..tensor import Tensor, from_foreign
 from ..tensor_methods import pytrees
@@ -93,7 +94,7 @@ def from_jax(
         structure, leaves = structures.of(args, kwargs)
         return structure.run(leaves)
 
-    return recorded
+    return called_as(function, recorded, name)
 
 
 def to_jax(function: Callable | None = None, *, grad: str = "jax") -> Any:

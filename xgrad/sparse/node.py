@@ -80,8 +80,6 @@ def caller() -> str:
         found = op.name if op is not None else frame.f_code.co_name
         if found == "read":  # ops/shape/views.py: T and its like
             found = str(frame.f_locals.get("name", found))
-        if found == "looks":  # dispatch/override_calls.py: around a composite
-            found = frame.f_locals["function"].__name__
         if not found.startswith("_") or found.startswith("__"):
             name = found
         frame = frame.f_back

@@ -8,10 +8,10 @@ PyTorch: torch/utils/checkpoint.py.
 """
 
 import enum
+import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ import jax
 from ..autograd.offload import from_host, to_host
 from ..dispatch.operator import Operator
 from ..dispatch.operator_modes import OperatorMode, given, named, public, public_name
+from ..engine.anomaly import is_ours
 from ..tensor import Tensor
 
 
@@ -48,7 +49,6 @@ class SelectiveCheckpointContext:
 _SAVE = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 _OFFLOAD = (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD)
 _RECOMPUTE, _CONSUMED = object(), object()
-_PACKAGE = str(Path(__file__).parents[1])
 
 _MISMATCH = (
     "The function must call the same operators when it is recomputed: look for global state that changed between "
@@ -192,8 +192,9 @@ class _Log(OperatorMode):
         results = out if isinstance(out, tuple) else (out,)
         shown = [*map(_shown, args), *(f"{n}={v}" for n, v in zip(op.static_names, statics))]
         line = f"{', '.join(map(_shown, results))} = {public_name(op)}{suffix}({', '.join(shown)})"
-        calls = [call for call in traceback.extract_stack() if not call.filename.startswith((_PACKAGE, "<operator>"))]
-        self.lines.append((line, "".join(traceback.format_list(calls[-12:]))))
+        frames = [(frame, number) for frame, number in traceback.walk_stack(sys._getframe(1)) if not is_ours(frame)]
+        calls = traceback.StackSummary.extract(iter(frames[11::-1]))
+        self.lines.append((line, "".join(calls.format())))
 
 
 def _shown(value: Any) -> str:

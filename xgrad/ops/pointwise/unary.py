@@ -1,4 +1,4 @@
-"""Pointwise functions of one array: a table of name, function, aliases and description.
+"""Pointwise functions of one array: a table of name, function, description, aliases and gradient.
 
 Functions whose derivative is simplest in terms of their result save that, as PyTorch does; the others save their input
 and are differentiated by JAX.  (PyTorch: UnaryOps.cpp.)
@@ -111,55 +111,6 @@ def _angle(x: Any) -> Any:
     return jnp.where(origin, jax.lax.stop_gradient(jnp.angle(x)), jnp.angle(jnp.where(origin, 1, x)))
 
 
-# name: (function, aliases, has a complex form, doc)
-_FLOATING: dict[str, tuple[Callable, tuple[str, ...], bool, str]] = {
-    "acos": (jnp.arccos, ("arccos",), True, "The inverse cosine, in radians."),
-    "acosh": (jnp.arccosh, ("arccosh",), True, "The inverse hyperbolic cosine."),
-    "asin": (jnp.arcsin, ("arcsin",), True, "The inverse sine, in radians."),
-    "asinh": (jnp.arcsinh, ("arcsinh",), True, "The inverse hyperbolic sine."),
-    "atan": (jnp.arctan, ("arctan",), True, "The inverse tangent, in radians."),
-    "atanh": (jnp.arctanh, ("arctanh",), True, "The inverse hyperbolic tangent."),
-    "cos": (jnp.cos, (), True, "The cosine of radians."),
-    "cosh": (jnp.cosh, (), True, "The hyperbolic cosine."),
-    "deg2rad": (jnp.deg2rad, (), False, "Degrees as radians."),
-    "digamma": (_digamma, (), False, "The logarithmic derivative of the gamma function."),
-    "erf": (js.erf, (), False, "The error function."),
-    "erfc": (js.erfc, (), False, "1 - erf(input), without cancellation."),
-    "erfinv": (js.erfinv, (), False, "The inverse of the error function."),
-    "exp": (jnp.exp, (), True, "e to the power of the elements."),
-    "exp2": (jnp.exp2, (), True, "2 to the power of the elements."),
-    "expm1": (jnp.expm1, (), True, "exp(input) - 1, without cancellation near 0."),
-    "i0": (i0, (), False, "The modified Bessel function of the first kind, of order 0."),
-    "lgamma": (js.gammaln, (), False, "The logarithm of the gamma function's absolute value."),
-    "log": (jnp.log, (), True, "The natural logarithm; NaN of negative numbers, -inf of 0."),
-    "log10": (jnp.log10, (), True, "The logarithm to base 10."),
-    "log1p": (jnp.log1p, (), True, "log(1 + input), without cancellation near 0."),
-    "log2": (jnp.log2, (), True, "The logarithm to base 2."),
-    "rad2deg": (jnp.rad2deg, (), False, "Radians as degrees."),
-    "sigmoid": (jax.nn.sigmoid, (), True, "1 / (1 + exp(-input))."),
-    "sin": (jnp.sin, (), True, "The sine of radians."),
-    "sinc": (sinc, (), True, "sin(pi * input) / (pi * input); 1 at 0."),
-    "sinh": (jnp.sinh, (), True, "The hyperbolic sine."),
-    "tan": (jnp.tan, (), True, "The tangent of radians."),
-    "tanh": (jnp.tanh, (), True, "The hyperbolic tangent."),
-}
-
-_FORMULAS: dict[str, Callable] = {
-    "deg2rad": lambda grad: grad * (math.pi / 180),
-    "rad2deg": lambda grad: grad * (180 / math.pi),
-    "digamma": lambda grad, self: grad * _polygamma(1, self),
-    "exp": lambda grad, result: grad * conj(result),
-    "exp2": lambda grad, result: grad * conj(result) * LN2,
-    "expm1": lambda grad, result: grad * conj(result + 1),
-    "erfinv": lambda grad, result: grad * (math.sqrt(math.pi) / 2) * jnp.exp(result * result),
-    "i0": lambda grad, self: grad * js.i1(self),
-    "lgamma": lambda grad, self: grad * _digamma(self),
-    "sigmoid": lambda grad, result: grad * conj(result * (1 - result)),
-    "tan": lambda grad, result: grad * conj(1 + result * result),
-    "tanh": lambda grad, result: grad * conj(1 - result * result),
-}
-
-
 def unary(name: str, compute: Callable, doc: str, complex_too: bool = False, **options: Any) -> Declared:
     """Declare a floating-point function of one array."""
 
@@ -173,10 +124,58 @@ def unary(name: str, compute: Callable, doc: str, complex_too: bool = False, **o
     return operator(name, pointwise=True, **options)(function)
 
 
-for _name, (_compute, _aliases, _complex_too, _doc) in _FLOATING.items():
-    _declared = unary(_name, _compute, _doc, _complex_too, inplace=True, aliases=_aliases)
-    if _name in _FORMULAS:
-        _declared.derivative(self=_FORMULAS[_name])
+def _floating(name: str, compute: Callable, doc: str, *aliases: str, real: bool = False) -> Declared:
+    """Declare a function with an in-place form; `real`: it refuses complex numbers."""
+    return unary(name, compute, doc, not real, inplace=True, aliases=aliases)
+
+
+_floating("acos", jnp.arccos, "The inverse cosine, in radians.", "arccos")
+_floating("acosh", jnp.arccosh, "The inverse hyperbolic cosine.", "arccosh")
+_floating("asin", jnp.arcsin, "The inverse sine, in radians.", "arcsin")
+_floating("asinh", jnp.arcsinh, "The inverse hyperbolic sine.", "arcsinh")
+_floating("atan", jnp.arctan, "The inverse tangent, in radians.", "arctan")
+_floating("atanh", jnp.arctanh, "The inverse hyperbolic tangent.", "arctanh")
+_floating("cos", jnp.cos, "The cosine of radians.")
+_floating("cosh", jnp.cosh, "The hyperbolic cosine.")
+_floating("deg2rad", jnp.deg2rad, "Degrees as radians.", real=True).derivative(self=lambda grad: grad * (math.pi / 180))
+_floating("digamma", _digamma, "The logarithmic derivative of the gamma function.", real=True).derivative(
+    self=lambda grad, self: grad * _polygamma(1, self)
+)
+_floating("erf", js.erf, "The error function.", real=True)
+_floating("erfc", js.erfc, "1 - erf(input), without cancellation.", real=True)
+_floating("erfinv", js.erfinv, "The inverse of the error function.", real=True).derivative(
+    self=lambda grad, result: grad * (math.sqrt(math.pi) / 2) * jnp.exp(result * result)
+)
+_floating("exp", jnp.exp, "e to the power of the elements.").derivative(self=lambda grad, result: grad * conj(result))
+_floating("exp2", jnp.exp2, "2 to the power of the elements.").derivative(
+    self=lambda grad, result: grad * conj(result) * LN2
+)
+_floating("expm1", jnp.expm1, "exp(input) - 1, without cancellation near 0.").derivative(
+    self=lambda grad, result: grad * conj(result + 1)
+)
+_floating("i0", i0, "The modified Bessel function of the first kind, of order 0.", real=True).derivative(
+    self=lambda grad, self: grad * js.i1(self)
+)
+_floating("lgamma", js.gammaln, "The logarithm of the gamma function's absolute value.", real=True).derivative(
+    self=lambda grad, self: grad * _digamma(self)
+)
+_floating("log", jnp.log, "The natural logarithm; NaN of negative numbers, -inf of 0.")
+_floating("log10", jnp.log10, "The logarithm to base 10.")
+_floating("log1p", jnp.log1p, "log(1 + input), without cancellation near 0.")
+_floating("log2", jnp.log2, "The logarithm to base 2.")
+_floating("rad2deg", jnp.rad2deg, "Radians as degrees.", real=True).derivative(self=lambda grad: grad * (180 / math.pi))
+_floating("sigmoid", jax.nn.sigmoid, "1 / (1 + exp(-input)).").derivative(
+    self=lambda grad, result: grad * conj(result * (1 - result))
+)
+_floating("sin", jnp.sin, "The sine of radians.")
+_floating("sinc", sinc, "sin(pi * input) / (pi * input); 1 at 0.")
+_floating("sinh", jnp.sinh, "The hyperbolic sine.")
+_floating("tan", jnp.tan, "The tangent of radians.").derivative(
+    self=lambda grad, result: grad * conj(1 + result * result)
+)
+_floating("tanh", jnp.tanh, "The hyperbolic tangent.").derivative(
+    self=lambda grad, result: grad * conj(1 - result * result)
+)
 
 angle = unary("angle", _angle, "The angle of complex numbers; 0 or pi of real ones.", True)
 
