@@ -27,7 +27,7 @@ import numpy as np
 from .. import dtypes
 from ..devices import device, require_here
 from ..errors import TracedValueError
-from ..interop._safetensors_file import DTYPES, Entry, FileError
+from ..interop._safetensors_file import DTYPES, FileError, FileTensor
 from ..size import Size
 from ..tensor import Tensor
 from ..tensor_methods.copy_and_pickle import attributes_of, set_state
@@ -259,7 +259,7 @@ def _called(path: tuple) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def decoded(entries: dict[str, Entry], metadata: dict[str, str], file: str) -> tuple[Any, list, list[SavedArray]]:
+def decoded(entries: dict[str, FileTensor], metadata: dict[str, str], file: str) -> tuple[Any, list, list[SavedArray]]:
     """Return the function that builds the value of tensors, the tensors, and their storages.
 
     The value of a file without the "xgrad" metadata is a dictionary of its tensors.
@@ -290,7 +290,7 @@ def decoded(entries: dict[str, Entry], metadata: dict[str, str], file: str) -> t
     return lambda made: _built(value, attributes, made), tensors, storages
 
 
-def _saved(note: dict, entries: dict[str, Entry], file: str) -> SavedArray:
+def _saved(note: dict, entries: dict[str, FileTensor], file: str) -> SavedArray:
     name, location = note["name"], note.get("device")
     if name not in entries or not isinstance(location, (str, type(None))):
         raise FileError(f"{file}: its metadata speak of a storage {name!r:.200}, which is not there")
