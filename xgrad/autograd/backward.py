@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -44,6 +45,29 @@ def _inputs(value: Any, where: str) -> tuple:
     return found
 
 
+def _roots(tensors: Any, grads: Any, batched: bool) -> tuple[tuple, list]:
+    """Return the edges at which backward starts, and the gradients with which it starts, checked."""
+    roots = (tensors,) if tensors.__class__ is Tensor else _sequence(tensors)
+    given = (None,) * len(roots) if grads is None else _given(grads, len(roots))
+    edges, values = [], []
+    for i, tensor in enumerate(roots):
+        edges.append(_root(tensor, i))
+    for i, tensor in enumerate(roots):
+        values.append(_root_grad(tensor, given[i], i, batched))
+    return tuple(edges), values
+
+
+def _given(grads: Any, count: int) -> tuple:
+    """Return the user's gradients for `count` roots.  Raises if their type or number is wrong."""
+    found = _sequence(grads)
+    for grad in found:
+        if grad is not None and not isinstance(grad, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+    if len(found) != count:
+        raise RuntimeError(f"got {count} tensors and {len(found)} gradients")
+    return found
+
+
 def _root(tensor: Any, i: int) -> tuple[Node, int]:
     if isinstance(tensor, GradientEdge):
         return (tensor.node, tensor.output_nr)
@@ -66,12 +90,13 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
             if any(n != 1 for n in meta.shape):
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             return from_array(jnp.ones(meta.shape, meta.dtype))
-        if tensor.shape.numel() != 1:
+        value = tensor._read() if tensor.__class__ is Tensor else tensor
+        if prod(value.shape) != 1:
             raise RuntimeError(
                 f"grad can be implicitly created only for scalar outputs, but output {i} has shape "
                 f"{list(tensor.shape)}: give a gradient of that shape, or reduce the output first"
             )
-        if tensor.dtype in dtypes.COMPLEX:
+        if value.dtype in dtypes.COMPLEX:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {tensor.dtype.name}"
             )
@@ -80,7 +105,7 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
                 "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
                 f"dimension, but there is none for output {i}. Give a batch of ones."
             )
-        return from_array(_ones(tensor._read()) if tensor._level is None else jnp.ones((), tensor.dtype))
+        return from_array(_ones(tensor._read()) if tensor._level is None else jnp.ones((), value.dtype))
     meta = tensor.node.avals[tensor.output_nr] if isinstance(tensor, GradientEdge) else tensor
     if batched:
         _check_batch(grad, meta, i)
@@ -165,14 +190,13 @@ def backward(
             )
         grad_tensors = grad_variables
     wanted = () if inputs is None else _inputs(inputs, "backward")
-    roots = _sequence(tensors)
-    grads = _root_grads(grad_tensors, roots)
-    edges = tuple(_root(t, i) for i, t in enumerate(roots))
-    values = [_root_grad(t, g, i, False) for i, (t, g) in enumerate(zip(roots, grads, strict=True))]
+    edges, values = _roots(tensors, grad_tensors, False)
     for x in wanted:
         if isinstance(x, Tensor) and not x.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False: it cannot be one of inputs")
-    outputs = [_input_edge(x) for x in wanted]
+    outputs = []
+    for x in wanted:
+        outputs.append(_input_edge(x))
     for x in wanted:
         if isinstance(x, Tensor) and not x.is_leaf:
             x.retain_grad()
@@ -181,23 +205,11 @@ def backward(
     keep = create_graph if retain_graph is None else retain_graph
     before = state.compiled
     try:
-        use(compiled)
+        if compiled is not None:
+            use(compiled)
         execute(edges, values, keep_graph=keep, create_graph=create_graph, outputs=outputs, accumulate_grad=True)
     finally:
         state.compiled = before
-
-
-def _root_grads(grads: Any, roots: tuple) -> tuple:
-    """Return one gradient for each root.  Raises if their type or number is wrong."""
-    if grads is None:
-        return (None,) * len(roots)
-    found = _sequence(grads)
-    for grad in found:
-        if grad is not None and not isinstance(grad, Tensor):
-            raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
-    if len(found) != len(roots):
-        raise RuntimeError(f"got {len(roots)} tensors and {len(found)} gradients")
-    return found
 
 
 class _cycle:
@@ -270,17 +282,15 @@ def grad(
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: False.")
     named = tuple(inputs) if isinstance(inputs, dict) else None
-    wanted, roots = _inputs(inputs, "grad"), _sequence(outputs)
-    grads = _root_grads(grad_outputs, roots)
+    wanted = _inputs(inputs, "grad")
     targets = [_input_edge(x) for x in wanted]
-    pairs = [(t, g, i) for i, (t, g) in enumerate(zip(roots, grads, strict=True))]
-    edges = tuple(_root(t, i) for t, _, i in pairs)
-    values = [_root_grad(t, g, i, is_grads_batched) for t, g, i in pairs]
+    edges, values = _roots(outputs, grad_outputs, is_grads_batched)
     keep = create_graph if retain_graph is None else retain_graph
     run = _run_batched if is_grads_batched else _run
     before = state.compiled
     try:
-        use(compiled)
+        if compiled is not None:
+            use(compiled)
         results = run(edges, values, targets, keep, create_graph)
     finally:
         state.compiled = before

@@ -97,7 +97,8 @@ class Entry:
         node = CompiledFunctionBackward(traced, tensors) if traced.metas else None
         if self._generators:
             return self._run_drawing([], tensors, arrays, leaves, node)
-        return self._run(tensors, arrays, leaves, (), node)
+        run = self._run if self._kept else self._run_on
+        return run(tensors, arrays, leaves, (), node)
 
     def _run_drawing(self, keys: list, tensors: list, arrays: list, leaves: list, node: Any) -> Any:
         """Run with the generators locked: their keys are operands, and get their next values.
@@ -123,7 +124,7 @@ class Entry:
     def _run_on(self, tensors: list, arrays: list, leaves: list, keys: Any, node: Any) -> Any:
         program, before = self._traced.program, {}
         if self._order is not None:
-            operands = [arrays[which] for which in self._order]
+            operands = [*map(arrays.__getitem__, self._order)]
             arrays.clear()  # an array without another reference may be donated
         else:
             values = self._values(arrays, leaves, keys)
@@ -176,7 +177,10 @@ class Entry:
             self._affect(tensors, made, out, node, leaves)
         if node is not None and traced.targets:
             node.keep(out, made)
-        return self._bare(made) if self._bare is not None else built(traced.result, tensors, made, out)
+        if self._bare is not None:
+            return self._bare(made)
+        kind, what = traced.result
+        return made[what] if kind == "made" else built(traced.result, tensors, made, out)
 
     def _move_on(self, keys: list, before: dict[int, Any], out: Any) -> None:
         """Give the generators their new keys."""

@@ -1,11 +1,13 @@
 """The in-place form of an operator: the result is written into the first argument, through its view chain."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..config import settings, state
 from ..donation import surely
 from ..dtypes import INEXACT
+from ..engine.copy_slices import CopySlices
 from ..engine.history import history_of_view, rebase_history
 from ..engine.node import InputMetadata
 from ..engine.saved_variable import SavedVariable, snapshot
@@ -34,14 +36,15 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
         result = interpret_inplace(op, args, statics, call_inplace)
         if result is not NotImplemented:
             return result
-    args = inplace_operands(op, args, usual)
+    if not usual or args[0].__class__ is not Tensor or int in map(type, args):
+        args = inplace_operands(op, args, usual)
     kernel = kernel_of(op, statics)
     needs, bit = 0, 1
     for a in args:
-        if isinstance(a, Tensor) and a.requires_grad:
+        if isinstance(a, Tensor) and (a._requires_grad or (a._view is not None and a.requires_grad)):
             needs |= bit
         bit += bit
-    if needs and not (state.grad_enabled and kernel.differentiable and args[0].dtype in INEXACT):
+    if needs and not (state.grad_enabled and kernel.differentiable and args[0]._like().dtype in INEXACT):
         needs = 0
     return run_inplace(kernel, args, needs, _write)
 
@@ -97,9 +100,10 @@ def run_inplace(kernel: Kernel, args: tuple, needs: int, write: Callable) -> Ten
 def _follow(self: Tensor, node: Any, inputs: tuple | None, holder: Tensor | None) -> None:
     """Attach history and tangents to a tensor after its value was written.  Doing it twice does no harm."""
     if node is not None:
-        node.avals = (InputMetadata(self.shape, self.dtype),)
-        view = self._view
-        if view is None or getattr(view.base._grad_fn, "fn", None) is not node:  # else it has been done
+        value, view = self._like(), self._view
+        node.avals = (InputMetadata(value.shape, value.dtype),)
+        written = None if view is None else view.base._grad_fn
+        if not isinstance(written, CopySlices) or written.fn is not node:  # else it has been done
             rebase_history(self, node)
     if holder is not None and holder._tangents:
         write_tangents(self, holder)
@@ -112,7 +116,9 @@ def _follow(self: Tensor, node: Any, inputs: tuple | None, holder: Tensor | None
 def _write(kernel: Kernel, args: tuple) -> None:
     """The in-place kernel, where the value lives: into the array itself, or through the chain into the root."""
     op, self = kernel.operator, args[0]
-    arrays = [a._read() if isinstance(a, Tensor) else a for a in args[1:]]
+    arrays = []
+    for a in args[1:]:
+        arrays.append(a._read() if isinstance(a, Tensor) else a)
     chain = self._chain
     try:
         if chain is None or chain.is_root:
@@ -124,9 +130,7 @@ def _write(kernel: Kernel, args: tuple) -> None:
         else:
             # One program reads the view, computes and writes back; it returns the root and nothing else, for XLA
             # would copy the whole buffer if it did.
-            self._rewrite(
-                lambda donate, where=None: chain.update(kernel.written, kernel, donate, where), chain.starts, *arrays
-            )
+            self._rewrite(partial(chain.update, kernel.written, kernel), chain.starts, *arrays)
     except Exception as error:
         forget(op, tuple(kernel.statics.values()))
         raise explain(error, op, [self, *arrays]) from error.__cause__

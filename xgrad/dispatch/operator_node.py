@@ -118,10 +118,16 @@ class OperatorNode(Node):
     def _apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         """Every case: several results, undefined gradients, recorded, broadcast or cast arguments."""
         plan, edges = self.plan, self.next_edges
-        if not needs or all(g is None for g in grads):
+        defined, given = [], []
+        for g, a in zip(grads, self.avals, strict=True):
+            if g is None:
+                defined.append((a.shape, a.dtype))
+            else:
+                defined.append(None)
+                given.append(g)
+        if not needs or not given:
             return (None,) * len(edges)
-        defined = tuple(None if g is not None else (a.shape, a.dtype) for g, a in zip(grads, self.avals, strict=True))
-        first = next(g for g in grads if g is not None)
+        first = given[0]
         recorded = arithmetic.tensors
         if first.__class__ is SparseGradient:
             return first.tensor._interpreter.gradients(self, first.tensor, needs, arithmetic)
@@ -137,8 +143,7 @@ class OperatorNode(Node):
                 metas[i] = (tuple(meta.shape), meta.dtype)
         if plan.passes and not any(metas):
             return tuple(first if needs >> i & 1 else None for i in range(len(edges)))
-        key = (needs, defined, self.static, tuple(metas), False)
-        given = [g for g in grads if g is not None]
+        key = (needs, tuple(defined), self.static, tuple(metas), False)
         values = self._unpack() if recorded else self._unpack_arrays()
         check = plan.kernel.operator.check_gradients
         if check is not None:
@@ -254,5 +259,9 @@ def _recorded(plan: Plan, key: tuple, values: list) -> Any:
 
 def _spread(results: Any, needs: int, count: int) -> list:
     """The wanted gradients, each in the place of its edge."""
+    spread: list[Any] = [None] * count
     found = iter(results if needs & (needs - 1) else (results,))
-    return [next(found) if needs >> i & 1 else None for i in range(count)]
+    for i in range(count):
+        if needs >> i & 1:
+            spread[i] = next(found)
+    return spread

@@ -59,9 +59,11 @@ def _save_many(plan: Plan, node: Any, args: tuple, results: tuple) -> None:
 
 
 def versions_of(saved: tuple) -> tuple[int, ...]:
-    return tuple(
-        [a._version_counter.value if isinstance(a, Tensor) and a._version_counter is not None else 0 for a in saved]
-    )
+    versions = []
+    for a in saved:
+        counter = a._version_counter if isinstance(a, Tensor) else None
+        versions.append(0 if counter is None else counter.value)
+    return tuple(versions)
 
 
 def _static(args: tuple) -> tuple[tuple, tuple]:
@@ -90,12 +92,11 @@ def save_for_backward(plan: Plan, node: Any, args: tuple, results: tuple, weak_g
         ) + tuple(SavedVariable.packed(r, True, weak_grad_fn) for r in results)
         node.versions = (0,) * len(node.saved)
         return
-    node.saved = tuple([SavedVariable(r, True, weak_grad_fn) for r in results])
-    node.versions = (0,) * len(results)
-    if plan.pick is not None:
-        inputs = plan.pick(args)
-        node.saved = inputs + node.saved
-        node.versions = versions_of(inputs) + node.versions
+    saved = () if plan.pick is None else plan.pick(args)
+    node.versions = versions_of(saved) + (0,) * len(results)
+    for r in results:
+        saved += (SavedVariable(r, True, weak_grad_fn),)
+    node.saved = saved
 
 
 def also_saved(node: Any, saved: tuple) -> None:

@@ -51,7 +51,8 @@ class AccumulateGrad(InternalNode):
 
     def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> tuple:
         self._take(grads, arithmetic)
-        self._tell()
+        if self.variable._post_accumulate_hooks:
+            self._tell()
         return ()
 
     def apply_shown(self, grads: list, arithmetic: Arithmetic) -> Any:
@@ -100,7 +101,8 @@ class AccumulateGrad(InternalNode):
     def _accumulate_tensor(self, variable: Tensor, new: Tensor) -> None:
         """Accumulate by operators, which record, and carry tangents and batches along."""
         old = variable._grad
-        want = None if new._level is not None or variable._level is not None else self._moves(variable, new._read())
+        batched = new._level is not None or variable._level is not None
+        want = None if batched else self._moves(variable, new._read(), variable._read())
         if want is not None:
             new = TENSORS.move(new, want, _committed(variable))
         elif not state.grad_layout and old is not None:
@@ -150,14 +152,13 @@ class AccumulateGrad(InternalNode):
                     "by now: it was reshaped in place after it had been used"
                 )
             here = new[0] = jnp.broadcast_to(here, there.shape)
-        want = self._moves(variable, here)
+        want = self._moves(variable, here, there)
         if want is not None:
             new[0] = put(here, want, _committed(variable))
         return want is not None
 
-    def _moves(self, variable: Tensor, here: Any) -> Any:
-        """The sharding to which a gradient must be transferred, None if it has its variable's."""
-        there = variable._read()
+    def _moves(self, variable: Tensor, here: Any, there: Any) -> Any:
+        """The sharding to which the gradient `here` must be transferred, None if it is that of the value `there`."""
         if isinstance(here, Tracer) or isinstance(there, Tracer):
             return None
         have, want = here.sharding, there.sharding

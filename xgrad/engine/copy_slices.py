@@ -65,7 +65,12 @@ class CopySlices(InternalNode):
 
     def _wanted(self, needs: int) -> int:
         """The mask, where -1 is replaced by a bit for each edge that has a node."""
-        return needs if needs != -1 else sum(1 << i for i, (node, _) in enumerate(self.next_edges) if node is not None)
+        if needs == -1:
+            needs = 0
+            for i, (node, _) in enumerate(self.next_edges):
+                if node is not None:
+                    needs |= 1 << i
+        return needs
 
     def formula(self, given: int, needs: int) -> Formula | None:
         needs = self._wanted(needs)

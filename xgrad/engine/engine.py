@@ -60,7 +60,9 @@ def execute(
     root = GraphRoot(edges)
     task.root = root
     arithmetic = task.arithmetic
-    values = [arithmetic.from_tensor(g) for g in grads]
+    values = []
+    for grad in grads:
+        values.append(arithmetic.from_tensor(grad))
     if state.compiled is not None and not arithmetic.tensors and not anomaly.watched():
         task.compiled = state.compiled
         if follow(task, edges, values, outputs, accumulate_grad):
@@ -77,6 +79,8 @@ def execute(
         _drive(task, root, values)
     captured = task.captured
     del values
+    if not captured:
+        return []
     return [arithmetic.into_tensor(captured, i) for i in range(len(captured))]
 
 
@@ -140,9 +144,13 @@ def _loop(task: GraphTask) -> None:
     watched = anomaly.watched()  # asked once for each run
     evaluate = evaluate_watched if watched else evaluate_with_hooks
     while True:
-        node = task.pop()
+        node = task.next
         if node is None:
             return
+        if task.heap:
+            task.pop()
+        else:
+            task.next = None
         inputs = not_ready.pop(node)
         needs = -1
         state.current_node = node
@@ -157,7 +165,7 @@ def _loop(task: GraphTask) -> None:
                 if not info.needed:
                     continue
             needs = task.needs(node)
-        if node._hooks is not None or node.is_accumulator or watched:
+        if watched or node._hooks is not None or (node.is_accumulator and node.variable._hooks):
             results = evaluate(task, node, inputs, needs)
         else:
             results = node.apply(inputs, needs, arithmetic)
@@ -208,6 +216,8 @@ def _distribute(task: GraphTask, node: Node, results: Any) -> None:
         left = dependencies[child] - 1
         if left:
             dependencies[child] = left
+        elif task.next is None:
+            task.next = child
         else:
             task.push(child)
 

@@ -36,8 +36,6 @@ class GraphTask:
 
     __slots__ = (
         "__weakref__",  # recompute.py finds the tensors that it recomputed during a run by the run's task
-        "_heap",
-        "_next",
         "arithmetic",
         "callbacks",
         "captured",
@@ -46,9 +44,11 @@ class GraphTask:
         "dependencies",
         "depth",
         "exec_info",
+        "heap",
         "id",
         "keep_graph",
         "modes",
+        "next",
         "not_ready",
         "root",
         "schedule",
@@ -72,8 +72,8 @@ class GraphTask:
         self.root: Any = None  # the virtual node whose results are the root gradients
         self.compiled: Any = None  # the options of a compiled run
         self.schedule: Any = None  # a Schedule that a compiled backward makes for the next one
-        self._next: Node | None = None  # the node to run next; the others are in a heap
-        self._heap: list = []
+        self.next: Node | None = None  # the node to run next; the others are in a heap
+        self.heap: list = []
 
     def put_modes_back(self) -> None:
         """Restore this run's modes after a node in which users' code may have switched them."""
@@ -83,20 +83,20 @@ class GraphTask:
 
     def push(self, node: Node) -> None:
         """Queue a node whose gradients are complete: larger sequence numbers run first."""
-        first = self._next
+        first = self.next
         if first is None:
-            self._next = node
+            self.next = node
         elif node.sequence_nr > first.sequence_nr:
-            self._next = node
-            heapq.heappush(self._heap, (-first.sequence_nr, next(_order), first))
+            self.next = node
+            heapq.heappush(self.heap, (-first.sequence_nr, next(_order), first))
         else:
-            heapq.heappush(self._heap, (-node.sequence_nr, next(_order), node))
+            heapq.heappush(self.heap, (-node.sequence_nr, next(_order), node))
 
     def pop(self) -> Node | None:
         """The node to run next, None when all have run."""
-        node = self._next
+        node = self.next
         if node is not None:
-            self._next = heapq.heappop(self._heap)[2] if self._heap else None
+            self.next = heapq.heappop(self.heap)[2] if self.heap else None
         return node
 
     def compute_dependencies(self, root: Node) -> None:

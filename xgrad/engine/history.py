@@ -47,14 +47,16 @@ def rebase_history(self: Tensor, node: Node) -> None:
     """
     meta = self._view
     if meta is None:
-        move_retained_hook(self, node)
+        if self._retains_grad:
+            move_retained_hook(self, node)
         self._grad_fn, self._output_nr, self._requires_grad = node, 0, True
         return
     base = meta.base
     chain, _ = relation_of(self)
     edge = gradient_edge(base)
     copy_slices = CopySlices(edge, InputMetadata(chain.root_shape, chain.root_dtype), chain, node)
-    move_retained_hook(base, copy_slices)
+    if base._retains_grad:
+        move_retained_hook(base, copy_slices)
     base._grad_fn, base._output_nr, base._requires_grad = copy_slices, 0, True
     # The view's own grad_fn is regenerated when it is next read, for its version is old now.  If the view retains its
     # gradient, the hook has to be on the new node before backward runs.

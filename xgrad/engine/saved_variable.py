@@ -35,16 +35,16 @@ def snapshot(tensor: Tensor, recorded: bool | None = None) -> Tensor:
     """
     recorded = state.grad_enabled if recorded is None else recorded
     old = from_array(tensor._read()) if tensor._level is None else tensor._holding(snapshot(tensor._value, recorded))
-    if recorded and tensor.requires_grad:
-        edge = gradient_edge(tensor)
+    if recorded and ((edge := gradient_edge(tensor))[0] is not None or tensor.requires_grad):
         old._requires_grad = True
         if edge[0] is not None and edge[0].is_accumulator:
             old._accumulator = tensor._accumulator
             old._leads_to = edge[0]  # perhaps the only strong reference: without it `old` would make another one
         else:
             old._grad_fn, old._output_nr = edge
-    for level in forward_levels():
-        tensor._tangent_at(level)  # a view adopts the tangents that its base has got since
+    if state.forward_level >= 0:
+        for level in forward_levels():
+            tensor._tangent_at(level)  # a view adopts the tangents that its base has got since
     if tensor._tangents:
         for level, tangent in tensor._tangents.items():
             old._set_tangent(level, snapshot(tangent, recorded))

@@ -432,8 +432,9 @@ class ViewChain:
         It returns the root only: with another result XLA would copy the donated buffer.  `starts` is this chain's.  The
         program is cached by `key`, which must identify `function`.  `where`: the sharding of the new root.
         """
-        self.check_writable()
-        return self.program.update(function, key, donate, where)
+        if self._overlaps is not False:
+            self.check_writable()
+        return (self._program or self._prepare()).update(function, key, donate, where)
 
     # Inside of another program: not compiled by themselves.  `starts` may be operands of that program.
 

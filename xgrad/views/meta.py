@@ -166,7 +166,7 @@ def relation_of(view: Tensor) -> tuple[ViewChain, str]:
     """
     meta = view._view
     assert meta is not None
-    chain = chain_now(meta)
+    chain = meta.chain if meta.base._moved is None else chain_now(meta)
     if meta.tracking == "geometry" and chain.expressible and not chain.is_root:
         seen = chain.geometry
         if seen is not None:  # conj, neg, real and the like have none: they are replayed
