@@ -50,10 +50,10 @@ from .operator import freeze as freeze
 from .operator import linear as linear
 from .out import call_out
 from .public_code import compiled, place_of, unwritten
-from .tables import FUNCTIONS, METHODS, OPERATORS
+from .tables import FUNCTIONS, METHODS, OPERATORS, VARIANTS
 from .wrong_arguments import refuse
 
-__all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator"]
+__all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator", "variant"]
 
 
 SCOPES: list[dict[str, Any]] = []  # the globals of every function that `_define` made
@@ -161,6 +161,7 @@ def operator(
     check: Callable | None = None,
     output_differentiability: Sequence[bool] = (),
     missing: str = "",
+    samples: tuple = (),
 ) -> Any:
     """Declare an operator; see the module's docstring.
 
@@ -174,7 +175,8 @@ def operator(
     call, before anything runs, for errors that depend on values (an index out of range); it may return other array
     arguments to be used in their place.  `output_differentiability`: which of several results have a gradient (all that
     are floating or complex, unless it is given).  `missing`: PyTorch's name of a derivative that nobody has: the result
-    requires grad, and `NotImplementedError` is raised in backward and in forward mode.
+    requires grad, and `NotImplementedError` is raised in backward and in forward mode.  `samples`: small inputs, with
+    which the operator is tested (samples.py).
     """
     if callable(name):
         return operator()(name)
@@ -182,8 +184,9 @@ def operator(
     def declare(fn: Callable) -> Declared:
         known = name if isinstance(name, str) else fn.__name__.rstrip("_")
         op = Operator(
-            known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise
-        )
+            known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise,
+            samples=samples,
+        )  # fmt: skip
         OPERATORS[known] = op
         op.place = place_of(fn, known)
         op.check = check
@@ -191,6 +194,7 @@ def operator(
             op.missing, op.formulas["all"] = missing, lambda: refuse_derivative(missing)
         op.constant = frozenset(i for i, moves in enumerate(output_differentiability) if not moves)
         takes_out = out and inplace != "argument"
+        op.forms = ("out",) * takes_out + ("inplace",) * bool(inplace)
         parameters, arrays, statics = _signature(op, signature, takes_out)
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
         # 1.0 == True == 1: a kernel that one of them made must not be found by another.
@@ -241,6 +245,13 @@ def operator(
         return Declared(op, public)
 
     return declare
+
+
+def variant(name: str, function: Callable, **options: Any) -> Operator:
+    """Declare an operator without a public function of its own, which shares the name of another one."""
+    op = Operator(name, function, **options)
+    VARIANTS.append(op)
+    return op
 
 
 def _overwriting(op: Operator) -> Operator:

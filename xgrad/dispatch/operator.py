@@ -34,6 +34,8 @@ class Operator:
     place: tuple[str, int] = ("", 0)
     # The results that have no gradient, by their numbers.
     constant: frozenset[int] = frozenset()
+    # The forms beside the function: "out", "inplace".
+    forms: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class Operator:
         outputs: Any = None,
         node: str | None = None,
         pointwise: bool = False,
+        samples: tuple = (),
     ) -> None:
         self.name = name
         self.function = function
@@ -52,6 +55,7 @@ class Operator:
         self.jit = jit
         self.outputs = outputs
         self.pointwise = pointwise
+        self.samples = samples  # small inputs for the test of all operators (samples.py)
         # Whether PyTorch knows as well as a program what its gradient depends on; of a backward it is not said.
         self.first = name not in DIFFERENTIATED
         self.masked = name in MASKED  # whether its gradient passes a mask, which has no derivative

@@ -7,3 +7,4 @@ from .operator import Operator
 FUNCTIONS: dict[str, dict[str, Any]] = {"": {}}  # namespace ("", "nn.functional", "linalg", ...) -> name -> function
 METHODS: dict[str, Any] = {}
 OPERATORS: dict[str, Operator] = {}
+VARIANTS: list[Operator] = []  # those that share the name of one of OPERATORS: add with alpha, say

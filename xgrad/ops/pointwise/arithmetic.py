@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.call_pair import call_pair
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, operator, variant
 from ...dispatch.inplace import call_inplace
 from ...dispatch.operator import Operator
 from ...dispatch.out import call_out
@@ -29,6 +29,7 @@ from ...dispatch.promotion import (
     scalar,
     widen,
 )
+from ...dispatch.samples import BINARY, COMPLEX, REAL, TERNARY, between, positive, real, sample
 from ...dispatch.tables import METHODS
 from ...dtypes import category
 from ...tensor import Tensor
@@ -83,17 +84,37 @@ def _sub(self, other, alpha=None):
     return self - (other if alpha is None else _scaled(other, alpha))
 
 
-@operator("add", function=False, dunder="__add__", rdunder="__radd__", idunder="__iadd__", inplace=True, pointwise=True)
+@operator(
+    "add",
+    function=False,
+    dunder="__add__",
+    rdunder="__radd__",
+    idunder="__iadd__",
+    inplace=True,
+    pointwise=True,
+    samples=BINARY + COMPLEX,
+)
 def _plain_add(self, other):
     return _add(self, other)
 
 
-@operator("sub", function=False, dunder="__sub__", rdunder="__rsub__", idunder="__isub__", inplace=True, pointwise=True)
+@operator(
+    "sub",
+    function=False,
+    dunder="__sub__",
+    rdunder="__rsub__",
+    idunder="__isub__",
+    inplace=True,
+    pointwise=True,
+    samples=BINARY + COMPLEX,
+)
 def _plain_sub(self, other):
     return _sub(self, other)
 
 
-_scaled_add, _scaled_sub = Operator("add", _add, pointwise=True), Operator("sub", _sub, pointwise=True)
+_SCALED = (sample(real(2, 3), real(3), 1.5), sample(real(), real(), 2.0)) + COMPLEX
+_scaled_add = variant("add", _add, pointwise=True, samples=_SCALED)
+_scaled_sub = variant("sub", _sub, pointwise=True, samples=_SCALED)
 _plain_add.derivative(self=lambda grad: grad, other=lambda grad: grad)
 _plain_sub.derivative(self=lambda grad: grad, other=lambda grad: -grad)
 _scaled_add.derivative(self=lambda grad: grad, other=lambda grad, alpha: grad * conj(alpha))
@@ -142,7 +163,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return sub(other, input, alpha=alpha)
 
 
-@operator(inplace=True, aliases=("negative",), dunder="__neg__", pointwise=True)
+@operator(inplace=True, aliases=("negative",), dunder="__neg__", pointwise=True, samples=REAL + COMPLEX)
 def neg(self):
     """-input.  Raises `RuntimeError` for bools."""
     _refuse_bool("Negation", self)
@@ -156,7 +177,8 @@ neg.derivative(self=lambda grad: -grad)
 
 
 @operator(
-    inplace=True, aliases=("multiply",), dunder="__mul__", rdunder="__rmul__", idunder="__imul__", pointwise=True
+    inplace=True, aliases=("multiply",), dunder="__mul__", rdunder="__rmul__", idunder="__imul__", pointwise=True,
+    samples=BINARY + COMPLEX,
 )  # fmt: skip
 def mul(self, other):
     """input * other, broadcast.
@@ -198,6 +220,7 @@ mul.derivative(
 @operator(
     "div", function=False, inplace=True, aliases=("divide",),
     dunder="__truediv__", rdunder="__rtruediv__", idunder="__itruediv__", pointwise=True,
+    samples=BINARY + COMPLEX,
 )  # fmt: skip
 def _div(self, other):
     check_broadcast(self, other)
@@ -239,7 +262,12 @@ def _rounded_div(self, other, *, rounding_mode):
     return jax.lax.stop_gradient((_floored if rounding_mode == "floor" else _truncated)(self, other))
 
 
-_rounded = Operator("div", _rounded_div, pointwise=True)
+_rounded = variant(
+    "div",
+    _rounded_div,
+    pointwise=True,
+    samples=tuple([sample(real(2, 3), positive(3), rounding_mode=m) for m in ("floor", "trunc")]),
+)
 _rounded.derivative(self=zero, other=zero)
 
 
@@ -283,6 +311,7 @@ def _true_divide_inplace(input: Tensor, other: Any) -> Tensor:
 @operator(
     inplace=True, dunder="__floordiv__", rdunder="__rfloordiv__", idunder="__ifloordiv__",
     node="torch::autograd::NotImplemented", missing="aten::floor_divide",
+    samples=BINARY,
 )  # fmt: skip
 def floor_divide(self, other):
     """floor(input / other), broadcast.  Its backward is an error; `div(rounding_mode="floor")` has a gradient of zeros.
@@ -294,7 +323,12 @@ def floor_divide(self, other):
     return _floored(self, other)
 
 
-@operator(inplace=True, dunder="__mod__", rdunder="__rmod__", idunder="__imod__")
+_REMAINDERS = tuple(  # between two jumps
+    [sample(between(-2.3, -2.1, *shape), between(0.8, 0.9, *shape[-1:])) for shape in ((2, 3), (), (0, 3))]
+)
+
+
+@operator(inplace=True, dunder="__mod__", rdunder="__rmod__", idunder="__imod__", samples=_REMAINDERS)
 def remainder(self, other):
     """The remainder of input / other, with the sign of `other` (Python's %)."""
     self, other = promote_together(self, other)
@@ -302,7 +336,7 @@ def remainder(self, other):
     return jnp.remainder(self, other)
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=_REMAINDERS)
 def fmod(self, other):
     """The remainder of input / other, with the sign of `input` (C's fmod)."""
     self, other = promote_together(self, other)
@@ -322,14 +356,22 @@ fmod.derivative(
 # -- fused products ---------------------------------------------------------------------------------------------------
 
 
-@operator(inplace=True, signature="input, tensor1, tensor2, *, value=1")
+@operator(
+    inplace=True,
+    signature="input, tensor1, tensor2, *, value=1",
+    samples=(*TERNARY, sample(real(2, 3), real(3), real(3), 2.5)) + COMPLEX,
+)
 def addcmul(self, tensor1, tensor2, value=1):
     """input + value * tensor1 * tensor2, broadcast."""
     self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
     return (widen(self) + _scaled(widen(tensor1) * widen(tensor2), value)).astype(self.dtype)
 
 
-@operator(inplace=True, signature="input, tensor1, tensor2, *, value=1")
+@operator(
+    inplace=True,
+    signature="input, tensor1, tensor2, *, value=1",
+    samples=(*TERNARY, sample(real(2, 3), real(3), real(3), 2.5)) + COMPLEX,
+)
 def addcdiv(self, tensor1, tensor2, value=1):
     """input + value * tensor1 / tensor2, broadcast.  Raises `RuntimeError` if both are integers."""
     if category(tensor1.dtype) < 2 and category(tensor2.dtype) < 2:
@@ -341,7 +383,7 @@ def addcdiv(self, tensor1, tensor2, value=1):
     return (widen(self) + _scaled(widen(tensor1) / widen(tensor2), value)).astype(self.dtype)
 
 
-@operator(inplace=True, signature="input, end, weight")
+@operator(inplace=True, signature="input, end, weight", samples=(*TERNARY, sample(real(2, 3), real(3), 0.25)) + COMPLEX)
 def lerp(self, end, weight):
     """input + weight * (end - input), broadcast.  Raises `RuntimeError` unless all tensors have one dtype."""
     for name, x in (("end", end), ("weight", weight)):

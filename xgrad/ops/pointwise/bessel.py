@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.scipy import special as js
 
 from ...dispatch.promotion import require_32_bits
+from ...dispatch.samples import SINGLE, positive, sample
 from .special import i1_slope
 from .unary import i0, series, unary
 
@@ -260,12 +261,12 @@ def _airy_ai(x: Any) -> Any:
     return jnp.where(jnp.isinf(x), jnp.nan, jnp.where(left, swing, jnp.where(right, decay, found)))
 
 
-def _declare(name: str, compute: Callable, doc: str) -> Any:
+def _declare(name: str, compute: Callable, doc: str, samples: tuple = (sample(positive(2, 3)),) + SINGLE) -> Any:
     def checked(x):
         require_32_bits(x, name)
         return compute(x)
 
-    return unary(f"special_{name}", checked, doc, namespace="special", method=False)
+    return unary(f"special_{name}", checked, doc, samples, namespace="special", method=False)
 
 
 for _order in (0, 1):

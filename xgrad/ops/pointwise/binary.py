@@ -23,6 +23,7 @@ from ...dispatch.promotion import (
     require_floating,
     widen,
 )
+from ...dispatch.samples import BINARY, BINARY_POSITIVE, BINARY_WHOLE, COMPLEX, between, real, sample, truth
 from ...dispatch.tables import FUNCTIONS
 from ...dtypes import category, torch_name
 from ...tensor import Tensor
@@ -46,26 +47,26 @@ def _ordered(name: str, *operands: Any) -> tuple:
 # -- extrema ----------------------------------------------------------------------------------------------------------
 
 
-@operator
+@operator(samples=BINARY)
 def maximum(self, other):
     """The larger of the two elements; NaN if one is."""
     return jnp.maximum(*_ordered("maximum", self, other))
 
 
-@operator
+@operator(samples=BINARY)
 def minimum(self, other):
     """The smaller of the two elements; NaN if one is."""
     return jnp.minimum(*_ordered("minimum", self, other))
 
 
-@operator
+@operator(samples=BINARY)
 def fmax(self, other):
     """The larger of the two elements; the other one if one is NaN."""
     self, other = _ordered("fmax", self, other)
     return jnp.where(_first_of(self, other, True), self, other)
 
 
-@operator
+@operator(samples=BINARY)
 def fmin(self, other):
     """The smaller of the two elements; the other one if one is NaN."""
     self, other = _ordered("fmin", self, other)
@@ -111,6 +112,9 @@ def _from_above(x: Any, high: Any) -> Any:
     return jnp.where((x > high) | jnp.isnan(high), high, x)
 
 
+_BOUNDS = (sample(real(2, 3), -0.6), sample(real(2, 3), real(3)), sample(real(), real()), sample(real(0, 3), 0.5))
+
+
 def _check_bounds(args: tuple, statics: tuple) -> None:
     """Raise for bools, as PyTorch does unless one bound is a tensor: then it calls maximum or minimum.
 
@@ -128,7 +132,17 @@ def _check_bounds(args: tuple, statics: tuple) -> None:
         raise NotImplementedError("\"clamp\" not implemented for 'Bool'")
 
 
-@operator(inplace=True, aliases=("clip",), check=_check_bounds)
+@operator(
+    inplace=True,
+    aliases=("clip",),
+    check=_check_bounds,
+    samples=(
+        *_BOUNDS,
+        sample(real(2, 3), -0.6, 0.6),
+        sample(real(2, 3), None, 0.6),
+        sample(real(2, 3), between(-1.3, -0.3, 3), between(0.3, 1.4, 2, 1)),
+    ),
+)
 def clamp(self, min=None, max=None):
     """The elements, none below `min` or above `max` (numbers, tensors, or None); `max` wins if they cross.
 
@@ -146,13 +160,13 @@ def clamp(self, min=None, max=None):
     return self if max is None else _from_above(self, bounds[-1])
 
 
-@operator(inplace=True, check=_check_bounds)
+@operator(inplace=True, check=_check_bounds, samples=_BOUNDS)
 def clamp_min(self, min):
     """The elements, none below `min`."""
     return _from_below(*_ordered("clamp_min", self, min))
 
 
-@operator(inplace=True, check=_check_bounds)
+@operator(inplace=True, check=_check_bounds, samples=_BOUNDS)
 def clamp_max(self, max):
     """The elements, none above `max`."""
     return _from_above(*_ordered("clamp_max", self, max))
@@ -181,7 +195,7 @@ clamp_max.derivative(
 # -- angles, logarithms, signs ----------------------------------------------------------------------------------------
 
 
-@operator(inplace=True, aliases=("arctan2",))
+@operator(inplace=True, aliases=("arctan2",), samples=BINARY)
 def atan2(self, other):
     """The angle of the point (other, input), in [-pi, pi]; its derivative at the origin is 0."""
     self, other = _float_pair("atan2", self, other)
@@ -192,7 +206,7 @@ def atan2(self, other):
     return jnp.where(origin, jax.lax.stop_gradient(jnp.arctan2(self, other)), angle)
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=BINARY)
 def hypot(self, other):
     """sqrt(input**2 + other**2), without overflow."""
     self, other = _ordered("hypot", self, other)
@@ -208,7 +222,7 @@ hypot.derivative(
 )
 
 
-@operator
+@operator(samples=BINARY + COMPLEX)
 def logaddexp(self, other):
     """log(exp(input) + exp(other)), without overflow."""
     self, other = promote_together(self, other)
@@ -226,7 +240,7 @@ def _complex_logaddexp(a: Any, b: Any) -> Any:
     return jnp.where(jnp.isnan(a) | jnp.isnan(b), jnp.asarray(complex(math.nan, math.nan), a.dtype), found)
 
 
-@operator
+@operator(samples=BINARY)
 def logaddexp2(self, other):
     """log2(2**input + 2**other), without overflow."""
     self, other = _ordered("logaddexp2", self, other)
@@ -247,7 +261,7 @@ def _log_of_sum_tangent(compute: Callable, log_base: float, primals: tuple, tang
     return _log_of_sum(*primals, compute, log_base), tangents[0] * share + tangents[1] * rest
 
 
-@operator(inplace=True, namespace=("", "special"))
+@operator(inplace=True, namespace=("", "special"), samples=BINARY_POSITIVE)
 def xlogy(self, other):
     """input * log(other); 0 where `input` is 0 and `other` is not NaN."""
     self, other = _float_pair("xlogy", self, other)
@@ -265,7 +279,7 @@ def _xlogy_self(grad: Any, self: Any, other: Any) -> Any:
     return jnp.where(none, 0, js.xlogy(grad, jnp.where(none, 1, other)))
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=BINARY)
 def copysign(self, other):
     """The magnitude of `input` with the sign of `other`; its derivative at 0 is 0."""
     self, other = _float_pair("copysign", self, other)
@@ -278,7 +292,7 @@ copysign.derivative(
 )
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=BINARY[:4])
 def heaviside(self, values):
     """The step function: 0 below 0, 1 above, `values` at 0; 0 for NaN."""
     if self.dtype != values.dtype:
@@ -290,7 +304,7 @@ def heaviside(self, values):
 heaviside.derivative(self=zero, values=zero)
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=BINARY)
 def nextafter(self, other):
     """The next floating-point number after `input` towards `other`; it moves as `input`, if that is not `other`."""
     self, other = _ordered("nextafter", self, other)
@@ -310,7 +324,7 @@ def _next_tangent(primals: tuple, tangents: tuple) -> tuple:
     return out, jnp.broadcast_to(jnp.where(a == b, 0, tangents[0]), out.shape)
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=BINARY + COMPLEX)
 def ldexp(self, other):
     """input * 2**other."""
     check_broadcast(self, other)
@@ -318,13 +332,13 @@ def ldexp(self, other):
     return self * jnp.power(jnp.asarray(2, other.dtype), other)
 
 
-@operator(inplace=True, differentiable=False)
+@operator(inplace=True, differentiable=False, samples=BINARY_WHOLE)
 def gcd(self, other):
     """The greatest common divisor of integers."""
     return _common_divisor(*_integers("gcd", self, other))
 
 
-@operator(inplace=True, differentiable=False)
+@operator(inplace=True, differentiable=False, samples=BINARY_WHOLE)
 def lcm(self, other):
     """The least common multiple of integers."""
     self, other = _integers("lcm", self, other)
@@ -362,7 +376,7 @@ def _parts(a: Any, b: Any) -> None:
     broadcast_shapes(a.shape, b.shape)
 
 
-@operator("complex", method=False)
+@operator("complex", method=False, samples=BINARY[:4])
 def _complex(real, imag):
     """The complex numbers with these real and imaginary parts.
 
@@ -376,7 +390,7 @@ def _complex(real, imag):
 _complex.derivative(real=lambda grad: jnp.real(grad), imag=lambda grad: jnp.imag(grad))
 
 
-@operator(method=False)
+@operator(method=False, samples=BINARY[:4])
 def polar(abs, angle):
     """The complex numbers with these absolute values and angles."""
     _parts(abs, angle)
@@ -394,7 +408,19 @@ def _check_branches(args: tuple, statics: tuple) -> None:
     require_fit_beside(other, self)
 
 
-@operator("where", function=False, method=False, signature="condition, input, other", check=_check_branches)
+@operator(
+    "where",
+    function=False,
+    method=False,
+    signature="condition, input, other",
+    check=_check_branches,
+    samples=(
+        sample(truth(2, 3), real(2, 3), real(3)),
+        sample(truth(), real(), real()),
+        sample(truth(0, 3), real(0, 3), real(3)),
+    )
+    + COMPLEX,
+)
 def _where(condition, self, other):
     if condition.dtype not in (bool, dtypes.uint8):
         kind = torch_name(condition.dtype)

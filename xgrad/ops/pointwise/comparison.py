@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from ... import dtypes
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import as_float, check_broadcast, promote, promote_together, require_real
+from ...dispatch.samples import BINARY, BINARY_WHOLE, COMPLEX, REAL, WHOLE, real, sample, whole
 from ...dtypes import torch_name
 from ...tensor import Tensor
 
@@ -27,7 +28,9 @@ def _comparison(name: str, compute: Callable, alias: str | None, ordered: bool, 
     function.__doc__ = doc
     # Python itself reflects comparisons: 1 < x asks x > 1.
     aliases = () if alias is None else (alias,)
-    operator(name, inplace=True, differentiable=False, aliases=aliases, dunder=f"__{name}__")(function)
+    operator(name, inplace=True, differentiable=False, aliases=aliases, dunder=f"__{name}__",
+        samples=BINARY + COMPLEX * (not ordered),
+    )(function)  # fmt: skip
 
 
 _comparison("eq", jnp.equal, None, False, "Whether the elements are equal.")
@@ -46,7 +49,7 @@ def _check_tolerances(args: tuple, statics: tuple) -> None:
 
 @operator(
     signature="input, other, rtol=1e-05, atol=1e-08, equal_nan=False", differentiable=False, out=False,
-    check=_check_tolerances,
+    check=_check_tolerances, samples=BINARY[:4] + COMPLEX,
 )  # fmt: skip
 def isclose(self, other, rtol=1e-5, atol=1e-8, *, equal_nan=False):
     """True where |input - other| <= atol + rtol * |other|; NaN is close to NaN only with `equal_nan`.
@@ -67,7 +70,8 @@ def isclose(self, other, rtol=1e-5, atol=1e-8, *, equal_nan=False):
 
 
 @operator(
-    "_all_close", function=False, method=False, differentiable=False, out=False, check=_check_tolerances
+    "_all_close", function=False, method=False, differentiable=False, out=False, check=_check_tolerances,
+    samples=tuple([sample(real(n, 3), real(3), 0.5, 0.5, equal_nan=n > 0) for n in (2, 0)]) + COMPLEX,
 )  # fmt: skip
 def _all_close(self, other, rtol, atol, *, equal_nan):
     return jnp.all(isclose(self, other, rtol, atol, equal_nan=equal_nan))
@@ -84,7 +88,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-
     return bool(_all_close.function(input, other, rtol, atol, equal_nan))
 
 
-@operator("_all_equal", function=False, method=False, differentiable=False, out=False)
+@operator("_all_equal", function=False, method=False, differentiable=False, out=False, samples=BINARY[:4] + COMPLEX)
 def _all_equal(self, other):
     return jnp.all(jnp.equal(*promote_together(self, other)))
 
@@ -98,6 +102,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
 @operator(
     method=False, differentiable=False,
     signature="elements, test_elements, *, assume_unique=False, invert=False",
+    samples=(sample(whole(-3, 4, 2, 3), whole(0, 3, 3)), sample(real(2, 3), real(3), invert=True)),
 )  # fmt: skip
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """True for each of `elements` that is among `test_elements` (with `invert`: that is not)."""
@@ -108,12 +113,12 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
 # -- tests of values --------------------------------------------------------------------------------------------------
 
 
-def _test(name: str, compute: Callable, doc: str, **options: Any) -> None:
+def _test(name: str, compute: Callable, doc: str, samples: tuple = REAL + COMPLEX, **options: Any) -> None:
     def function(self):
         return compute(self)
 
     function.__doc__ = doc
-    operator(name, differentiable=False, **options)(function)
+    operator(name, differentiable=False, samples=samples, **options)(function)
 
 
 def _refused_if_complex(name: str, compute: Callable) -> Callable:
@@ -129,8 +134,8 @@ _test("isnan", jnp.isnan, "Whether the elements are NaN.", out=False)
 _test("isinf", jnp.isinf, "Whether the elements are infinite.", out=False)
 _test("isfinite", jnp.isfinite, "Whether the elements are neither NaN nor infinite.", out=False)
 _test("isreal", jnp.isreal, "Whether the imaginary part is 0.", out=False)
-_test("isposinf", _refused_if_complex("isposinf", lambda x: x == jnp.inf), "Whether the elements are +inf.")
-_test("isneginf", _refused_if_complex("isneginf", lambda x: x == -jnp.inf), "Whether the elements are -inf.")
+_test("isposinf", _refused_if_complex("isposinf", lambda x: x == jnp.inf), "Whether the elements are +inf.", REAL)
+_test("isneginf", _refused_if_complex("isneginf", lambda x: x == -jnp.inf), "Whether the elements are -inf.", REAL)
 
 
 # -- logic and bits ---------------------------------------------------------------------------------------------------
@@ -142,7 +147,7 @@ def _logic(name: str, compute: Callable, doc: str) -> None:
         return compute(jnp.asarray(self) != 0, jnp.asarray(other) != 0)
 
     function.__doc__ = doc
-    operator(name, inplace=True, differentiable=False)(function)
+    operator(name, inplace=True, differentiable=False, samples=BINARY + BINARY_WHOLE + COMPLEX)(function)
 
 
 _logic("logical_and", jnp.logical_and, "Whether both elements are true; all but 0 is true.")
@@ -150,7 +155,7 @@ _logic("logical_or", jnp.logical_or, "Whether one of the elements is true; all b
 _logic("logical_xor", jnp.logical_xor, "Whether exactly one of the elements is true; all but 0 is true.")
 
 
-@operator(inplace=True, differentiable=False)
+@operator(inplace=True, differentiable=False, samples=REAL + WHOLE + COMPLEX)
 def logical_not(self):
     """True where the element is 0."""
     return self == 0
@@ -173,6 +178,7 @@ def _bitwise(name: str, compute: Callable, dunder: str, doc: str) -> None:
     operator(
         name, inplace=True, differentiable=False,
         dunder=f"__{dunder}__", rdunder=f"__r{dunder}__", idunder=f"__i{dunder}__",
+        samples=BINARY_WHOLE,
     )(function)  # fmt: skip
 
 
@@ -197,7 +203,7 @@ _bitwise("bitwise_left_shift", _left, "lshift", "The bits of `input`, `other` pl
 _bitwise("bitwise_right_shift", _right, "rshift", "The bits of `input`, `other` places to the right; the sign stays.")
 
 
-@operator(inplace=True, differentiable=False)
+@operator(inplace=True, differentiable=False, samples=WHOLE)
 def bitwise_not(self):
     """The bits of the integers inverted; of bools, logical not."""
     _refuse_inexact(self, "bitwise_not")

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from ...dispatch.declare import operator
 from ...dispatch.promotion import check_broadcast, promote_float, require_32_bits
+from ...dispatch.samples import SINGLE, between, sample, whole
 from .unary import refuse_complex
 
 
@@ -121,6 +122,12 @@ def _derivative(name: str, order: int) -> Callable:
     return value
 
 
+_SAMPLES = (
+    sample(between(-0.9, 0.9, 2, 3), 3), sample(between(-0.9, 0.9, 2, 3), whole(0, 4, 3)),
+    sample(between(-0.9, 0.9, 0, 3), whole(0, 4, 3)),
+) + SINGLE  # fmt: skip
+
+
 def _declare(name: str, symbol: str, doc: str, shifted: bool = False) -> None:
     public = f"shifted_{name}" if shifted else name
 
@@ -134,7 +141,7 @@ def _declare(name: str, symbol: str, doc: str, shifted: bool = False) -> None:
         return _derivative(name, 0)(2 * x - 1 if shifted else x, degree)
 
     function.__doc__ = f"{doc} {symbol}(input), of a degree `n` for each element; 0 where that is negative."
-    operator(f"special_{public}", namespace="special", method=False)(function)
+    operator(f"special_{public}", namespace="special", method=False, samples=_SAMPLES)(function)
 
 
 _KINDS = {"t": "first", "u": "second", "v": "third", "w": "fourth"}

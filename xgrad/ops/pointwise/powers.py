@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import dtypes
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, operator, variant
 from ...dispatch.inplace import call_inplace
 from ...dispatch.operands import is_operand
 from ...dispatch.operator import Operator
 from ...dispatch.promotion import as_float, check_broadcast, conj, promote_float, promote_together, require_real
+from ...dispatch.samples import BINARY_POSITIVE, COMPLEX, POSITIVE, REAL, positive, real, sample, truth
 from ...dtypes import as_dtype, category, torch_name
 from ...tensor import Tensor
 from .arithmetic import run
@@ -84,7 +85,12 @@ def _truth_pow(self, *, exponent):
     return self if exponent else jnp.ones_like(self)
 
 
-_short, _general, _truth = Operator("pow", _short_pow), Operator("pow", _pow), Operator("pow", _truth_pow)
+_POWERS = (*BINARY_POSITIVE, sample(positive(2, 3), 1.5), sample(1.5, real(2, 3)))
+_short = variant("pow", _short_pow, samples=tuple([sample(positive(2, 3), exponent=n) for n in _SHORT]) + COMPLEX)
+_general = variant("pow", _pow, samples=_POWERS + COMPLEX)
+_truth = variant(
+    "pow", _truth_pow, differentiable=False, samples=tuple([sample(truth(2, 3), exponent=e) for e in (True, False)])
+)
 _general.derivative(self=_pow_self, exponent=_pow_exponent)
 
 
@@ -132,7 +138,7 @@ def _rpow_operator(input: Tensor, base: Any) -> Tensor:
     return pow(base, input) if is_operand(base) else NotImplemented
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=_POWERS + COMPLEX)
 def float_power(self, exponent):
     """input to the power of `exponent`, computed in float64 or complex128."""
     check_broadcast(self, exponent)
@@ -157,26 +163,26 @@ def _float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
     return call_inplace(float_power.operator, (input, exponent), ())
 
 
-@operator(inplace=True, node="PowBackward0")
+@operator(inplace=True, node="PowBackward0", samples=REAL + COMPLEX)
 def square(self):
     """input * input."""
     self = _as_number(self)
     return self * self
 
 
-@operator(inplace=True, pointwise=True)
+@operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)
 def sqrt(self):
     """The square root; NaN of negative numbers."""
     return jnp.sqrt(as_float(self))
 
 
-@operator(inplace=True, pointwise=True)
+@operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)
 def rsqrt(self):
     """1 / sqrt(input)."""
     return jax.lax.rsqrt(as_float(self))
 
 
-@operator(inplace=True, pointwise=True)
+@operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)
 def reciprocal(self):
     """1 / input; integers give floats."""
     return 1 / as_float(self)

@@ -12,6 +12,8 @@ from jax.scipy import special as js
 
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import check_broadcast, promote_float, promote_together, require_floating
+from ...dispatch.samples import BINARY_POSITIVE, FIRST_ORDER, POSITIVE, REAL, positive, sample
+from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..reduce import reduction as reduction  # declares logsumexp
@@ -33,21 +35,21 @@ def _erfcx(x: Any) -> Any:
 
 
 _UNARY = {
-    "entr": (js.entr, "-input * log(input); 0 at 0 and -inf of negative numbers."),
+    "entr": (js.entr, "-input * log(input); 0 at 0 and -inf of negative numbers.", POSITIVE),
     # jax 0.7.2 has no erfcx
-    "erfcx": (getattr(js, "erfcx", _widely(_erfcx)), "exp(input**2) * erfc(input), without overflow."),
-    "i0e": (js.i0e, "exp(-|input|) times the modified Bessel function of the first kind, of order 0."),
-    "i1": (js.i1, "The modified Bessel function of the first kind, of order 1."),
-    "i1e": (js.i1e, "exp(-|input|) times the modified Bessel function of the first kind, of order 1."),
-    "log_ndtr": (_widely(js.log_ndtr), "The logarithm of the normal distribution function."),
-    "ndtr": (_widely(js.ndtr), "The normal distribution function."),
-    "ndtri": (_widely(js.ndtri), "The inverse of the normal distribution function."),
-    "spherical_bessel_j0": (lambda x: sinc(x / math.pi), "The spherical Bessel function sin(x) / x, of order 0."),
+    "erfcx": (getattr(js, "erfcx", _widely(_erfcx)), "exp(input**2) * erfc(input), without overflow.", REAL),
+    "i0e": (js.i0e, "exp(-|input|) times the modified Bessel function of the first kind, of order 0.", REAL),
+    "i1": (js.i1, "The modified Bessel function of the first kind, of order 1.", REAL),
+    "i1e": (js.i1e, "exp(-|input|) times the modified Bessel function of the first kind, of order 1.", REAL),
+    "log_ndtr": (_widely(js.log_ndtr), "The logarithm of the normal distribution function.", REAL),
+    "ndtr": (_widely(js.ndtr), "The normal distribution function.", REAL),
+    "ndtri": (_widely(js.ndtri), "The inverse of the normal distribution function.", unary_samples(0.1, 0.9)),
+    "spherical_bessel_j0": (lambda x: sinc(x / math.pi), "The spherical Bessel function sin(x) / x, of order 0.", REAL),
 }
 
 _declared = {
-    name: unary(f"special_{name}", compute, doc, namespace="special", method=False)
-    for name, (compute, doc) in _UNARY.items()
+    name: unary(f"special_{name}", compute, doc, samples, namespace="special", method=False)
+    for name, (compute, doc, samples) in _UNARY.items()
 }
 # jax's derivative of |x| at 0 is 1, which is wrong there for i0e, and for the second derivative of i1.
 _declared["i0e"].derivative(self=lambda grad, self, result: grad * (js.i1e(self) - jnp.sign(self) * result))
@@ -63,7 +65,7 @@ def i1_slope(x: Any, result: Any) -> Any:
     return jnp.where(near, small, js.i0(far) - result / far)
 
 
-@operator("special_xlog1py", namespace="special", method=False)
+@operator("special_xlog1py", namespace="special", method=False, samples=BINARY_POSITIVE)
 def xlog1py(self, other):
     """input * log1p(other); 0 where `input` is 0 and `other` is not NaN."""
     check_broadcast(self, other)
@@ -84,7 +86,7 @@ def _xlog1py_self(grad: Any, self: Any, other: Any) -> Any:
     return jnp.where(none, 0, js.xlog1py(grad, jnp.where(none, 0, other)))
 
 
-@operator("special_zeta", namespace="special", method=False)
+@operator("special_zeta", namespace="special", method=False, samples=(sample(2.0, positive(2, 3)),))
 def zeta(self, other):
     """The Hurwitz zeta function of `input` at `other`."""
     check_broadcast(self, other)
@@ -118,7 +120,7 @@ def _incomplete(name: str, compute: Any, alias: str, doc: str) -> None:
         return compute(self, other)
 
     function.__doc__ = doc
-    operator(name, inplace=True)(function)
+    operator(name, inplace=True, samples=BINARY_POSITIVE + FIRST_ORDER)(function)
     FUNCTIONS.setdefault("special", {})[alias] = FUNCTIONS[""][name]
 
 

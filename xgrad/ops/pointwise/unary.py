@@ -18,6 +18,8 @@ from ...dispatch.declare import Declared, composite, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.out import call_out
 from ...dispatch.promotion import as_float, conj, require_floating, require_real, scalar
+from ...dispatch.samples import COMPLEX, POSITIVE, REAL, UNIT, between, positive, sample
+from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
 from ...dtypes import torch_name
 from ...return_types import frexp as frexp_result
@@ -25,6 +27,7 @@ from ...tensor import Tensor
 from .arithmetic import zero
 
 LN2 = math.log(2)
+FROM_ONE = unary_samples(1.2, 3)
 
 
 def refuse_complex(x: Any, name: str) -> None:
@@ -111,8 +114,9 @@ def _angle(x: Any) -> Any:
     return jnp.where(origin, jax.lax.stop_gradient(jnp.angle(x)), jnp.angle(jnp.where(origin, 1, x)))
 
 
-def unary(name: str, compute: Callable, doc: str, complex_too: bool = False, **options: Any) -> Declared:
-    """Declare a floating-point function of one array."""
+def unary(name: str, compute: Callable, doc: str, samples: tuple, **options: Any) -> Declared:
+    """Declare a floating-point function of one array.  With `COMPLEX` beside its samples it takes complex numbers."""
+    complex_too = COMPLEX[0] in samples
 
     def function(self):
         self = as_float(self)
@@ -121,29 +125,31 @@ def unary(name: str, compute: Callable, doc: str, complex_too: bool = False, **o
         return compute(self)
 
     function.__doc__ = doc
-    return operator(name, pointwise=True, **options)(function)
+    return operator(name, pointwise=True, samples=samples, **options)(function)
 
 
-def _floating(name: str, compute: Callable, doc: str, *aliases: str, real: bool = False) -> Declared:
+def _floating(
+    name: str, compute: Callable, doc: str, *aliases: str, samples: tuple = REAL, real: bool = False
+) -> Declared:
     """Declare a function with an in-place form; `real`: it refuses complex numbers."""
-    return unary(name, compute, doc, not real, inplace=True, aliases=aliases)
+    return unary(name, compute, doc, samples if real else samples + COMPLEX, inplace=True, aliases=aliases)
 
 
-_floating("acos", jnp.arccos, "The inverse cosine, in radians.", "arccos")
-_floating("acosh", jnp.arccosh, "The inverse hyperbolic cosine.", "arccosh")
-_floating("asin", jnp.arcsin, "The inverse sine, in radians.", "arcsin")
+_floating("acos", jnp.arccos, "The inverse cosine, in radians.", "arccos", samples=UNIT)
+_floating("acosh", jnp.arccosh, "The inverse hyperbolic cosine.", "arccosh", samples=FROM_ONE)
+_floating("asin", jnp.arcsin, "The inverse sine, in radians.", "arcsin", samples=UNIT)
 _floating("asinh", jnp.arcsinh, "The inverse hyperbolic sine.", "arcsinh")
 _floating("atan", jnp.arctan, "The inverse tangent, in radians.", "arctan")
-_floating("atanh", jnp.arctanh, "The inverse hyperbolic tangent.", "arctanh")
+_floating("atanh", jnp.arctanh, "The inverse hyperbolic tangent.", "arctanh", samples=UNIT)
 _floating("cos", jnp.cos, "The cosine of radians.")
 _floating("cosh", jnp.cosh, "The hyperbolic cosine.")
 _floating("deg2rad", jnp.deg2rad, "Degrees as radians.", real=True).derivative(self=lambda grad: grad * (math.pi / 180))
-_floating("digamma", _digamma, "The logarithmic derivative of the gamma function.", real=True).derivative(
-    self=lambda grad, self: grad * _polygamma(1, self)
-)
+_floating(
+    "digamma", _digamma, "The logarithmic derivative of the gamma function.", samples=POSITIVE, real=True
+).derivative(self=lambda grad, self: grad * _polygamma(1, self))
 _floating("erf", js.erf, "The error function.", real=True)
 _floating("erfc", js.erfc, "1 - erf(input), without cancellation.", real=True)
-_floating("erfinv", js.erfinv, "The inverse of the error function.", real=True).derivative(
+_floating("erfinv", js.erfinv, "The inverse of the error function.", samples=UNIT, real=True).derivative(
     self=lambda grad, result: grad * (math.sqrt(math.pi) / 2) * jnp.exp(result * result)
 )
 _floating("exp", jnp.exp, "e to the power of the elements.").derivative(self=lambda grad, result: grad * conj(result))
@@ -156,13 +162,13 @@ _floating("expm1", jnp.expm1, "exp(input) - 1, without cancellation near 0.").de
 _floating("i0", i0, "The modified Bessel function of the first kind, of order 0.", real=True).derivative(
     self=lambda grad, self: grad * js.i1(self)
 )
-_floating("lgamma", js.gammaln, "The logarithm of the gamma function's absolute value.", real=True).derivative(
-    self=lambda grad, self: grad * _digamma(self)
-)
-_floating("log", jnp.log, "The natural logarithm; NaN of negative numbers, -inf of 0.")
-_floating("log10", jnp.log10, "The logarithm to base 10.")
-_floating("log1p", jnp.log1p, "log(1 + input), without cancellation near 0.")
-_floating("log2", jnp.log2, "The logarithm to base 2.")
+_floating(
+    "lgamma", js.gammaln, "The logarithm of the gamma function's absolute value.", samples=POSITIVE, real=True
+).derivative(self=lambda grad, self: grad * _digamma(self))
+_floating("log", jnp.log, "The natural logarithm; NaN of negative numbers, -inf of 0.", samples=POSITIVE)
+_floating("log10", jnp.log10, "The logarithm to base 10.", samples=POSITIVE)
+_floating("log1p", jnp.log1p, "log(1 + input), without cancellation near 0.", samples=UNIT)
+_floating("log2", jnp.log2, "The logarithm to base 2.", samples=POSITIVE)
 _floating("rad2deg", jnp.rad2deg, "Radians as degrees.", real=True).derivative(self=lambda grad: grad * (180 / math.pi))
 _floating("sigmoid", jax.nn.sigmoid, "1 / (1 + exp(-input)).").derivative(
     self=lambda grad, result: grad * conj(result * (1 - result))
@@ -170,14 +176,14 @@ _floating("sigmoid", jax.nn.sigmoid, "1 / (1 + exp(-input)).").derivative(
 _floating("sin", jnp.sin, "The sine of radians.")
 _floating("sinc", sinc, "sin(pi * input) / (pi * input); 1 at 0.")
 _floating("sinh", jnp.sinh, "The hyperbolic sine.")
-_floating("tan", jnp.tan, "The tangent of radians.").derivative(
+_floating("tan", jnp.tan, "The tangent of radians.", samples=UNIT).derivative(
     self=lambda grad, result: grad * conj(1 + result * result)
 )
 _floating("tanh", jnp.tanh, "The hyperbolic tangent.").derivative(
     self=lambda grad, result: grad * conj(1 - result * result)
 )
 
-angle = unary("angle", _angle, "The angle of complex numbers; 0 or pi of real ones.", True)
+angle = unary("angle", _angle, "The angle of complex numbers; 0 or pi of real ones.", REAL + COMPLEX)
 
 
 # -- rounding: integers are as they are -------------------------------------------------------------------------------
@@ -189,7 +195,7 @@ def _rounding(name: str, compute: Callable, doc: str, **options: Any) -> None:
         return compute(self) if self.dtype in dtypes.FLOATS else self
 
     function.__doc__ = doc
-    operator(name, inplace=True, pointwise=True, **options)(function).derivative(self=zero)
+    operator(name, inplace=True, pointwise=True, samples=REAL, **options)(function).derivative(self=zero)
 
 
 _rounding("ceil", jnp.ceil, "The smallest integer that is not less.")
@@ -197,7 +203,11 @@ _rounding("floor", jnp.floor, "The largest integer that is not greater.")
 _rounding("trunc", jnp.trunc, "The integer part.", aliases=("fix",))
 
 
-@operator(inplace=True, pointwise=True)
+@operator(
+    inplace=True,
+    pointwise=True,
+    samples=(*REAL, sample(between(-2, 2, 2, 3), decimals=1), sample(between(-90, 90, 2, 3), decimals=-1)),
+)
 def round(self, *, decimals=0):
     """The nearest number with that many decimals (a negative number: multiples of 10, 100, ...); ties to the even one.
 
@@ -218,7 +228,7 @@ def round(self, *, decimals=0):
 round.derivative(self=zero)
 
 
-@operator(inplace=True, pointwise=True)
+@operator(inplace=True, pointwise=True, samples=REAL)
 def frac(self):
     """The part after the point, with the sign of the element."""
     require_floating(self, "frac")
@@ -229,7 +239,7 @@ def frac(self):
 frac.derivative(self=lambda grad: grad)
 
 
-@operator(outputs=frexp_result)
+@operator(outputs=frexp_result, samples=REAL)
 def frexp(self):
     """Mantissas in [0.5, 1) and int32 exponents of 2: input = mantissa * 2**exponent."""
     require_floating(self, "frexp")
@@ -241,7 +251,7 @@ def frexp(self):
 # -- signs and parts --------------------------------------------------------------------------------------------------
 
 
-@operator(inplace=True, aliases=("absolute",), dunder="__abs__")
+@operator(inplace=True, aliases=("absolute",), dunder="__abs__", samples=REAL + COMPLEX)
 def abs(self):
     """The absolute value; of complex numbers, real.  Its derivative at 0 is 0."""
     if self.dtype == bool:
@@ -280,13 +290,13 @@ def _abs_inplace(input: Tensor) -> Tensor:
     return call_inplace(abs.operator, (input,), ())
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=REAL + COMPLEX)
 def sgn(self):
     """The sign, -1, 0 or 1; of complex numbers, input / abs(input), and 0 at 0."""
     return _sgn(self)
 
 
-@operator(inplace=True, pointwise=True)
+@operator(inplace=True, pointwise=True, samples=REAL)
 def sign(self):
     """The sign, -1, 0 or 1.  Raises for complex numbers, which have `sgn`."""
     if self.dtype in dtypes.COMPLEX:
@@ -299,14 +309,14 @@ def sign(self):
 sign.derivative(self=zero)
 
 
-@operator(differentiable=False)
+@operator(differentiable=False, samples=REAL)
 def signbit(self):
     """True where the sign bit is set: for negative numbers and for -0.0."""
     refuse_complex(self, "signbit")
     return jnp.signbit(self) if self.dtype in dtypes.FLOATS else self < 0
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=REAL + COMPLEX)
 def nan_to_num(self, nan=0.0, posinf=None, neginf=None):
     """The elements, NaN replaced by `nan`, infinities by `posinf` and `neginf` (None: by the largest numbers)."""
     if self.dtype not in dtypes.INEXACT:
@@ -319,7 +329,7 @@ def nan_to_num(self, nan=0.0, posinf=None, neginf=None):
 nan_to_num.derivative(self=lambda grad, self: jnp.where(jnp.isfinite(self), grad, 0))
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=(*unary_samples(0.1, 0.9), sample(between(0.1, 0.9, 2, 3), 0.2)))
 def logit(self, eps=None):
     """log(input / (1 - input)); `input` is first brought into [eps, 1 - eps] if `eps` is given."""
     self = as_float(self)
@@ -343,7 +353,7 @@ def _logit_backward(grad: Any, self: Any, eps: Any) -> Any:
 # -- the gamma function's family --------------------------------------------------------------------------------------
 
 
-@operator("polygamma", function=False, inplace=True)
+@operator("polygamma", function=False, inplace=True, samples=tuple([sample(positive(2, 3), n=n) for n in (0, 1, 3)]))
 def _polygamma_of(self, *, n):
     """The `n`-th derivative of the digamma function."""
     if n < 0:
@@ -363,7 +373,7 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return call(op, (input,), (n,)) if out is None else call_out(op, (input,), (n,), out)
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=(sample(between(1.2, 3, 2, 3), p=3),))
 def mvlgamma(self, *, p):
     """The logarithm of the multivariate gamma function of dimension `p`."""
     if p < 1:

@@ -1,0 +1,54 @@
+"""Samples of operators (`xgrad/dispatch/samples.py`) as arrays: always the same numbers, away from each other."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from xgrad.dispatch.operator import Operator
+from xgrad.dispatch.samples import Draw, Sample
+
+_OFFSETS = (0.37, 0.43, 0.61, 0.71, 0.29, 0.53, 0.67, 0.83, 0.47)  # so that no element of two arguments is equal
+
+
+def values(draw: Draw, seed: int) -> np.ndarray:
+    """The elements of a draw, in float64, integers or bools."""
+    n = int(np.prod(draw.shape))
+    order = np.random.RandomState(seed).permutation(n)
+    if draw.kind == "whole":
+        spread = np.arange(int(draw.low), int(draw.high))
+        return np.resize(np.random.RandomState(seed).permutation(spread), n).reshape(draw.shape)
+    if draw.kind == "truth":
+        return (order % 2 == 0).reshape(draw.shape)
+    if draw.kind == "key":
+        return np.asarray(jax.random.key_data(jax.random.key(seed)))
+    if draw.kind == "definite":
+        root = values(Draw("regular", draw.shape, 0, 0), seed)
+        return root @ np.swapaxes(root, -1, -2)
+    cells = (order + _OFFSETS[seed % len(_OFFSETS)]) / max(n, 1)
+    if draw.kind == "regular":  # a diagonal that grows outweighs the rest
+        rest = (cells - 0.5).reshape(draw.shape) / draw.shape[-1]
+        return rest + np.eye(*draw.shape[-2:]) * (1 + np.arange(draw.shape[-1]))
+    return (draw.low + (draw.high - draw.low) * cells).reshape(draw.shape)
+
+
+def arguments(op: Operator, sample: Sample, dtype: Any, seed: int = 0) -> tuple[list, list[int], tuple]:
+    """Arrays and numbers for an operator; the places of those that move; static arguments in their order.
+
+    `dtype`: of the floating-point arrays; complex ones have imaginary parts of the same kind.
+    """
+    arrays = list(sample.arrays)
+    statics = dict(sample.statics)
+    for name in op.parameters[len(arrays) :]:
+        arrays.append(statics.pop(name) if name in statics else op.defaults[name])
+    floating = [i for i, a in enumerate(arrays) if isinstance(a, Draw) and a.kind in ("real", "definite", "regular")]
+    moving = [i for i in floating if arrays[i].moves]
+    for i, draw in enumerate(arrays):
+        if isinstance(draw, Draw):
+            found = values(draw, seed + i)
+            if i in floating:
+                complex_too = np.dtype(dtype).kind == "c"
+                found = found + 0.5j * values(draw, seed + i + 3) if complex_too else found
+                found = found.astype(dtype)
+            arrays[i] = np.asarray(found)
+    return arrays, moving, tuple([statics.pop(n) if n in statics else op.defaults[n] for n in op.static_names])

@@ -1,0 +1,484 @@
+"""Every operator of the table, with the samples of its declaration, is held to its own function.
+
+The gradient, which formulas make, against `jax.vjp` of the function; the tangent against `jax.jvp`; that one against
+central differences, and second derivatives against differences of the gradient; a batch against a loop; `out=` and the
+in-place form against the function; float32 and bfloat16 against float64; what is saved against what the formulas name.
+
+Nothing is compiled: a check is traced, through the operator's call, its node and the engine, and NumPy evaluates the
+program (by_numpy.py), an oracle of its own.  To run a row: `pytest -n0 tests/ops/test_table.py -k "[mul]"`.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xgrad
+from xgrad.autograd import forward_ad
+from xgrad.dispatch.call import call
+from xgrad.dispatch.inplace import call_inplace
+from xgrad.dispatch.operator import Operator, asks_for, formula_of, linear
+from xgrad.dispatch.out import call_out
+from xgrad.dispatch.samples import COMPLEX, FIRST_ORDER, SINGLE, Draw, Sample
+from xgrad.dispatch.saved_attributes import kept_names
+from xgrad.dispatch.tables import OPERATORS, VARIANTS
+from xgrad.tensor import from_array
+
+from . import by_numpy
+from .drawn import arguments
+
+H = 1e-3  # differences are extrapolated (Richardson): their error is of the order H**4
+
+
+class Traced:
+    """A function of arrays as a program that NumPy evaluates; it gives a list of arrays."""
+
+    def __init__(self, function: Any, *arrays: Any) -> None:
+        self.program = jax.make_jaxpr(function)(*arrays)
+
+    def __call__(self, *arrays: Any) -> list:
+        return by_numpy.evaluate(self.program, *arrays)
+
+    def differences(self, arrays: list, along: list) -> list:
+        """The derivative along a direction, by central differences."""
+
+        def central(h: float) -> list:
+            ahead = self(*[a + h * v for a, v in zip(arrays, along, strict=True)])
+            behind = self(*[a - h * v for a, v in zip(arrays, along, strict=True)])
+            return [(p - m) / (2 * h) for p, m in zip(ahead, behind, strict=True)]
+
+        return [(4 * near - far) / 3 for near, far in zip(central(H), central(2 * H), strict=True)]
+
+
+class Case:
+    """An operator with one sample in one dtype."""
+
+    def __init__(self, op: Operator, sample: Sample, dtype: Any = np.float64) -> None:
+        self.op, self.sample, self.dtype = op, sample, np.dtype(dtype)
+        self.arguments, self.moving, self.statics = arguments(op, sample, dtype)
+        self.arrays = [self.arguments[i] for i in self.moving]
+        self.pure = functools.partial(op.function, **dict(zip(op.static_names, self.statics, strict=True)))
+
+    @property
+    def records(self) -> bool:
+        """Whether the operator has a derivative."""
+        return self.op.differentiable and not self.op.missing
+
+    def filled(self, moving: Any, wrap: Any = lambda x: x) -> list:
+        """All arguments, with these in the places of those that move."""
+        full = [wrap(jnp.asarray(a)) if isinstance(a, np.ndarray) else a for a in self.arguments]
+        for i, value in zip(self.moving, moving, strict=True):
+            full[i] = value
+        return full
+
+    def function(self, *arrays: Any) -> list:
+        """The operator's function, of arrays that move.  Numbers are weakly typed arrays, as in the kernel."""
+        full = self.filled(arrays)
+        return flat(self.pure(*[jnp.asarray(a) if isinstance(a, int | float | complex) else a for a in full]))
+
+    @functools.cached_property
+    def program(self) -> Traced:
+        return Traced(self.function, *self.arrays)
+
+    def called(self, *tensors: Any) -> list:
+        """The operator's call, of tensors that move."""
+        return flat(call(self.op, tuple(self.filled(tensors, from_array)), self.statics))
+
+    def differentiable(self, *arrays: Any) -> list:
+        """The results that have a gradient."""
+        return [o for i, o in enumerate(self.function(*arrays)) if inexact(o) and i not in self.op.constant]
+
+    @functools.cached_property
+    def cotangents(self) -> list:
+        return directions(jax.eval_shape(lambda *a: tuple(self.differentiable(*a)), *self.arrays), 50)
+
+    def recorded(self, *arrays: Any, create_graph: bool = False) -> tuple[list, list]:
+        """(arrays that move and gradients of the results, as tensors, and xgrad's gradients for them)."""
+        n = len(self.moving)
+        leaves = [from_array(a).requires_grad_() for a in arrays[:n]]
+        weights = [from_array(a).requires_grad_(create_graph) for a in arrays[n:]]
+        outs = [o for o in self.called(*leaves) if o.requires_grad]
+        return [*leaves, *weights], gradient(outs, leaves, weights, create_graph)
+
+    @functools.cached_property
+    def gradients(self) -> Traced:
+        arrays = [*self.arrays, *self.cotangents]
+        return Traced(lambda *a: read(self.recorded(*a)[1]), *arrays)
+
+
+def flat(out: Any) -> list:
+    return list(out) if isinstance(out, tuple | list) else [out]
+
+
+def read(tensors: list) -> list:
+    return [t._read() for t in tensors]
+
+
+def inexact(a: Any) -> bool:
+    return np.dtype(a.dtype).kind in "fcV"
+
+
+def directions(arrays: Any, seed: int) -> list:
+    """Numbers like each of some arrays."""
+    return [like(a, seed + i) for i, a in enumerate(arrays)]
+
+
+def gradient(outs: list, inputs: list, weights: list, create_graph: bool = False) -> list:
+    """Gradients as tensors; zeros where there is none."""
+    found: Any = [None] * len(inputs)
+    if outs and inputs:
+        found = xgrad.autograd.grad(outs, inputs, weights, create_graph=create_graph, allow_unused=True)
+    return [xgrad.zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True)]
+
+
+def like(a: Any, seed: int) -> np.ndarray:
+    """Numbers of the shape and dtype of an array."""
+    draw = np.random.RandomState(seed)
+    found = draw.uniform(0.5, 1.5, a.shape) * draw.choice([-1, 1], a.shape)
+    if np.dtype(a.dtype).kind == "c":
+        found = found + 1j * draw.uniform(-1, 1, a.shape)
+    return np.asarray(found, a.dtype)
+
+
+def inner(a: list, b: list) -> float:
+    return float(sum(np.sum(np.real(np.conj(x) * y)) for x, y in zip(a, b, strict=True)))
+
+
+def close(ours: Any, theirs: Any, rtol: float = 1e-9, atol: float = 1e-11) -> None:
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64 if a.dtype.kind in "fV" else a.dtype
+        np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol, atol)
+
+
+# -- the checks --------------------------------------------------------------------------------------------------------
+
+
+def value(case: Case) -> None:
+    ours = Traced(lambda *a: read(case.called(*map(from_array, a))), *case.arrays)(*case.arrays)
+    close(ours, case.program(*case.arrays))
+    for out in ours:
+        assert not inexact(out) or np.isfinite(np.asarray(out)).all(), "a sample's result should be finite"
+
+
+def formula(case: Case) -> None:
+    """The gradient against `jax.vjp` of the function, whose product conjugates the other factor."""
+
+    def pulled(*arrays: Any) -> list:
+        n = len(case.moving)
+        pull = jax.vjp(lambda *a: tuple(case.differentiable(*a)), *arrays[:n])[1]
+        return [jnp.conj(g) for g in pull(tuple([jnp.conj(g) for g in arrays[n:]]))]
+
+    arrays = [*case.arrays, *case.cotangents]
+    close(case.gradients(*arrays), Traced(pulled, *arrays)(*arrays))
+
+
+def tangent(case: Case) -> None:
+    """Forward mode against `jax.jvp`, and that against central differences."""
+    along = directions(case.arrays, 20)
+    n = len(along)
+
+    def forward(*arrays: Any) -> list:
+        with forward_ad.dual_level():
+            duals = [forward_ad.make_dual(from_array(a), from_array(v)) for a, v in zip(arrays[:n], arrays[n:])]
+            outs = [o for i, o in enumerate(case.called(*duals)) if inexact(o) and i not in case.op.constant]
+            found = [forward_ad.unpack_dual(o) for o in outs]
+            return read([xgrad.zeros_like(f.primal) if f.tangent is None else f.tangent for f in found])
+
+    def pushed(*arrays: Any) -> list:
+        return list(jax.jvp(lambda *a: tuple(case.differentiable(*a)), arrays[:n], arrays[n:])[1])
+
+    exact = Traced(pushed, *case.arrays, *along)(*case.arrays, *along)
+    close(Traced(forward, *case.arrays, *along)(*case.arrays, *along), exact)
+    close(exact, Traced(case.differentiable, *case.arrays).differences(case.arrays, along), 1e-6, 1e-7)
+
+
+def second(case: Case) -> None:
+    """The gradient's own gradient, with respect to arguments and cotangents, against differences of the gradient."""
+    arrays = [*case.arrays, *case.cotangents]
+    along, weights = directions(arrays, 30), directions(case.arrays, 40)
+    n = len(arrays)
+
+    def twice(*given: Any) -> list:
+        leaves, found = case.recorded(*given[:n], create_graph=True)
+        kept = [(g, from_array(w)) for g, w in zip(found, given[n:], strict=True) if g.requires_grad]
+        return read(gradient([g for g, _ in kept], leaves, [w for _, w in kept]))
+
+    ours = Traced(twice, *arrays, *weights)(*arrays, *weights)
+    moved = case.gradients.differences(arrays, along)
+    np.testing.assert_allclose(inner(ours, along), inner(weights, moved), 1e-6, 1e-6)
+
+
+def batch(case: Case) -> None:
+    """A batch of two against a loop."""
+    others = [a[::-1].copy() if a.ndim else a * 0.9 for a in case.arrays]
+    stacked = [np.stack(pair) for pair in zip(case.arrays, others, strict=True)]
+    batched = xgrad.func.vmap(lambda *t: tuple(case.called(*t)))
+    ours = Traced(lambda *a: read(flat(batched(*map(from_array, a)))), *stacked)(*stacked)
+    pairs = zip(case.program(*case.arrays), case.program(*others), strict=True)
+    close(ours, [np.stack(pair) for pair in pairs])
+
+
+def out(case: Case) -> None:
+    """The `out=` form, into tensors that are resized and into ones that fit."""
+
+    def written(*arrays: Any) -> list:
+        args = tuple(case.filled(map(from_array, arrays), from_array))
+        found = []
+        for fits in (False, True):
+            outs = [
+                xgrad.zeros(r.shape if fits else (0,), dtype=r.dtype) for r in case.called(*map(from_array, arrays))
+            ]
+            found += flat(call_out(case.op, args, case.statics, outs[0] if case.op.outputs is None else tuple(outs)))
+        return read(found)
+
+    wanted = case.program(*case.arrays)
+    close(Traced(written, *case.arrays)(*case.arrays), [*wanted, *wanted])
+
+
+def in_place(case: Case) -> None:
+    """The in-place form: its value, and its gradient, which is that of the function."""
+    n = len(case.moving)
+    recorded = case.records and 0 in case.moving
+
+    def written(*arrays: Any) -> list:
+        leaves = [from_array(a).requires_grad_(recorded) for a in arrays[:n]]
+        args = case.filled(leaves, from_array)
+        args[0] = args[0].clone()
+        result = call_inplace(case.op, tuple(args), case.statics)
+        assert result is args[0]
+        grads = gradient([result], leaves, list(map(from_array, arrays[n:]))) if recorded else []
+        return read([result, *grads])
+
+    arrays = [*case.arrays, *(case.cotangents if recorded else ())]
+    wanted = case.program(*case.arrays)[0].astype(case.arguments[0].dtype)
+    grads = case.gradients(*arrays) if recorded else []
+    close(Traced(written, *arrays)(*arrays), [wanted, *grads])
+
+
+def saved(case: Case) -> None:
+    """The node holds what the formulas of the arguments that move name, and nothing else."""
+    op = case.op
+    names = [*op.parameters, *(f"{op.variadic}[{i}]" for i in range(len(case.arguments) - len(op.parameters)))]
+    wanted: set[str] = set()
+    for i in case.moving:
+        rule = formula_of(op, names[i])
+        if rule is None or rule is linear:
+            wanted.update(names if rule is None else [*names[:i], *names[i + 1 :]])
+        else:
+            wanted.update(asks_for(rule))
+    if op.variadic in wanted:
+        wanted.update(names[len(op.parameters) :])
+
+    def look(*arrays: Any) -> list:
+        leaves = [from_array(a).requires_grad_() for a in arrays]
+        args = case.filled(leaves, from_array)
+        results = flat(call(op, tuple(args), case.statics))
+        node = next((r.grad_fn for r in results if r.grad_fn is not None), None)
+        if node is None:
+            assert not any(inexact(r) and i not in op.constant for i, r in enumerate(results))
+            return []
+        held = dict(zip(kept_names(node), node.saved, strict=True))
+        assert set(held) <= {*wanted, "result", *(f"result{i}" for i in range(len(results)))}
+        assert ("result" in held or "result0" in held) <= bool(wanted & {"result", "results"})
+        for name in wanted & {*names}:
+            argument = args[names.index(name)]
+            linear_addend = name not in held and op.defaults.get(name, 0) is None
+            assert linear_addend or held[name] is argument, f"{name} is not saved as it is"
+        return read(leaves)
+
+    Traced(look, *case.arrays)
+
+
+def refused(case: Case) -> None:
+    """A derivative that is missing is an error in backward and in forward mode."""
+
+    def run(*arrays: Any) -> list:
+        leaves = [from_array(a).requires_grad_() for a in arrays]
+        out = next(o for o in case.called(*leaves) if o.requires_grad)
+        with pytest.raises(NotImplementedError, match=case.op.missing):
+            out.sum().backward()
+        with forward_ad.dual_level(), pytest.raises(NotImplementedError, match=case.op.missing):
+            case.called(*[forward_ad.make_dual(from_array(a), from_array(a)) for a in arrays])
+        return read(leaves)
+
+    Traced(run, *case.arrays)
+
+
+def low(case: Case) -> None:
+    """float32 and bfloat16: the values and gradients of float64 but for rounding."""
+    for dtype in (np.float32, ml_dtypes.bfloat16):
+        other = Case(case.op, case.sample, dtype)
+        exact = Case(case.op, case.sample)
+        exact.arrays = [a.astype(np.float64) for a in other.arrays]
+        ours = Traced(lambda *a, other=other: read(other.called(*map(from_array, a))), *other.arrays)(*other.arrays)
+        theirs = exact.program(*exact.arrays)
+        if case.records and case.cotangents:
+            wide = [a.astype(np.float64) for a in other.cotangents] if case.op.name != "float_power" else []
+            if all(np.dtype(a.dtype).kind != "c" for a in other.cotangents):
+                ours += other.gradients(*other.arrays, *other.cotangents)
+                theirs += exact.gradients(*exact.arrays, *wide)
+        for a, b in zip(ours, theirs, strict=True):
+            if inexact(b):
+                kind = np.complex128 if b.dtype.kind == "c" else np.float64
+                scale = max(1.0, float(np.abs(b).max(initial=0)))
+                tolerance = 32 * float(ml_dtypes.finfo(dtype).eps) * scale
+                np.testing.assert_allclose(np.asarray(a).astype(kind), b, atol=tolerance, rtol=0)
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def rows() -> dict[str, Operator]:
+    found = dict(OPERATORS)
+    for op in VARIANTS:
+        found[f"{op.name} ({op.function.__name__.strip('_')})"] = op
+    return found
+
+
+ROWS = rows()
+FIRST = (value, formula)  # these are made with all samples; the others with the first that fits, or in the full test
+
+
+def checks_of(op: Operator) -> list:
+    """The checks that apply to an operator, by what its declaration says."""
+    found = [value, batch] if op.jit else [value]
+    if op.differentiable:
+        found += [refused] if op.missing else [formula, tangent, saved]
+        if not op.missing and FIRST_ORDER[0] not in op.samples:
+            found.append(second)
+    if SINGLE[0] not in op.samples:
+        found.append(low)
+    return found + [out] * ("out" in op.forms) + [in_place] * ("inplace" in op.forms)
+
+
+def applies(check: Any, case: Case) -> bool:
+    """Whether a check says something about a case."""
+    if check is value:
+        return True
+    if check is in_place:
+        return fits_in_place(case)
+    if check in (formula, tangent, second, saved):
+        return bool(case.moving and case.cotangents)
+    if check is low:
+        return bool(case.moving) and case.dtype == np.float64
+    return check is out or bool(case.moving)
+
+
+def fits_in_place(case: Case) -> bool:
+    """Whether the result has the shape of the first argument, and a dtype that can be written into it."""
+    first = case.arguments[0]
+    if not isinstance(first, np.ndarray):
+        return False
+    found = jax.eval_shape(lambda *a: case.function(*a)[0], *case.arrays)
+    return found.shape == first.shape and (found.dtype == first.dtype or found.dtype == bool)
+
+
+def prove(op: Operator, full: bool) -> set[str]:
+    """Run the checks that apply; give the names of those that ran."""
+    ran: set[str] = set()
+    for sample in op.samples:
+        for dtype in (np.float64, np.complex128):
+            if not isinstance(sample, Sample) or (dtype is np.complex128 and COMPLEX[0] not in op.samples):
+                continue
+            case = Case(op, sample, dtype)
+            if dtype is np.complex128 and not case.moving:
+                continue
+            for check in checks_of(op):
+                name = f"{check.__name__} {np.dtype(dtype).name}"
+                if (full or check in FIRST or (name not in ran and check is tangent)) and applies(check, case):
+                    try:
+                        check(case)
+                    except Exception as error:
+                        error.add_note(f"the check {name!r} of {sample}")
+                        raise
+                    ran.add(name)
+    return ran
+
+
+def wanted(op: Operator, full: bool) -> set[str]:
+    """The names of the checks that must have run."""
+    moves = any(isinstance(a, Draw) and a.kind == "real" for s in op.samples if isinstance(s, Sample) for a in s.arrays)
+    found = {c.__name__ for c in checks_of(op) if full or c in (*FIRST, tangent)}
+    if not moves:
+        found -= {"batch", "low"}
+    return found
+
+
+@pytest.mark.parametrize("name", [n for n, op in ROWS.items() if op.samples])
+def test_operator(name, record_property):
+    """Values and first derivatives."""
+    _test_row(ROWS[name], False, record_property)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [n for n, op in ROWS.items() if op.samples])
+def test_operator_in_full(name, record_property):
+    _test_row(ROWS[name], True, record_property)
+
+
+def _test_row(op: Operator, full: bool, record_property: Any) -> None:
+    ran = prove(op, full)
+    record_property("checks", ", ".join(sorted(ran)))
+    missed = wanted(op, full) - {name.split()[0] for name in ran}
+    assert not missed, f"no sample of {op.name} is fit for the checks {sorted(missed)}"
+
+
+@pytest.mark.parametrize("name", [n for n, op in ROWS.items() if op.samples and COMPLEX[0] not in op.samples])
+def test_complex_numbers_are_refused_where_no_samples_are_complex(name):
+    op = ROWS[name]
+    sample = op.samples[0]
+    case = Case(op, sample, np.complex128)
+    if case.moving and case.op.jit:
+        with pytest.raises((NotImplementedError, RuntimeError, TypeError, ValueError)):
+            Traced(lambda *a: read(case.called(*map(from_array, a))), *case.arrays)
+
+
+# Declarations that have no samples yet.  The list only shrinks.
+MISSING = """
+    _converted filled _constant _range _spaced _eye _triangle_indices _to_dtype _constrain fill zero _fit
+    gather scatter scatter_add scatter_reduce index_reduce masked_fill masked_scatter _masked nonzero_static
+    _unraveled index index_put index_select index_add index_copy index_fill take put
+    linalg_cholesky_ex cholesky_inverse cholesky_solve matmul mm bmm mv dot vdot inner outer kron cross linalg_cross
+    linalg_vecdot addmm addmv addr baddbmm addbmm tensordot linalg_multi_dot einsum linalg_eigh linalg_eigvalsh
+    linalg_eig linalg_eigvals linalg_qr geqrf linalg_householder_product ormqr linalg_ldl_factor_ex linalg_ldl_solve
+    linalg_svd linalg_svdvals linalg_pinv linalg_matrix_rank linalg_lstsq lobpcg lobpcg_sparse linalg_lu
+    linalg_lu_factor_ex lu_unpack linalg_lu_solve linalg_det linalg_slogdet logdet linalg_inv_ex linalg_solve_ex
+    linalg_solve_triangular triangular_solve linalg_matrix_power linalg_matrix_exp linalg_vander
+    relu hardtanh relu6 leaky_relu threshold hardshrink softshrink hardsigmoid hardswish prelu elu celu selu gelu
+    silu mish softplus logsigmoid softsign tanhshrink glu rrelu_with_noise softmax log_softmax softmin linear
+    bilinear scaled_dot_product_attention mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy
+    binary_cross_entropy_with_logits poisson_nll_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss
+    cosine_embedding_loss soft_margin_loss triplet_margin_loss triplet_hinge nll_loss cross_entropy_loss
+    multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss conv1d conv_transpose1d conv2d
+    conv_transpose2d conv3d conv_transpose3d conv_tbc ctc_loss embedding embedding_renorm embedding_bag
+    embedding_bag_indices one_hot_of fractional_max_pool grid_sample affine_grid linear_cross_entropy layer_norm
+    rms_norm group_norm native_batch_norm running_batch_norm running_statistic native_instance_norm
+    local_response_norm max_pool2d_with_indices_backward max_pool1d max_pool1d_with_indices
+    adaptive_max_pool1d_with_indices max_unpool1d avg_pool1d adaptive_avg_pool1d max_pool2d max_pool2d_with_indices
+    adaptive_max_pool2d_with_indices max_unpool2d avg_pool2d adaptive_avg_pool2d max_pool3d max_pool3d_with_indices
+    adaptive_max_pool3d_with_indices max_unpool3d avg_pool3d adaptive_avg_pool3d rnn_tanh_cell rnn_relu_cell
+    gru_cell lstm_cell recurrent_layer upsample
+    binomial gumbel dropout alpha_dropout _rand _randn _randint _randperm bernoulli normal _multinomial poisson
+    sum nansum mean nanmean prod trace logsumexp var std var_mean std_mean all any count_nonzero hash_tensor
+    linalg_vector_norm linalg_matrix_norm dist renorm cdist normalize cosine_similarity pairwise_distance pdist
+    trapezoid cumulative_trapezoid gradient max.dim min.dim amax amin max.all min.all aminmax argmax argmin
+    median.all median.dim nanmedian.all nanmedian.dim kthvalue mode.dim histc histogramdd _histogramdd_bin_edges
+    bincount cumsum cumprod logcumsumexp cummax cummin diff segment_reduce sort argsort topk _unique
+    _unique_consecutive searchsorted cov corrcoef quantile nanquantile
+    clone cat stack block_diag repeat _repeated _repeat_indices flip rot90 roll tril triu diag_embed conj_physical
+    constant_pad_nd pad_nd unfold fold pixel_shuffle pixel_unshuffle channel_shuffle
+    fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_rfft fft_rfft2 fft_rfftn fft_irfft fft_irfft2
+    fft_irfftn fft_hfft fft_hfft2 fft_hfftn fft_ihfft fft_ihfft2 fft_ihfftn fft_fftshift fft_ifftshift _frequencies
+    stft istft _window
+"""
+
+
+def test_every_operator_has_samples():
+    assert {name for name, op in ROWS.items() if not op.samples} == set(MISSING.split())
