@@ -49,8 +49,8 @@ class ThreadState(threading.local):
     graph_task: Any = None  # the GraphTask that this thread drives
     current_node: Any = None  # the node that is being evaluated
     generator: Any = None  # the one that `use_key` put in place of the default generator
-    random_log: dict | None = None  # {generator: its key at first use} of the innermost block to be replayed
-    random_replay: dict | None = None  # {generator: its twin} after `random.replay`
+    random_log: dict | None = None  # {generator: its key at first use} of the innermost block that may run again
+    random_again: dict | None = None  # {generator: its twin} after `random.draw_again`
     operator_mode: Any = None  # the innermost dispatch.operator_modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
     autocast: Any = None  # the dispatch.autocasting.Settings, None for the defaults: nothing is cast

@@ -6,7 +6,7 @@ threads each draw gets a key of its own.  A seed gives the same numbers on every
 on each of several processes: there a generator must be seeded, for with entropy each would go on with other numbers.
 
 A checkpoint runs a function twice and needs the same numbers both times: `random_log` stores the keys that generators
-had when a block first used them, `replay` runs another block on twins that start from these keys.  The generators
+had when a block first used them, `draw_again` runs another block on twins that start from these keys.  The generators
 themselves are not touched, so other threads may draw meanwhile.
 
 Under a trace of JAX's (`jax.jit`, `vmap`, `lax.scan`, ...) a generator outlives the trace, so its key stays concrete:
@@ -95,13 +95,13 @@ class Generator:
         return self
 
     def _here(self) -> "Generator":
-        """Return the generator that draws in this one's place: its twin in a trace or a replayed block, or itself."""
-        overlay, replay = state.overlay, state.random_replay
+        """Return the generator that draws in this one's place: its twin in a trace or in `draw_again`, or itself."""
+        overlay, again = state.overlay, state.random_again
         here = self if overlay is None else overlay.generator(self)
-        return here if replay is None else replay.get(here, here)
+        return here if again is None else again.get(here, here)
 
     def _log(self, key: Any) -> None:
-        """Store the generator's key for a block that may be replayed, at its first use there."""
+        """Store the generator's key for a block that may run again, at its first use there."""
         log = state.random_log
         if log is not None:
             log.setdefault(self, key)
@@ -313,10 +313,10 @@ def note_drawn(log: dict[Generator, Any]) -> None:
             outer.setdefault(generator, key)
 
 
-def replay(log: dict[Generator, Any], generator: Generator | None) -> None:
+def draw_again(log: dict[Generator, Any], generator: Generator | None) -> None:
     """Let this thread draw the numbers of the block that filled `log`; no generator advances.
 
     `generator` is the one that `use_key` had put in place of the default generator then.
     """
-    state.random_replay = {known: known._twin(key) for known, key in log.items()}
+    state.random_again = {known: known._twin(key) for known, key in log.items()}
     state.random_log, state.generator = None, generator

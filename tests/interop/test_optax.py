@@ -468,6 +468,6 @@ def test_steps_are_compiled_once(device):
         optimizer.step()
         optimizer.param_groups[0]["learning_rate"] = 0.1 / (i + 1)
         optimizer.load_state_dict(optimizer.state_dict())
-    (((plan, _),),) = optimizer._plans.values()
-    (program,) = plan.programs.values()
+    (((update, _),),) = optimizer._updates.values()
+    (program,) = update.programs.values()
     assert program.jitted._cache_size() == 1

@@ -91,8 +91,8 @@ def test_a_line_search_sees_the_loss_of_each_step_and_not_of_the_first():
         shift.fill_(i / 4)
         optimizer.step(closure)
         np.testing.assert_allclose(x.detach(), expected, rtol=1e-7)
-    (((plan, _),),) = optimizer._plans.values()
-    (program,) = plan.programs.values()
+    (((update, _),),) = optimizer._updates.values()
+    (program,) = update.programs.values()
     assert len(program._lifted) == 1
 
 

@@ -324,7 +324,7 @@ KINDS = {
 MODES = {
     "grad_enabled": True, "trace": None, "overlay": None, "graph_task": None, "current_node": None, "saved_hooks": (),
     "forward_level": -1, "outer_forward_levels": (), "compiled": None, "transforms": 0, "vmap_levels": (),
-    "random_log": None, "random_replay": None, "generator": None, "autocast": None, "inference": False,
+    "random_log": None, "random_again": None, "generator": None, "autocast": None, "inference": False,
 }  # fmt: skip
 
 

@@ -640,7 +640,7 @@ def test_inputs_that_require_no_grad_are_warned_about_where_they_get_none():
 
 
 def modes():
-    names = ("grad_enabled", "saved_hooks", "tracking", "generator", "random_log", "random_replay", "graph_task")
+    names = ("grad_enabled", "saved_hooks", "tracking", "generator", "random_log", "random_again", "graph_task")
     return [getattr(state, name) for name in names]
 
 

@@ -28,7 +28,7 @@ from ._optax_state import GroupState, Layout, owned_copy
 
 # Like `views.storage.ALONE`, for all arrays of a list at once.
 _ALONE = max(map(sys.getrefcount, [object()]))
-_MOST = 64  # programs of one `Plan`
+_MOST = 64  # programs of one `Update`
 _added = jax.jit(checked(optax.apply_updates))
 
 
@@ -100,7 +100,7 @@ def direct_of(params: Sequence[Tensor]) -> list[bool]:
     return [owner not in shared and (p._storage is None or p._chain.is_root) for p, owner in zip(params, owners)]
 
 
-class Plan:
+class Update:
     """A step of certain parameters: valid as long as only their values change."""
 
     def __init__(self, parts: list[Part], states: list[GroupState], params: list[Tensor]) -> None:
@@ -278,7 +278,7 @@ class Plan:
     def _out_shardings(self, arrays: list, others: list, leaves: list) -> Any:
         """Return the results' shardings, those of parameters and state, unless all are on one device.
 
-        It holds as long as the `Plan`: an in-place write keeps a storage's sharding, and `.data =` sets another one.
+        It holds as long as the `Update`: an in-place write keeps a storage's sharding, and `.data =` sets another one.
         """
         placed = [_shardings(values) for values in (arrays, others, leaves)]
         several = any(len(place.device_set) > 1 for places in placed for place in places)

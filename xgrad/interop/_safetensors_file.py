@@ -34,7 +34,7 @@ class FileError(ValueError):
     """A safetensors file that is cut off, damaged, or not one at all."""
 
 
-class Entry(NamedTuple):
+class FileTensor(NamedTuple):
     """A tensor of a file, which has not been read yet."""
 
     file: str
@@ -59,7 +59,7 @@ def opened(path: Any) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def contents(data: memoryview, file: str) -> tuple[dict[str, Entry], dict[str, str]]:
+def contents(data: memoryview, file: str) -> tuple[dict[str, FileTensor], dict[str, str]]:
     """Return the tensors of a file, and its metadata.  Raises `FileError`, which names the file and the key."""
     if len(data) < 8:
         raise FileError(f"{file} is no safetensors file: it has {len(data)} bytes, fewer than the 8 of a header length")
@@ -78,7 +78,7 @@ def contents(data: memoryview, file: str) -> tuple[dict[str, Entry], dict[str, s
     for name, entry in header.items():
         dtype, shape, begin, end = _checked(name, entry, file)
         places.append((begin, end, name))
-        entries[name] = Entry(file, name, dtype, shape, body[begin:end])
+        entries[name] = FileTensor(file, name, dtype, shape, body[begin:end])
     _check_places(sorted(places), len(body), file)
     return entries, metadata
 

@@ -73,8 +73,8 @@ class Cell:
         tensor = self.table[self.key]
         if tensor._is_param or tensor.__class__ is not Tensor or tensor._tangents or tensor.requires_grad:
             return tensor
-        replay = state.random_replay
-        twin = None if replay is None else replay.get(self)
+        again = state.random_again
+        twin = None if again is None else again.get(self)
         if twin is None:
             array = tensor._read()
             if state.random_log is not None:
@@ -87,7 +87,7 @@ class Cell:
 
     def put(self, new: Tensor) -> None:
         """Store a buffer's new value from a call."""
-        twin = None if state.random_replay is None else state.random_replay.get(self)
+        twin = None if state.random_again is None else state.random_again.get(self)
         if twin is not None:
             twin.array = new._read()
             return

@@ -22,7 +22,7 @@ from ..tensor_methods import pytrees
 from . import _optax_state_dict, _optax_traced
 from ._optax_groups import ParamGroup, named_parameters
 from ._optax_state import GroupState, checked
-from ._optax_update import Part, Plan
+from ._optax_update import Part, Update
 
 __all__ = ["Optimizer"]
 
@@ -98,7 +98,7 @@ class Optimizer:
         self._states: list[GroupState] = []
         self._params: list[Tensor] = []  # of all groups
         self._structure = object()
-        self._plans: dict[tuple[bool, ...], list[tuple[Plan, list[int] | None]]] = {}
+        self._updates: dict[tuple[bool, ...], list[tuple[Update, list[int] | None]]] = {}
         self._step_pre_hooks, self._step_post_hooks = Hooks(), Hooks()
         self._state_dict_pre_hooks, self._state_dict_post_hooks = Hooks(), Hooks()
         self._load_state_dict_pre_hooks, self._load_state_dict_post_hooks = Hooks(), Hooks()
@@ -117,7 +117,7 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plans": {}}
+        return {**self.__dict__, "_updates": {}}
 
     # ------------------------------------------------------------ groups
 
@@ -167,7 +167,7 @@ class Optimizer:
             state.grad_enabled = enabled
         self._states.append(added)
         self._params += params
-        self._plans.clear()
+        self._updates.clear()
         self._structure = object()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -249,12 +249,12 @@ class Optimizer:
         if state.trace is not None:
             self._step_traced(given, present, extra, functions)
             return loss
-        plans = self._plans.get(present)
-        if plans is None or not all(plan.holds() for plan, _ in plans):
-            plans = self._planned(present)
-        for plan, places in plans:
+        updates = self._updates.get(present)
+        if updates is None or not all(update.holds() for update, _ in updates):
+            updates = self._updates_for(present)
+        for update, places in updates:
             grads = given if places is None else [given[i] for i in places]
-            plan.run([a if (a := g._array) is not None else _dense(g) for g in grads], extra, functions)
+            update.run([a if (a := g._array) is not None else _dense(g) for g in grads], extra, functions)
         return loss
 
     def _parts(self, present: tuple[bool, ...]) -> list[tuple[Part, list[int]]]:
@@ -269,24 +269,24 @@ class Optimizer:
             start = stop
         return found
 
-    def _planned(self, present: tuple[bool, ...]) -> list[tuple[Plan, list[int] | None]]:
-        """Make a `Plan` for steps with these gradients, for each set of devices."""
+    def _updates_for(self, present: tuple[bool, ...]) -> list[tuple[Update, list[int] | None]]:
+        """Make an `Update` for steps with these gradients, for each set of devices."""
         by_devices: dict[Any, list[tuple[Part, list[int]]]] = {}
         for part, places in self._parts(present):
             group = self._states[part.number]
             if group.fresh:
                 group.refresh([p._read() for p in self.param_groups[part.number]["params"]])
             by_devices.setdefault(_devices(self._params[places[0]]), []).append((part, places))
-        plans = []
+        updates = []
         for share in by_devices.values():
             parts = [part for part, _ in share]
             places = [i for _, own in share for i in own]
-            plan = Plan(parts, [self._states[part.number] for part in parts], [self._params[i] for i in places])
-            plans.append((plan, None if len(places) == len(present) else places))
-        if len(self._plans) >= _MOST:
-            self._plans.clear()
-        self._plans[present] = plans
-        return plans
+            update = Update(parts, [self._states[part.number] for part in parts], [self._params[i] for i in places])
+            updates.append((update, None if len(places) == len(present) else places))
+        if len(self._updates) >= _MOST:
+            self._updates.clear()
+        self._updates[present] = updates
+        return updates
 
     def _step_unless(self, found: Any, *args: Any, **kwargs: Any) -> Any:
         """Step in a compiled function, but change nothing if `found` is above zero when the program runs."""

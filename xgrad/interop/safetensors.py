@@ -22,7 +22,7 @@ from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
 from ..tensor import Tensor, from_foreign
 from ..views.storage import Tracer, value_needed
 from ._loading import check_writable, home_of, write_all
-from ._safetensors_file import DTYPES, Entry, FileError, contents, opened
+from ._safetensors_file import DTYPES, FileError, FileTensor, contents, opened
 
 try:
     from safetensors import TensorSpec, serialize, serialize_file
@@ -263,13 +263,13 @@ def _own(target: Any) -> dict[str, Tensor]:
     return dict(found)
 
 
-def _canonical(entry: Entry) -> np.dtype:
+def _canonical(entry: FileTensor) -> np.dtype:
     """Return the dtype that the tensor will have here."""
     narrows = entry.dtype in dtypes.WIDE and entry.dtype in dtypes.INTEGERS and not dtypes.x64_enabled()
     return np.dtype(dtypes.WIDE[entry.dtype]) if narrows else entry.dtype
 
 
-def _tensors(entries: dict[str, Entry], device: Any) -> dict[str, Tensor]:
+def _tensors(entries: dict[str, FileTensor], device: Any) -> dict[str, Tensor]:
     if isinstance(device, Mapping):
         if unknown := [name for name in device if name not in entries]:
             raise KeyError(f"places were given for tensors that are not in the file: {', '.join(map(repr, unknown))}")
@@ -280,7 +280,7 @@ def _tensors(entries: dict[str, Entry], device: Any) -> dict[str, Tensor]:
     return {name: from_foreign(array) for name, array in arrays.items()}
 
 
-def _array(entry: Entry, where: Any) -> jax.Array:
+def _array(entry: FileTensor, where: Any) -> jax.Array:
     """Return the values of a tensor on a device, or on several with a part for each; never in the file's memory."""
     try:
         values = entry.array()

@@ -1,6 +1,6 @@
 """The operator table: importing this package declares every operator.
 
-A room for each kind; a room's own `__init__` says what stands in it.
+There is a folder for each kind of operator, whose `__init__` describes it.
 """
 
 # ruff: noqa: F401 - the import of a module declares its operators

@@ -1,7 +1,7 @@
-"""PyTorch's internal operators, under the names that `torch.ops.aten` gives them: what layers are made of, and more.
+"""PyTorch's internal operators, under the names that `torch.ops.aten` gives them: parts of layers, and others.
 
-All are made of operators that have public names, and differentiate through them; arguments are in the order of
-PyTorch's schemas (native_functions.yaml).  Loaded by those who ask for it.
+All are composed of public operators, and differentiate through them; arguments are in the order of PyTorch's schemas
+(native_functions.yaml).  Imported when `xgrad.ops.aten` is first used.
 
 >>> import xgrad
 >>> xgrad.ops.aten._chunk_cat([xgrad.ones(3, 1), xgrad.zeros(2, 1)], 0, 2)
@@ -24,7 +24,7 @@ _x: dict[str, Any] = FUNCTIONS[""]
 _nn: dict[str, Any] = FUNCTIONS["nn.functional"]
 
 
-# -- normalization: what the layer gives, and the mean and 1 / deviation that PyTorch saves for backward ---------------
+# -- normalization: the layer's result, and the mean and 1 / deviation that PyTorch saves for backward -----------------
 
 
 def _statistics(x: Tensor, dim: Any, eps: float, keepdim: bool, dtype: Any) -> tuple[Tensor, Tensor]:
@@ -62,9 +62,9 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(batch_norm(input, ...), mean, 1 / standard deviation): the batch's, empty unless in training, no gradient.
+    """(batch_norm(input, ...), mean, 1 / standard deviation); the statistics have no gradient.
 
-    In training the running statistics follow, in place.
+    Unless in training the statistics are empty.  In training the running statistics are updated in place.
     """
     out = batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps)
     given = [x for x in (weight, running_mean) if x is not None]
@@ -103,7 +103,7 @@ def _batch_norm_with_update(
 
 
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """(dropout(input, p), the mask of what stayed)."""
+    """(dropout(input, p), the mask of elements that stayed)."""
     if train is False or p == 0:
         return input.clone(), _x["ones_like"](input, dtype=dtypes.bool)
     mask = _x["bernoulli"](_x["full_like"](input.detach(), 1 - p)).to(dtypes.bool)
@@ -111,7 +111,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 
 
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The gradient of dropout: what stayed, times `scale`."""
+    """The gradient of dropout: that of elements that stayed, times `scale`."""
     return grad_output * (mask.to(grad_output.dtype) * scale)
 
 
@@ -127,7 +127,7 @@ def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, in
 
 
 def _safe_softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """softmax, of which a row of -inf alone is one of zeros and has a gradient of 0."""
+    """softmax; a row of -inf alone gives zeros, with a gradient of 0."""
     x = self if dtype is None else self.to(dtype)
     nothing = (x == -float("inf")).all(dim, keepdim=True)
     return _x["softmax"](x.masked_fill(nothing, 0.0), dim).masked_fill(nothing, 0.0)
@@ -137,7 +137,7 @@ def _safe_softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 
 def _clamped(self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], name: str) -> tuple:
-    """The index, into the range of its dimension."""
+    """Clamp the index into the range of its dimension."""
     if mask.dtype != dtypes.bool:
         raise RuntimeError(f"{name}: tensors used as masks must be bool tensors, but got {mask.dtype.name}")
     for index in indices:
@@ -153,7 +153,7 @@ def _clamped(self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], name:
 
 
 def _unsafe_masked_index(self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Any) -> Tensor:
-    """self[indices] where `mask` is true, and `fill` elsewhere, where indices may be out of range."""
+    """self[indices] where `mask` is true; elsewhere, where indices may be out of range, `fill`."""
     index = _clamped(self, mask, indices, "_unsafe_masked_index")
     if not self.numel():
         shape = _x["zeros"](tuple(max(n, 1) for n in self.shape))[_zeroed(index)].shape

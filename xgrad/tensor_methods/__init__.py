@@ -1,1 +1,1 @@
-"""Methods of a tensor that compute nothing: they hand its value out, print, copy and describe it."""
+"""Methods of a tensor that compute nothing: they convert it to other types, print, copy and describe it."""

@@ -1,7 +1,7 @@
-"""Methods of a tensor that hand its value out, describe it or print it; and its hooks.
+"""Methods that convert a tensor to arrays and Python's types, or describe it; and its hooks.
 
-Handing the buffer out (NumPy, DLPack, `__jax_array__`) ends our ownership: the next in-place write copies.
-Of a tensor that is spread over several processes none has the values: reading them is an error that says what to do.
+Once a buffer is handed out (NumPy, DLPack, `__jax_array__`) xgrad no longer owns it: the next in-place write copies.
+If a tensor is spread over several processes none of them has all values: reading them is an error that says what to do.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from .pytrees import NO_ARRAY
 
 
 def jax_array(self: Tensor) -> Any:
-    """The value as a `jax.Array`; `jnp` functions and a `jax.Array` on the left of an operator ask for it.
+    """The value as a `jax.Array`; called by `jnp` functions, and by a `jax.Array` on the left of an operator.
 
     Raises `RuntimeError` for a tensor that requires grad, whose graph would end here without a word.
     """
@@ -55,7 +55,7 @@ def _values(self: Tensor, what: str) -> np.ndarray:
 
 
 def _explained(error: RuntimeError) -> RuntimeError:
-    """What an error of XLA means that came with the values: of a program of several processes that could not run."""
+    """Explain an error that came with the values: a program of several processes needs jax.distributed."""
     if jax.process_count() == 1 or jax.distributed.is_initialized():
         return error
     return RuntimeError(
@@ -84,7 +84,7 @@ def to_array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None)
 
 
 def wrap_array(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
-    """What NumPy's functions make of a result, where a tensor was among the arguments: a tensor."""
+    """Wrap the result of a NumPy function that had a tensor among its arguments: it becomes a tensor."""
     return from_foreign(np.array(array.astype(np.uint8) if array.dtype == bool else array))
 
 
@@ -173,7 +173,7 @@ def no_deletion(self: Tensor, index: Any) -> None:
 
 
 def contains(self: Tensor, value: Any) -> bool:
-    """Whether an element equals `value`, a number or a tensor, which broadcasts."""
+    """True if an element equals `value`, a number or a tensor, which broadcasts."""
     if not isinstance(value, (Tensor, bool, int, float, complex, np.generic)):
         raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(value)}.")
     equal: Any = value == self
@@ -181,7 +181,7 @@ def contains(self: Tensor, value: Any) -> bool:
 
 
 def formatted(self: Tensor, spec: str) -> str:
-    """A 0-dim tensor is formatted as its number, any other takes no format specification."""
+    """Format a 0-dim tensor as its number; for another tensor a format specification is an error."""
     return object.__format__(self, spec) if self.ndim else format(item(self), spec)
 
 
@@ -276,7 +276,7 @@ def keep_grad(self: Tensor) -> None:
     try:
         node = self.grad_fn
     except InplaceViewError:
-        if self._grad_fn is None:  # of a leaf, as it was, nothing is retained
+        if self._grad_fn is None:  # a leaf, so there is nothing to retain
             return
         raise
     if node is None or self._retains_grad:
@@ -296,22 +296,22 @@ def nbytes(self: Tensor) -> int:
 
 
 def is_signed(self: Tensor) -> bool:
-    """Whether the dtype has negative numbers."""
+    """True if the dtype has negative numbers."""
     return self.dtype.kind in "ifcV"
 
 
 def names(self: Tensor) -> tuple:
-    """The names of the dimensions: there are none."""
+    """The names of the dimensions: None for each."""
     return (None,) * self.ndim
 
 
 def is_floating_point(self: Tensor) -> bool:
-    """Whether the dtype is a floating-point one."""
+    """True if the dtype is a floating-point one."""
     return self.dtype in dtypes.FLOATS
 
 
 def is_complex(self: Tensor) -> bool:
-    """Whether the dtype is a complex one."""
+    """True if the dtype is a complex one."""
     return self.dtype in dtypes.COMPLEX
 
 

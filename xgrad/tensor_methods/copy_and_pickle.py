@@ -1,8 +1,9 @@
 """copy, deepcopy and pickle of a tensor (PyTorch: `Tensor.__deepcopy__` and `__reduce_ex__`, torch/_utils.py).
 
-Invariants: what shares a storage in one call of deepcopy or pickle shares one afterwards, through the same view chains;
-class, requires_grad and the user's attributes are kept, hooks and history are not.  A deep copy shares the immutable
-array until one of the two is written.  A pickle holds bytes, a shape and the name of a dtype, nothing of JAX's.
+Invariants: tensors that share a storage in one call of deepcopy or pickle share one afterwards, through the same view
+chains; class, requires_grad and the user's attributes are copied, hooks and history are not.  A deep copy shares the
+immutable array until one of the two is written.  A pickle has bytes, a shape and the name of a dtype, and no JAX
+objects.
 """
 
 import copy
@@ -20,7 +21,7 @@ from ..tensor import SAME, Tensor, from_foreign, mark
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer, VersionCounter, value_needed
 
-_OWN = frozenset(vars(Tensor))  # what an instance's dictionary holds of Tensor itself; all else is the user's
+_OWN = frozenset(vars(Tensor))  # Tensor's own entries of an instance's dictionary; all others are the user's
 
 
 def attributes_of(self: Tensor) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def attributes_of(self: Tensor) -> dict[str, Any]:
 
 
 def placed(cls: type, storage: Storage, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:
-    """A leaf of a class that `chain` places in a storage; without a chain, the whole of it."""
+    """Make a leaf that is the view `chain` of a storage; without a chain, the whole of it."""
     new = object.__new__(cls)
     new._storage, new._version_counter = storage, VersionCounter()
     new._chain = ViewChain.root(storage.array.shape, storage.array.dtype) if chain is None else chain
@@ -56,7 +57,7 @@ def shallow_copy(self: Tensor) -> Any:
 def deep_copy(self: Tensor, memo: dict[int, Any]) -> Any:
     """`copy.deepcopy`: a leaf with a storage of its own, its gradient and attributes copied; hooks are not.
 
-    A Parameter's gradient is left behind, as in PyTorch.  Raises `RuntimeError` for a non-leaf.
+    A Parameter's gradient is not copied, as in PyTorch.  Raises `RuntimeError` for a non-leaf.
     """
     if id(self) in memo:
         return memo[id(self)]
@@ -75,7 +76,7 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Any:
         twin = memo.get(id(storage))
         if twin is None:
             twin = memo[id(storage)] = Storage(storage.array, False)
-            memo.setdefault(id(memo), []).append(storage)  # alive as long as its id is a key
+            memo.setdefault(id(memo), []).append(storage)  # a reference keeps the storage alive while its id is a key
         new = placed(type(self), twin, self._chain, self._requires_grad, self._is_param)
     memo[id(self)] = new
     if self._grad is not None and not self._is_param:
@@ -91,7 +92,7 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Any:
 
 
 def reduce(self: Tensor, protocol: Any) -> tuple:
-    """What pickle stores: storage, view chain, class, requires_grad and attributes.  A non-leaf loads as a leaf.
+    """The data that pickle stores: storage, view chain, class, requires_grad, attributes.  A non-leaf loads as a leaf.
 
     Warns of hooks, which are not stored.  Raises `PicklingError` for a tensor that is being traced.
     """
@@ -118,7 +119,7 @@ def _hooks(self: Tensor) -> list:
 
 
 class _Array:
-    """Pickles an array as bytes, shape and the name of its dtype; comes back as a NumPy array."""
+    """Pickles an array as bytes, shape and the name of its dtype, and unpickles as a NumPy array."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -149,7 +150,7 @@ def _rebuild_storage(array: np.ndarray) -> Storage:
 
 
 def _own(array: np.ndarray) -> Any:
-    """The loaded array on the default device; a copy, for device_put may keep the memory it is given."""
+    """Copy a loaded array to the default device; without a copy device_put might share its memory."""
     return from_foreign(np.array(array))._array
 
 
@@ -164,7 +165,7 @@ def _rebuild_tensor(cls: type, place: Any, chain: ViewChain | None, requires_gra
 
 
 def set_state(self: Tensor, state: Any) -> None:
-    """Give a leaf that was just loaded its attributes."""
+    """Set the attributes of a leaf that was just loaded."""
     if not self.is_leaf:
         raise RuntimeError("__setstate__ can be only called on leaf Tensors")
     if not isinstance(state, dict):

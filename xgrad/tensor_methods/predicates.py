@@ -26,10 +26,10 @@ def _dtype_of(input: Any, name: str) -> np.dtype:
 
 @composite(method=False)
 def is_floating_point(input: Any) -> bool:
-    """Whether a tensor's dtype, or a dtype, is a floating-point one.
+    """True if a tensor's dtype, or a dtype, is a floating-point one.
 
-    It answers what PyTorch's `x.dtype.is_floating_point` does: dtypes are NumPy's here, which lack the attribute, and
-    NumPy's own `issubdtype` takes bfloat16 and float8 for no floats.
+    This is PyTorch's `x.dtype.is_floating_point`: dtypes are NumPy's here, which lack the attribute, and for NumPy's
+    own `issubdtype` bfloat16 and float8 are no floats.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, dtype=xgrad.bfloat16)
@@ -41,25 +41,25 @@ def is_floating_point(input: Any) -> bool:
 
 @composite(method=False)
 def is_complex(input: Any) -> bool:
-    """Whether a tensor's dtype, or a dtype (PyTorch: `dtype.is_complex`), is a complex one."""
+    """True if a tensor's dtype, or a dtype (PyTorch: `dtype.is_complex`), is a complex one."""
     return _dtype_of(input, "is_complex") in dtypes.COMPLEX
 
 
 @composite(method=False)
 def is_signed(input: Any) -> bool:
-    """Whether a tensor's dtype, or a dtype (PyTorch: `dtype.is_signed`), has negative numbers."""
+    """True if a tensor's dtype, or a dtype (PyTorch: `dtype.is_signed`), has negative numbers."""
     return _dtype_of(input, "is_signed").kind in "ifcV"
 
 
 @composite(method=False)
 def is_tensor(obj: Any) -> bool:
-    """Whether an object is a Tensor."""
+    """True if an object is a Tensor."""
     return isinstance(obj, Tensor)
 
 
 @composite
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the one element is not zero.  Raises `RuntimeError` for more or fewer elements than one.
+    """True if the one element is not zero.  Raises `RuntimeError` for more or fewer elements than one.
 
     >>> import xgrad
     >>> xgrad.is_nonzero(xgrad.tensor([[0.5]]))
@@ -71,7 +71,7 @@ def is_nonzero(input: Tensor) -> bool:
 
 @composite
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape."""
+    """True if two tensors have the same shape."""
     return input.shape == other.shape
 
 
@@ -95,7 +95,7 @@ def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
 
 @composite(method=False)
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether PyTorch's casting rules allow a result of dtype `from_` to be written to dtype `to`.
+    """True if PyTorch's casting rules allow to write a result of dtype `from_` to dtype `to`.
 
     >>> import xgrad
     >>> xgrad.can_cast(xgrad.float64, xgrad.float32), xgrad.can_cast(xgrad.float32, xgrad.int32)

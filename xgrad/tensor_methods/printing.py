@@ -1,8 +1,8 @@
-"""How a tensor prints: as PyTorch does, with its grad_fn, dtype and device where they are not the default.
+"""`repr` of a tensor, as PyTorch's, with grad_fn, dtype and device where they are not the default.
 
-Of a tensor with more elements than `options.threshold` only those that are shown leave the device.  Nothing is handed
-out: the next in-place write may still donate the buffer.  Where one process of several prints, the others don't wait
-for it: of a tensor whose values are not all here, none are shown.  (PyTorch: torch/_tensor_str.py.)
+If a tensor has more elements than `options.threshold` only the shown ones leave the device.  xgrad still owns the
+buffer afterwards, so the next in-place write may donate it.  One process of several can print without the others:
+values that are not all in this process are not shown.  (PyTorch: torch/_tensor_str.py.)
 """
 
 import math
@@ -22,13 +22,13 @@ from ..views.storage import Tracer, of_ended_trace
 
 
 class Options(NamedTuple):
-    """How tensors print, in this process."""
+    """The settings of printing, for this process."""
 
     precision: int = 4
     threshold: float = 1000
     edgeitems: int = 3
     linewidth: int = 80
-    sci_mode: bool | None = None  # whether floats have exponents; None: where their sizes ask for them
+    sci_mode: bool | None = None  # True: floats have exponents; None: if their sizes need them
 
 
 _PROFILES = {"default": Options(), "short": Options(2, 1000, 2, 80), "full": Options(4, math.inf, 3, 80)}
@@ -43,11 +43,12 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Set how tensors print: digits, from how many elements on only the edges show, how many of these, columns.
+    """Set how tensors print.
 
-    `profile` ("default", "short" or "full") sets all of them; what else is given goes on top.  `sci_mode`: floats with
-    (True) or without (False) exponents; None: as their sizes ask for.  Raises `ValueError` for an unknown profile.
-    (PyTorch: torch.set_printoptions.)
+    `precision`: digits after the point.  `threshold`: tensors with more elements are shown by their edges, `edgeitems`
+    at each end.  `linewidth`: columns.  `profile` ("default", "short" or "full") sets all of them; other arguments
+    override it.  `sci_mode`: floats with (True) or without (False) exponents; None: as their sizes need.  Raises
+    `ValueError` for an unknown profile.  (PyTorch: torch.set_printoptions.)
 
     >>> import xgrad
     >>> xgrad.set_printoptions(precision=2)
@@ -74,24 +75,24 @@ def _edges(array: Any, edge: int) -> Any:
 
 
 def _shown(array: Any) -> np.ndarray:
-    """The elements that are shown, on the host; floats in the dtype that NumPy and Python know."""
+    """The shown elements, on the host; floats in a dtype that NumPy and Python know."""
     if array.size > options.threshold:
-        if not array.is_fully_addressable:  # a program on all processes is no matter of one
+        if not array.is_fully_addressable:  # one process must not start a program of all
             array = array.addressable_data(0)
-        with jax.ensure_compile_time_eval():  # not as a part of what is being traced
+        with jax.ensure_compile_time_eval():  # now, and not as a part of a trace
             array = _edges(array, options.edgeitems)
     values = np.asarray(array)
     return values.astype(np.float64) if values.dtype in dtypes.FLOATS else values
 
 
 def _repeats(self: Tensor) -> bool:
-    """Whether it is a view that shows elements of its storage many times: no reason to make them all."""
+    """True for a view that shows elements of its storage many times: it is not made as a whole."""
     chain = self._chain
     return chain is not None and math.prod(chain.shape) > max(math.prod(chain.root_shape), options.threshold)
 
 
 def _shown_of_view(root: Any, chain: Any, dim: int = 0) -> np.ndarray:
-    """As `_shown`, of a view of which nothing but the edges is made."""
+    """The elements that `_shown` returns, for a view: only its edges are made."""
     if dim == len(chain.shape):
         return _shown(chain.replay(root))
     n, edge = chain.shape[dim], options.edgeitems
@@ -102,7 +103,7 @@ def _shown_of_view(root: Any, chain: Any, dim: int = 0) -> np.ndarray:
 
 
 def _formatter(values: np.ndarray) -> tuple[Callable[[Any], str], int]:
-    """A function that prints one element like its neighbours, and the width to which all are filled up."""
+    """A function that formats one element like its neighbours, and the width to which all are padded."""
     if values.dtype.kind != "f":
         width = max((len(str(v)) for v in values.ravel().tolist()), default=1)
         return lambda v: str(v).rjust(width), width
@@ -132,7 +133,7 @@ def _complex_formatter(values: np.ndarray) -> tuple[Callable[[Any], str], int]:
 
 
 def _lines(values: list, shape: tuple, show: Callable[[Any], str], width: int, indent: int, short: bool) -> str:
-    """The nested lists `values` as text; `shape` is that of the whole tensor, of which they may be the edges."""
+    """The nested lists `values` as text; they may be the edges of a tensor, whose whole shape is `shape`."""
     if not shape:
         return show(values)
     cut = short and shape[0] > 2 * options.edgeitems
@@ -162,13 +163,13 @@ def _body(array: Any, indent: int) -> str:
 
 
 def _text(values: np.ndarray, shape: tuple, indent: int) -> str:
-    """The values of a tensor of this shape as text, be they all or the edges."""
+    """The values of a tensor of this shape as text, all of them or the edges."""
     show, width = _complex_formatter(values) if values.dtype.kind == "c" else _formatter(values)
     return _lines(values.tolist(), shape, show, width, indent, math.prod(shape) > options.threshold)
 
 
 def _suffixes(self: Tensor) -> list[str]:
-    """What stands after the values: only what is not the default."""
+    """The texts after the values: grad_fn, dtype, ..., each only if it is not the default."""
     suffixes = []
     empty = 0 in self.shape
     device = self.device
@@ -184,7 +185,7 @@ def _suffixes(self: Tensor) -> list[str]:
         suffixes.append(f"dtype=xgrad.{self.dtype.name}")
     try:
         node = self.grad_fn
-    except RuntimeError:  # a view whose history cannot be told any more: printing it is no error
+    except RuntimeError:  # a view whose history cannot be regenerated: printing it is no error
         suffixes.append("grad_fn=<Invalid>")
     else:
         if node is not None:
@@ -197,7 +198,7 @@ def _suffixes(self: Tensor) -> list[str]:
 
 
 def _with_suffixes(text: str, suffixes: list[str], indent: int, new_line: bool = False) -> str:
-    """The suffixes, each on the last line if it fits there; the first on a new one if `new_line`."""
+    """Append the suffixes, each on the last line if it fits there; the first on a new one if `new_line`."""
     last = options.linewidth if new_line else len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         if last + len(suffix) + 2 > options.linewidth:
@@ -210,7 +211,7 @@ def _with_suffixes(text: str, suffixes: list[str], indent: int, new_line: bool =
 
 
 def format_sparse(self: Any) -> str:
-    """PyTorch's `repr` of a sparse tensor: its parts, then what belongs to the whole."""
+    """PyTorch's `repr` of a sparse tensor: its parts, then size, nnz and layout."""
     indent = len("tensor(")
     parts = []
     for name, part in self._parts():
@@ -233,7 +234,7 @@ def format_sparse(self: Any) -> str:
 
 
 def format_tensor(self: Tensor, *, tensor_contents: str | None = None) -> str:
-    """PyTorch's `repr` of a tensor; `tensor_contents` may stand for the values."""
+    """PyTorch's `repr` of a tensor; `tensor_contents` replaces the values."""
     plain = self.__class__ is Tensor or type(self).__module__.startswith("xgrad.")
     prefix = "tensor(" if plain else f"{type(self).__name__}("
     indent = len(prefix)

@@ -1,14 +1,15 @@
 """Tensors in JAX's pytrees: a node with one leaf, its array.
 
-So `jax.tree.map`, `jax.device_put`, `jax.block_until_ready`, `jax.jit` and the other transformations take tensors
-wherever they take arrays.  What comes back has no history, as if it had been `detach()`ed.
+So `jax.tree.map`, `jax.device_put`, `jax.block_until_ready`, `jax.jit` and the other transformations accept tensors
+wherever they accept arrays.  Their results have no history, as if they had been `detach()`ed.
 
-Invariants: a gradient is never lost unseen.  What requires grad under grad mode is a node of another kind: one tree may
-be mapped or moved, but it does not fit together with a tree of gradients, and a transformation, `jnp.sin` included, is
-an error, until `no_grad()` or `detach()` says that it is meant.  A node is made of arrays only: what else takes a
-leaf's place (a shape, a sharding, a NumPy array of `jax.device_get`) stands there itself.
+Invariants: a gradient is never lost unseen.  A tensor that requires grad, under grad mode, is a node of another kind:
+it may be mapped or transferred in one tree, but that tree does not match a tree of gradients, and a transformation,
+`jnp.sin` included, raises an error, unless under `no_grad()` or after `detach()`.  A node is made of arrays only: if
+another object takes a leaf's place (a shape, a sharding, a NumPy array of `jax.device_get`), that object replaces the
+tensor.
 
-xgrad's own code takes tensors as leaves: `flatten`, `leaves`, `mapped`.
+xgrad's own code treats tensors as leaves: `flatten`, `leaves`, `mapped`.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ NO_ARRAY = (
 
 
 class _Recorded:
-    """What tells a node that requires grad from others; seen in JAX's errors about trees that don't fit."""
+    """Distinguishes nodes that require grad; its repr is part of JAX's errors about trees that don't match."""
 
     def __repr__(self) -> str:
         return "a Tensor that requires grad: use it under xgrad.no_grad(), or detach() it"
@@ -56,7 +57,7 @@ jax.tree_util.register_pytree_node(Tensor, _array, _tensor)
 
 
 def is_tensor(node: Any) -> bool:
-    """For `is_leaf=` of JAX's functions over trees."""
+    """Tell if a node is a tensor, as `is_leaf=` of JAX's functions over trees."""
     return isinstance(node, Tensor)
 
 

@@ -1,9 +1,9 @@
-"""untyped_storage(), data_ptr() and their like: which tensors share memory, told by numbers that are no addresses.
+"""untyped_storage(), data_ptr() and their like: numbers that tell which tensors share memory, and are no addresses.
 
 Invariants: tensors have equal storages if and only if a write to one can show in the other; ranges of numbers that
 belong to different living storages never overlap; within a storage elements have the places that PyTorch's row-major
-layout gives them.  So programs that compare `data_ptr()`s, or add sizes up by storage, find what they find in PyTorch.
-XLA keeps its memory to itself: a number here can't be read from, and a storage can't be written to.
+layout gives them.  So programs that compare `data_ptr()`s, or add sizes up by storage, get the same answers as in
+PyTorch.  XLA's memory has no public address: a number here can't be read from, and a storage can't be written to.
 
 PyTorch: torch/storage.py.
 """
@@ -26,8 +26,8 @@ from . import conversion
 
 _ALIGNED = 64  # as the addresses of XLA's own buffers are, on the CPU
 _lock = threading.Lock()
-_next = 1 << 32  # no small number, which could be taken for a size or an index
-_places: weakref.WeakKeyDictionary[Storage, tuple[int, int]] = weakref.WeakKeyDictionary()  # (the number, for how many)
+_next = 1 << 32  # large, so that it is not mistaken for a size or an index
+_places: weakref.WeakKeyDictionary[Storage, tuple[int, int]] = weakref.WeakKeyDictionary()  # (first number, bytes)
 
 
 def _bytes_of(array: Any) -> int:
@@ -35,7 +35,7 @@ def _bytes_of(array: Any) -> int:
 
 
 def _place_of(storage: Storage) -> int:
-    """The number of its first byte, 0 of a storage without any; another one after it has grown, as in PyTorch."""
+    """The number of a storage's first byte, 0 if it has none; a new one after the storage has grown, as in PyTorch."""
     global _next
     size = _bytes_of(storage.array)
     if not size:
@@ -60,8 +60,8 @@ def _storage_of(input: Tensor, what: str) -> Storage:
 class UntypedStorage:
     """The memory that tensors share, by `Tensor.untyped_storage()`: a base and its views have equal ones.
 
-    `data_ptr()` is a number by which storages can be told apart, and no address.  What would change the memory
-    (`resize_`, `copy_`, `fill_`, item assignment) raises `NotImplementedError`: write to a tensor instead.
+    `data_ptr()` is a number by which storages can be told apart, and no address.  Methods that would change the memory
+    (`resize_`, `copy_`, `fill_`, item assignment) raise `NotImplementedError`: write to a tensor instead.
 
     Source: PyTorch's `torch.UntypedStorage`.
 
@@ -85,24 +85,24 @@ class UntypedStorage:
     _storage: Storage
 
     def data_ptr(self) -> int:
-        """A number that storages in use have each for itself; 0 if there are no bytes."""
+        """A number that no other storage in use has; 0 if there are no bytes."""
         return _place_of(self._storage)
 
     _cdata = property(data_ptr)
 
     def nbytes(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
         return _bytes_of(self._storage.array)
 
     def size(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
         return self.nbytes()
 
     def __len__(self) -> int:
         return self.size()
 
     def element_size(self) -> int:
-        """1: what it holds are bytes."""
+        """1: the elements are bytes."""
         return 1
 
     @property
@@ -115,7 +115,7 @@ class UntypedStorage:
         return self.device.type == "cuda"
 
     def get_device(self) -> int:
-        """The number of the device, -1 of the CPU."""
+        """The number of the device; -1 for the CPU."""
         return _number_of(self.device)
 
     def is_shared(self) -> bool:
@@ -123,11 +123,11 @@ class UntypedStorage:
         return False
 
     def is_pinned(self, device: Any = None) -> bool:
-        """False: XLA pins what it moves by itself."""
+        """False: XLA itself pins memory that it transfers."""
         return False
 
     def resizable(self) -> bool:
-        """False: a tensor's `resize_` gives it another size."""
+        """False: use a tensor's `resize_`."""
         return False
 
     def untyped(self) -> "UntypedStorage":
@@ -135,7 +135,7 @@ class UntypedStorage:
         return _wrapped(UntypedStorage, self._storage)
 
     def type(self) -> str:
-        """The name of its class."""
+        """The name of the storage's class."""
         return f"xgrad.{type(self).__name__}"
 
     def tolist(self) -> list:
@@ -189,7 +189,7 @@ class UntypedStorage:
 
 
 class TypedStorage(UntypedStorage):
-    """The same in elements, by `Tensor.storage()`: `size()` and `len()` count elements of `dtype`.
+    """A storage that counts elements of `dtype`, by `Tensor.storage()`: so do `size()` and `len()`.
 
     Source: PyTorch's `torch.TypedStorage`.
     """
@@ -197,7 +197,7 @@ class TypedStorage(UntypedStorage):
     dtype: np.dtype
 
     def size(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return self.nbytes() // self.dtype.itemsize
 
     def element_size(self) -> int:
@@ -238,7 +238,7 @@ def untyped_storage(input: Tensor) -> UntypedStorage:
 
 @composite(function=False)
 def storage(input: Tensor) -> TypedStorage:
-    """The storage in elements of the tensor's dtype.  Warns that PyTorch gives this up for `untyped_storage()`."""
+    """The storage in elements of the tensor's dtype.  Warns that PyTorch replaces it by `untyped_storage()`."""
     warnings.warn(
         "TypedStorage is deprecated, and will be removed from PyTorch: use tensor.untyped_storage() instead of "
         "tensor.storage().",
@@ -267,7 +267,7 @@ def data_ptr(input: Tensor) -> int:
 
 @composite(function=False)
 def is_set_to(input: Tensor, tensor: Tensor) -> bool:
-    """Whether two tensors show the same elements of the same storage, in the same shape and with the same strides."""
+    """True if two tensors show the same elements of the same storage, in the same shape and with the same strides."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"is_set_to(): argument 'tensor' (position 1) must be Tensor, not {type(tensor).__name__}")
     mine, other = _storage_of(input, "is_set_to()"), _storage_of(tensor, "is_set_to()")
@@ -276,7 +276,7 @@ def is_set_to(input: Tensor, tensor: Tensor) -> bool:
 
 @composite(method=False)
 def is_storage(obj: Any) -> bool:
-    """Whether an object is a storage.
+    """True if an object is a storage.
 
     >>> import xgrad
     >>> xgrad.is_storage(xgrad.ones(1).untyped_storage()), xgrad.is_storage(xgrad.ones(1))
@@ -294,7 +294,7 @@ def _number_of(where: device) -> int:
 
 @composite
 def get_device(input: Tensor) -> int:
-    """The number of the tensor's device among those of its kind, -1 of the CPU; of a sharded one, of its first.
+    """The number of the tensor's device among those of its kind, -1 for the CPU; of a sharded tensor's first device.
 
     >>> import xgrad
     >>> xgrad.ones(1, device="cpu").get_device()
@@ -304,17 +304,17 @@ def get_device(input: Tensor) -> int:
 
 
 def is_cpu(self: Tensor) -> bool:
-    """Whether the tensor is in the host's memory, where the CPU computes."""
+    """True if the tensor is in the host's memory, where the CPU computes."""
     return self.device.type == "cpu"
 
 
 def is_cuda(self: Tensor) -> bool:
-    """Whether the tensor is on a GPU."""
+    """True if the tensor is on a GPU."""
     return self.device.type == "cuda"
 
 
 def is_xla(self: Tensor) -> bool:
-    """Whether the tensor is on a device that PyTorch would reach through XLA, such as a TPU."""
+    """True if the tensor is on a device that PyTorch would use through XLA, such as a TPU."""
     return self.device.type not in ("cpu", "cuda")
 
 
@@ -324,17 +324,17 @@ def is_shared(self: Tensor) -> bool:
 
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
-    """False: XLA pins what it moves by itself."""
+    """False: XLA itself pins memory that it transfers."""
     return False
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """The tensor itself, taken where PyTorch takes it: XLA pins what it moves by itself."""
+    """The tensor itself: XLA itself pins memory that it transfers."""
     return self
 
 
 def type_name(obj: Any) -> str:
-    """The name of an object's type: of a tensor, that of `Tensor.type()`.
+    """The name of an object's type; for a tensor, that of `Tensor.type()`.
 
     >>> import xgrad
     >>> xgrad.typename(xgrad.ones(1)), xgrad.typename(3)
@@ -351,6 +351,6 @@ composite("typename", method=False)(type_name)
 
 
 def attach(tensor: Any) -> None:
-    """Give `Tensor` what is no operator."""
+    """Give `Tensor` the methods of this file."""
     tensor.is_cpu, tensor.is_cuda, tensor.is_xla = property(is_cpu), property(is_cuda), property(is_xla)
     tensor.is_shared, tensor.is_pinned, tensor.pin_memory = is_shared, is_pinned, pin_memory

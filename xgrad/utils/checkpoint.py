@@ -18,7 +18,7 @@ from ..autograd.backward import backward
 from ..autograd.function import Function
 from ..config import state
 from ..dispatch.autocasting import use_casts
-from ..random import note_drawn, replay
+from ..random import draw_again, note_drawn
 from ..tensor import Tensor
 from .recompute import CheckpointError, after, metadata, run_checkpointed
 from .selective import (
@@ -91,7 +91,7 @@ def checkpoint(
     through a closure, because XLA merges the recomputation with the first run unless the inputs prevent it.
 
     The function has to do the same both times.  Random numbers are the same unless `preserve_rng_state=False`, from any
-    generator (PyTorch replays its default generators only).
+    generator (PyTorch does so for its default generators only).
 
     With `use_reentrant=False`:
 
@@ -229,18 +229,18 @@ class CheckpointFunction(Function):
             inputs = after(inputs, arrived._read())
         detached = detach_variable(tuple(inputs))
         modes = (
-            state.grad_enabled, state.random_replay, state.random_log, state.generator,
+            state.grad_enabled, state.random_again, state.random_log, state.generator,
             state.autocast, state.autocast_casts, state.autocast_nesting,
         )  # fmt: skip
         try:
             if ctx.drawn is not None:
-                replay(ctx.drawn, ctx.generator)
+                draw_again(ctx.drawn, ctx.generator)
             state.grad_enabled = not state.inference
             use_casts(ctx.autocast)
             outputs = ctx.run_function(*detached)
         finally:
             (
-                state.grad_enabled, state.random_replay, state.random_log, state.generator,
+                state.grad_enabled, state.random_again, state.random_log, state.generator,
                 state.autocast, state.autocast_casts, state.autocast_nesting,
             ) = modes  # fmt: skip
         if isinstance(outputs, Tensor):

@@ -33,7 +33,7 @@ from ..config import state
 from ..dispatch.autocasting import use_casts
 from ..engine.edges import attach_edge, gradient_edge
 from ..engine.saved_variable import SavedVariable, plain_entry
-from ..random import note_drawn, replay
+from ..random import draw_again, note_drawn
 from ..tensor import Tensor, blank, from_array
 
 
@@ -150,7 +150,7 @@ class Frame:
         modes = (
             state.grad_enabled, state.tracking, state.vmap_levels, state.transforms, state.saved_hooks,
             state.autocast, state.autocast_casts, state.autocast_nesting,
-            state.random_replay, state.random_log, state.generator,
+            state.random_again, state.random_log, state.generator,
         )  # fmt: skip
         try:
             self._enter(closed)
@@ -160,7 +160,7 @@ class Frame:
             (
                 state.grad_enabled, state.tracking, state.vmap_levels, state.transforms, state.saved_hooks,
                 state.autocast, state.autocast_casts, state.autocast_nesting,
-                state.random_replay, state.random_log, state.generator,
+                state.random_again, state.random_log, state.generator,
             ) = modes  # fmt: skip
             for level in closed:
                 level.open = False
@@ -175,7 +175,7 @@ class Frame:
             level.open = True
         use_casts(self.autocast)
         if self.drawn is not None:
-            replay(self.drawn, self.generator)
+            draw_again(self.drawn, self.generator)
 
     def _inputs(self) -> tuple[tuple, dict]:
         args = tuple(a.unpack(self) if isinstance(a, SavedVariable) else a for a in self.args)

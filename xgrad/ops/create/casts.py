@@ -1,7 +1,7 @@
 """Conversions, `.to(...)` of dtype and device, and fills.
 
 Both conversions are recorded as ToCopyBackward0: the gradient returns to the source's dtype, and to its device.
-Movement is `jax.device_put`, which no program can contain, so its node is no operator's (PyTorch: _to_copy).
+A transfer is `jax.device_put`, which no program can contain, so its node is not an operator's (PyTorch: _to_copy).
 """
 
 import warnings
@@ -57,7 +57,7 @@ def _convert(self: Tensor, dtype: np.dtype, copy: bool = False) -> Tensor:
 
 
 class ToCopyBackward0(Node):
-    """The backward of a movement: the gradient goes back to where the source was."""
+    """The backward of a transfer: the gradient goes back to the source's device or sharding."""
 
     def __init__(self, moved: Tensor, source: Any) -> None:
         self.source = source
@@ -83,17 +83,17 @@ def move(self: Tensor, placement: Any, copy: bool = False, committed: bool = Tru
         return self.clone() if copy else self
     placement = settled(placement, self.shape)
     if len(source.device_set) > 1:
-        source = self._read().sharding  # of a view, not its root's
+        source = self._read().sharding  # a view's own sharding, not its root's
     if same_placement(source, placement, self.ndim):
         return self.clone() if copy else self
-    # Not ours to donate: device_put may give another array over the same buffer.
+    # Not ours to donate: device_put may return another array over the same buffer.
     moved = from_foreign(put(self._read(), placement, committed))
     return record_linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: move(t, placement))
 
 
 @operator("_constrain", function=False, method=False, out=False, node="ToCopyBackward0")
 def _constrain(self, *, placement):
-    """The same, sharded in a certain way: what a move is in a trace."""
+    """The tensor with a constraint on its sharding: a transfer within a trace."""
     return jax.lax.with_sharding_constraint(self, placement)
 
 
@@ -101,7 +101,7 @@ _constrain.derivative(self=linear)
 
 
 def _constrained(self: Tensor, placement: Any) -> Tensor:
-    """A traced tensor on several devices as `placement` says; on which device one is, is the program's."""
+    """Constrain a traced tensor to a placement on several devices; the device of a single one is the program's."""
     if not isinstance(placement, Sharding) or isinstance(placement, SingleDeviceSharding):
         return self
     return _constrain.function(self, settled(placement, self.shape))
@@ -152,7 +152,7 @@ def to(
         _, copy, *rest = (*rest, copy) if len(rest) == 1 else rest
     if rest:
         raise TypeError(f"to() takes at most a dtype, a device, non_blocking and copy, but got {args!r}")
-    # Both are looked at before anything is done.
+    # Both are checked before anything is changed.
     wanted = None if dtype is None else as_dtype(dtype)
     place = None if device is None else placement_of(f"cuda:{device}" if isinstance(device, int) else device)
     result = input if wanted is None else _convert(input, wanted)
@@ -214,13 +214,13 @@ for _name, _dtype in {
 
 
 def _fitting(args: tuple, statics: tuple) -> tuple:
-    self, value = args  # a tensor's value is copied, whatever it is
+    self, value = args  # a tensor's value is copied without a check
     return args if isinstance(value, Tensor) or not isinstance(self, Tensor) else (self, fill_value(value, self.dtype))
 
 
 @operator(inplace=True, method=False, out=False, check=_fitting)
 def fill(self, value):
-    """A tensor like `input`, every element of which is `value`, a number or a 0-dim tensor.
+    """A tensor like `input` whose elements are all `value`, a number or a 0-dim tensor.
 
     Raises `NumberOverflowError` for a number that does not fit.
 
@@ -254,7 +254,7 @@ def _overlaps(x: Tensor) -> bool:
 
 
 def _each_once(self: Tensor) -> Tensor:
-    """A tensor that shows each element of `self` once; `self` if nothing does, whose write is refused."""
+    """A tensor that shows each element of `self` once; `self` if there is none, whose write raises an error."""
     chain = self._chain
     seen = chain.distinct
     if seen is None:

@@ -1,8 +1,7 @@
 """PyTorch's old constructors: `Tensor(...)`, `Tensor.new(...)`, `FloatTensor(...)` and its family.
 
-What they make of their arguments, by the rules of PyTorch (torch/csrc/utils/tensor_new.cpp): integers are sizes, a
-sequence is data, a tensor is aliased, nothing makes an empty tensor.  Memory is never uninitialised here: sizes alone
-give zeros.
+They interpret their arguments by PyTorch's rules (torch/csrc/utils/tensor_new.cpp): integers are sizes, a sequence is
+data, a tensor is aliased, no argument makes an empty tensor.  Memory is never uninitialised here: sizes make zeros.
 """
 
 import operator
@@ -27,15 +26,15 @@ _EXPECTED = (
 
 
 def construct(cls: type, args: tuple, options: dict[str, Any]) -> Any:
-    """What `Tensor(...)` makes, and a subclass of Tensor without a `__new__` of its own."""
-    if isinstance(other := _only(args, options), Tensor):  # of any dtype, for this is every dtype's class
+    """Make the tensor of `Tensor(...)`, also for a subclass without a `__new__` of its own."""
+    if isinstance(other := _only(args, options), Tensor):  # of any dtype, for Tensor is every dtype's class
         return overrides.as_subclass(other, cls)
     made = _made(args, options, settings.default_dtype)
     return made if cls is Tensor else overrides.taken_over(made, cls)
 
 
 def of_dtype(args: tuple, options: dict[str, Any], dtype: np.dtype, device: Any = None) -> Tensor:
-    """What `FloatTensor(...)` and its like make; on `device`, unless the options have another."""
+    """Make the tensor of `FloatTensor(...)` and its like, on `device`, unless the options have another."""
     if isinstance(other := _only(args, options), Tensor):
         if other.dtype != dtype or other.layout != "strided":
             raise TypeError(
@@ -47,7 +46,7 @@ def of_dtype(args: tuple, options: dict[str, Any], dtype: np.dtype, device: Any 
 
 
 def _only(args: tuple, options: dict[str, Any]) -> Any:
-    """The one argument, if there is one."""
+    """The argument, if there is exactly one."""
     named = [name for name in ("other", "data", "size") if name in options]
     if len(args) + len(named) == 1:
         return args[0] if args else options[named[0]]
@@ -55,7 +54,7 @@ def _only(args: tuple, options: dict[str, Any]) -> Any:
 
 
 def _made(args: tuple, options: dict[str, Any], dtype: np.dtype, device: Any = None) -> Tensor:
-    """A new tensor of sizes or data."""
+    """Make a new tensor from sizes or data."""
     named = [name for name in options if name != "device"]
     if len(named) > 1 or any(name not in ("data", "size") for name in named) or (named and args):
         raise _unfit(args, options)
@@ -81,7 +80,7 @@ def _made(args: tuple, options: dict[str, Any], dtype: np.dtype, device: Any = N
 
 
 def _is_size(value: Any) -> bool:
-    """Whether an argument is an integer: of Python, of NumPy, or a tensor of one."""
+    """Tell if an argument is an integer: of Python, of NumPy, or a tensor of one."""
     if isinstance(value, (bool, np.bool_)):
         return False
     if isinstance(value, (Tensor, jax.Array, np.ndarray)):
@@ -110,10 +109,10 @@ def _unfit(args: tuple, options: dict[str, Any]) -> TypeError:
 
 @composite(function=False)
 def new(input: Tensor, *args: Any, **options: Any) -> Tensor:
-    """A tensor of the dtype of this one, and on its device: `x.new(2, 3)`, `x.new([1, 2])`, as `Tensor` itself.
+    """A tensor of this one's dtype and device, by the rules of `Tensor(...)`: `x.new(2, 3)`, `x.new([1, 2])`.
 
-    PyTorch's old way: `new_tensor`, `new_zeros` and `new_empty` say what is meant.  Raises `TypeError` for arguments
-    that are neither sizes nor data.
+    PyTorch's old way: prefer `new_tensor`, `new_zeros` and `new_empty`.  Raises `TypeError` for arguments that are
+    neither sizes nor data.
 
     >>> import xgrad
     >>> xgrad.tensor([True]).new([3, 0])
@@ -159,7 +158,7 @@ def _of(dtype: np.dtype) -> Any:
     return tensortype(name, (), {"dtype": dtype, "__doc__": doc, "__module__": "xgrad", "__slots__": ()})
 
 
-# A line each: the documentation's reader of sources finds no others.
+# One line each: the documentation's tool reads the source, and finds only such names.
 FloatTensor = _of(dtypes.float32)
 DoubleTensor = _of(dtypes.float64)
 HalfTensor = _of(dtypes.float16)

@@ -1,4 +1,4 @@
-"""copy_, the write that casts and moves; and the recorded form in which a gradient is summed and cast to fit."""
+"""copy_, the write that casts and transfers; copied and fit_to, recorded forms of the engine's maps."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     if isinstance(other, Tensor):
         here, there = self._placed(), other._placed()
         if here is not there and here is not None and there is not None and here.device_set != there.device_set:
-            other = other.to(self.device)  # of a mesh: not sharded as the storage is, of which this may be a view
+            other = other.to(self.device)  # on a mesh it is not sharded as the storage, for this may be a view
     return call_inplace(copy, (self, other), ())
 
 
@@ -47,9 +47,9 @@ METHODS["copy_"] = copy_
 
 
 def copied(grad: Tensor, variable: Tensor) -> Tensor:
-    """A recorded copy of a leaf's first gradient: CopyBackwards, as PyTorch copies it into the leaf's layout.
+    """Copy a leaf's first gradient, recorded as CopyBackwards, as PyTorch copies it into the leaf's layout.
 
-    A leaf that has gaps, or shows an element twice, has no layout to copy into: CloneBackward0.
+    A leaf with gaps, or with an element in two places, has no layout to copy into: then it is CloneBackward0.
     """
     chain = variable._chain
     seen = None if chain is None or chain.is_root else chain.geometry
@@ -60,7 +60,7 @@ def copied(grad: Tensor, variable: Tensor) -> Tensor:
 
 @operator("_fit", method=False, function=False, out=False, node="SumToSizeBackward0")
 def fit_to(self, *, shape, dtype):
-    """A broadcast gradient, summed and cast."""
+    """Sum a broadcast gradient to `shape`, and cast it."""
     return fit(self, shape, dtype)
 
 

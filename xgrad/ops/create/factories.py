@@ -1,7 +1,7 @@
 """Tensors made from sizes: constants, ranges, identity matrices; their `_like` and `new_` forms.
 
-Every result comes out of a cached program, placed by that program (`place`): it is ours, so the first in-place write
-needs no copy, and a large one is never made on one device to be moved to another.
+Every result is made by a cached program, which places it (`place`): xgrad owns it, so the first in-place write needs no
+copy, and a large tensor is never made on one device and transferred to another.
 """
 
 import warnings
@@ -30,12 +30,12 @@ from .scalars import fill_value
 
 @operator(function=False, method=False, out=False, differentiable=False)
 def _constant(*, value, size, dtype, placement):
-    """`value` everywhere; a program of its own, for zeros and ones are asked for all the time."""
+    """Fill with `value`, a constant of the program: zeros and ones are made all the time."""
     return place(jnp.full(size, value, dtype), placement)
 
 
 def _wide(dtype: np.dtype) -> np.dtype:
-    """The dtype in which a range is counted: floats of 16 bits and fewer would round."""
+    """The dtype in which a range is computed: floats of 16 bits and fewer would round."""
     return dtypes.float32 if dtype.itemsize < 4 and dtype in dtypes.FLOATS else dtype
 
 
@@ -46,7 +46,7 @@ def _range(start, step, *, n, dtype, placement):
 
 
 def spaced(start: Any, end: Any, steps: int, dtype: Any) -> Any:
-    """linspace from both ends, as PyTorch computes it."""
+    """linspace computed from both ends, as PyTorch's."""
     wide = dtype if dtype.kind == "c" else jnp.promote_types(dtype, jnp.float32)
     start, end = start.astype(wide), end.astype(wide)
     i = jnp.arange(steps)
@@ -57,7 +57,7 @@ def spaced(start: Any, end: Any, steps: int, dtype: Any) -> Any:
 
 @operator(function=False, method=False, out=False, differentiable=False)
 def _spaced(start, end, base, *, steps, dtype, placement):
-    """Integers are truncated, not rounded."""
+    """linspace or logspace; integers are truncated, not rounded."""
     points = spaced(start, end, steps, dtype)
     return place((points if base is None else jnp.power(base.astype(points.dtype), points)).astype(dtype), placement)
 
@@ -68,7 +68,7 @@ def _eye(*, n, m, dtype, placement):
 
 
 def checked_sizes(size: Any) -> tuple[int, ...]:
-    """The sizes of a tensor to be made.  Raises `RuntimeError` for a negative one."""
+    """Check the sizes of a new tensor.  Raises `RuntimeError` for a negative one."""
     found = sizes_of((size,))
     if any(n < 0 for n in found):
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(found)}: {list(found)}")
@@ -80,7 +80,7 @@ def made(result: Tensor, requires_grad: bool = False, out: Tensor | None = None,
 
 
 def like(input: Tensor, same_shape: bool = True) -> Sharding | None:
-    """Where a tensor made after `input` is put; a mesh holds one of another shape replicated."""
+    """The placement of a tensor made like `input`; on a mesh one of another shape is replicated."""
     where = input._placed()
     if where is None:
         return None
@@ -95,7 +95,7 @@ def like(input: Tensor, same_shape: bool = True) -> Sharding | None:
 
 
 def _constants(name: str, value: int, doc: str) -> Callable:
-    """zeros, zeros_like, new_zeros and their siblings; gives the first."""
+    """Declare zeros, zeros_like, new_zeros, or their siblings; return the first."""
     op = _constant.operator
 
     def factory(
@@ -156,7 +156,7 @@ def full(
     size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor of the given size with `fill_value` everywhere, whose kind gives the dtype.
+    """A tensor of the given size, filled with `fill_value`, which determines the dtype.
 
     >>> import xgrad
     >>> xgrad.full((2, 2), 3.5)
@@ -188,7 +188,7 @@ def new_full(
     return finish(batch_like(result, input), requires_grad)
 
 
-# -- memory layouts, which are only remembered as views of a contiguous storage ---------------------------------------
+# -- memory layouts, which exist only as views of a contiguous storage ------------------------------------------------
 
 
 @composite(method=False)
@@ -226,7 +226,7 @@ def empty_permuted(size: Any, physical_layout: Any, *, pin_memory: bool = False,
 
 
 def _number(value: Any) -> Any:
-    """A bound given as a number or a 0-dim tensor."""
+    """Convert a bound, a number or a 0-dim tensor, to a number."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, complex):
         raise RuntimeError(f"value cannot be converted to type double without overflow: a range is real, got {value}")
@@ -371,7 +371,7 @@ def _triangle_indices(*, row, col, offset, lower, dtype, placement):
 
 
 def _within(row: int, col: int, offset: int, lower: bool) -> np.ndarray:
-    """Return the rows and columns of a triangle, of which NumPy's own functions make the whole matrix first."""
+    """The rows and columns of a triangle's elements; NumPy's own functions make the whole matrix first."""
     if not row or not col:
         return np.zeros((2, 0), int)
     check_bytes(32 * row, f"the rows of a ({row}, {col}) matrix")

@@ -1,6 +1,6 @@
 """Tensors from the user's data: numbers, nested lists, NumPy and JAX arrays, other tensors.
 
-Invariants: the dtype is what PyTorch infers; nothing is silently narrowed (float64 without x64 is a
+Invariants: the dtype is the one that PyTorch infers; nothing is silently narrowed (float64 without x64 is a
 `DtypeDisabledError`, an integer that does not fit a `NumberOverflowError`); the user's memory is neither shared nor
 donated.
 """
@@ -28,7 +28,7 @@ _BUILTINS = {bool, int, float, complex}
 
 @operator(function=False, method=False, out=False, differentiable=False)
 def _converted(self, *, dtype):
-    """A copy, which is ours."""
+    """A copy in `dtype`, which xgrad owns."""
     return cast(self, dtype)
 
 
@@ -36,19 +36,19 @@ _converted.operator.converts = True
 
 
 def place(x: Any, placement: Sharding | Devices | None) -> Any:
-    """In a kernel: `x`, computed where `placement` says.  Raises `PlacementError` for a shape that does not fit."""
+    """Within a kernel, compute `x` at `placement`.  Raises `PlacementError` for a shape that does not fit."""
     where = settled(placement, x.shape)
     return x if where is None else jax.lax.with_sharding_constraint(x, where)
 
 
 @operator(function=False, method=False, out=False, differentiable=False)
 def filled(self, *, size, dtype, placement):
-    """One value, an argument of the program, everywhere."""
+    """A tensor filled with one value, which is an argument of the program."""
     return place(jnp.full(size, cast(self, dtype), dtype), placement)
 
 
 def placement(device: Any) -> Sharding | Devices | None:
-    """A device specification as a sharding, which is a static argument of kernels; None for the default device."""
+    """Convert a device specification to a sharding, a static argument of kernels; None for the default device."""
     if device is None:
         return None
     where = placement_of(device)
@@ -56,7 +56,7 @@ def placement(device: Any) -> Sharding | Devices | None:
 
 
 def finish(out: Tensor, requires_grad: bool) -> Tensor:
-    """The new tensor, marked if it is to require grad."""
+    """Mark a new tensor as requiring grad if it shall, and return it."""
     if requires_grad is not True:
         if requires_grad is not False:
             raise TypeError(f"argument 'requires_grad' must be bool, not {type(requires_grad).__name__}")
@@ -80,10 +80,10 @@ def _leaf_types(data: Any) -> set[type]:
 
 
 def _host(leaf: Any) -> np.ndarray:
-    """A leaf that is no Python number, as a NumPy array."""
+    """Convert a leaf that is no Python number to a NumPy array."""
     if isinstance(leaf, Tensor):
         array = leaf.detach()._read()
-        if not isinstance(array, Tracer):  # NumPy says what is wrong with one
+        if not isinstance(array, Tracer):  # NumPy raises the error for a tracer
             require_here(array, "making a tensor of lists of tensors")
         return np.asarray(array)
     if isinstance(leaf, range):
@@ -118,7 +118,7 @@ def number_dtype(value: Any) -> np.dtype:
 
 
 def _inferred(types: set[type]) -> np.dtype:
-    """The dtype of lists whose leaves are Python numbers of these types; the default one of empty lists."""
+    """The dtype of lists whose leaves are Python numbers of these types; the default dtype for empty lists."""
     highest = next((kind for kind in (complex, float, int, bool) if kind in types), float)
     return number_dtype(highest())
 
@@ -141,7 +141,7 @@ def _array(data: Any, dtype: np.dtype, fractions: bool = False) -> np.ndarray:
     try:
         if fractions and not all_fit(np.array(data, np.float64), dtype):
             return _leaf_by_leaf(data, dtype)
-        with np.errstate(over="ignore"):  # too large for a float is infinite
+        with np.errstate(over="ignore"):  # numbers too large for a float become infinite
             return np.array(data, dtype=dtype)
     except (OverflowError, ValueError) as error:
         if "inhomogeneous" in str(error) or "sequence" in str(error):
@@ -154,13 +154,13 @@ def _array(data: Any, dtype: np.dtype, fractions: bool = False) -> np.ndarray:
 
 
 def _leaf_by_leaf(data: Any, dtype: np.dtype) -> np.ndarray:
-    """Where NumPy refuses negative numbers and PyTorch takes them, or neither says which number does not fit."""
+    """Convert each leaf by itself: NumPy refuses negative numbers that PyTorch wraps, and its error names no number."""
     leaves = np.array(data, dtype=object)
     return np.array([fill_value(leaf, dtype) for leaf in leaves.flat], dtype).reshape(leaves.shape)
 
 
 def _scalar(value: Any, dtype: np.dtype) -> Any:
-    """A number as the value of a tensor: what is too large for a float is infinite."""
+    """Convert a number to the value of a tensor; one too large for a float becomes infinite."""
     if dtype not in dtypes.INEXACT:
         if isinstance(value, complex) and dtype != dtypes.bool:
             raise TypeError(f"'complex' object cannot be interpreted as an integer ({dtype.name})")
@@ -171,7 +171,7 @@ def _scalar(value: Any, dtype: np.dtype) -> Any:
 
 
 def constant_array(array: np.ndarray, device: Any) -> Any:
-    """Host data as an array, which stays concrete under a trace: an index or a mask may be read from it."""
+    """Put host data into an array that stays concrete under a trace, so that an index or a mask can be read."""
     where = settled(placement(device), array.shape)
     out = jax.device_put(array, where)
     if isinstance(out, Tracer):
@@ -181,7 +181,7 @@ def constant_array(array: np.ndarray, device: Any) -> Any:
 
 
 def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
-    """A leaf of the data; `copy=False` lets JAX arrays be shared, which nobody can change."""
+    """Convert a leaf of the data to a tensor; `copy=False` allows to share JAX arrays, which are immutable."""
     dtype = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
         data = data.detach()._read()
@@ -206,7 +206,7 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
     elif isinstance(data, (list, tuple)):
         array = _from_lists(data, dtype)
     else:
-        array = np.array(_host(data))  # a copy: device_put may keep the memory it is given
+        array = np.array(_host(data))  # a copy: device_put may share the memory of its argument
         array = dtypes.narrowed(array) if dtype is None else array.astype(dtype)
     return from_foreign(constant_array(array, device))
 
@@ -240,7 +240,7 @@ def _warn_of_copy(call: str) -> None:
 
 @composite(method=False)
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor: a tensor of that dtype and device itself, another one by a recorded `to`, else a new one."""
+    """`data` as a tensor: a tensor itself or, to another dtype or device, by a recorded `to`; other data copied."""
     if not isinstance(data, Tensor):
         return _convert(data, dtype, device, False)
     if dtype is not None and dtypes.as_dtype(dtype) != data.dtype:
@@ -252,7 +252,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """`obj` as a tensor; `copy=True` always makes a new one, `copy=False` refuses to (`ValueError`)."""
+    """`obj` as a tensor; `copy=True` always makes a new one, `copy=False` raises `ValueError` if it must."""
     if isinstance(obj, Tensor):
         out = as_tensor(obj, dtype, device)
         if copy is False and out is not obj:
@@ -266,7 +266,7 @@ def asarray(
 
 @composite(method=False)
 def from_numpy(ndarray: np.ndarray) -> Tensor:
-    """A NumPy array as a tensor.  A copy, unlike PyTorch's: JAX arrays do not change with memory of others."""
+    """Copy a NumPy array to a tensor.  PyTorch shares the memory; JAX arrays are immutable."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     return _convert(ndarray, None, None, True)
@@ -277,7 +277,7 @@ def scalar_tensor(
     s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A 0-dim tensor of a number, of the default dtype unless another is given."""
+    """Make a 0-dim tensor of a number, of the default dtype unless another is given."""
     require_no_grad("scalar_tensor", s=s)
     return finish(_convert(s, dtypes.get_default_dtype() if dtype is None else dtype, device, True), requires_grad)
 

@@ -1,8 +1,8 @@
-"""Python numbers as PyTorch converts them to a dtype: which it refuses, and what it makes of the others.
+"""Conversion of Python numbers to a dtype, by PyTorch's rules.
 
-Invariant: a number that does not fit is refused before anything is changed (c10::overflows, c10::Scalar::to).  What
-fits into a narrower dtype only in another way is no overflow: a fraction is cut off, -1 is the largest unsigned
-integer, and everything is a bool.
+Invariant: a number that does not fit raises an error before anything is changed (c10::overflows, c10::Scalar::to).  A
+number that a narrower dtype can only represent differently is no overflow: fractions are truncated, -1 becomes the
+largest unsigned integer, and every number becomes a bool.
 """
 
 import functools
@@ -21,7 +21,7 @@ from ..index.index_checks import on_host
 
 @functools.cache
 def _limits(dtype: np.dtype) -> tuple[float, float, bool]:
-    """(lowest number, largest number, whether there is an infinity)."""
+    """(lowest number, largest number, True if there is an infinity)."""
     if dtype in dtypes.INTEGERS:
         info = np.iinfo(dtype)
         return info.min, info.max, False
@@ -29,7 +29,7 @@ def _limits(dtype: np.dtype) -> tuple[float, float, bool]:
 
 
 def fits(value: complex, dtype: np.dtype) -> bool:
-    """Whether PyTorch converts a number to `dtype`."""
+    """Tell if PyTorch converts a number to `dtype`."""
     if dtype == dtypes.bool or isinstance(value, bool):
         return True
     if isinstance(value, complex):
@@ -45,7 +45,7 @@ def fits(value: complex, dtype: np.dtype) -> bool:
 
 
 def all_fit(array: np.ndarray, dtype: np.dtype) -> bool:
-    """Whether no number of an array lies outside of an integer dtype."""
+    """Tell if all numbers of an array are within an integer dtype."""
     low, high, _ = _limits(dtype)
     return bool(((array >= low) & (array <= high)).all())
 
@@ -63,7 +63,7 @@ def number(value: complex, dtype: np.dtype) -> Any:
     value = int(value)
     if dtype.kind == "u" and value < 0:
         value += 1 << dtype.itemsize * 8
-    # A Python integer goes in as one of the default dtype, which may be too narrow for it.
+    # JAX gives a Python integer the default dtype, which may be too narrow for it.
     return value if value <= np.iinfo(dtypes.default_integer()).max else np.asarray(value, dtype)
 
 
@@ -76,9 +76,9 @@ def _require_fit(value: complex, dtype: np.dtype) -> None:
 
 
 def fill_value(value: Any, dtype: np.dtype) -> Any:
-    """A number or a 0-dim tensor as an argument of a kernel that makes something of `dtype` of it.
+    """Convert a number or a 0-dim tensor to an argument of a kernel that will cast it to `dtype`.
 
-    Raises `NumberOverflowError` if it does not fit.  A tensor on an accelerator is not waited for: that one is cast.
+    Raises `NumberOverflowError` if it does not fit.  A tensor on an accelerator is not waited for, but cast.
     """
     if isinstance(value, (Tensor, jax.Array)):
         if value.dtype != dtype and not value.ndim:
@@ -95,10 +95,10 @@ def fill_value(value: Any, dtype: np.dtype) -> Any:
 
 
 def require_fit_beside(tensor: Any, *others: Any) -> None:
-    """Refuse numbers that PyTorch would convert to a tensor's dtype, which decides that of the result, and cannot.
+    """Raise for numbers that do not fit the dtype of a tensor, if the result has that dtype.
 
-    A float beside integers and a complex number beside reals make a result of their own kind.  Beyond the range of
-    floats of 16 bits is infinity.
+    A float beside integers and a complex number beside reals make a result of their own kind.  A number beyond the
+    range of floats of 16 bits becomes infinite.
     """
     if not isinstance(tensor, Tensor) or (tensor.dtype in dtypes.FLOATS and tensor.dtype.itemsize <= 2):
         return
@@ -111,7 +111,7 @@ def require_fit_beside(tensor: Any, *others: Any) -> None:
 
 
 def assigned_number(value: Any, dtype: np.dtype) -> Any:
-    """As `fill_value`, for `x[...] = value`: beyond the range of floats of 16 bits and fewer is infinity there."""
+    """Convert a number for `x[...] = value`: as `fill_value`, but beyond the range of 16-bit floats it is infinite."""
     if dtype in dtypes.FLOATS and dtype.itemsize <= 2 and isinstance(value, (int, float)):
         with np.errstate(over="ignore"):
             return float(np.asarray(float(value)).astype(dtype))

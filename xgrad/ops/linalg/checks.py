@@ -1,8 +1,8 @@
-"""What the operators of xgrad.linalg share: checks of matrices, batches that broadcast, gauges, errors told by `info`.
+"""Shared by the operators of xgrad.linalg: checks of matrices, batches that broadcast, gauges, errors from an `info`.
 
-An algorithm that can fail on values gives an `info`, one integer for each matrix, as LAPACK does: 0 is success.  The
-forms `*_ex` hand it on; the others read it, which waits for the device, as PyTorch does on CUDA.  Under a JAX trace
-nothing is read.
+An algorithm that can fail on values returns an `info`, one integer for each matrix, as LAPACK does: 0 is success.  The
+forms `*_ex` return it to the user; the others read it, which waits for the device, as PyTorch does on CUDA.  Under a
+JAX trace it is not read.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from ...tensor import Tensor, from_array
 
 
 def require_matrices(A: Any, name: str, square: bool = True) -> None:
-    """Refuse what is no (batch of) floating-point (square) matrices."""
+    """Raise for anything but (batches of) floating-point (square) matrices."""
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions, but it has {A.ndim}.")
     if square and A.shape[-1] != A.shape[-2]:
@@ -41,12 +41,12 @@ def adjoint(x: Any) -> Any:
 
 
 def is_vector(A: tuple, B: tuple) -> bool:
-    """Whether the right-hand side of this shape is (a batch of) vectors."""
+    """Tell if a right-hand side of this shape is (a batch of) vectors."""
     return len(B) == 1 or (len(A) - 1 == len(B) and A[:-1] == B)
 
 
 def broadcast_batches(*matrices: Any) -> list:
-    """Matrices whose batches are the same."""
+    """Broadcast matrices to a common batch."""
     batch = broadcast_shapes(*(x.shape[:-2] for x in matrices))
     return [jnp.broadcast_to(x, batch + x.shape[-2:]) for x in matrices]
 
@@ -61,20 +61,20 @@ def differences(values: Any) -> Any:
 
 @partial(jax.jit, static_argnames=("axis", "narrow"))
 def _change(vectors: Any, gradient: Any, *, axis: int, narrow: tuple) -> Any:
-    """How a loss changes when the vectors along `axis` are turned by a phase each."""
+    """The derivative of a loss as the vectors along `axis` are turned by a phase each."""
     places = tuple(slice(n) for n in narrow)
     return jnp.imag(jnp.sum((jnp.conj(vectors) * gradient)[(..., *places)], axis=axis))
 
 
 def require_invariant(name: str, what: str, turns: list[tuple[Any, Any, int, int]]) -> None:
-    """Raise `RuntimeError` if a loss depends on the phases of complex vectors, of which any are as good.
+    """Raise `RuntimeError` if a loss depends on the phases of complex vectors, which are arbitrary.
 
     `turns`: vectors and their gradients, the axis along which they lie, and the direction in which they turn; all turn
     together.
     """
     if not turns or turns[0][0].dtype not in dtypes.COMPLEX:
         return
-    k = min(vectors.shape[-3 - axis] for vectors, _, axis, _ in turns)  # U and V^H may have more than go together
+    k = min(vectors.shape[-3 - axis] for vectors, _, axis, _ in turns)  # not all columns turn together, if one has more
     total: Any = 0
     for vectors, gradient, axis, direction in turns:
         pair = (vectors, gradient)
@@ -91,7 +91,7 @@ def require_invariant(name: str, what: str, turns: list[tuple[Any, Any, int, int
 
 
 def not_implemented(name: str, instead: str) -> Callable:
-    """The formula of a gradient that there is none of: an error in backward, as in PyTorch."""
+    """Make the formula of a missing gradient: it raises an error in backward, as in PyTorch."""
 
     def formula(grads: Any) -> Any:
         raise NotImplementedError(f"the derivative for '{name}' is not implemented: {instead}")
@@ -115,7 +115,7 @@ def check_info(name: str, info: Any, describe: Callable[[int], str]) -> None:
 
 
 def no_info() -> Tensor:
-    """Where the `out=` form of an operator without `info` puts it."""
+    """The tensor into which the `out=` form of an operator without `info` writes it."""
     return from_array(jnp.zeros((0,), jnp.int32))
 
 

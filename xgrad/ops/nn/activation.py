@@ -1,7 +1,7 @@
 """Activations: pointwise functions of layers, gated and normalizing ones (PyTorch: Activation.cpp, SoftMax.cpp).
 
-Most derivatives are derived: at a kink `jnp.where` picks the branch whose slope PyTorch takes there.  Those that are
-given save the result, which the next layer keeps anyway.
+Most derivatives are JAX's: at a kink `jnp.where` picks the branch whose slope PyTorch has there.  Written formulas save
+the result, which the next layer saves anyway.
 """
 
 import math
@@ -172,7 +172,7 @@ def prelu(self, weight):
 
 def _elu(x: Any, alpha: Any, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
     require_floating(x, "elu")
-    # expm1 of large numbers is infinite, and infinity times a zero gradient no number: keep it out of the branch.
+    # expm1 of large numbers is infinite, and infinity times a zero gradient is NaN: the branch gets none of them.
     negative = jnp.where(x > 0, 0, x)
     return jnp.where(x > 0, x * scale, jnp.expm1(negative * input_scale) * (alpha * scale))
 
@@ -214,7 +214,7 @@ def gelu(self, *, approximate="none"):
         raise RuntimeError(f"approximate argument must be either none or tanh, not {approximate!r}.")
     if approximate == "tanh":
         return jax.nn.gelu(self, approximate=True)
-    # jax.nn's goes by erfc: a tenth slower, and other digits in the tail than PyTorch's.
+    # jax.nn's gelu uses erfc: a tenth slower, and in the tail other digits than PyTorch's.
     x = widen(self)
     return (0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))).astype(self.dtype)
 
@@ -284,7 +284,7 @@ def _rrelu(self, key, lower, upper):
 
 
 _rrelu.derivative(
-    # The slopes are drawn anew from the key, so none are kept.
+    # The slopes are drawn again from the key, so none are saved.
     self=lambda grad, self, key, lower, upper: grad * _slopes(self, key, lower, upper),
 )
 
@@ -297,7 +297,7 @@ def _slopes(x: Any, key: Any, lower: Any, upper: Any) -> Any:
 
 
 def _prepare(x: Any, dim: Any, dtype: Any, name: str) -> tuple[Any, int]:
-    """The array in its dtype and with a dimension to go along."""
+    """The array in its dtype, with at least one dimension."""
     x = x if dtype is None else cast(x, dtype)
     require_floating(x, name)
     require_real(x, name)
@@ -350,7 +350,7 @@ log_softmax.derivative(self=lambda grad, result, dim: _log_softmax_grad(grad, re
 
 
 def _legacy_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
-    """PyTorch's choice where no dim is given: 0 for 0, 1 and 3 dimensions, else 1."""
+    """PyTorch's dimension where `dim` is None: 0 for 0, 1 and 3 dimensions, else 1; with PyTorch's warning."""
     if dim is not None:
         return dim
     warnings.warn(
@@ -361,7 +361,7 @@ def _legacy_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> i
 
 
 def _softmax_of(name: str, doc: str, compute: Any) -> None:
-    """Declare the nn.functional form, whose dim may be left out."""
+    """Declare the nn.functional form, whose `dim` may be None."""
 
     def function(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
         return compute(input, _legacy_dim(name, input, dim, _stacklevel), dtype)

@@ -67,9 +67,9 @@ bilinear.derivative(input1=linearly, input2=linearly, weight=linearly, bias=lamb
 
 @functional("scaled_dot_product_attention", function=False)
 def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_causal, enable_gqa):
-    """Backward computes the scores anew: what is kept grows with the sequence, not with its square.
+    """Attention whose backward computes the scores again: saved memory grows with the sequence, not with its square.
 
-    Half precisions meet in products only: their sums, and the softmax, are in float32, as PyTorch's.
+    Half precisions are operands of products only: the products' sums, and the softmax, are in float32, as PyTorch's.
     """
     if enable_gqa:  # each head of key and value serves several of query
         key, value = (jnp.repeat(x, query.shape[-3] // x.shape[-3], axis=-3) for x in (key, value))
@@ -85,7 +85,7 @@ def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_cau
         scores = scores + attn_mask
     if allowed is not None:
         scores = jnp.where(allowed, scores, -jnp.inf)
-    # A query that may attend to nothing gets zeros, not the NaN of an empty softmax.
+    # A query whose keys are all masked gets zeros, not the NaN of an empty softmax.
     nothing = jnp.all(scores == -jnp.inf, axis=-1, keepdims=True)
     weights = jnp.where(nothing, 0, jax.nn.softmax(jnp.where(nothing, 0, scores), axis=-1))
     if random is not None:

@@ -1,8 +1,8 @@
 """Losses of classes: cross entropy, its half for log-probabilities, and the multi-class margins (PyTorch: LossNLL.cpp).
 
-Backward computes the softmax anew from the input, so no tensor of the input's size is kept.
+Backward computes the softmax again from the input, so no other tensor of the input's size is saved.
 
-A class out of range raises `IndexError` where its value can be had without waiting for a device (on the CPU); elsewhere
+A class out of range raises `IndexError` if its value can be read without waiting for a device (on the CPU); elsewhere
 it makes the loss NaN.
 """
 
@@ -78,7 +78,7 @@ def _negative_log_likelihood(x, log_z, target, weight, ignore_index, reduction, 
 
 
 def _batched(x: Any, target: Any) -> tuple[Any, Any]:
-    """A single example as a batch of one."""
+    """Make a single example a batch of one."""
     return (x[None], target[None]) if x.ndim == 1 else (x, target)
 
 
@@ -101,14 +101,14 @@ def _cross_entropy(
     self, target, weight=None, label_smoothing=None, *, size_average=None, ignore_index=-100, reduce=None,
     reduction="mean",
 ):  # fmt: skip
-    """`label_smoothing`: None for none, which spares the sum over all classes."""
+    """The declared cross entropy.  `label_smoothing` None needs no sum over all classes, unlike 0."""
     reduction = reduction_of(size_average, reduce, reduction)
     label_smoothing = None if label_smoothing is None else scalar(self, label_smoothing, "label_smoothing")
     of_classes = self.shape != target.shape or target.dtype not in dtypes.INEXACT
     _check("cross_entropy", self, target, weight, of_classes)
     x, expected = _batched(self, target)
     if of_classes:
-        # The largest logit comes off before the exponentials; the loss does not depend on it.
+        # The largest logit is subtracted before the exponentials; the loss does not depend on it.
         shifted = x - jax.lax.stop_gradient(jnp.max(x, axis=1, keepdims=True, initial=-jnp.inf))
         log_z = jnp.log(jnp.sum(jnp.exp(shifted), axis=1))
         loss = _negative_log_likelihood(shifted, log_z, expected, weight, ignore_index, reduction, label_smoothing)
@@ -192,7 +192,7 @@ _LEGACY = "size_average=None, reduce=None, reduction='mean'"
 
 @functional(signature=f"input, target, p=1, margin=1.0, weight=None, {_LEGACY}")
 def multi_margin_loss(self, target, weight=None, margin=1.0, *, p=1, size_average=None, reduce=None, reduction="mean"):
-    """How far the other classes come within `margin` of the right one, to the power `p`, mean over the classes."""
+    """sum(max(0, margin - input[right] + input[wrong]) ** p) over the wrong classes, by the number of classes."""
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     single = self.ndim < 2

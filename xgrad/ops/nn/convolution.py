@@ -1,7 +1,7 @@
 """Convolutions and their transposes (PyTorch: Convolution.cpp), all by `jax.lax.conv_general_dilated`.
 
 Arrays are (batch, channels, *space), weights (out, in / groups, *kernel); the batch dimension may be missing.  A
-convolution is linear in the input and in the weight: each gradient keeps the other one only.
+convolution is linear in the input and in the weight: each gradient saves only the other one.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ functional = partial(operator, namespace=("nn.functional", ""), method=False, ou
 
 
 def expand(value: Any, n: int, name: str) -> tuple[int, ...]:
-    """A size for each of `n` dimensions, from one number or one for each."""
+    """Return a size for each of `n` dimensions, from one number or one for each."""
     if not isinstance(value, tuple):
         return (value,) * n
     if len(value) == 1:
@@ -69,7 +69,7 @@ def _check(name: str, n: int, x: Any, weight: Any, bias: Any, groups: int, in_ax
 
 
 def _apply(n: int, x: Any, weight: Any, bias: Any, **how: Any) -> Any:
-    """`conv_general_dilated` on a batch, with a bias; of a single example as a batch of one."""
+    """Run `conv_general_dilated` with a bias; a single example becomes a batch of one."""
     single = x.ndim == n + 1
     out = jax.lax.conv_general_dilated(x[None] if single else x, weight, **how)
     if bias is not None:
@@ -78,7 +78,7 @@ def _apply(n: int, x: Any, weight: Any, bias: Any, **how: Any) -> Any:
 
 
 def _same(kernel: tuple, stride: tuple, dilation: tuple, padding: str) -> list[tuple[int, int]]:
-    """The padding that a word stands for; the odd one goes to the end."""
+    """The padding for "valid" or "same", (before, after) for each dimension; an odd element goes after."""
     if padding == "valid":
         return [(0, 0)] * len(kernel)
     if padding != "same":
@@ -119,7 +119,7 @@ def _convolve_transposed(n, x, weight, bias, stride, padding, output_padding, gr
                 f"output padding must be smaller than either stride or dilation, but got output_padding={list(extra)}, "
                 f"stride={list(stride)}, dilation={list(dilation)}"
             )
-    # The gradient of a convolution in its input: the input spread by the stride, the kernel turned round and, within
+    # The gradient of a convolution in its input: the input dilated by the stride, the kernel flipped and, within
     # each group, its two channel dimensions exchanged.
     channels, out, *kernel = weight.shape
     turned = jnp.flip(weight, range(2, n + 2)).reshape(groups, channels // groups, out, *kernel)

@@ -19,8 +19,8 @@ hidden = partial(operator, function=False, method=False)
 def _nll(log_p: Any, labels: Any, input_lengths: Any, target_lengths: Any, blank: int) -> Any:
     """Minus the log-likelihood of each labelling, over all alignments: log_p (time, batch, classes), labels (batch, S).
 
-    The states are the labels with a blank before, between and after them; alpha[s] is the log-probability of all ways
-    to be in state s.  Minus infinity is a large number here, for its gradients would be NaN.
+    The states are the labels with a blank before, between and after them; alpha[s] is the log-probability of all paths
+    that end in state s.  A large negative number stands for minus infinity, whose gradients would be NaN.
     """
     never = jnp.asarray(-1e30, log_p.dtype)
     batch, length = labels.shape
@@ -56,7 +56,7 @@ def _ctc(self, labels, input_lengths, target_lengths, *, blank, zero_infinity):
 
 
 def _ctc_gradient(grad, self, labels, input_lengths, target_lengths, blank, zero_infinity):
-    # As in PyTorch the gradient is that of logits of which log_softmax was taken: each row of it sums to 0.
+    # As in PyTorch the gradient is that of the logits before log_softmax: each row of it sums to 0.
     loss, pull = jax.vjp(lambda x: _nll(x, labels, input_lengths, target_lengths, blank), self)
     possible = ~jnp.isinf(loss)
     found = pull(jnp.where(possible, grad, 0))[0]

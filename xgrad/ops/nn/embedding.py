@@ -21,7 +21,7 @@ functional = partial(operator, method=False, out=False)
 
 
 def _rows(weight: Any, indices: Any) -> Any:
-    """The rows of `weight`; NaN for a number out of range, which only the device could tell."""
+    """The rows of `weight`; NaN for a number out of range on an accelerator, where it is not checked."""
     if weight.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, but got {list(weight.shape)}")
     if indices.dtype in dtypes.INEXACT or indices.dtype == bool:
@@ -29,7 +29,7 @@ def _rows(weight: Any, indices: Any) -> Any:
             "Expected tensor for argument 'indices' to have one of the following scalar types: Long, Int; but got "
             f"{dtypes.torch_name(indices.dtype)} instead"
         )
-    # -1 would be the last row to JAX.
+    # For JAX -1 would be the last row.
     beyond = jnp.where(indices < 0, weight.shape[0], indices)
     return jnp.take(weight, beyond, axis=0, mode="fill", fill_value=jnp.nan)
 
@@ -150,7 +150,7 @@ def _embedding(
 
 @functional("embedding_bag", function=False)
 def _bag(weight, indices, offsets, per_sample_weights, *, mode, padding_idx, last):
-    """The sums, means or maxima of rows, those of one bag standing together from its offset on."""
+    """Reduce the rows of each bag to their sum, mean or maximum; a bag's rows are adjacent, from its offset on."""
     bags = offsets.shape[0] - last
     number = indices.shape[0]
     bag = jnp.searchsorted(offsets, jnp.arange(number), side="right") - 1
@@ -171,7 +171,7 @@ def _bag(weight, indices, offsets, per_sample_weights, *, mode, padding_idx, las
 
 
 def _check_offsets(offsets: Tensor, length: int) -> None:
-    """Offsets go up from 0 to the length at most; those on an accelerator are not waited for."""
+    """Check that offsets ascend from 0 to at most the length; offsets on an accelerator are not checked."""
     values = on_host(offsets)
     if values is None or not values.size:
         return
@@ -189,10 +189,10 @@ def _check_offsets(offsets: Tensor, length: int) -> None:
 
 
 def _without(padding: int, input: Tensor, offsets: Tensor, weights: Tensor | None) -> tuple:
-    """The numbers other than `padding`, where their bags begin, and their weights."""
+    """Drop the numbers equal to `padding`: the others, the offsets of their bags, and their weights."""
     host = np.asarray(input.detach())
     kept = host != padding
-    before = np.concatenate([[0], np.cumsum(kept)])  # of each place, how many kept ones come before it
+    before = np.concatenate([[0], np.cumsum(kept)])  # for each place, the number of the remaining ones before it
     places = from_array(jnp.asarray(np.flatnonzero(kept)))
     starts = from_array(jnp.asarray(before[np.asarray(offsets.detach())].astype(offsets.dtype)))
     return input[places], starts, None if weights is None else weights[places]
@@ -270,7 +270,7 @@ def embedding_bag(
     if sparse and state.grad_enabled and weight.requires_grad and weight._level is None and input._level is None:
         if padding >= 0:
             input, offsets, per_sample_weights = _without(padding, input, offsets, per_sample_weights)
-        # The bags of the rows themselves, each of which is a row of its own.
+        # The rows themselves are the table of the bags, so each index is its own row.
         weight, padding = _table(weight, input, sparse=True), -1
         input = from_array(jnp.arange(input.shape[0]))
     elif scale_grad_by_freq:
@@ -283,7 +283,7 @@ def embedding_bag(
 
 @functional("embedding_bag_indices", function=False, differentiable=False)
 def _bag_indices(weight, indices, offsets, *, mode, padding_idx, last):
-    """(the bag of each index, the sizes of the bags, the row of each maximum): what PyTorch keeps for backward."""
+    """(the bag of each index, the sizes of the bags, the row of each maximum): PyTorch saves them for backward."""
     bags = offsets.shape[0] - last
     places = jnp.arange(indices.shape[0])
     bag = jnp.searchsorted(offsets, places, side="right") - 1
@@ -358,7 +358,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         )
     values = on_host(tensor)
     if values is None and num_classes == -1:
-        values = np.asarray(tensor)  # the number of classes is a shape: it has to be known now
+        values = np.asarray(tensor)  # the number of classes is part of the shape: it is read now
     if values is not None and values.size:
         if values.min() < 0:
             raise RuntimeError("Class values must be non-negative.")

@@ -31,7 +31,7 @@ def _starts(random: Any, size: int, out: int, kernel: int) -> Any:
 def _pool(self, random, *, kernel, size):
     require_floating(self, "fractional_max_pool")
     n, space = len(size), self.shape[2:]
-    # PyTorch reads the numbers for two dimensions from the last one on.
+    # For two dimensions PyTorch uses the random numbers in reverse order.
     order = range(n) if n == 3 else range(n - 1, -1, -1)
     starts = [_starts(random[..., j], s, o, k) for j, s, o, k in zip(order, space, size, kernel, strict=True)]
     flat: Any = []
@@ -53,7 +53,7 @@ def _pool(self, random, *, kernel, size):
 def _fractional(
     n: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, random: Any
 ) -> tuple[Tensor, Tensor]:
-    """(the maxima, where they are)."""
+    """Fractional pooling of `n` dimensions: (the maxima, their indices)."""
     name = f"fractional_max_pool{n}d"
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")

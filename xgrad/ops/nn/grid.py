@@ -1,4 +1,4 @@
-"""grid_sample and affine_grid: sampling at places that are themselves computed (PyTorch: GridSampler.cpp)."""
+"""grid_sample and affine_grid: sampling an image at computed places (PyTorch: GridSampler.cpp)."""
 
 from functools import partial
 from itertools import product
@@ -14,17 +14,17 @@ functional = partial(operator, namespace="nn.functional", method=False, out=Fals
 
 
 def _place(coordinate: Any, size: int, align_corners: bool) -> Any:
-    """From [-1, 1] to element numbers: -1 and 1 are the centres of the outermost elements, or their outer edges."""
+    """Map [-1, 1] to element numbers: -1 and 1 are the centres of the outermost elements, or their outer edges."""
     return (coordinate + 1) / 2 * (size - 1) if align_corners else ((coordinate + 1) * size - 1) / 2
 
 
 def _clip(x: Any, size: int) -> Any:
-    """Into the range; the slope is 0 at and beyond both ends."""
+    """Clip to the range [0, size - 1]; the slope is 0 at and beyond both ends."""
     return jnp.where(x <= 0, 0, jnp.where(x >= size - 1, size - 1, x)).astype(x.dtype)
 
 
 def _reflect(x: Any, low: float, high: float) -> Any:
-    """Fold the line at `low` and `high`."""
+    """Reflect x at `low` and `high` until it is between them."""
     span = high - low
     if span <= 0:
         return jnp.zeros_like(x)

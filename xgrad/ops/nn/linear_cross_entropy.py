@@ -1,7 +1,7 @@
 """linear_cross_entropy: a linear layer and the cross entropy of its result, whole or in chunks of the batch.
 
-In chunks the logits of one chunk exist at a time, in backward too, where they are computed anew; PyTorch computes the
-gradients in forward and keeps them.  (PyTorch: torch/nn/modules/linear_cross_entropy.py.)
+In chunks only one chunk's logits exist at a time, in backward too, which computes them again; PyTorch computes the
+gradients in forward and saves them.  (PyTorch: torch/nn/modules/linear_cross_entropy.py.)
 """
 
 import math
@@ -26,7 +26,7 @@ def _in_chunks(
 ):
     batch = self.shape[0]
     chunks = -(-batch // rows)
-    # What fills up the last chunk is ignored.
+    # The rows that fill up the last chunk are ignored.
     missing = chunks * rows - batch
     x = jnp.pad(self, ((0, missing), (0, 0))).reshape(chunks, rows, -1)
     classes = jnp.pad(target, (0, missing), constant_values=ignore_index).reshape(chunks, rows)

@@ -23,7 +23,7 @@ everywhere = partial(functional, namespace=("nn.functional", ""))
 
 
 def reduction_of(size_average: Any, reduce: Any, reduction: str) -> str:
-    """The reduction, where the older arguments may have been given."""
+    """The reduction, from `reduction` or from PyTorch's older arguments `size_average` and `reduce`."""
     if size_average is not None or reduce is not None:
         return "none" if reduce is False else "sum" if size_average is False else "mean"
     if reduction not in ("none", "mean", "sum"):
@@ -32,13 +32,13 @@ def reduction_of(size_average: Any, reduce: Any, reduction: str) -> str:
 
 
 def reduced(loss: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
-    """The loss of all elements, from that of each."""
+    """Reduce the losses of the elements."""
     reduction = reduction_of(size_average, reduce, reduction)
     return jnp.mean(loss) if reduction == "mean" else jnp.sum(loss) if reduction == "sum" else loss
 
 
 def _pair(self: Any, target: Any) -> tuple:
-    """Input and target in their common dtype and shape."""
+    """Promote input and target to a common dtype, and broadcast them."""
     broadcast_shapes(self.shape, target.shape)
     if self.shape != target.shape:
         warnings.warn(
@@ -58,7 +58,7 @@ def _check_weight(loss: Any, weight: Any) -> None:
 
 
 def _weighted(loss: Any, weight: Any, size_average: Any, reduce: Any, reduction: str) -> Any:
-    """With weights the mean is a weighted one."""
+    """Reduce losses with weights, for which the mean is a weighted one."""
     _check_weight(loss, weight)
     if weight is None:
         return reduced(loss, size_average, reduce, reduction)
@@ -86,7 +86,7 @@ def l1_loss(self, target, weight=None, *, size_average=None, reduce=None, reduct
 
 
 def _huber(distance: Any, width: Any) -> Any:
-    """distance²/2 up to `width`, and straight on from there."""
+    """distance²/2 up to `width`, linear beyond."""
     size = jnp.abs(distance)
     return jnp.where(size < width, 0.5 * distance * distance, width * (size - 0.5 * width))
 
@@ -139,7 +139,7 @@ def kl_div(self, target, *, size_average=None, reduce=None, reduction="mean", lo
 
 
 def _bounded_logs(x: Any) -> tuple[Any, Any]:
-    # PyTorch bounds the logarithms, so that a wrong certainty costs 100 and not infinity.
+    # PyTorch bounds the logarithms: a wrong probability of 0 or 1 costs 100, not infinity.
     return jnp.maximum(jnp.log(x), -100), jnp.maximum(jnp.log1p(-x), -100)
 
 
@@ -151,7 +151,7 @@ def _cross_entropy_of(x: Any, target: Any) -> Any:
 
 @_cross_entropy_of.defjvp
 def _cross_entropy_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """Finite at 0 and 1, where those of the logarithms are not."""
+    """The tangent; finite at 0 and 1, where those of the logarithms are infinite."""
     (x, target), (of_x, of_target) = primals, tangents
     inside = (x > 0) & (x < 1)
     at_bounds = jax.lax.stop_gradient(_bounded_logs(x))
@@ -241,7 +241,7 @@ def _positive(x: Any) -> Any:
 
 @everywhere(signature=f"input, target, margin=1.0, {_LEGACY}")
 def hinge_embedding_loss(self, target, margin=1.0, *, size_average=None, reduce=None, reduction="mean"):
-    """The input where `target` is 1; how far it stays below `margin` where that is -1."""
+    """The input where `target` is 1; the larger of 0 and `margin` - input where `target` is -1."""
     near = jnp.where(target != -1, self, 0)
     far = jnp.where(target != 1, _positive(scalar(self, margin, "margin") - self), 0)
     return reduced(near + far, size_average, reduce, reduction)
@@ -249,7 +249,7 @@ def hinge_embedding_loss(self, target, margin=1.0, *, size_average=None, reduce=
 
 @everywhere(signature=f"input1, input2, target, margin=0, {_LEGACY}")
 def margin_ranking_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
-    """How far `target * (input1 - input2)` stays below `margin`."""
+    """The larger of 0 and `margin` - target * (input1 - input2)."""
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
@@ -261,7 +261,7 @@ def margin_ranking_loss(input1, input2, target, margin=0, *, size_average=None, 
 
 @everywhere(signature=f"input1, input2, target, margin=0, {_LEGACY}")
 def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
-    """1 - cos(input1, input2) where `target` is 1; how far the cosine exceeds `margin` where that is -1."""
+    """1 - cos(input1, input2) where `target` is 1; the larger of 0 and the cosine - `margin` where `target` is -1."""
     if target.ndim not in (0, 1):
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if input1.ndim != input2.ndim or input1.ndim != target.ndim + 1:
@@ -270,7 +270,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None
             f"{list(input1.shape)} and {list(input2.shape)}."
         )
     x, y = promote(input1, input2)
-    tiny = 1e-12  # PyTorch's, against 0 / 0; the slope of its root is harmless there
+    tiny = 1e-12  # PyTorch's, against 0 / 0; the slope of its root is finite
     product, squares = jnp.sum(x * y, -1), (jnp.sum(x * x, -1) + tiny) * (jnp.sum(y * y, -1) + tiny)
     cosine = product / jnp.sqrt(squares)
     near = jnp.where(target == 1, 1 - cosine, 0)
@@ -301,7 +301,7 @@ def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, eps=1e-6, *, p=2, swap=False, size_average=None, reduce=None,
     reduction="mean",
 ):  # fmt: skip
-    """How far the distance from `anchor` to `negative` stays below that to `positive`, plus `margin`."""
+    """The larger of 0 and: distance(anchor, positive) - distance(anchor, negative) + `margin`."""
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise RuntimeError(
             "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
@@ -325,7 +325,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """triplet_margin_loss with a distance of one's own; the default is `pairwise_distance`."""
+    """triplet_margin_loss with a `distance_function`; the default is `pairwise_distance`."""
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     distance = distance_function or pairwise_distance.function

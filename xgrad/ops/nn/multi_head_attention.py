@@ -1,6 +1,6 @@
 """Attention of several heads with its projections (PyTorch: torch/nn/functional.py, multi_head_attention_forward).
 
-Made of `linear`, `scaled_dot_product_attention` and, where the weights of attention are asked for, `softmax`.
+It is composed of `linear`, `scaled_dot_product_attention` and, if the attention weights are wanted, `softmax`.
 """
 
 import warnings
@@ -21,7 +21,7 @@ def _require(holds: bool, message: str) -> None:
 
 
 def _is_batched(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int) -> bool:
-    """Whether there is a batch dimension; `AssertionError` for shapes of which that can't be said."""
+    """Tell if there is a batch dimension.  Raises `AssertionError` for shapes that fit neither case."""
     _require(
         query.ndim in (2, 3),
         f"query should be unbatched 2D or batched 3D tensor but received {query.ndim}-D query tensor",
@@ -53,7 +53,7 @@ def _is_batched(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: A
 
 
 def _added(mask: Tensor | None, name: str, dtype: Any) -> Tensor | None:
-    """A mask as a term added to the scores: minus infinity where a bool one is true, which means left out."""
+    """Convert a mask to a term of the scores: minus infinity where a bool mask is true, which excludes the key."""
     if mask is None:
         return None
     _require(
@@ -68,7 +68,7 @@ def _added(mask: Tensor | None, name: str, dtype: Any) -> Tensor | None:
 def _projected(
     query: Tensor, key: Tensor, value: Tensor, weights: Any, bias: Any, separate: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value by the rows of one weight, or by a weight of each."""
+    """Project query, key and value, by the rows of one weight, or each by its own."""
     linear, size = _nn["linear"], query.shape[-1]
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     if not separate:
@@ -78,7 +78,7 @@ def _projected(
             tuple(packed.shape) == (3 * size, size),
             f"expecting in_proj_weight of shape {(3 * size, size)}, but got {list(packed.shape)}",
         )
-        if query is key and key is value:  # one product does for all three
+        if query is key and key is value:  # one product computes all three
             return tuple(linear(query, packed, bias).chunk(3, -1))
         weights = packed.chunk(3)
     else:
@@ -94,7 +94,7 @@ def _projected(
 
 
 def _longer(mask: Tensor | None) -> Tensor | None:
-    """A mask with one more key, which takes part."""
+    """Extend a mask by one key, which takes part."""
     return None if mask is None else _nn["pad"](mask, (0, 1))
 
 
@@ -170,7 +170,7 @@ def multi_head_attention_forward(
         )
     key_padding_mask = _added(key_padding_mask, "key_padding_mask", query.dtype)
     if is_causal and key_padding_mask is None and not need_weights:
-        attn_mask = None  # the kernel makes its own
+        attn_mask = None  # the kernel makes its own causal mask
     else:
         attn_mask, is_causal = _added(attn_mask, "attn_mask", query.dtype), False
     if attn_mask is not None:

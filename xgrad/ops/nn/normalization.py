@@ -1,7 +1,7 @@
 """Normalization: zero mean and unit variance over some dimensions (PyTorch: layer_norm.cpp, Normalization.cpp).
 
-Mean and variance are computed anew in backward, from the input: nothing is kept but the arguments.  Half precision is
-computed in float32, as in PyTorch.
+Backward computes mean and variance again, from the input: only the arguments are saved.  Half precision is computed in
+float32, as in PyTorch.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ functional = partial(operator, namespace=("nn.functional", ""), method=False, ou
 
 
 def _standardize(x: Any, axes: tuple[int, ...], eps: Any) -> tuple[Any, Any, Any]:
-    """`x` with mean 0 and variance 1 over `axes`; the mean and the (biased) variance."""
+    """(`x` with mean 0 and variance 1 over `axes`, the mean, the biased variance)."""
     x = widen(x)
     mean = jnp.mean(x, axis=axes, keepdims=True)
     centred = x - mean
@@ -40,7 +40,7 @@ def _affine(x: Any, weight: Any, bias: Any, shape: tuple) -> Any:
 
 
 def _check_shape(name: str, x: Any, normalized_shape: Any, **parameters: Any) -> tuple[int, ...]:
-    """The dimensions that `normalized_shape` covers."""
+    """Check `normalized_shape`, and return the dimensions that it covers."""
     if not isinstance(normalized_shape, tuple) or not normalized_shape:
         raise RuntimeError(f"{name}: Expected normalized_shape to be at least 1-dimensional, i.e. a list of sizes")
     n = len(normalized_shape)
@@ -142,7 +142,7 @@ def _check_channels(name: str, channels: int, **parameters: Any) -> None:
 
 @functional("native_batch_norm", function=False)
 def _by_batch(self, weight, bias, eps):
-    """With the statistics of the batch: (result, mean, unbiased variance)."""
+    """Normalize by the statistics of the batch: (result, mean, unbiased variance)."""
     axes = (0, *range(2, self.ndim))
     x, mean, var = _standardize(self, axes, eps)
     n = self.size // self.shape[1]
@@ -152,7 +152,7 @@ def _by_batch(self, weight, bias, eps):
 
 def _by_batch_gradient(grads, self, weight, eps):
     # 1.7 times faster than the derived one (float32, 16x64x32x32, CPU); for layer_norm both take the same time.  The
-    # statistics have no gradient: only `batch_norm` sees them.
+    # statistics have no gradient: only `batch_norm` uses them.
     axes, n = (0, *range(2, self.ndim)), self.size // self.shape[1]
     grad = widen(grads[0])
     x, _, var = _standardize(self, axes, eps)
@@ -169,7 +169,7 @@ _by_batch.derivative(all=_by_batch_gradient)
 
 @functional("running_batch_norm", function=False, node="NativeBatchNormBackward0")
 def _by_running(self, running_mean, running_var, weight, bias, eps):
-    """With the running statistics."""
+    """Normalize by the running statistics."""
     shape = _by_channel(self)
     x = (widen(self) - running_mean.reshape(shape)) * jax.lax.rsqrt(
         running_var.reshape(shape) + scalar(running_var, eps, "eps")
@@ -197,7 +197,8 @@ def batch_norm(
 ) -> Tensor:
     """Mean 0 and variance 1 for each channel (dimension 1) over the batch; then `* weight + bias`.
 
-    In training with the statistics of the batch, and the running ones follow them in place; else with the running ones.
+    Training uses the statistics of the batch, and updates the running ones in place; otherwise the running ones are
+    used.
 
     Raises `ValueError` for a batch with one value per channel in training, `RuntimeError` for sizes that do not fit.
     """
@@ -208,11 +209,11 @@ def batch_norm(
 
 
 def batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps) -> Tensor:
-    """`batch_norm`, of one value per channel as well."""
+    """`batch_norm` without its refusal of one value per channel."""
     require_floating(input, "batch_norm")
     shape = tuple(input.shape)
     if not prod(shape):
-        return FUNCTIONS[""]["clone"](input)  # nothing to learn from either: the running statistics stay
+        return FUNCTIONS[""]["clone"](input)  # an empty batch has no statistics: the running ones stay
     if len(shape) < 2:
         raise RuntimeError(f"batch_norm: expected an input of at least 2 dimensions, but got {list(shape)}")
     given = dict(running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
@@ -248,7 +249,8 @@ def instance_norm(
 ) -> Tensor:
     """Mean 0 and variance 1 for each channel of each example; then `* weight + bias` by channel.
 
-    With `use_input_stats=False` by the running statistics; else these follow the mean of the examples', in place.
+    With `use_input_stats=False` the running statistics are used; otherwise these are updated in place, by the mean of
+    the examples' statistics.
     """
     shape = tuple(input.shape)
     if len(shape) < 2:
@@ -272,7 +274,7 @@ def instance_norm(
 
 @functional("native_instance_norm", function=False)
 def _by_instance(self, weight, bias, eps):
-    """(result, mean of the examples' means, mean of their unbiased variances)."""
+    """Normalize each example by its own statistics: (result, mean of their means, mean of their unbiased variances)."""
     require_floating(self, "instance_norm")
     _check_channels("instance_norm", self.shape[1], weight=weight, bias=bias)
     x, mean, var = _standardize(self, tuple(range(2, self.ndim)), eps)

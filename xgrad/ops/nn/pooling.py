@@ -52,14 +52,14 @@ def _out_size(name: str, size: int, kernel: int, stride: int, pad: int, dilation
     free = size + 2 * pad - dilation * (kernel - 1) - 1
     out = (free + (stride - 1 if ceil_mode else 0)) // stride + 1
     if ceil_mode and (out - 1) * stride >= size + pad:
-        out -= 1  # the last window would start in the padding behind the input
+        out -= 1  # the last window would start in the padding after the input
     if out < 1:
         raise RuntimeError(f"{name}: Given input size {size}, calculated output size {out}. Output size is too small")
     return out
 
 
 def _windows(name: str, shape: tuple, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> list:
-    """For each dimension the places that each window covers: an array (place in the window, window)."""
+    """The windows, for each dimension an array (place in the window, window) of places in the input."""
     n = len(shape)
     stride = kernel if stride is None or stride == () else stride
     given = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
@@ -110,7 +110,7 @@ def _places(x: Any, places: np.ndarray, axis: int, fill: Any) -> Any:
 
 
 def _max(x: Any, windows: list, indices: bool) -> tuple[Any, Any]:
-    """The maxima of the windows and, if wanted, where they are: the first of equal ones, in row-major order."""
+    """The maxima of the windows and, with `indices`, their places: the first of equal ones, in row-major order."""
     n = len(windows)
     low = -jnp.inf if x.dtype in dtypes.INEXACT else jnp.iinfo(x.dtype).min
     where: Any = None
@@ -138,7 +138,7 @@ def _max(x: Any, windows: list, indices: bool) -> tuple[Any, Any]:
 
 
 def _scatter(grad: Any, at: Any, spatial: tuple) -> Any:
-    """Add each element of `grad` to the place in its channel that `at` names."""
+    """Add each element of `grad` at the place in its channel that `at` has."""
     n = len(spatial)
     lead = grad.shape[: grad.ndim - n]
     rows, size = int(np.prod(lead)), int(np.prod(spatial))
@@ -150,7 +150,7 @@ def _scatter(grad: Any, at: Any, spatial: tuple) -> Any:
 
 @operator("max_pool2d_with_indices_backward", function=False, method=False, out=False)
 def max_pool2d_backward(grad_output, self, indices):
-    """Each element of a gradient at its index in a tensor like the input, on whose values nothing depends."""
+    """Put each element of a gradient at its index in a tensor like the input, whose values do not matter."""
     return _scatter(grad_output, indices, self.shape[self.ndim - 2 :])
 
 
@@ -166,7 +166,7 @@ def _declare_max(n: int) -> None:
         return _windows(name, x.shape[x.ndim - n :], kernel_size, stride, padding, dilation, ceil_mode)
 
     def gradient(grad, self, kernel_size, stride, padding, dilation, ceil_mode):
-        # The indices are found again: with them kept, the forward alone is 4 times slower.
+        # The indices are computed again: to save them makes the forward 4 times slower.
         at = _max(self, windows(self, kernel_size, stride, padding, dilation, ceil_mode), True)[1]
         return _scatter(grad, at, self.shape[self.ndim - n :])
 
@@ -235,7 +235,7 @@ def _declare_max(n: int) -> None:
     public_adaptive.__name__ = adaptive
     public_adaptive.__doc__ = f"The maxima of `output_size` windows that cover the last {n} dimension(s) evenly."
     composite(adaptive, method=False, namespace="nn.functional")(public_adaptive)
-    if n == 1:  # PyTorch's top level has this one, with the indices always
+    if n == 1:  # torch.max_pool1d_with_indices exists, and always returns the indices
         FUNCTIONS[""][adaptive] = adaptive_pool.function
 
 
@@ -312,7 +312,7 @@ def _declare_mean(n: int) -> None:
         total = _sum(self, windows)
         if divisor_override is not None:
             return total / divisor_override
-        # A window counts the places that it has inside the input or, so asked, inside the padded input.
+        # A window counts its places inside the input or, with `count_include_pad`, inside the padded input.
         pads = expand(padding, n, "padding") if count_include_pad else (0,) * n
         counts = [
             np.sum((places >= -pad) & (places < size + pad), 0) for places, size, pad in zip(windows, spatial, pads)
@@ -350,7 +350,7 @@ def _declare_norm(n: int) -> None:
             return FUNCTIONS["nn.functional"][f"max_pool{n}d"](input.abs(), kernel_size, stride, 0, 1, ceil_mode)
         mean = FUNCTIONS["nn.functional"][f"avg_pool{n}d"](input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
         size = int(np.prod(expand(freeze(kernel_size), n, "kernel_size")))
-        # The relu, which changes nothing else, gives the gradient 0 where the power of a sum of 0 has an infinite one.
+        # The relu changes no value, but makes the gradient 0 where that of the power of a zero sum is infinite.
         return (mean.sign() * mean.abs().relu() * size).pow(1.0 / norm_type)
 
     public.__name__ = public.__qualname__ = name

@@ -1,8 +1,9 @@
 """Recurrent layers and their cells: rnn_tanh, rnn_relu, gru, lstm (PyTorch: RNN.cpp).
 
 A layer in one direction is one operator, a `lax.scan` over the time steps: neither the graph nor the compile time grows
-with the sequence.  The products of the inputs with their weight don't depend on the state, and are taken for all steps
-at once.  Packed sequences are spread out to (time, batch, features); a sequence that has ended keeps its state.
+with the sequence.  The products of the inputs with their weight don't depend on the state, and are computed for all
+steps at once.  Packed sequences are unpacked to (time, batch, features); a sequence that has ended does not change its
+state.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ def _lstm(x: Any, w_hh: Any, b_hh: Any, w_hr: Any, h: Any, c: Any) -> tuple[Any,
     return (h if w_hr is None else jnp.matmul(h, w_hr.T)), c
 
 
-# The derivative of PyTorch's relu at 0 is 0, that of jnp.maximum is shared.
+# The derivative of PyTorch's relu at 0 is 0, that of jnp.maximum 1/2.
 _STEPS = {"rnn_tanh": _simple(jnp.tanh), "rnn_relu": _simple(jax.nn.relu), "gru": _gru, "lstm": _lstm}
 _GATES = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 3, "lstm": 4}
 
@@ -131,7 +132,7 @@ def _layer(input, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, alive, *, kind, reverse):
 
 
 def _check_layer(kind: str, x: Tensor, h: Tensor, c: Tensor | None, weights: tuple) -> None:
-    """The shapes and dtypes of one layer in one direction, which the program takes for granted."""
+    """Check shapes and dtypes of one layer in one direction; the program assumes them."""
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     gates, features, batch = _GATES[kind], x.shape[-1], x.shape[1]
     size = w_hh.shape[0] // gates
@@ -167,7 +168,7 @@ def _layers(
     kind: str, x: Tensor, alive: Tensor | None, states: Sequence[Tensor], params: Sequence[Tensor], biases: bool,
     num_layers: int, dropout: float, train: bool, bidirectional: bool,
 ) -> tuple:  # fmt: skip
-    """All layers: (outputs (time, batch, directions * hidden), the last states)."""
+    """Run all layers: (outputs (time, batch, directions * hidden), the last states)."""
     directions = 2 if bidirectional else 1
     if x.ndim != 3:
         raise RuntimeError(f"{kind}: input must have 3 dimensions, got {x.ndim}: (time, batch, features)")
@@ -212,7 +213,7 @@ def _layers(
 
 
 def _places(data: Tensor, batch_sizes: Tensor, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """(alive (time, batch), the row of `data` at each place) of sequences of which `batch_sizes` are still going on."""
+    """(alive (time, batch), the row of `data` at each place); `batch_sizes`: the number of sequences alive."""
     sizes = np.asarray(batch_sizes.detach()).astype(np.int64)
     if sizes.ndim != 1 or not sizes.size:
         raise RuntimeError(f"{kind}: batch_sizes has to be a 1-D tensor with a size for each time step")
@@ -235,7 +236,7 @@ _PACKED = ("data", "batch_sizes", *_SHARED)
 
 
 def _bound(kind: str, args: tuple, named: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by name; a list in the fourth place, or the name, tells packed sequences."""
+    """Bind the arguments to names; a list as the fourth argument, or a name, marks packed sequences."""
     packed = {"data", "batch_sizes"} & set(named) or (len(args) > 3 and isinstance(args[3], (list, tuple)))
     names = _PACKED if packed else _PADDED
     found = dict(zip(names, args), **{k: v for k, v in named.items() if k not in names[: len(args)]})

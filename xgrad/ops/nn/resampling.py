@@ -1,7 +1,7 @@
 """interpolate: resampling to another size (PyTorch: UpSample.h, UpSampleKernel.cpp).
 
-Every mode works on one dimension at a time.  Weighted ones multiply by a small matrix: on CPUs its gradient is 2 to 13
-times faster than that of a gather (measured, 64x64 to 48x48 and 512x512), and it is what accelerators are made for.
+Every mode treats one dimension at a time.  Weighted modes multiply by a small matrix: on CPUs its gradient is 2 to 13
+times faster than that of a gather (measured, 64x64 to 48x48 and 512x512), and accelerators are made for products.
 """
 
 from functools import partial
@@ -25,14 +25,14 @@ _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 
 
 def _nearest(size: int, out: int, scale: float | None, exact: bool) -> np.ndarray:
-    """The place that each result is taken from.  Computed in float32, as PyTorch does for every dtype."""
+    """The source of each element of the result.  Computed in float32, as PyTorch does for every dtype."""
     ratio = np.float32(1 / scale) if scale else np.float32(size) / np.float32(out)
     places = (np.arange(out, dtype=np.float32) + np.float32(0.5 if exact else 0)) * ratio
     return np.minimum(np.floor(places).astype(np.int64), size - 1)
 
 
 def _take(x: Any, places: np.ndarray, axis: int) -> Any:
-    """The elements at `places`: by a copy for a whole factor, which is cheaper to transpose than a gather."""
+    """The elements at `places`; for an integer factor by repetition, whose transpose is cheaper than a gather's."""
     size, out = x.shape[axis], len(places)
     if out % size == 0 and (places == np.arange(out) // (out // size)).all():
         return jnp.repeat(x, out // size, axis=axis, total_repeat_length=out)

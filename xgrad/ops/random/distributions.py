@@ -21,7 +21,7 @@ from .keys import draw_key
 
 @operator("binomial", function=False, method=False, out=False)
 def _binomial(count, prob, key):
-    # In half precision jax would count in it, up to 2048 or 256.
+    # jax counts in the dtype of its arguments: in half precision up to 2048 or 256.
     wide = jnp.promote_types(count.dtype, jnp.float32)
     n, p = stop_gradient(count).astype(wide), stop_gradient(prob).astype(wide)
     shape = broadcast_shapes(n.shape, p.shape)

@@ -1,6 +1,6 @@
 """Dropout: random elements, or whole channels, set to 0 and the rest scaled up (PyTorch: Dropout.cpp).
 
-The mask is drawn anew from its key in backward, so only the key is kept: PyTorch keeps a mask of the input's size.
+Backward draws the mask again from its key, so only the key is saved: PyTorch saves a mask of the input's size.
 """
 
 from functools import partial
@@ -21,12 +21,12 @@ from .keys import draw_key
 
 hidden = partial(operator, inplace=True, function=False, method=False, out=False)
 
-# The value to which SELU tends: a dropped element of alpha_dropout takes it.
+# SELU's limit at minus infinity: alpha_dropout sets dropped elements to it.
 _ALPHA = -1.7580993408473766
 
 
 def _kept(shape: tuple, key: Any, p: Any, channels: bool) -> Any:
-    """Which elements stay: each by itself, or all of a channel together."""
+    """The mask of elements that stay, drawn for each element, or for each channel."""
     drawn = shape[:2] + (1,) * (len(shape) - 2) if channels else shape
     return jax.random.bernoulli(key, 1 - p, drawn)
 
@@ -45,7 +45,7 @@ _dropout.derivative(self=lambda grad, key, p, channels: _dropped(grad, key, p, c
 
 
 def _alpha_scale(p: Any) -> Any:
-    """What brings the variance back to 1; 0 if nothing is left."""
+    """The factor that restores the variance 1; 0 if every element is dropped."""
     return jnp.where(p < 1, ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5, 0)
 
 
@@ -110,7 +110,7 @@ def _feature_dropout_inplace(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def _declare(n: int) -> None:
-    """dropout1d, 2d, 3d: whole channels; an input without a batch dimension is a batch of one."""
+    """Declare dropout1d, 2d or 3d, of whole channels; an input without a batch dimension is a batch of one."""
 
     def of_channels(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         single = input.ndim == n + 1 and n != 2

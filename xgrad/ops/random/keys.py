@@ -1,4 +1,4 @@
-"""The key that a random operator draws: an argument of its program, and inside of vmap a batch of them."""
+"""draw_key: the key of a random operator, an argument of its program; inside of vmap a batch of keys."""
 
 import functools
 from typing import Any
@@ -17,7 +17,7 @@ def _splitter(sizes: tuple[int, ...]) -> Any:
 
 
 def draw_key(generator: Generator | None = None) -> Tensor:
-    """The next key of a generator, one for each entry where `vmap(randomness="different")` is running.
+    """Draw the next key of a generator; a key for each entry inside of `vmap(randomness="different")`.
 
     Raises `RuntimeError` inside of a vmap whose randomness is "error".
     """

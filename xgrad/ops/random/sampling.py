@@ -1,4 +1,4 @@
-"""Random tensors: factories, samplers of given parameters, and the in-place fillers.
+"""Random tensors: factories, samplers with parameters, and the in-place fillers.
 
 Each draws one key (`draw_key`), which is an argument of a cached program.  As in PyTorch, a sample has the
 gradient 0 in its parameters: nothing here is reparametrised.
@@ -83,7 +83,7 @@ def _require_inexact(dtype: Any, name: str) -> Any:
 
 
 def _random(name: str, op: Operator, doc: str) -> Callable:
-    """rand and randn, with their `_like` forms."""
+    """Declare rand or randn, with its `_like` form."""
 
     def factory(
         *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
@@ -116,7 +116,7 @@ randn = _random("randn", _randn.operator, "numbers of the standard normal distri
 
 
 def _bounds(low: Any, high: Any, dtype: np.dtype) -> tuple[Any, Any]:
-    """Bounds of integers as arguments: `RuntimeError` for an empty range, `OverflowError` outside of the dtype."""
+    """Check and convert integer bounds: `RuntimeError` for an empty range, `OverflowError` outside of the dtype."""
     require_no_grad("randint", low=low, high=high)
     require_int("randint", low=low, high=high)
     low, high = (int(v.item() if isinstance(v, Tensor) else v) for v in (low, high))
@@ -126,7 +126,7 @@ def _bounds(low: Any, high: Any, dtype: np.dtype) -> tuple[Any, Any]:
     info = np.iinfo(wide)
     if low < info.min or high - 1 > info.max:
         raise OverflowError(f"the range from {low} to {high} is out of bounds for {wide.name}")
-    # JAX takes bounds of a wider dtype, so that the largest value can be drawn.
+    # In a wider dtype the upper bound can exceed the largest value, which can be drawn then.
     return low, high if high <= info.max and high < 1 << 31 else np.asarray(high, _bound_dtype(wide, high))
 
 
@@ -204,7 +204,7 @@ _bernoulli.derivative(self=zero)
 
 
 def _require_range(p: Any, low: float, high: float, message: str) -> None:
-    """Check a parameter given as a number, or as a tensor that can be read without waiting for a device."""
+    """Check a parameter that is a number, or a tensor that can be read without waiting for a device."""
     values = np.asarray(p) if isinstance(p, (int, float)) else on_host(p)
     if values is not None and values.size and not (low <= values.min() and values.max() <= high):
         raise RuntimeError(f"{message}, but got values from {values.min()} to {values.max()}")
@@ -214,7 +214,7 @@ def _require_range(p: Any, low: float, high: float, message: str) -> None:
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """Ones with the probabilities that `input` holds (or `p`), else zeros, in the dtype of `input`."""
+    """Ones with the probabilities in `input` (or `p`), else zeros, in the dtype of `input`."""
     _require_range(input if p is None else p, 0, 1, "Expected p_in >= 0 && p_in <= 1: probabilities are from 0 to 1")
     return made(call(_bernoulli.operator, (input, draw_key(generator), p), ()), False, out, "bernoulli")
 
@@ -238,7 +238,7 @@ def normal(
     out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Normal numbers: of the mean and standard deviation that tensors hold for each, or, given numbers, of a size.
+    """Normal numbers, with means and standard deviations from tensors, or from numbers and a size.
 
     Raises `RuntimeError` for a negative standard deviation.
     """
@@ -256,7 +256,7 @@ def _multinomial(self, key, *, num_samples, replacement):
     logits = jnp.log(self.astype(jnp.promote_types(self.dtype, jnp.float32)))
     if replacement:
         drawn = jax.random.categorical(key, logits[..., None, :], shape=(*self.shape[:-1], num_samples))
-    else:  # the largest of log p + Gumbel noise are a sample without replacement
+    else:  # the places of the largest log p + Gumbel noise are a sample without replacement
         drawn = jax.lax.top_k(logits + jax.random.gumbel(key, self.shape, logits.dtype), num_samples)[1]
     return drawn.astype(dtypes.default_integer())
 
@@ -296,7 +296,7 @@ def _poisson(self, key):
 
 @composite(method=False)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Poisson numbers with the rates that `input` holds, in its dtype."""
+    """Poisson numbers with the rates in `input`, in its dtype."""
     return call(_poisson.operator, (input, draw_key(generator)), ())
 
 
@@ -304,7 +304,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 
 def _filler(name: str, defaults: dict[str, float | None], sample: Callable, valid: Callable | None = None) -> None:
-    """An in-place filler: `sample(key, shape, dtype, *parameters)`; `valid(*parameters)` gives an error or None."""
+    """Declare a filler by `sample(key, shape, dtype, *parameters)`; `valid(*parameters)` returns None or an error."""
     names = list(defaults)
 
     def function(self: Any, key: Any, *parameters: Any) -> Any:

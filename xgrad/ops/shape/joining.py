@@ -175,7 +175,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 def _choices(n: int, r: int) -> int:
-    """In how many ways `r` of `n` can be chosen; of more than 2**63 only that they are more."""
+    """The number of choices of `r` from `n`; above 2**63 some number above 2**63."""
     if r > n:
         return 0
     count = 1

@@ -23,7 +23,7 @@ from ..create.copying import fit_to
 
 
 def transposed(grad: Any, function: Any, shapes: Any, dtypes: Any) -> Any:
-    """The gradient of a linear function of one array: its transpose; XLA drops the zeros that stand for the input."""
+    """The gradient of a linear function of one array: its transpose.  XLA drops the zeros in place of the input."""
     return jax.vjp(function, jnp.zeros(shapes[0], dtypes[0]))[1](grad.astype(dtypes[0]))[0]
 
 
@@ -191,7 +191,7 @@ _roll.derivative(self=lambda grad, shifts, dims: _roll(grad, *(-s for s in shift
 @composite
 def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     """A copy shifted cyclically; without `dims` as if it were flat."""
-    n = max(input.numel(), 1)  # a multiple of the size of each dimension, if any shift is too large for an int32
+    n = max(input.numel(), 1)  # a multiple of each dimension's size, by which shifts too large for XLA are reduced
     shifts = (s if -n < s < n else s % n for s in sizes_of((shifts,)))
     return call(_roll.operator, (input, *shifts), (sizes_of((dims,)),))
 
@@ -205,13 +205,13 @@ def _require_matrix(x: Any, name: str) -> None:
 
 
 def _diagonals(x: Any, diagonal: Any, name: str) -> tuple[Any, Any]:
-    """The number of the diagonal on which each element of matrices lies, and that of the one asked for."""
+    """The number of each element's diagonal in a matrix, and the number `diagonal`, clipped to the matrix."""
     diagonal = scalar(x, diagonal, "diagonal")
     if diagonal.dtype.kind != "i":
         raise TypeError(f"{name}(): argument 'diagonal' must be int, not {diagonal.dtype.name}")
     row, column = (jax.lax.broadcasted_iota(jnp.int32, x.shape[-2:], axis) for axis in (0, 1))
     rows, columns = x.shape[-2:]
-    return column - row, jnp.clip(diagonal, -rows, columns)  # as an int32 a large one would be another
+    return column - row, jnp.clip(diagonal, -rows, columns)  # a large number would wrap around as an int32
 
 
 def _lower(x: Any, diagonal: Any) -> Any:

@@ -2,7 +2,7 @@
 
 All eighteen transforms are four of `jax.numpy.fft`: those of one and of two dimensions are the n-dimensional ones, and
 the transforms of signals with a real spectrum (hfft, ihfft) are irfft and rfft with a conjugate and the direction of
-the norm exchanged.  All are linear: nothing is kept for their gradients, which are `jax.vjp`'s.
+the norm exchanged.  All are linear: their gradients save nothing, and are `jax.vjp`'s.
 (PyTorch: SpectralOps.cpp, torch/fft.)
 """
 
@@ -35,7 +35,7 @@ _TO_REAL, _OF_REAL = ("irfft", "hfft"), ("rfft", "ihfft")
 
 
 def transform(x: Any, base: str, sizes: Sequence[int], dims: Sequence[int], norm: str | None) -> Any:
-    """The transform `base` of an array over `dims`, which it has first given these sizes, with zeros or by cutting."""
+    """The transform `base` of an array over `dims`, after padding it with zeros or cutting it to `sizes`."""
     if norm not in _OPPOSITE:
         raise RuntimeError(f'Invalid normalization mode: "{norm}": it is "backward", "ortho" or "forward"')
     if x.dtype in dtypes.FLOATS and x.dtype.itemsize < 4:
@@ -67,7 +67,7 @@ def _ints(values: Any) -> tuple[int, ...]:
 
 
 def _sizes_and_dims(x: Any, base: str, s: Any, dim: Any) -> tuple[list[int], list[int]]:
-    """The sizes of an n-dimensional transform's result and its dimensions, from what may have been left out."""
+    """The sizes and dimensions of an n-dimensional transform's result, with defaults for missing arguments."""
     dims = None if dim is None else [own_dim(d, x.ndim) for d in _ints(dim)]
     if dims is not None and len(set(dims)) < len(dims):
         raise RuntimeError(f"FFT dims must be unique, but got {dims}")
@@ -91,7 +91,7 @@ def _sizes_and_dims(x: Any, base: str, s: Any, dim: Any) -> tuple[list[int], lis
 
 
 def check_ints(values: tuple) -> None:
-    """At each call: 2.0 and True equal ints, and would find the kernels that ints made."""
+    """Raise for values that are no ints, at each call: 2.0 and True equal ints, and would find their kernels."""
     for value in values:
         if value.__class__ is not int and value is not None:
             _ints(value)

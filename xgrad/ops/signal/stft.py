@@ -1,7 +1,7 @@
 """The short-time Fourier transform and its inverse: frames of a signal, times a window, transformed.
 
-Frames are slices of whole hops laid side by side, so that neither they nor their sum (`_overlapped`, the transpose)
-need a gather or a scatter.  (PyTorch: SpectralOps.cpp, torch/functional.py.)
+Frames are made of slices of whole hops side by side, so neither they nor their sum (`_overlapped`, the transpose) need
+a gather or a scatter.  (PyTorch: SpectralOps.cpp, torch/functional.py.)
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ def _frames(x: Any, n: int, hop: int) -> Any:
 
 
 def _overlapped(frames: Any, length: int, hop: int) -> Any:
-    """(..., length): the sum of frames in their places."""
+    """Add up frames at their places: (..., length)."""
     signal = jax.ShapeDtypeStruct((*frames.shape[:-2], length), frames.dtype)
     return jax.linear_transpose(lambda x: _frames(x, frames.shape[-1], hop), signal)(frames)[0]
 
@@ -46,7 +46,7 @@ def _padded(x: Any, n: int, mode: str) -> Any:
 
 
 def _centred(window: Any, n_fft: int) -> Any:
-    """The window, with zeros on both sides."""
+    """Pad the window with zeros on both sides, to `n_fft`."""
     left = (n_fft - window.shape[0]) // 2
     return jnp.pad(window, (left, n_fft - window.shape[0] - left))
 
@@ -126,7 +126,7 @@ stft.derivative(self=linear, window=linear)
 
 
 def _span(shape: tuple, n_fft: int, hop: int, center: bool, length: int | None) -> tuple[int, int, int]:
-    """The length of the summed frames, and what of it is the signal: from where, up to where."""
+    """(the length of the summed frames, the start and the end of the signal in it)."""
     whole = n_fft + hop * (shape[-1] - 1)
     start = n_fft // 2 if center else 0
     if length is not None:
@@ -135,19 +135,19 @@ def _span(shape: tuple, n_fft: int, hop: int, center: bool, length: int | None) 
 
 
 def _envelope(window: Any, frames: int, n_fft: int, whole: int, hop: int) -> Any:
-    """The sum of the squares of the windows in their places."""
+    """The sum of the squares of the windows at their places."""
     return _overlapped(jnp.broadcast_to(_centred(window, n_fft) ** 2, (frames, n_fft)), whole, hop)
 
 
 def _check_envelope(arrays: tuple, statics: tuple) -> None:
-    """Refuse windows whose sum vanishes somewhere, by which the signal is divided, if they are on the host."""
+    """Raise if the sum of the windows, by which the signal is divided, is 0 somewhere; only for windows on the host."""
     self, window = arrays
     n_fft, hop, width, center, _, _, length, _ = statics
     check_ints((n_fft, hop, width, length))
     hop, width = n_fft // 4 if hop is None else hop, n_fft if width is None else width
     values = np.ones(max(width, 0)) if window is None else on_host(window)
     if values is None or not 0 < hop <= width <= n_fft or values.shape != (width,) or self.ndim not in (2, 3):
-        return  # the operator says what is wrong
+        return  # the operator raises the error
     whole, start, end = _span(self.shape, n_fft, hop, center, length)
     parts, left, frames = -(-n_fft // hop), (n_fft - width) // 2, self.shape[-1]
     squares = np.pad(values**2, (left, parts * hop - width - left)).reshape(parts, hop)
@@ -172,9 +172,9 @@ def istft(
     self, window=None, *, n_fft, hop_length=None, win_length=None, center=True, normalized=False, onesided=None,
     length=None, return_complex=False,
 ):  # fmt: skip
-    """The signals of which `stft` with the same arguments gives `input`, (frequencies, frames) or with a batch.
+    """The signals whose `stft` with the same arguments is `input`, (frequencies, frames) or with a batch.
 
-    `length`: that of the signals.  `return_complex`: whether they are complex.  Raises `RuntimeError` if the windows
+    `length`: the signals' length.  `return_complex`: True for complex signals.  Raises `RuntimeError` if the windows
     add up to 0 somewhere.
     """
     hop = n_fft // 4 if hop_length is None else hop_length

@@ -1,7 +1,7 @@
 """Window functions: xgrad.signal.windows, and hann_window and its like.
 
-One program makes them all: a shape of the table below, of the places 0 to M - 1, where N is the distance of the ends:
-M - 1 of a symmetric window, M of a periodic one.  (PyTorch: torch/signal/windows, TensorFactories.cpp.)
+One program makes them all, from a shape of the table below: a function of the places 0 to M - 1 and of N, the distance
+of the ends: M - 1 in a symmetric window, M in a periodic one.  (PyTorch: torch/signal/windows, TensorFactories.cpp.)
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ from ...views.named.arguments import int_of
 from ..create.factories import made
 from ..create.from_data import place, placement
 
-# name: function of the places n, of N and of the window's own numbers.  Of one place all are 1, for N would be 0.
+# name: function of the places n, of N and of the window's parameters.  For M = 1, where N is 0, a window is 1.
 _SHAPES: dict[str, Callable] = {
     "bartlett": lambda n, N: 1 - jnp.abs(2 / N * n - 1),
     "cosine": lambda n, N: jnp.sin(pi / (N + 1) * (n + 0.5)),
@@ -59,7 +59,7 @@ def _symmetric(
     shape: str, name: str, M: int, numbers: Iterable, sym: bool, dtype: Any, layout: Any, device: Any,
     requires_grad: bool,
 ) -> Tensor:  # fmt: skip
-    """A window, its common arguments checked."""
+    """Make a window, after checks of the common arguments."""
     M = int_of(M)
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
@@ -158,14 +158,14 @@ def general_hamming(
     return _symmetric("cosines", "general_hamming", M, numbers, sym, dtype, layout, device, requires_grad)
 
 
-# -- of torch itself --------------------------------------------------------------------------------------------------
+# -- names in torch itself --------------------------------------------------------------------------------------------
 
 
 def _periodic(
     shape: str, name: str, window_length: int, periodic: bool, numbers: tuple, dtype: Any, layout: Any, device: Any,
     requires_grad: bool,
 ) -> Tensor:  # fmt: skip
-    """A window, its common arguments checked."""
+    """Make a window, after checks of the common arguments."""
     window_length = int_of(window_length)
     if layout not in (None, "strided"):
         raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")

@@ -1,1 +1,1 @@
-"""Sparse layouts, as far as every Tensor has them; `xgrad.sparse` itself is imported with the first sparse tensor."""
+"""Sparse layouts: constructors, and methods of every Tensor.  The first sparse tensor imports `xgrad.sparse`."""

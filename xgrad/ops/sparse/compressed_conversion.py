@@ -1,6 +1,6 @@
-"""Compressed sparse layouts: the constructors, and what every Tensor has of them, without loading them.
+"""Compressed sparse layouts: constructors, and methods of every Tensor, which don't import the sparse tensors' classes.
 
-The tensor itself is in `compressed_tensor.py`.  (PyTorch: SparseCsrTensor.cpp, ValidateCompressedIndicesCommon.h.)
+The class is in `sparse/compressed_tensor.py`.  (PyTorch: SparseCsrTensor.cpp, ValidateCompressedIndicesCommon.h.)
 """
 
 from typing import Any
@@ -75,7 +75,7 @@ def sparse_compressed_tensor(
 
 
 def _indices(x: Any, device: Any) -> Tensor:
-    """Indices that nobody else writes to."""
+    """Copy indices, so that no write of a user can change them."""
     index = as_tensor(x, device=device)
     if index.dtype.kind in "iu":
         return from_array(index.detach().clone()._read())
@@ -85,7 +85,7 @@ def _indices(x: Any, device: Any) -> Tensor:
 
 
 def _check_shapes(parts: list, values: Tensor, layout: str, names: tuple) -> tuple[int, int] | None:
-    """Check dimensions and lengths; the block size, if the layout has one."""
+    """Check dimensions and lengths; return the block size, if the layout has one."""
     for part, name in zip(parts, names):
         if part.ndim < 1:
             raise RuntimeError(f"{name} must have dimensionality >= 1 but got {part.ndim}")
@@ -140,7 +140,7 @@ def _check_size(size: Any, block: tuple, length: int, layout: str, names: tuple)
 
 
 def _check_places(first: np.ndarray, plain: np.ndarray, counts: tuple, layout: str, names: tuple, order: bool) -> None:
-    """Check the numbers themselves; with `order` also that the entries of each row (column) are in order."""
+    """Check the values of indices; with `order` also that the entries of each row (column) are in order."""
     nnz, (majors, minors) = len(plain), counts
     what = ("rows", "cols") if layout in ROWS else ("cols", "rows")
     if first[0] != 0:

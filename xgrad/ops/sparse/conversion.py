@@ -1,7 +1,7 @@
-"""Between dense and sparse tensors: what every Tensor has of sparse_coo, without loading it.
+"""Conversions between dense and sparse_coo tensors, and methods of every Tensor, which don't import the sparse class.
 
-The sparse tensor itself is in `tensor.py`, which is imported (and `jax.experimental.sparse` with it) when the
-first one is made.  (PyTorch: SparseTensor.cpp, TensorConversions.cpp.)
+The class is in `sparse/tensor.py`, which is imported (and `jax.experimental.sparse` with it) when the first sparse
+tensor is made.  (PyTorch: SparseTensor.cpp, TensorConversions.cpp.)
 """
 
 from typing import Any
@@ -100,7 +100,7 @@ def sparse_coo_tensor(
 
 
 def _seen(index: Tensor, required: bool | None) -> np.ndarray | None:
-    """The indices on the host; where they lie on an accelerator only if that is `required`."""
+    """The indices on the host; None for indices on an accelerator, unless they are `required`."""
     if required and not isinstance(index._read(), Tracer):
         return np.asarray(index._read())
     return on_host(private(index))  # a twin: what NumPy sees is no longer ours to write to
@@ -195,7 +195,7 @@ def sparse_mask(input: Tensor, mask: Tensor) -> Tensor:
     size, index = entries._sizes, entries._index
 
     def rule(grad: Any, needs: int) -> tuple:
-        # An element that several entries show has the sum of their gradients.
+        # The gradient of an element that several entries show is the sum of theirs.
         rows = call(made.gather, (made.densely(grad), index), ())
         return (call(made.to_dense, (rows, index), (size,)),)
 
@@ -210,7 +210,7 @@ def coalesce(input: Tensor) -> Tensor:
 
 @composite(function=False)
 def is_coalesced(input: Tensor) -> bool:
-    """Whether a sparse tensor is known to have sorted, distinct indices."""
+    """True if a sparse tensor is known to have sorted, distinct indices."""
     raise _not_sparse("is_coalesced")
 
 

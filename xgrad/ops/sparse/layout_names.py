@@ -1,14 +1,14 @@
-"""Names of layouts: what they are checked by, and what messages call them."""
+"""Names of layouts: checks of `layout=` arguments, and the names in error messages."""
 
 from typing import Any
 
 COMPRESSED = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
-ROWS = frozenset(["sparse_csr", "sparse_bsr"])  # those that are compressed by rows
+ROWS = frozenset(["sparse_csr", "sparse_bsr"])  # layouts that are compressed by rows
 BLOCKED = frozenset(["sparse_bsr", "sparse_bsc"])
 
 
 def layout_of(layout: Any) -> str:
-    """A layout, checked.  Raises `TypeError` for what is none."""
+    """Check a layout, and return it.  Raises `TypeError` for anything else."""
     if layout not in (*COMPRESSED, "sparse_coo", "strided"):
         raise TypeError(
             f"argument 'layout' must be xgrad.strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr or sparse_bsc, "
@@ -18,5 +18,5 @@ def layout_of(layout: Any) -> str:
 
 
 def named_layout(layout: str) -> str:
-    """A layout as messages name it: "SparseCsr", "Sparse", "Strided"."""
+    """A layout's name in messages: "SparseCsr", "Sparse", "Strided"."""
     return "Sparse" if layout == "sparse_coo" else "".join(part.title() for part in layout.split("_"))

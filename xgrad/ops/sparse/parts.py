@@ -1,4 +1,4 @@
-"""The parts of sparse tensors: dense tensors that belong to no graph, and whose values may be needed on the host."""
+"""The parts of sparse tensors: dense tensors outside of all graphs, whose values may be read on the host."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from ...views.storage import Tracer, value_needed
 
 
 def require_plain(name: str, *tensors: Any) -> None:
-    """Refuse a BatchedTensor: recorded here, its gradient would be that of no entry."""
+    """Raise for a BatchedTensor: an operation recorded here would give no entry a gradient."""
     if any(t._level is not None for t in tensors):
         raise NotImplementedError(
             f"{name}: no sparse tensors inside of vmap (or with is_grads_batched=True). Use dense ones there, "
@@ -24,7 +24,7 @@ def same(array: Any) -> Any:
 
 
 def private(tensor: Tensor, place: Callable = same) -> Tensor:
-    """A tensor with the same array (or what `place` makes of it) that shares no writes and belongs to no graph."""
+    """A tensor with the same array (or `place` of it), outside of all graphs; writes to one do not change the other."""
     require_plain("sparse tensor", tensor)
     twin = from_array(place(tensor._read()))
     twin._owned = False
@@ -32,7 +32,7 @@ def private(tensor: Tensor, place: Callable = same) -> Tensor:
 
 
 def host_of(tensor: Tensor, where: str) -> np.ndarray:
-    """The values on the host, which are needed because they decide a shape."""
+    """The values on the host, which are needed because they determine a shape."""
     array = tensor._read()
     if isinstance(array, Tracer):
         raise value_needed(
