@@ -1,8 +1,8 @@
 """The programs of an operator over a batch: `jax.vmap` of its function and of its gradient formulas.
 
-Invariant: the gradients are those of the operator's own formulas, entry by entry (PyTorch's subgradients, what is
-saved), not those that JAX would derive from the mapped function.  A gradient of an argument without a batch is summed
-over it.
+Invariant: the gradients are those of the operator's own formulas, entry by entry (with PyTorch's subgradients and saved
+values), not those that JAX would derive from the mapped function.  A gradient of an argument without a batch is summed
+over the batch.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BatchedOperator(Operator):
-    """An operator over a batch: the arguments that `axes` marks have it as their first dimension, the others have none.
+    """An operator over a batch: the batch is the first dimension of the results and of the arguments that `axes` marks.
 
     The results have it first.
     """
@@ -59,7 +59,7 @@ class BatchedPlan(Plan):
     """Saves what the plan of the single operator saves; its backward is that plan's, over a batch."""
 
     __slots__ = ("single",)
-    has_formula = False  # it asks for the shapes of the arguments
+    has_formula = False  # backward needs the shapes of the arguments
 
     def __init__(self, kernel: BatchedKernel, single: Plan) -> None:
         for name in Plan.__slots__:
@@ -101,9 +101,9 @@ def _entry(shape: tuple, batched: bool) -> tuple:
 
 
 def batched_operator(kernel: Kernel, axes: tuple[bool, ...]) -> Operator:
-    """The operator of `kernel` over a batch, made once for each choice of arguments.
+    """Make the operator of `kernel` over a batch; cached for each choice of arguments.
 
-    Raises `RuntimeError` for one whose result's shape depends on values.
+    Raises `RuntimeError` for an operator whose result's shape depends on values.
     """
     found = kernel.batched.get(axes)
     if found is None:

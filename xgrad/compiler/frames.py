@@ -40,7 +40,7 @@ class Frames:
         self._new.start()
 
     def stop(self) -> None:
-        """End it.  May be repeated."""
+        """End that time.  May be called twice."""
         self._new.stop()
 
     def watch(self) -> None:
@@ -56,7 +56,7 @@ class Frames:
         sys.setprofile(seen)
 
     def unwatch(self) -> None:
-        """See no more frames.  May be repeated."""
+        """See no more frames.  May be called twice."""
         previous: Any = self._previous
         if self._seeing:
             sys.setprofile(previous if callable(previous) else None)

@@ -10,7 +10,7 @@ from .guards import MISSING, Container, Guard, Path, kind_name, same_scalar
 
 
 class OfRoots(Container):
-    """The root of all guards: the function, and the globals and objects that its code sees by other ways."""
+    """The root of all guards: the function, and the globals and objects that its code reads in other ways."""
 
     __slots__ = ()
 

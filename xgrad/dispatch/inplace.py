@@ -50,7 +50,7 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
 
 
 def inplace_operands(op: Operator, args: tuple, usual: bool = False) -> tuple:
-    """The arguments as tensors and numbers; the first one itself.  Raises `TypeError` if that is no tensor."""
+    """Convert the arguments but the first to tensors and numbers.  Raises `TypeError` if the first is no Tensor."""
     if not isinstance(args[0], Tensor):
         raise TypeError(f"{op.name}_(): the first argument must be a Tensor, but got {type(args[0]).__name__}")
     if not usual:
@@ -59,12 +59,12 @@ def inplace_operands(op: Operator, args: tuple, usual: bool = False) -> tuple:
 
 
 def run_inplace(kernel: Kernel, args: tuple, needs: int, write: Callable) -> Tensor:
-    """Write by `write(kernel, args)`, and record it for the arguments in the mask `needs`."""
+    """Write by `write(kernel, args)`, and record the operation for the arguments in the mask `needs`."""
     op, self = kernel.operator, args[0]
     if needs:
         check_inplace(self)
     if self._inference:
-        self._bump(0)  # refuses, outside of inference mode
+        self._bump(0)  # raises, outside of inference mode
     moving = state.forward_level >= 0 and any(
         isinstance(a, Tensor) and a._moves() for a in (args[:1] if op.overwrites else args)
     )
@@ -103,7 +103,7 @@ def _follow(self: Tensor, node: Any, inputs: tuple | None, holder: Tensor | None
         value, view = self._like(), self._view
         node.avals = (InputMetadata(value.shape, value.dtype),)
         written = None if view is None else view.base._grad_fn
-        if not isinstance(written, CopySlices) or written.fn is not node:  # else it has been done
+        if not isinstance(written, CopySlices) or written.fn is not node:  # else the history is there already
             rebase_history(self, node)
     if holder is not None and holder._tangents:
         write_tangents(self, holder)
@@ -114,7 +114,7 @@ def _follow(self: Tensor, node: Any, inputs: tuple | None, holder: Tensor | None
 
 
 def _write(kernel: Kernel, args: tuple) -> None:
-    """The in-place kernel, where the value lives: into the array itself, or through the chain into the root."""
+    """Run the kernel and write its result: into the tensor's own array, or through the chain into the root."""
     op, self = kernel.operator, args[0]
     arrays = []
     for a in args[1:]:
@@ -124,11 +124,11 @@ def _write(kernel: Kernel, args: tuple) -> None:
         if chain is None or chain.is_root:
             self._rewrite(kernel.write, *arrays)
         elif state.trace is not None:
-            # Parts of a larger program, which is told apart what is read and what is written (compiler/program.py).
+            # Two parts of a larger program, which must distinguish what it reads and writes (compiler/program.py).
             new = kernel.written(chain.replay(self._held()), *arrays)
             self._rewrite(lambda donate, where=None: chain.writer(False, where), new, *chain.starts)
         else:
-            # One program reads the view, computes and writes back; it returns the root and nothing else, for XLA
+            # One program reads the view, computes and writes back; it returns only the root, for XLA
             # would copy the whole buffer if it did.
             self._rewrite(partial(chain.update, kernel.written, kernel), chain.starts, *arrays)
     except Exception as error:

@@ -1,7 +1,7 @@
 """Helpers for the functions of operators: type promotion, dimensions, broadcasting, PyTorch's errors.
 
-All run while a kernel is traced, once for each (shapes, dtypes, static arguments), so checking here costs eager calls
-nothing.  An error raised here leaves the call before anything is changed.
+All run while a kernel is traced, once for each (shapes, dtypes, static arguments), so checks here cost eager calls
+nothing.  An error raised here ends the call before anything is changed.
 """
 
 from collections.abc import Sequence
@@ -27,18 +27,18 @@ def common_dtype(*operands: Any) -> np.dtype:
 
 
 def promote(*operands: Any) -> tuple:
-    """The operands, cast to their common dtype."""
+    """Cast the operands to their common dtype."""
     dtype = common_dtype(*operands)
     return tuple(jnp.asarray(x).astype(dtype) for x in operands)
 
 
 def widen(x: Any) -> Any:
-    """Half precision as float32, in which PyTorch computes it."""
+    """Cast half precision to float32, in which PyTorch computes it."""
     return x.astype(jnp.float32) if x.dtype in (dtypes.float16, dtypes.bfloat16) else x
 
 
 def promote_float(*operands: Any) -> tuple:
-    """The operands, cast to their common dtype; to the default float if that is integral or bool."""
+    """Cast the operands to their common dtype, or to the default float if that is integral or bool."""
     dtype = common_dtype(*operands)
     if dtype not in dtypes.INEXACT:
         dtype = settings.default_dtype
@@ -46,9 +46,9 @@ def promote_float(*operands: Any) -> tuple:
 
 
 def scalar(x: Any, value: Any, name: str) -> Any:
-    """A number argument beside the array `x`: it stays weakly typed, and a 0-dim tensor takes the dtype of `x`.
+    """Cast a number argument for the array `x`: Python numbers stay weakly typed, a 0-dim tensor gets x's dtype.
 
-    Raises `TypeError` for what is no number and `RuntimeError` for a complex number beside a real array.
+    Raises `TypeError` for a value that is no number and `RuntimeError` for a complex number beside a real array.
     """
     if value is None or jnp.ndim(value):
         found = "None" if value is None else f"a tensor with {value.ndim} dimensions"
@@ -63,7 +63,7 @@ def scalar(x: Any, value: Any, name: str) -> Any:
 
 
 def cast(x: Any, dtype: np.dtype) -> Any:
-    """`x` as `dtype`; of complex numbers the real part where that is real, and whether they are 0 where it is bool."""
+    """Cast `x` to `dtype`: a complex number becomes its real part, or for bool True unless it is 0."""
     x = jnp.asarray(x)
     if x.dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX and dtype != dtypes.bool:
         x = jnp.real(x)
@@ -71,7 +71,7 @@ def cast(x: Any, dtype: np.dtype) -> Any:
 
 
 def as_float(x: Any) -> Any:
-    """`x` itself if it is floating or complex, else cast to the default float."""
+    """Cast `x` to the default float, unless it is floating or complex."""
     return promote_float(x)[0]
 
 
@@ -83,7 +83,7 @@ def accumulate_dtype(x: Any, dtype: Any) -> np.dtype:
 
 
 def require_float(x: Any, name: str) -> None:
-    """Refuse integers and bools where PyTorch does."""
+    """Raise for integers and bools where PyTorch does."""
     if x.dtype not in dtypes.INEXACT:
         raise RuntimeError(
             f'"{name}": could not infer output dtype. Input dtype must be either a floating point or complex dtype. '
@@ -92,7 +92,7 @@ def require_float(x: Any, name: str) -> None:
 
 
 def require_floating(x: Any, name: str) -> None:
-    """Refuse integers and bools, for which the function has no values of their dtype."""
+    """Raise for integers and bools, whose dtypes cannot represent the function's values."""
     if x.dtype not in dtypes.INEXACT:
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}': "
@@ -101,7 +101,7 @@ def require_floating(x: Any, name: str) -> None:
 
 
 def require_32_bits(x: Any, name: str) -> None:
-    """Refuse the half precisions, for which PyTorch has no kernel on the CPU."""
+    """Raise for the half precisions, for which PyTorch has no kernel on the CPU."""
     if x.dtype in dtypes.FLOATS and x.dtype.itemsize < 4:
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}': convert the tensor to float32 first"
@@ -109,13 +109,13 @@ def require_32_bits(x: Any, name: str) -> None:
 
 
 def require_real(x: Any, name: str) -> None:
-    """Refuse complex numbers and bools, which have no order or no arithmetic."""
+    """Raise for complex numbers and bools, which have no order or no arithmetic."""
     if x.dtype in dtypes.COMPLEX or x.dtype == bool:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}'")
 
 
 def require_same_dtype(x: Any, weight: Any, name: str) -> None:
-    """Refuse a layer's input and weight of different dtypes, as PyTorch does: layers do not promote."""
+    """Raise if a layer's input and weight have different dtypes, as PyTorch does: layers do not promote."""
     if x.dtype != weight.dtype:
         names = [dtypes.torch_name(a.dtype) for a in (x, weight)]
         raise RuntimeError(
@@ -124,7 +124,7 @@ def require_same_dtype(x: Any, weight: Any, name: str) -> None:
 
 
 def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:
-    """Dimensions (an int, a sequence, or None and () for all), counted from the front.  Refuses repeated ones."""
+    """Dimensions (an int, a sequence, or None and () for all), counted from the front.  Raises for repeated ones."""
     if dims is None or (isinstance(dims, Sequence) and not len(dims)):
         return tuple(range(ndim))
     dims = dims if isinstance(dims, Sequence) else (dims,)
@@ -162,7 +162,7 @@ def check_broadcast(*operands: Any) -> None:
 
 
 def promote_together(*operands: Any) -> tuple:
-    """The operands, cast to their common dtype; an error if their shapes do not broadcast."""
+    """Cast the operands to their common dtype; raise if their shapes do not broadcast."""
     check_broadcast(*operands)
     return promote(*operands)
 
@@ -173,7 +173,7 @@ def conj(x: Any) -> Any:
 
 
 def restore_dims(x: Any, shape: tuple, dims: tuple[int, ...], keepdim: bool) -> Any:
-    """The result of a reduction, broadcast back to the shape that was reduced over `dims`."""
+    """Broadcast the result of a reduction over `dims` back to `shape`, the reduced array's."""
     if not keepdim:
         x = jnp.expand_dims(x, dims) if len(shape) else x
     return jnp.broadcast_to(x, shape)

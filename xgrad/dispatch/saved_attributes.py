@@ -1,9 +1,10 @@
-"""`_saved_<name>` and `_raw_saved_<name>` of nodes: what a node knows, under PyTorch's names.
+"""`_saved_<name>` and `_raw_saved_<name>` of operators' nodes, under PyTorch's names.
 
-What an operator's formulas save is there under the names of its arguments and results, as are its static arguments.
-PyTorch's formulas sometimes keep something else: sizes, dims as tuples, enumerations as numbers.  `OPERATORS` says,
-name by name, how to tell it from what is here anyway; nothing is saved for it.  What would have to be saved for it (an
-LU factorization, a mean) is not there.  (Of nodes of views: engine/view_attributes.py.)
+Values that an operator's formulas save are attributes under the names of its arguments and results, and so are its
+static arguments.  PyTorch's formulas sometimes save something else: sizes, dims as tuples, enumerations as numbers.
+`OPERATORS` has a rule for each such name, which computes it from what the node has; nothing is saved for it.  Names
+whose value would have to be saved (an LU factorization, a mean) do not exist.  (For nodes of views see
+engine/view_attributes.py.)
 
 (PyTorch: tools/autograd/derivatives.yaml, gen_autograd_functions.py).
 """
@@ -60,7 +61,7 @@ def _numel(node: Any) -> int | None:
 
 
 def _static(name: str, change: Callable) -> Callable:
-    """A static argument in PyTorch's form."""
+    """Make the rule for a static argument that PyTorch has in another form."""
     return lambda node: change(node.plan.kernel.statics[name])
 
 
@@ -73,7 +74,7 @@ def _is(value: Any) -> Callable:
 
 
 def _tensor(name: str) -> Callable:
-    """A number that PyTorch takes as a tensor without dimensions."""
+    """Make the rule for a number that is a 0-dim tensor in PyTorch."""
 
     def value(node: Any) -> Any:
         found = _operator_value(node, name, False)
@@ -83,7 +84,7 @@ def _tensor(name: str) -> Callable:
 
 
 def _alpha(node: Any) -> Any:
-    """`alpha=1` is an operator without it."""
+    """`alpha`, which is 1 if the operator was called without it."""
     return _operator_value(node, "alpha", False) if "alpha" in node.plan.used else 1
 
 
@@ -93,7 +94,7 @@ def _count_dims(node: Any) -> int | None:
 
 
 def _indices(node: Any) -> tuple:
-    """The index tensors and masks as they were given, None for each dimension before the last that was taken whole."""
+    """The index tensors and masks of the call, None for each whole dimension before the last of them."""
     found = _operator_value(node, "indices", False)
     if node.indices is not None:
         return node.indices
@@ -168,7 +169,7 @@ OPERATORS: dict[str, dict[str, Callable]] = {
     "square": {"exponent": _is(2)},
 }  # fmt: skip
 
-# Arguments that PyTorch's formulas call something else.
+# Arguments that have another name in PyTorch's formulas.
 ALIASES: dict[str, dict[str, str]] = {
     "linalg_matrix_exp": {"self": "A"},
     "linalg_matrix_norm": {"self": "A"},
@@ -178,7 +179,7 @@ ALIASES: dict[str, dict[str, str]] = {
 }
 
 
-# -- what nodes of operators save --------------------------------------------------------------------------------------
+# -- the saved values of operators' nodes------------------------------------------------------------------------------
 
 
 def kept_names(node: Any) -> list[str]:
@@ -221,13 +222,13 @@ def _operator_value(node: Any, wanted: str, raw: bool) -> Any:
         node.saved = (*node.saved[:place], entry, *node.saved[place + 1 :])
     if isinstance(entry, SavedVariable):
         return entry if raw else entry.unpack(node)
-    if raw:  # a number is kept as it is
+    if raw:  # a number has no SavedVariable
         raise KeyError(wanted)
     return entry
 
 
 def _nameable(node: Any) -> set[str]:
-    """The arguments that are saved for one gradient or another of this operator."""
+    """The arguments that some gradient of this operator would save."""
     plan = node.plan
     operator, count = plan.kernel.operator, len(plan.used)
     mask = plan.needs
@@ -247,11 +248,11 @@ def _operator_names(node: Any) -> Iterator[str]:
     yield from (other for other, ours in ALIASES.get(operator.name, {}).items() if ours in found)
 
 
-# -- the two ways in ---------------------------------------------------------------------------------------------------
+# -- the two functions for nodes---------------------------------------------------------------------------------------
 
 
 def look_up(node: Any, wanted: str, raw: bool) -> Any:
-    """The value of `_saved_<wanted>`, or of `_raw_saved_<wanted>`.  Raises `KeyError` if the node knows of none."""
+    """The value of `_saved_<wanted>`, or of `_raw_saved_<wanted>`.  Raises `KeyError` for an unknown name."""
     kernel = node.plan.kernel
     wanted = ALIASES.get(kernel.operator.name, {}).get(wanted, wanted)
     if not raw:

@@ -1,7 +1,7 @@
-"""The error for an argument that is no tensor where a function takes one: `TypeError`, as PyTorch's parser raises it.
+"""The error for an argument that is no tensor where a function needs one: `TypeError`, as PyTorch's parser raises it.
 
-Functions take what they get and ask it for its shape or dtype, so that a usual call tests nothing: what fails with
-`AttributeError` is looked at here, and the error is another where a user's argument is what lacks the attribute.
+Functions read their arguments' shape or dtype without a test, so usual calls pay for none.  If that fails with an
+`AttributeError`, this file finds out if an argument of the user's lacks the attribute, and raises the `TypeError` then.
 """
 
 import inspect
@@ -23,15 +23,15 @@ def require_tensor(function: str, input: Any) -> None:
 
 
 def given(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by their names, in the function's order."""
+    """Bind the arguments of a call to their names, in the function's order."""
     try:
         return dict(inspect.signature(function).bind(*args, **kwargs).arguments)
-    except TypeError:  # Python's own error says it
+    except TypeError:  # Python raises its own error
         return {}
 
 
 def refuse(function: Callable, values: Mapping[str, Any], error: AttributeError) -> None:
-    """Raise `TypeError` if the error came of an argument that is no Tensor; `values`: all that there are, in order."""
+    """Raise `TypeError` if the error came from an argument that is no Tensor; `values` are all arguments, in order."""
     if error.__class__ is not AttributeError or overloaded(values.values()):
         return
     for place, (name, value) in enumerate(values.items(), 1):

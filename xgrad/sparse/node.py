@@ -1,7 +1,7 @@
-"""Recording what is done with sparse tensors, and refusing what is not.
+"""SparseNode: records operations on sparse tensors; and the error for those that do not exist.
 
-A SparseNode works on Tensors: its rule is made of operators, so that it is differentiated like anything else.  What
-asks a sparse tensor for its one array is refused under the name of the function that the user called.
+A SparseNode works on Tensors: its rule is made of operators, and so is differentiable itself.  Code that reads a sparse
+tensor as one array raises an error with the name of the function that the user called.
 """
 
 import sys
@@ -45,7 +45,7 @@ _classes: dict[str, type] = {}
 
 
 def record(name: str, result: Tensor, inputs: tuple, rule: Callable, saved: tuple = ()) -> Any:
-    """Make `result` differentiable in `inputs`: `rule(grad, needs, *saved)` gives a gradient or None for each."""
+    """Make `result` differentiable in `inputs`: `rule(grad, needs, *saved)` returns a gradient or None for each."""
     require_plain(name, *inputs)
     if state.forward_level >= 0 and any(t._tangents for t in inputs):
         raise NotImplementedError(f"{name}: there is no forward-mode AD of sparse tensors")
@@ -61,7 +61,7 @@ def record(name: str, result: Tensor, inputs: tuple, rule: Callable, saved: tupl
 
 
 def _formed(rule: Callable, forms: list) -> Callable:
-    """A rule whose gradients have the layouts of the tensors that they belong to."""
+    """Make a rule whose gradients have the layouts of the tensors that they belong to."""
 
     def formed(grad: Any, needs: int, *saved: Any) -> tuple:
         grads = rule(grad, needs, *saved)

@@ -87,7 +87,7 @@ class Frame:
         self.drawn: dict | None = None  # the keys that the generators had when the function first used them
         self.generator, self.tracking = state.generator, state.tracking
         self.vmap_levels, self.transforms, self.autocast = state.vmap_levels, state.transforms, state.autocast
-        # Both by the GraphTask (or GraphExecGroup) that they belong to, and gone with it.
+        # Both have the GraphTask (or GraphExecGroup) as a key, and are dropped with it.
         self.runs: weakref.WeakKeyDictionary[Any, Recomputed] = weakref.WeakKeyDictionary()
         self.arrived: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
@@ -106,7 +106,7 @@ class Frame:
         return holder
 
     def belongs_inside(self, tensor: Tensor) -> bool:
-        """Return True for an entry of a vmap that the function runs itself: it means nothing to another run."""
+        """Return True for an entry of a vmap that the function runs itself: another run has other entries."""
         return tensor._level is not None and tensor._level not in self.vmap_levels
 
     def unpack(self, holder: Any) -> Tensor:
