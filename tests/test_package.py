@@ -19,7 +19,7 @@ LAYERS = (
     ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),
     ("autograd",), ("nn",), ("func",), ("compiler",),
     ("attach", "amp", "cuda", "cpu", "distributed", "fft", "linalg", "masked", "signal", "special"),
-    ("interop", "utils", "comparison", "cli", "serialization"),
+    ("interop", "utils", "comparison", "cli", "serialization", "types"),
 )  # fmt: skip
 
 

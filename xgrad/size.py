@@ -2,12 +2,12 @@
 
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
 
-class Size(tuple):
+class Size(tuple[int, ...]):
     """A shape, printed as PyTorch prints it.  Raises `TypeError` unless it is made of an iterable of ints.
 
     >>> import xgrad
@@ -28,19 +28,23 @@ class Size(tuple):
         """Return the number of elements of a tensor of this shape."""
         return prod(self)
 
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Size": ...
     def __getitem__(self, index: Any) -> Any:
         found = tuple.__getitem__(self, index)
         return unchecked(found) if found.__class__ is tuple else found
 
     # NotImplemented hands other operands on: arrays to NumPy, the rest to tuple, which raises the error.
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> "Size":
         return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Any) -> "Size":
         return Size((*other, *self)) if isinstance(other, tuple) else NotImplemented
 
-    def __mul__(self, times: Any) -> Any:
+    def __mul__(self, times: Any) -> "Size":
         return unchecked(tuple.__mul__(self, times)) if isinstance(times, (int, np.integer)) else NotImplemented
 
     __rmul__ = __mul__

@@ -14,7 +14,7 @@ More than 450 lines: the slots of one class and all that reads or sets them, whi
 """
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import jax
 import numpy as np
@@ -340,7 +340,7 @@ class Tensor(TensorMethods):
         return None if isinstance(array, Tracer) else array.sharding
 
     @property
-    def sharding(self) -> Any:
+    def sharding(self) -> jax.sharding.Sharding:
         """The `jax.sharding.Sharding` of the value."""
         return self._read().sharding
 
@@ -357,6 +357,10 @@ class Tensor(TensorMethods):
         except InferenceTensorError:
             return counter.told()  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
 
+    @overload
+    def stride(self, dim: None = None) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None) -> Any:
         """Return strides as if each root were laid out row-major, derived from the view chain."""
         strides = self._geometry().strides
@@ -366,7 +370,7 @@ class Tensor(TensorMethods):
         """Return the offset of the first element in the storage, derived from the view chain."""
         return self._geometry().offset
 
-    def is_contiguous(self, memory_format: Any = None) -> bool:
+    def is_contiguous(self, memory_format: str | None = None) -> bool:
         """Return True if the elements are in row-major order without gaps, by the view chain."""
         return self._geometry().is_contiguous()
 

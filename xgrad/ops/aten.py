@@ -239,7 +239,7 @@ def max_pool2d_with_indices_backward(
 
 
 def _smoothed(mode: str, self: Tensor, output_size: Any, align_corners: bool, scales: tuple) -> Tensor:
-    factors = scales[0] if len(scales) == 1 else scales
+    factors: Any = scales[0] if len(scales) == 1 else scales
     factors = tuple(factors) if factors is not None else (None, None)
     if output_size is None:
         output_size = [int(n * f) for n, f in zip(self.shape[2:], factors, strict=True)]

@@ -183,8 +183,10 @@ class SparseTensor(Tensor):
         result = self._with(call(_fit_values, (self._entries,), (dtype,)))
         return record("ToCopyBackward0", result, (self,), lambda grad, needs: (grad,))
 
-    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
-           memory_format: Any = None) -> Any:  # fmt: skip
+    def to(  # pyright: ignore[reportIncompatibleMethodOverride] - one function for PyTorch's three forms
+        self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
+        memory_format: Any = None,
+    ) -> Any:  # fmt: skip
         if args and isinstance(args[0], SparseTensor):
             args = (args[0]._entries, *args[1:])
         moved = self._entries.to(*args, dtype=dtype, device=device, copy=copy)

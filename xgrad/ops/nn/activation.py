@@ -277,7 +277,7 @@ def glu(self, *, dim=-1):
 # -- random -----------------------------------------------------------------------------------------------------------
 
 
-@operator("rrelu_with_noise", inplace=True, function=False, method=False, out=False)
+@operator("rrelu_with_noise", function=False, method=False, out=False)
 def _rrelu(self, key, lower, upper):
     slope = jax.random.uniform(key, self.shape, self.dtype, lower, upper)
     return jnp.where(self > 0, self, self * slope)

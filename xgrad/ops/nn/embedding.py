@@ -72,7 +72,7 @@ def _embedding_gradient(grad, indices, shapes, padding_idx, scale_grad_by_freq):
 embedding.derivative(weight=_embedding_gradient)
 
 
-@operator("embedding_renorm", inplace=True, function=False, method=False, differentiable=False)
+@operator("embedding_renorm", function=False, method=False, differentiable=False)
 def _renorm(self, indices, max_norm, *, norm_type):
     norms = p_norm(self, norm_type, (1,), True)
     used = jnp.zeros((self.shape[0], 1), bool).at[indices.reshape(-1)].set(True)

@@ -177,7 +177,7 @@ def _by_running(self, running_mean, running_var, weight, bias, eps):
     return _affine(x, weight, bias, shape).astype(self.dtype)
 
 
-@operator("running_statistic", inplace=True, method=False, function=False, differentiable=False)
+@operator("running_statistic", method=False, function=False, differentiable=False)
 def _follow(self, batch, momentum):
     """The running statistic after a batch."""
     return (1 - momentum) * self + momentum * batch.astype(self.dtype)

@@ -1,0 +1,47 @@
+"""The types of arguments, for annotations of your own: the stubs of xgrad's functions are written in these.
+
+`import xgrad` does not load this module.  (PyTorch: torch.types)
+
+>>> import xgrad
+>>> from xgrad.types import Number
+>>> def scaled(x: xgrad.Tensor, by: Number) -> xgrad.Tensor:
+...     return x * by
+>>> scaled(xgrad.ones(2), 3)
+tensor([3., 3.])
+"""
+
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any, Protocol, SupportsIndex, TypeAlias
+
+import jax
+import numpy as np
+from jax.sharding import PartitionSpec, Sharding
+
+from .devices import device
+from .tensor import Tensor
+
+__all__ = ["DType", "Device", "Index", "IntOrSize", "Layout", "MemoryFormat", "Number", "Operand", "Sizes", "Tensors"]
+
+
+class JaxDevice(Protocol):
+    """A `jax.Device`, which type checkers take for a variable, and refuse in annotations."""
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def device_kind(self) -> str: ...
+
+
+Number: TypeAlias = int | float | complex | np.generic
+Operand: TypeAlias = Tensor | int | float | complex | np.generic | np.ndarray[Any, Any] | jax.Array
+Tensors: TypeAlias = Sequence[Tensor]
+Sizes: TypeAlias = Sequence[int]
+IntOrSize: TypeAlias = int | Sequence[int]
+Index: TypeAlias = (
+    SupportsIndex | slice | EllipsisType | Tensor | np.ndarray[Any, Any] | jax.Array | Sequence[Any] | None
+)
+DType: TypeAlias = np.dtype[Any] | type[Any] | str
+Device: TypeAlias = device | str | JaxDevice | Sharding | PartitionSpec
+Layout: TypeAlias = str  # xgrad.strided, xgrad.sparse_coo, ...
+MemoryFormat: TypeAlias = str  # xgrad.contiguous_format, ...
