@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class BatchedOperator(Operator):
     """An operator over a batch: the batch is the first dimension of the results and of the arguments that `axes` marks.
 
-    The results have it first.
+    Arguments that `axes` does not mark are the same for all entries.
     """
 
     def __init__(self, kernel: Kernel, axes: tuple[bool, ...]) -> None:

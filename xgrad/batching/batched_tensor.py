@@ -1,4 +1,4 @@
-"""BatchedTensor: what a tensor is inside of `func.vmap`, and how an operator maps over it.
+"""BatchedTensor: a tensor inside of `func.vmap`, and how an operator maps over it.
 
     vmap(f)(x), x of shape (B, 3)               inside of f
     x ── Tensor (B, 3)                          x ── BatchedTensor (3) ──value──► Tensor (B, 3)
@@ -6,9 +6,9 @@
 Two invariants, which are those of PyTorch's functorch (torch/_functorch/vmap.py, aten/src/ATen/functorch):
 
 * A BatchedTensor has *one entry's* shape and a place of its own in the graph.  Its value is a tensor of the level below
-  with the batch as first dimension, with a place in that level's graph.  An operator runs on the values, which records
-  what is to be recorded there, and is recorded once more for the entries if they require grad.  So a gradient taken
-  inside of vmap is one for each entry, and one taken outside goes through vmap.
+  with the batch as first dimension, with a place in that level's graph.  An operator runs on the values, where it is
+  recorded if they require grad, and is recorded once more for the entries if these do.  So a gradient inside of vmap is
+  one for each entry, and one outside goes through vmap.
 * Views share their base's value, and a write goes to the value: aliasing is that of the level below.
 
 An operator with arguments of several levels runs at the innermost first; below, there may be more BatchedTensors.
@@ -41,7 +41,7 @@ _BRANCH = "attempting to use a Tensor in some data-dependent control flow. We do
 
 
 class VmapLevel:
-    """One `vmap` that is running: how deep it is, how many entries its batch has, what random operators are to do."""
+    """One running `vmap`: its depth, the size of its batch, its rule for random operators."""
 
     __slots__ = ("depth", "open", "randomness", "size")
 
@@ -117,7 +117,7 @@ class BatchedTensor(Tensor):
     _interpreter = _Vmap()
     _level: VmapLevel
     _value: Tensor
-    _batched: bool  # whether the value has the batch as first dimension, or is the same for all entries
+    _batched: bool  # True: the value has the batch as first dimension; False: it is the same for all entries
 
     def _read(self) -> Any:
         if self._batched:
@@ -139,7 +139,7 @@ class BatchedTensor(Tensor):
         self._value._bump(by)
 
     def _holding(self, value: Tensor) -> "BatchedTensor":
-        """One like this, of another value of the same shape, outside of the graph of the entries."""
+        """Make a tensor like this one, with another value of the same shape, outside of the graph of the entries."""
         return wrap(value, self._level, self._batched)
 
     def _with_batch(self, new: Tensor) -> Tensor:
@@ -215,12 +215,12 @@ class BatchedTensor(Tensor):
 
 
 def wrap(value: Tensor, level: VmapLevel, batched: bool = True) -> BatchedTensor:
-    """An entry of the batch that is the first dimension of `value` (or, not `batched`, `value` for every entry)."""
+    """Make an entry of the batch that is the first dimension of `value`; if not `batched`, `value` is every entry."""
     out = blank(BatchedTensor)
     out._level, out._value, out._batched = level, value, batched
     shape = tuple(value.shape)
     out._chain = ViewChain.root(shape[1:] if batched else shape, value.dtype)
-    out._storage = _SharedValue(value)  # all of a storage that is asked of it here
+    out._storage = _SharedValue(value)  # it has all attributes of a storage that are used here
     if value._version_counter is None:
         value._bump(0)
     out._version_counter = value._version_counter
@@ -251,7 +251,7 @@ def requiring(args: tuple, level: VmapLevel | None) -> int:
 
 
 def values_of(args: tuple, level: VmapLevel) -> tuple[tuple, tuple[bool, ...]]:
-    """The arguments one level down, and which of them have the batch."""
+    """The arguments one level down, and a mask of those that have the batch."""
     values = tuple(a._value if at_level(a, level) else a for a in args)
     return values, tuple(at_level(a, level) and a._batched for a in args)
 
@@ -263,7 +263,7 @@ def batched_values(tensors: tuple, level: VmapLevel) -> list[Tensor]:
 
 
 def run_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel) -> tuple[Any, bool]:
-    """The operator's results one level down, and whether they have the batch."""
+    """Run the operator one level down: its results, and True if they have the batch."""
     values, axes = values_of(args, level)
     if any(axes):
         return call(batched_operator(kernel, axes), values, ()), True
@@ -271,10 +271,10 @@ def run_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel) -
 
 
 def check_batched(op: Operator, args: tuple, level: VmapLevel, recorded: bool) -> None:
-    """Refuse to write into a tensor that is the same for all entries what it cannot hold.
+    """Raise if a tensor that is the same for all entries would be written with a value that it cannot have.
 
-    That is an entry of a batch; and, if the write is `recorded` for the entries, what has a history below them too: a
-    tensor of the level below has one place in one graph.
+    That is an entry of a batch; and, if the write is `recorded` for the entries, a value with a history below them too:
+    a tensor of the level below has one place in one graph.
     """
     values, axes = values_of(args, level)
     if recorded and not at_level(args[0], level) and any(isinstance(v, Tensor) and v.requires_grad for v in values[1:]):
@@ -303,7 +303,7 @@ def write_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel)
 
 
 def batch_like(result: Tensor, input: Tensor) -> Tensor:
-    """A new tensor with a batch wherever `input` has one: what `zeros_like` and `new_zeros` give inside of vmap."""
+    """Give a new tensor a batch for each batch of `input`, as `zeros_like` and `new_zeros` need it inside of vmap."""
     level = input._level
     if level is None or result._level is not None:
         return result
@@ -321,12 +321,12 @@ def inner_value(tensor: Tensor) -> Tensor:
 
 
 def add_batch(tensor: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
-    """An entry of a batch that is a dimension of `tensor`, with which it shares its storage."""
+    """Make an entry of a batch that is a dimension of `tensor`; both share the storage."""
     return wrap(tensor.movedim(dim, 0) if dim else tensor, level)
 
 
 def remove_batch(tensor: Tensor, dim: int, level: VmapLevel) -> Tensor:
-    """The batch of which `tensor` is an entry, with its dimension at `dim`."""
+    """The whole batch that `tensor` is an entry of, with its dimension at `dim`."""
     if isinstance(tensor, BatchedTensor) and tensor._level is level:
         value = tensor._value
         if tensor._batched:
@@ -337,12 +337,12 @@ def remove_batch(tensor: Tensor, dim: int, level: VmapLevel) -> Tensor:
 
 
 def in_level(work: Callable[[VmapLevel], Any], size: int, randomness: str = "error") -> Any:
-    """`work(level)` at a new innermost level, which is closed after it."""
+    """Run `work(level)` at a new innermost level, which ends after it."""
     before = state.vmap_levels
     level = VmapLevel(len(before) + 1, size, randomness)
     try:
         state.vmap_levels = (*before, level)
         return work(level)
-    finally:  # no call in it: that might be interrupted
+    finally:  # without a call, which could be interrupted
         state.vmap_levels = before
         level.open = False

@@ -1,8 +1,8 @@
 """The kinds of static arguments: an int is no float and a bool no number, as in PyTorch's signatures.
 
-A kernel is kept by its static arguments, and 2.0 == 2 and 1 == True are one key: what has the wrong kind would find the
-kernel of what it equals, so the public function looks before it asks for one (at length
-only where it is no plain int or bool).  A static argument whose default is a bool is one; `INTS` names the ints.
+A kernel is found by its static arguments, and 2.0 == 2 and 1 == True are one key: a value of the wrong kind would find
+the kernel of the value that it equals.  So the public function checks the kinds first (with `checked` only if a value
+is no plain int or bool).  A static argument whose default is a bool is a bool; `INTS` names the ints.
 """
 
 import functools
@@ -24,18 +24,18 @@ def _named(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# PyTorch's names of arguments that are ints in every operator that has them, None allowed where it is the default.
+# PyTorch's names of arguments that are ints in every operator that has them; or None, if that is the default.
 INTS = _named("""
     decimals dim1 dim2 divisor_override downscale_factor groups ignore_index k n n_fft num_classes num_groups offset
     upscale_factor
 """)
-# Those that are ints, or sequences of ints; `padding` may be a word.
+# Arguments that are ints, or sequences of ints; `padding` may be a string.
 SIZES = _named("kernel_size dilation output_padding normalized_shape output_size padding stride")
-# Those that are bools, though their default is none.
+# Arguments that are bools, though their default is no bool.
 BOOLS = _named("align_corners upper")
-# Those that are words.
+# Arguments that are strings.
 WORDS = _named("UPLO approximate")
-# The composites that look at their arguments by themselves: those that hand them on to no operator as they are.
+# Composites that check their arguments themselves, for they pass them to no operator unchanged.
 COMPOSITES = _named("""
     allclose alpha_dropout batch_norm bincount diag diagflat dropout dropout1d dropout2d dropout3d embedding
     feature_alpha_dropout feature_dropout grid_sample histogram histogramdd index_put index_put_ instance_norm
@@ -52,7 +52,7 @@ _BY_ANNOTATION = {
 }  # fmt: skip
 
 
-# Operator -> kinds that its arguments have in it alone.
+# Operator -> kinds of its own arguments, which other operators do not share.
 _OF_ONE = {
     "cov": {"correction": "int"}, "linalg_qr": {"mode": "str"}, "linalg_vander": {"N": "int"}, "mvlgamma": {"p": "int"},
     "renorm": {"dim": "int"},
@@ -60,7 +60,7 @@ _OF_ONE = {
 
 
 def kinds_of(operator: str, names: tuple[str, ...], defaults: dict[str, Any]) -> dict[str, str]:
-    """The kinds that are known of some static arguments: "int", "ints", "bool" or "str"."""
+    """The known kinds of static arguments: "int", "ints", "bool" or "str"."""
     found = dict(_OF_ONE.get(operator, {}))
     for name in names:
         if isinstance(defaults.get(name), bool) or name in BOOLS:
@@ -81,7 +81,7 @@ def optional(kinds: dict[str, str], defaults: dict[str, Any], parameters: str) -
 
 
 def guard(kinds: dict[str, str], optional: frozenset[str]) -> str:
-    """Source text that hands arguments to `_checked`, unless all have their kind at first sight."""
+    """Make source text that calls `checked` unless all arguments are plain values of their kind."""
     if not kinds:
         return ""
     tests = []
@@ -93,9 +93,9 @@ def guard(kinds: dict[str, str], optional: frozenset[str]) -> str:
 
 
 def checked(function: str, kinds: dict[str, str], optional: set[str], values: tuple) -> list:
-    """The values of static arguments, each of its kind; NumPy's numbers and 0-dim tensors of it become Python's.
+    """Check the kinds of static arguments; NumPy's numbers and 0-dim tensors become Python's numbers.
 
-    Raises `TypeError` for any other, and for None unless it is `optional`.
+    Raises `TypeError` for any other value, and for None unless it is `optional`.
     """
     given = zip(kinds.items(), values, strict=True)
     return [_of_kind(function, name, kind, value, name in optional) for (name, kind), value in given]
@@ -133,20 +133,20 @@ def _may_be_none(name: str, annotation: Any) -> bool:
 
 
 def require_number(function: str, **numbers: Any) -> None:
-    """Raise `TypeError` for what is no number, nor a tensor or array of one."""
+    """Raise `TypeError` for a value that is no number, nor a tensor or array of one."""
     for name, value in numbers.items():
         if value is None or isinstance(value, (str, bytes, list, tuple)):
             raise TypeError(f"{function}(): argument '{name}' must be Number, not {type(value).__name__}")
 
 
 def require_int(function: str, **numbers: Any) -> None:
-    """Raise `TypeError` for what is no int, nor a NumPy integer or 0-dim tensor of one."""
+    """Raise `TypeError` for a value that is no int, nor a NumPy integer or 0-dim tensor of one."""
     for name, value in numbers.items():
         _of_kind(function, name, "int", value, True)
 
 
 def require_no_grad(function: str, **numbers: Any) -> None:
-    """Raise `TypeError` for a tensor that requires grad where a number is wanted, which hands no gradient on."""
+    """Raise `TypeError` for a tensor that requires grad in the place of a number, which would get no gradient."""
     for name, value in numbers.items():
         if isinstance(value, Tensor) and value.requires_grad:
             raise TypeError(
@@ -157,7 +157,7 @@ def require_no_grad(function: str, **numbers: Any) -> None:
 
 
 def without_tensors(function: str, names: tuple[str, ...], statics: tuple) -> tuple | None:
-    """Static arguments with numbers for 0-dim tensors, by which a kernel would be found after a write; None for others.
+    """Static arguments with numbers for 0-dim tensors, whose kernel would be found after a write too; None for others.
 
     Raises `TypeError` for a tensor that requires grad.
     """
@@ -168,7 +168,7 @@ def without_tensors(function: str, names: tuple[str, ...], statics: tuple) -> tu
 
 
 def checking(name: str, function: Callable) -> Callable:
-    """A composite of `COMPOSITES` that looks at what is annotated as an int or a bool; any other as it is."""
+    """Make a composite of `COMPOSITES` check arguments that are annotated as ints or bools; others stay as they are."""
     annotated = function.__annotations__
     if name not in COMPOSITES and "pin_memory" not in annotated:
         return function
@@ -188,7 +188,7 @@ def checking(name: str, function: Callable) -> Callable:
                 _of_kind(name, parameter, kind, args[place], may_be_none)
             elif parameter in kwargs:
                 _of_kind(name, parameter, kind, kwargs[parameter], may_be_none)
-        if dims and "dim" in kwargs:  # in its place another overload may have a bool
+        if dims and "dim" in kwargs:  # another overload may have a bool at its position
             _of_kind(name, "dim", "dims", kwargs["dim"], True)
         return function(*args, **kwargs)
 

@@ -1,11 +1,10 @@
-"""NumPy's names of arguments, which PyTorch takes wherever its argument parser is: `axis`, `keepdims`, `x`, `x1`, `x2`.
+"""NumPy's names of arguments, which PyTorch's argument parser accepts: `axis`, `keepdims`, `x`, `x1`, `x2`.
 
     xgrad.sum(a=x, axis=0, keepdims=True)        x.add(x2=y)
 
-Invariant: a call that uses none pays nothing to speak of.  In the generated functions they are parameters behind the
-positional ones, with None as default: filling these in costs 1 ns each, where catching `**named` costs 35.  What the
-user sees by `inspect` and `help` is the signature without them.
-(PyTorch: numpy_compatibility_arg_names in torch/csrc/utils/python_arg_parser.cpp.)
+Invariant: a call that uses none of them pays almost nothing.  In the generated functions they are parameters after the
+positional ones, with None as default: to fill these in costs 1 ns each, to catch `**named` 35.  `inspect` and `help`
+show the signature without them.  (PyTorch: numpy_compatibility_arg_names in torch/csrc/utils/python_arg_parser.cpp.)
 """
 
 import functools
@@ -24,12 +23,12 @@ _COMMA = re.compile(r",\s*(?![^()]*\))")  # outside of parentheses
 
 def split(parameters: str) -> list[str]:
     """The parameters in the text of a signature."""
-    plain = "(" not in parameters  # of nearly all, hundreds at import
+    plain = "(" not in parameters  # the quick test: true for nearly all, hundreds at import
     return [p for p in (map(str.lstrip, parameters.split(",")) if plain else _COMMA.split(parameters)) if p]
 
 
 class Missing:
-    """The default of an argument that has to be given."""
+    """The default of an argument that must be passed."""
 
     def __repr__(self) -> str:
         return "<required>"
@@ -40,7 +39,7 @@ MISSING = Missing()
 
 @functools.cache
 def widened(parameters: str) -> tuple[str, str]:
-    """(parameters with NumPy's names, the test whether a call has to be looked at), as source text."""
+    """(parameters with NumPy's names, a test if a call uses one of these), as source text."""
     parts = split(parameters)
     names = [p.partition("=")[0].strip() for p in parts]
     count = next((i for i, name in enumerate(names) if name.startswith("*")), len(names))
@@ -56,7 +55,7 @@ def widened(parameters: str) -> tuple[str, str]:
 def renamed(function: Callable, given: dict[str, Any]) -> Any:
     """Call a function again, with PyTorch's names in the place of NumPy's.
 
-    Raises `TypeError`, as PyTorch does, for an argument that is given twice or not at all.
+    Raises `TypeError`, as PyTorch does, for an argument that is passed twice or not at all.
     """
     name = function.__name__
     known = inspect.signature(function).parameters
@@ -79,7 +78,7 @@ def renamed(function: Callable, given: dict[str, Any]) -> Any:
 
 
 class Shown(inspect.Signature):
-    """The signature without NumPy's names, worked out when somebody asks."""
+    """The signature without NumPy's names, computed when it is first read."""
 
     __slots__ = ("_found", "_text", "_values")
 
@@ -101,14 +100,14 @@ class Shown(inspect.Signature):
 
 
 def aliases_of(function: Callable) -> dict[str, str]:
-    """NumPy's names of the parameters of a function that was written by hand → PyTorch's."""
+    """The table {NumPy's name: PyTorch's name} for the parameters of a handwritten function."""
     code = inspect.unwrap(function).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return {alias: name for name in names for alias in ALIASES.get(name, ()) if alias not in names}
 
 
 def translated(function: Callable, table: dict[str, str], args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments under PyTorch's names.  Raises `TypeError` for one that is given under both."""
+    """Rename keyword arguments to PyTorch's names.  Raises `TypeError` for an argument under both names."""
     if table.keys().isdisjoint(kwargs):
         return kwargs
     before = inspect.unwrap(function).__code__.co_varnames[: len(args)]
@@ -125,7 +124,7 @@ def translated(function: Callable, table: dict[str, str], args: tuple, kwargs: d
 
 
 def accepting(method: Callable) -> Callable:
-    """A method that was written by hand, so that it takes `axis` and `keepdims` too; itself if it has none of them."""
+    """Wrap a handwritten method so that it accepts `axis` and `keepdims` too, if it has such parameters."""
     table = {alias: name for alias, name in aliases_of(method).items() if name in ("dim", "keepdim")}
     if not table:
         return method

@@ -1,15 +1,15 @@
-"""Autocast: which operators run in a lower precision, which in float32, and the casts in front of them.
+"""Autocast: the operators that run in a lower precision, those that run in float32, and the casts before them.
 
     x ──┐                       x ──ToCopyBackward0──┐
         mm ──►    becomes                            mm ──►   in bfloat16
     w ──┘                       w ──ToCopyBackward0──┘
 
-The rules are tables of operators: one for CPUs, one for all other devices, as PyTorch's are for CPUs and CUDA.  What
-is in no table runs in the dtype that its arguments give it.  In-place forms and calls with `out=` are never cast.
+The rules are tables of operators: one for CPUs, one for all other devices, as PyTorch has them for CPUs and CUDA.  An
+operator in no table runs in its arguments' dtype.  In-place forms and calls with `out=` are never cast.
 
 Invariants: casts are recorded, so that a float32 weight has a float32 gradient; float64, integers and tensors on other
-devices stay as they are; what a cast operator is made of is not cast again.  Until the first block is entered the
-operators know nothing of this: `install` puts a question in front of those in the tables, and of no others.
+devices stay as they are; the operators inside a cast operator are not cast again.  Until the first block is entered
+operators have no test for autocast: `install` adds one to those in the tables, and to no others.
 (PyTorch: aten/src/ATen/autocast_mode.h and .cpp.)
 """
 
@@ -79,7 +79,7 @@ def _table(rules: dict[str, str]) -> dict[str, str]:
     return {name: rule for rule, names in rules.items() for name in names.split()}
 
 
-_TABLES = {True: _table(_CPU), False: _table(_ACCELERATOR)}  # by whether it is for CPUs
+_TABLES = {True: _table(_CPU), False: _table(_ACCELERATOR)}  # True: the table for CPUs
 
 
 def _contracts(equation: str) -> bool:
@@ -90,7 +90,7 @@ def _contracts(equation: str) -> bool:
     return bool(shared - set(output))
 
 
-# Those that are ruled for some arguments alone, because PyTorch makes them of others: by operator and "is it a CPU".
+# Rules that hold only for some arguments, as PyTorch composes the operator of others: by operator and "is it a CPU".
 _ONLY_IF: dict[tuple[str, bool], Callable[[dict[str, Any]], bool]] = {
     ("einsum", True): lambda named: _contracts(named["equation"]),
     ("inner", True): lambda named: named["input"].ndim + named["other"].ndim > 2,
@@ -101,10 +101,10 @@ _LISTED = frozenset().union(*_TABLES.values())
 
 
 class Settings(NamedTuple):
-    """Autocast in one thread; never changed, but replaced.  `state.autocast` is None where all is as by default."""
+    """Autocast in one thread; immutable, so a change replaces it.  `state.autocast` is None for the defaults."""
 
     enabled: tuple[str, ...] = ()  # types of devices
-    dtypes: tuple[tuple[str, Any], ...] = ()  # the lower precision of a type of devices, where it is not the default
+    dtypes: tuple[tuple[str, Any], ...] = ()  # (type of devices, its lower precision), unless that is the default
     cache: bool = True
 
     def lower(self, kind: str) -> Any:
@@ -113,7 +113,7 @@ class Settings(NamedTuple):
 
     @property
     def off(self) -> "Settings | None":
-        """The same with nothing enabled."""
+        """The same settings with nothing enabled."""
         return settled(self._replace(enabled=()))
 
 
@@ -123,21 +123,21 @@ def default_dtype(kind: str) -> Any:
 
 
 def settled(settings: Settings) -> Settings | None:
-    """Settings as `state.autocast` has them."""
+    """Settings in the form of `state.autocast`: None if all are defaults."""
     return None if settings == _DEFAULT else settings
 
 
 _DEFAULT = Settings()
 
 
-# -- in front of an operator ------------------------------------------------------------------------------------------
+# -- casts before an operator -----------------------------------------------------------------------------------------
 
 
 def cast_first(name: str, plain: Callable, named: dict[str, Any]) -> Any:
-    """`plain(**named)` with its arguments cast as the tables say of the operator `name`."""
+    """Run `plain(**named)`, with its arguments cast by the tables' rule for the operator `name`."""
     here = state.autocast
     values = tuple(named.values())
-    if not here.enabled or overloaded(values):  # who overrides functions runs this one again
+    if not here.enabled or overloaded(values):  # an override of functions calls this one again
         return plain(**named)
     kind = next((k for t in _tensors(values) if (k := _kind(t)) in here.enabled), None)
     rule = None if kind is None else _TABLES[kind == "cpu"].get(name)
@@ -154,7 +154,7 @@ def cast_first(name: str, plain: Callable, named: dict[str, Any]) -> Any:
 
 
 def _as_ruled(name: str, rule: str, named: dict[str, Any], kind: Any, here: Settings) -> dict[str, Any]:
-    """The arguments as a rule wants them."""
+    """Cast the arguments by a rule."""
     if rule is REFUSED:
         raise RuntimeError(
             f"{name} is unsafe to autocast: its gradient near 0 and 1 has no place in {here.lower(kind).name}. Give "
@@ -192,7 +192,7 @@ _CAST = FLOATS - {float64}
 
 
 def _widest(name: str, found: list, lower: Any) -> Any:
-    """The dtype of operands that are to have one: float32 if one of them is, else the lower precision."""
+    """The common dtype of operands: float32 if one of them has it, else the lower precision."""
     if float32 in found:
         return float32
     other = next((dtype for dtype in found if dtype != lower), None)
@@ -205,7 +205,7 @@ def _widest(name: str, found: list, lower: Any) -> Any:
 
 
 def _cast(value: Any, to: Any, kind: str, here: Settings) -> Any:
-    """An argument with its floating-point tensors as `to`."""
+    """Cast the floating-point tensors in an argument to `to`."""
     if isinstance(value, Tensor):
         if not _eligible(value, kind) or value.dtype == to:
             return value
@@ -217,10 +217,10 @@ def _cast(value: Any, to: Any, kind: str, here: Settings) -> Any:
 
 
 def _cast_of_weight(weight: Tensor, to: Any) -> Tensor:
-    """The cast of a leaf that requires grad: one for all its uses in the outermost block.
+    """Cast a leaf that requires grad, once for all its uses in the outermost block.
 
-    A write to the leaf, a write through its `.data`, and another grad mode (a cast made under `no_grad` leads nowhere)
-    each make a new one; PyTorch goes on with the old.  What transformations trace is not kept.
+    A write to the leaf, a write through its `.data`, and another grad mode (a cast made under `no_grad` has no history)
+    each need a new cast; PyTorch goes on with the old.  Casts of tensors that a transformation traces are not stored.
     """
     usual = weight._view is None and weight._level is None and not weight._tangents and not state.transforms
     if not usual or (isinstance(weight._held(), Tracer) and state.trace is None):
@@ -241,18 +241,18 @@ def _cast_of_weight(weight: Tensor, to: Any) -> Tensor:
 
 
 def use_casts(settings: Settings | None) -> None:
-    """Switch to these settings, with casts of weights of their own; a checkpoint runs so, both times.
+    """Switch to these settings, with an empty store of casts; both runs of a checkpoint start with one.
 
-    Who calls it puts `state.autocast`, `autocast_casts` and `autocast_nesting` back.
+    The caller restores `state.autocast`, `autocast_casts` and `autocast_nesting`.
     """
     state.autocast, state.autocast_casts, state.autocast_nesting = settings, None, state.autocast_nesting + 1
 
 
-# -- where the question is asked --------------------------------------------------------------------------------------
+# -- adding the test to functions -------------------------------------------------------------------------------------
 
 
 def asking(name: str, function: Callable) -> Callable:
-    """A composite that asks, if it is in the tables: the function itself if it is not."""
+    """Wrap a composite so that it tests for autocast, if it is in the tables; else return the function itself."""
     code = function.__code__
     if name not in _LISTED or code.co_flags & inspect.CO_VARARGS:
         return function
@@ -274,7 +274,7 @@ _installed: list[bool] = []
 
 
 def install(scopes: list[dict[str, Any]]) -> None:
-    """Let the public functions of operators in the tables ask; once, by whoever enters autocast first.
+    """Add the test for autocast to the public functions of the tables' operators; once, before the first block.
 
     `scopes`: the globals of these functions (declare.py).
     """
@@ -290,7 +290,7 @@ def install(scopes: list[dict[str, Any]]) -> None:
 
 
 def _listed_as(operator: str, public: str) -> str | None:
-    """The name in the tables of a public function: in-place forms have none."""
+    """The name of a public function in the tables; in-place forms have none."""
     if public.startswith("__"):
         return {"__rtruediv__": "reciprocal"}.get(public, operator if operator in _LISTED else None)
     return operator if operator in _LISTED and not public.endswith("_") else None
@@ -314,7 +314,7 @@ def _install(name: str, function: Any, scope: dict[str, Any], scopes: list) -> N
 
 
 def _spread(plain: Callable, parameters: list[str], several: str) -> Callable:
-    """A function that takes `*operands` as one that takes them by name, as a tuple."""
+    """Make a function with `*operands` callable by names, with the operands as a tuple."""
     before, operands = parameters[: parameters.index(several)], several.lstrip("*")
 
     def called(**named: Any) -> Any:

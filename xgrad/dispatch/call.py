@@ -1,8 +1,8 @@
-"""The one path that every operator takes: unwrap, kernel, wrap, record.
+"""call: the one path of every operator: unwrap, kernel, wrap, record.
 
-Everything around the kernel stays within a few microseconds: what a call makes is a Tensor, and if it is recorded a
-node, three tuples and a number.  Storages, version counters, SavedVariables and hook containers are made when somebody
-needs them.  A mask of bits, not a tuple, says which arguments require grad.
+All but the kernel takes a few microseconds: a call makes a Tensor, and if it is recorded a node, three tuples and a
+number.  Storages, version counters, SavedVariables and hook containers are made when they are needed.  A mask of bits,
+not a tuple, marks the arguments that require grad.
 """
 
 from typing import Any
@@ -54,7 +54,7 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
         return _several(kernel, needs, args, out)
     result = blank(Tensor)
     result._array = out
-    if state.forward_level >= 0:  # before it is saved: a saved result carries its tangent
+    if state.forward_level >= 0:  # before saving: a saved result has its tangent
         forward(kernel, args, (result,), call)
     if needs and kernel.differentiable and state.grad_enabled and (aval := out.aval).dtype.kind in INEXACT_KINDS:
         plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
@@ -90,7 +90,7 @@ def call(op: Operator, args: tuple, statics: tuple) -> Any:
 
 
 def _several(kernel: Kernel, needs: int, args: tuple, out: tuple) -> Any:
-    """The results of an operator that has several."""
+    """Wrap and record the results of an operator that has several."""
     results = tuple(from_array(o) for o in out)
     if state.forward_level >= 0:
         forward(kernel, args, results, call)

@@ -1,7 +1,7 @@
 """The call path of an operator on two tensors: `call` unrolled for the commonest case.
 
-It does what `call` does for two Tensors without static arguments, and hands everything else to it.  What it saves, a
-loop, a list and the look at the mask, is 0.5 µs of 2.7 around a kernel of 4.4 µs.
+It does the same as `call` for two Tensors without static arguments, and calls `call` in all other cases.  It saves a
+loop, a list and a test of the mask, 0.5 µs of 2.7 around a kernel of 4.4 µs.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
         kernel = op.kernels[()]
         out = kernel.run(x, y)
     except Exception:
-        return call(op, (a, b), ())  # the first call makes the kernel; an error is explained there
+        return call(op, (a, b), ())  # the first call makes the kernel, and explains errors
     result = blank(Tensor)
     result._array = out
     left, right = a._requires_grad, b._requires_grad

@@ -74,7 +74,7 @@ class Declared:
 def _write(function: Any) -> Callable:
     """Give a public function its own code, from the text in its scope."""
     scope = function.__globals__
-    body = scope["_body"].replace("\n", "\n    ")  # in a `try`, which costs nothing
+    body = scope["_body"].replace("\n", "\n    ")  # inside a `try`, which costs nothing
     text = (
         f"def {function.__name__}({scope['_parameters']}):\n    try:\n        {body}\n"
         "    except AttributeError as error:\n        _refuse(_me, locals(), error)\n        raise\n"
@@ -202,7 +202,7 @@ def operator(
         optional = argument_kinds.optional(op.kinds, op.defaults, parameters)
         guard += argument_kinds.guard(op.kinds, optional)
         if check:
-            # What is no tensor, but has an `__xgrad_function__`, may have nothing that a check looks at.
+            # An object with `__xgrad_function__` that is no tensor may lack the attributes that a check reads.
             guard += (
                 f"arrays = {arrays}\n    try: arrays = _op.check(arrays, {statics}) or arrays\n"
                 "    except (AttributeError, TypeError):\n        if not _overloaded(arrays): raise\n    "
@@ -248,14 +248,14 @@ def operator(
 
 
 def variant(name: str, function: Callable, **options: Any) -> Operator:
-    """Declare an operator without a public function of its own, which shares the name of another one."""
+    """Declare an operator without a public function, which shares the name of another one."""
     op = Operator(name, function, **options)
     VARIANTS.append(op)
     return op
 
 
 def _overwriting(op: Operator) -> Operator:
-    """The in-place form of an operator without derivative: from then on what it wrote over has a gradient of zeros."""
+    """Make the in-place form of an operator without derivative; it makes the gradient of the old value zero."""
     twin = Operator(op.name, op.function, outputs=op.outputs, node=op.node_name)
     twin.derivative(all=lambda grad, needs: [jnp.zeros_like(grad)] * len(needs))
     twin.check, twin.place = op.check, op.place
@@ -280,7 +280,7 @@ def _invoke(op: Operator, arrays: str, statics: str) -> str:
 
 
 def _binary(op: Operator, public: str, arrays: str, statics: str) -> Callable:
-    """A Python operator: NotImplemented for what is no operand, so that Python can ask the other side."""
+    """Make a Python operator: for an object that is no operand it returns NotImplemented, so Python tries the other."""
     if len(op.parameters) == 1:
         return _define(op, public, "input", f"return _call(_op, (input, ), {statics})", None, "")
     used = ", ".join(f"{s}=_defaults['{s}']" for s in op.static_names)

@@ -1,12 +1,13 @@
-"""On which of its arguments a function depends, as far as its JAX program tells.
+"""dependence: finds the arguments on which a function's results depend, from its JAX program.
 
-A backward takes all that its formula names, though the gradient of `amax` is a mask, and that of an addend constant.
-What a recorded gradient does not depend on must not seem to require grad: `requires_grad` and the `strict` checks of
-`autograd.functional` would say so, and PyTorch's, who writes such formulas out, don't.
+A backward takes all values that its formula names, though the gradient of `amax` is a mask, and that of an addend
+constant.  A recorded gradient must not require grad by an argument on which it does not depend: `requires_grad` and the
+`strict` checks of `autograd.functional` show it, and PyTorch's formulas, which are written out, have no such
+dependence.
 
 PyTorch is as exact as a program in the first derivative, and in all of a multilinear operator; beyond, it goes on to
-differentiate x**3 a fourth time, and so do we.  A mask that a comparison made has no derivative.  PyTorch's formulas
-end there for the operators in `MASKED`; of others (relu) it differentiates the mask, which gives zeros.
+differentiate x**3 a fourth time, and so does xgrad.  A mask that a comparison made has no derivative.  PyTorch's
+formulas end there for the operators in `MASKED`; for others (relu) it differentiates the mask, which gives zeros.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ def _named(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# The operators whose gradient is the incoming one, where a comparison or an index lets it pass.
+# Operators whose gradient is the incoming one at elements that a comparison or an index selects.
 MASKED = _named("""
     aminmax amax amin clamp clamp_max clamp_min copysign embedding_bag fmax fmin frexp hinge_embedding_loss index_reduce
     margin_ranking_loss nanmean nansum scatter_reduce special_xlog1py
@@ -28,20 +29,21 @@ MASKED = _named("""
     quantile sgn angle xlogy
 """)
 
-# Those of which PyTorch differentiates the first derivative too, though it is a choice of elements.
+# Operators whose first derivative PyTorch differentiates, though it only selects elements.
 DIFFERENTIATED = frozenset(
     f"{kind}max_pool{n}d{form}" for kind in ("", "adaptive_") for n in (1, 2, 3) for form in ("", "_with_indices")
 )
 
-_CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call")  # whose arguments are those of the program that they call
+_CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call")  # equations that call a program with the same arguments
 
 
 def dependence(
     function: Callable, arguments: Sequence[Any], masked: bool = False
 ) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
-    """For each argument (shape and dtype, a number, or None) whether any result depends on it; the same of each result.
+    """Tell for each argument (shape and dtype, a number, or None) if any result depends on it; and so for each result.
 
-    `masked`: not through integers and bools, which have no derivative.  Never too little is found.
+    `masked`: dependence through integers and bools, which have no derivative, does not count.  The answer may be true
+    without need, but never false where there is a dependence.
     """
     program = jax.make_jaxpr(function)(*arguments).jaxpr
     count = len(program.outvars)

@@ -1,4 +1,4 @@
-"""Forward mode: the tangents of an operator's results, and of what is written in place."""
+"""Forward mode: the tangents of an operator's results, and of tensors that are written in place."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from .view import view_along
 
 
 def forward(kernel: Kernel, args: tuple, results: tuple, call: Callable) -> None:
-    """Forward mode: give the results the tangents that `jax.jvp` of the function makes of the arguments'.
+    """Give the results their tangents, `jax.jvp` of the function at the arguments' tangents.
 
     In inference mode: make inference tensors of the results.  `call` runs the rule, an operator (call.py).
     """
@@ -37,7 +37,7 @@ def forward(kernel: Kernel, args: tuple, results: tuple, call: Callable) -> None
         rule = kernel.jvp(tuple(t is not None for t in tangents))
         operands = (*args, *(t for t in tangents if t is not None))
         if state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands):
-            # The rule may save more than the operator does: what is written later must not concern it.
+            # The rule may save more than the operator does: later writes must not change these values.
             operands = tuple(snapshot(x) if isinstance(x, Tensor) else x for x in operands)
         out = call(rule, operands, ())
     finally:
@@ -49,7 +49,7 @@ def forward(kernel: Kernel, args: tuple, results: tuple, call: Callable) -> None
 
 
 def write_tangents(self: Tensor, holder: Tensor) -> None:
-    """Tangents are written in place like the value, so that views of them stay views."""
+    """Write tangents in place as the value was, so that views of them stay views."""
     level = state.forward_level
     levels = state.forward_level, state.outer_forward_levels
     try:
@@ -69,7 +69,7 @@ def write_tangents(self: Tensor, holder: Tensor) -> None:
 
 
 def tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
-    """Give a tensor a tangent.  The base of a view gets one too, zero elsewhere, of which the view's is a view."""
+    """Give a tensor a tangent.  A view's base gets one too, zero elsewhere, and the view's tangent is a view of it."""
     meta = self._view
     if meta is None or meta.__class__ is PrimalMeta:
         self._set_tangent(level, new)

@@ -1,4 +1,4 @@
-"""Interpreters: what runs an operator on values that are not all plain tensors and numbers; and their order.
+"""Interpreters: code that runs an operator on values that are not all plain tensors and numbers; and their order.
 
     call(op, args, statics)
       1  the innermost operator mode          operator_modes.py        the profiler, selective checkpoints
@@ -8,9 +8,9 @@
       5  arrays, subclasses of Tensor         operands.py              as plain tensors, and the call begins again
       6  plain tensors                        call.py                  the kernel, its tangents, its record
 
-The first that the call has to do with runs the operator, and calls again with what it makes of the arguments: the
-values of a batch, the entries of a sparse tensor.  So `call` itself knows none of them.  Plain tensors pay nothing for
-it: they leave `call` by the tests of their class that it makes anyway.
+The first of these that applies to a call runs the operator, and calls again with plainer arguments: the values of a
+batch, the entries of a sparse tensor.  So `call` itself knows none of them.  Plain tensors pay nothing: they leave
+`call` by the tests of their class that it makes anyway.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ from .override_calls import ask
 
 
 class Rank(IntEnum):
-    """The order of interpreters that tensors name: of several, the lowest runs the operator."""
+    """The order of interpreters that tensors name: if there are several, the lowest runs the operator."""
 
     SPARSE = 2
     VMAP = 3
 
 
 class Interpreter:
-    """How operators run on tensors of one class: `_interpreter` of the class."""
+    """Runs operators on tensors of one class, whose attribute `_interpreter` it is."""
 
     rank: Rank
 
@@ -46,7 +46,7 @@ class Interpreter:
         raise NotImplementedError
 
     def gradients(self, node: Any, grad: Any, needs: int, arithmetic: Arithmetic) -> Any:
-        """The results of a recorded operator's node for such a gradient, which its formula cannot take."""
+        """Run a recorded operator's node with a gradient of this class, which its formula cannot take."""
         raise NotImplementedError
 
     def lift(self, function: Callable, *tensors: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Interpreter:
 
 
 def interpreter_of(args: tuple) -> Interpreter | None:
-    """The interpreter that comes first among those that the arguments' classes name; None if there is none."""
+    """The interpreter that comes first among those of the arguments' classes; None if there is none."""
     first = None
     for a in args:
         own = a._interpreter if isinstance(a, Tensor) else None
@@ -65,14 +65,14 @@ def interpreter_of(args: tuple) -> Interpreter | None:
 
 
 def interpret(op: Operator, args: tuple, statics: tuple, call: Callable) -> Any:
-    """Run an operator whose arguments are not all plain tensors and numbers; `call` runs it on those that are."""
+    """Run an operator whose arguments are not all plain tensors and numbers; `call` runs it when they are."""
     interpreter = interpreter_of(args)
     if interpreter is not None:
         return interpreter.call(op, args, statics)
     result = ask(op, args, statics, call)
     if result is not NotImplemented:
         return result
-    # A leaf of a subclass is the variable of its accumulator itself, and not the twin that the operator takes.
+    # The accumulator of a subclass's leaf has that leaf as its variable, not the plain twin that the operator gets.
     leaves = [gradient_edge(a) for a in args if isinstance(a, Tensor) and a._requires_grad and a._grad_fn is None]
     result = call(op, tuple([operand(op, a) for a in args]), statics)
     del leaves
@@ -80,7 +80,7 @@ def interpret(op: Operator, args: tuple, statics: tuple, call: Callable) -> Any:
 
 
 def interpret_inplace(op: Operator, args: tuple, statics: tuple, call_inplace: Callable) -> Any:
-    """Run the in-place form likewise; `NotImplemented` where the other arguments are to be taken as plain tensors."""
+    """Run the in-place form likewise; `NotImplemented` if all other arguments can become plain tensors."""
     interpreter = interpreter_of(args)
     if interpreter is not None:
         return interpreter.call_inplace(op, args, statics)

@@ -61,7 +61,7 @@ class Kernel:
         self.differentiable = operator.differentiable
         self.outputs = operator.outputs
         self.node_class = node_class(name_of(operator.name, self.statics, operator.node_name))
-        # The node's class by the arguments that are numbers, as bits; None: always the same one.
+        # The node's class for each mask of arguments that are numbers; None: always the same class.
         named = BY_NUMBERS.get(operator.name)
         self.overloads = None if named is None else {bits: node_class(name) for bits, name in named[1].items()}
         self.plans: dict[Any, Plan] = {}
@@ -76,7 +76,7 @@ class Kernel:
 
     def plan(self, needs: int, count: int) -> Plan:
         """The plan for backward when the arguments in the mask `needs` require grad: what is saved, what is run."""
-        # Of an operator that takes any number of arguments, only the mask and the number together tell plans apart.
+        # For an operator with any number of arguments a plan belongs to a mask and a number of arguments.
         key = needs if self.operator.variadic is None else (needs, count)
         plan = self.plans.get(key)
         if plan is None:
@@ -94,7 +94,7 @@ class Kernel:
         return self.overloads.get(numbers, self.node_class)
 
     def written(self, self_array: Any, *others: Any) -> Any:
-        """The function, as an in-place operation: its result must fit into `self`, and is cast to its dtype."""
+        """Run the function as an in-place operation: its result must fit into `self`, and is cast to its dtype."""
         result = self.function(self_array, *others)
         name = self.operator.name
         if result.shape != self_array.shape:
@@ -108,9 +108,9 @@ class Kernel:
         return result.astype(self_array.dtype)
 
     def write(self, donate: bool, where: Any = None) -> Callable:
-        """The jitted in-place form, over arrays; with `donate` the result takes the first argument's memory.
+        """The jitted in-place form, over arrays; with `donate` the result uses the first argument's memory.
 
-        `where`: the sharding that the result is to have, for XLA may choose another.
+        `where`: the sharding of the result, for XLA might choose another.
         """
         key = donate if where is None else (donate, where)
         program = self._writes.get(key)
@@ -155,7 +155,7 @@ class Kernel:
             out = jax.jvp(along, at, fitted)[1]
             if isinstance(out, tuple):
                 return tuple(t if t.dtype in dtypes.INEXACT else jnp.zeros(()) for t in out)
-            # A comparison, written in place over what has a tangent.
+            # A comparison, written in place over a value with a tangent.
             return out if out.dtype in dtypes.INEXACT else jnp.zeros(out.shape, at[0].dtype)
 
         return Operator(f"{self.operator.name}_jvp", rule, node=f"{self.operator.node_name}Jvp", jit=self.operator.jit)
@@ -165,7 +165,7 @@ MOST_KERNELS = 1024  # of one operator; the oldest goes first
 
 
 def kernel_of(op: Operator, statics: tuple) -> Kernel:
-    """The operator's kernel for these static arguments; a new one the first time."""
+    """Return the operator's kernel for these static arguments; make it the first time."""
     try:
         kernel = op.kernels.get(statics)
     except TypeError:

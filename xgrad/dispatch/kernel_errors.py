@@ -1,4 +1,4 @@
-"""Errors that come out of a kernel, in the types and words that PyTorch's users know."""
+"""explain: converts errors of a kernel to the types and messages that PyTorch's users know."""
 
 import jax
 
@@ -9,7 +9,7 @@ from .operator import Operator
 
 
 def explain(error: Exception, op: Operator, arrays: list) -> Exception:
-    """An error out of a kernel in the type and words that PyTorch's users know."""
+    """Convert an error of a kernel to the type and message that PyTorch's users know."""
     if isinstance(error, DtypeDisabledError):
         return error
     if (memory := out_of_memory(error)) is not None:

@@ -1,7 +1,7 @@
-"""PyTorch's names of nodes where `mul` → `MulBackward0` does not give them.
+"""PyTorch's names of nodes that the rule `mul` → `MulBackward0` does not give.
 
-PyTorch numbers the overloads of an operator, some of which are told apart by static arguments here, and composes some
-operators out of others, whose name the node then has (tools/autograd/derivatives.yaml).
+PyTorch numbers the overloads of an operator, some of which are static arguments here, and composes some operators of
+others, whose name the node then has (tools/autograd/derivatives.yaml).
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ NAMES = {
 
 
 def _over_dims(name: str) -> Callable[[dict], str]:
-    """Overload 1 of a reduction is the one over dimensions that were named."""
+    """Make the name of a reduction's node: overload 1 is the one with `dim`."""
     return lambda statics: f"{name}Backward{int(statics.get('dim') is not None)}"
 
 

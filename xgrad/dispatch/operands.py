@@ -35,14 +35,14 @@ def operand(op: Operator, x: Any) -> Any:
 
 
 def plain(x: Tensor) -> Tensor:
-    """An instance of a subclass, as the Tensor that it is."""
+    """Convert an instance of a subclass to a plain Tensor."""
     twin = blank(Tensor)
     twin.__dict__ = x.__dict__
     return twin
 
 
 def numbers_that_fit(op: Operator, args: tuple) -> tuple:
-    """Integers beyond JAX's default dtype as floats, where they meet a floating-point tensor."""
+    """Convert integers beyond JAX's default dtype to floats, if they meet a floating-point tensor."""
     if int not in map(type, args):
         return args
     info = np.iinfo(dtypes.default_integer())

@@ -1,4 +1,4 @@
-"""Operator: what is declared of one operator, as data.  Nothing here runs it.
+"""Operator: the declaration of one operator, as data.  Nothing here runs it.
 
     operator ◄── plan ◄── operator_node ◄── kernel ◄── call ◄── call_pair, inplace, out ◄── declare
 
@@ -18,17 +18,17 @@ from .node_names import NAMES
 class Operator:
     """One operator: its declaration as data, and its kernels by static arguments."""
 
-    # Of a backward: whether it is that of an operator which is linear in each of its arguments, as products are.
+    # True for the backward of an operator that is linear in each of its arguments, as products are.
     multilinear = False
-    # Whether it gives the dtype that it is asked for, so that it may read 64-bit tensors while JAX's x64 mode is off.
+    # True if it casts to a requested dtype, and so may read 64-bit tensors while JAX's x64 mode is off.
     converts = False
-    # Whether it is the backward of another operator, recorded: no user called it.
+    # True for the backward of another operator, recorded: no user called it.
     in_backward = False
-    # Called in backward with (the gradients of the results, what was saved), to refuse those that make no sense.
+    # Called in backward with (the gradients of the results, the saved values): raises for senseless gradients.
     check_gradients: Callable | None = None
-    # PyTorch's name of the derivative that is missing there and here: it is refused in backward and in forward mode.
+    # PyTorch's name of the derivative that is missing there and here: an error in backward and in forward mode.
     missing = ""
-    # Of the in-place form of an operator without derivative: what it writes over loses its gradient and its tangent.
+    # True for the in-place form of an operator without derivative: the old value's gradient and tangent become zero.
     overwrites = False
     # The file and line of its declaration; that of an operator which is no public function is not looked for.
     place: tuple[str, int] = ("", 0)
@@ -56,9 +56,9 @@ class Operator:
         self.outputs = outputs
         self.pointwise = pointwise
         self.samples = samples  # small inputs for the test of all operators (samples.py)
-        # Whether PyTorch knows as well as a program what its gradient depends on; of a backward it is not said.
+        # True if PyTorch knows exactly on which arguments its gradient depends; not set for a backward.
         self.first = name not in DIFFERENTIATED
-        self.masked = name in MASKED  # whether its gradient passes a mask, which has no derivative
+        self.masked = name in MASKED  # True if its gradient passes a mask, which has no derivative
         self.node_name = node or NAMES.get(name) or _node_name(name)
         self.kernels: dict[tuple, Any] = {}  # by static arguments: kernel.py fills it
         self.formulas: dict[str, Callable] = {}
@@ -94,7 +94,7 @@ def _node_name(name: str) -> str:
 def linear(*_: Any) -> Any:
     """Marks an argument in which the function is linear (or affine): its gradient needs every argument but itself.
 
-    Nor does it need an optional argument of which the own gradient is made of `grad` alone, as a bias is.
+    It does not need an optional argument whose own gradient is made of `grad` alone, as a bias's is.
     """
     raise NotImplementedError
 
@@ -119,12 +119,12 @@ def is_addend(operator: Operator, name: str) -> bool:
 
 
 def asks_for(formula: Callable) -> tuple[str, ...]:
-    """The names of what a formula is given."""
+    """The names of a formula's parameters: the values that it takes."""
     return formula.__code__.co_varnames[: formula.__code__.co_argcount]
 
 
 def freeze(value: Any) -> Any:
-    """A static argument as something hashable: lists become tuples, 0-dim tensors numbers."""
+    """Make a static argument hashable: lists become tuples, 0-dim tensors numbers."""
     if isinstance(value, Tensor):
         return value.item()
     if isinstance(value, (list, tuple)):

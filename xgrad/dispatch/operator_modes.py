@@ -1,14 +1,14 @@
-"""Operator modes: a block's mode is asked about each operator and each view that the block calls, before it runs.
+"""Operator modes: in a mode's block each operator and each view is passed to the mode before it runs.
 
     call(op, ...) ──► state.operator_mode.call ──► mode.run ──► the mode around it ... ──► call(op, ...)
 
-Every operator looks for a mode first, before anything else is asked of its arguments: those that are declared, those of
-`from_jax`, in place or not, and views.  Invariant: until the first mode of the process is entered, they cost nothing:
-the look is one flag of `settings`, 4 ns; from then on it is one of the thread's, 30 ns.
+Every operator tests for a mode first, before it tests its arguments: declared operators, those of `from_jax`, in-place
+forms, and views.  Invariant: until the first mode of the process is entered, this costs nothing: the test is one flag
+of `settings`, 4 ns; from then on it is one of the thread's, 30 ns.
 
-Modes are per thread.  The innermost is asked; what it runs, the one around it is asked about, and so on.  They see
-what a user's code calls, by public names, and what backward runs only if they want (`whole`).
-(PyTorch: torch/utils/_python_dispatch.py, TorchDispatchMode.)
+Modes are per thread.  The innermost gets an operator first; operators that it runs go to the one around it, and so on.
+They see the operators of users' code, by public names, and those of backward only on request (`whole`).  (PyTorch:
+torch/utils/_python_dispatch.py, TorchDispatchMode.)
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ from .tables import FUNCTIONS, METHODS, OPERATORS
 class OperatorMode:
     """A `with` block in which `run` runs each operator, `write` each in-place one, and `see` makes each view.
 
-    What a class does not define is left to the mode around this one.
+    Methods that a class does not define leave these to the mode around this one.
     """
 
-    whole = False  # whether it is also asked about operators that backward records, for a second derivative
+    whole = False  # True: it also gets operators that backward records, for a second derivative
     _outer: "OperatorMode | None" = None
 
     def __enter__(self) -> "OperatorMode":
@@ -39,7 +39,7 @@ class OperatorMode:
     def __exit__(self, *error: Any) -> None:
         state.operator_mode = self._outer
 
-    # What a mode does.
+    # Methods for subclasses to override.
 
     def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
         """Run an operator: `super().run(op, args, statics)`, or something in its place."""
@@ -50,13 +50,13 @@ class OperatorMode:
         return call_inplace(op, args, statics) if self._outer is None else self._outer.write(op, args, statics)
 
     def see(self, name: str, tensor: Any, make: Callable) -> Any:
-        """Make views of `tensor` by `make()`, which computes nothing and gives None where a copy is needed."""
+        """Make views of `tensor` by `make()`, which computes nothing, and returns None if a copy is needed."""
         return make() if self._outer is None else self._outer.see(name, tensor, make)
 
-    # What operators call on the innermost mode.  Within, no mode is asked: an operator that is made of others is one.
+    # Operators call these on the innermost mode.  Inside, no mode is called again: a composed operator is one operator.
 
     def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
-        """Run an operator as the modes say."""
+        """Run an operator through the modes."""
         mode: OperatorMode | None = self
         while op.in_backward and mode is not None and not mode.whole:
             mode = mode._outer
@@ -67,7 +67,7 @@ class OperatorMode:
             state.operator_mode = before
 
     def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Any:
-        """Run the in-place form as the modes say."""
+        """Run the in-place form through the modes."""
         before, state.operator_mode = state.operator_mode, None
         try:
             return self.write(op, args, statics)
@@ -75,7 +75,7 @@ class OperatorMode:
             state.operator_mode = before
 
     def view(self, name: str, tensor: Any, make: Callable) -> Any:
-        """Make views of `tensor` as the modes say."""
+        """Make views of `tensor` through the modes."""
         before, state.operator_mode = state.operator_mode, None
         try:
             return self.see(name, tensor, make)
@@ -84,7 +84,7 @@ class OperatorMode:
 
 
 def given(op: Operator, args: tuple, statics: tuple, out: Any) -> Any:
-    """The operator's results, recorded, as if its kernel had given `out`: an array, or a tuple of them."""
+    """Return an operator's results, recorded as if its kernel had returned `out`: an array, or a tuple of them."""
     kernel = kernel_of(op, statics)
     twin = Operator.__new__(Operator)
     twin.__dict__.update(op.__dict__)
@@ -93,7 +93,7 @@ def given(op: Operator, args: tuple, statics: tuple, out: Any) -> Any:
 
 
 class _Given(Kernel):
-    """A kernel whose result is known; everything else is the real one's."""
+    """A kernel with a known result; all else is the real kernel's."""
 
     __slots__ = ("real",)
 
@@ -117,7 +117,7 @@ def public_name(op: Operator) -> str:
 
 
 def public(op: Operator) -> Any:
-    """The public function of an operator (`xgrad.mm`); the operator itself where it has none of its own."""
+    """The public function of an operator (`xgrad.mm`); the operator itself if it has no function."""
     name = public_name(op)
     for table in (FUNCTIONS[""], *(t for place, t in FUNCTIONS.items() if place), METHODS):
         if name in table:

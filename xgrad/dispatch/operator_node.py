@@ -1,10 +1,10 @@
-"""OperatorNode: the node that a recorded operator leaves, with what it saved.
+"""OperatorNode: the node of a recorded operator, with its saved values.
 
-One subclass for each operator, made when it is first recorded, under PyTorch's name (MulBackward0).  Its attributes
-`_saved_<argument>` and `_raw_saved_<argument>` are in saved_attributes.py.
+There is one subclass for each operator, made when it is first recorded, under PyTorch's name (MulBackward0).  Its
+attributes `_saved_<argument>` and `_raw_saved_<argument>` are in saved_attributes.py.
 
-`saved` holds inputs as the Tensors themselves, numbers as they are, and SavedVariables for results and whatever a hook
-packed; `versions` the versions at which inputs were saved, where one was not 0.
+`saved` has inputs as the Tensors themselves, numbers as they are, and SavedVariables for results and for values that a
+hook packed; `versions` the versions at which inputs were saved, if one of them was not 0.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from .plan import Plan
 from .saved_attributes import look_up, names
 
 _classes: dict[str, type] = {}
-_DEFINED = (None,)  # the one result's gradient is given
+_DEFINED = (None,)  # the one result has a gradient
 _REUSE_FROM = 1 << 14  # elements from which a gradient's memory is worth reusing
 _UNSET: Any = object()
 
@@ -45,7 +45,7 @@ class OperatorNode(Node):
     versions: tuple | None = None  # None: every input was at version 0
     static: tuple | None = None  # (shapes, dtypes) of the arguments, where a formula asks for them
     inplace: bool = False
-    indices: tuple | None = None  # of an index with masks, for `_saved_indices`: as they were given
+    indices: tuple | None = None  # the user's index tensors and masks, for `_saved_indices`
 
     def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
         plan = self.plan
@@ -90,7 +90,7 @@ class OperatorNode(Node):
         return found
 
     def _make_formula(self, plan: Plan, needs: int) -> Formula | None:
-        if not plan.has_formula or plan.kernel.operator.check_gradients is not None:  # which looks at values
+        if not plan.has_formula or plan.kernel.operator.check_gradients is not None:  # a check reads values
             return None
         count = len(self.next_edges)
 
@@ -116,7 +116,7 @@ class OperatorNode(Node):
         ]  # fmt: skip
 
     def _apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
-        """Every case: several results, undefined gradients, recorded, broadcast or cast arguments."""
+        """Handle every case: several results, undefined gradients, recording, broadcast or cast arguments."""
         plan, edges = self.plan, self.next_edges
         defined, given = [], []
         for g, a in zip(grads, self.avals, strict=True):
@@ -135,7 +135,7 @@ class OperatorNode(Node):
         # Where an argument was broadcast or cast, the program itself fits the gradient to it.
         metas: list = [None] * len(edges)
         for i in plan.indices:
-            if not needs >> i & 1:  # a bias that nobody asks for must not cost its neighbour a program
+            if not needs >> i & 1:  # a bias whose gradient is not wanted must not cost the weight a program
                 continue
             child, number = edges[i]
             meta = child.avals[number] if child is not None else self.avals[0] if self.inplace and not i else None
@@ -148,7 +148,7 @@ class OperatorNode(Node):
         check = plan.kernel.operator.check_gradients
         if check is not None:
             check(grads, values)
-        if recorded and needs != plan.needs:  # what only the other formulas use must not enter the new graph
+        if recorded and needs != plan.needs:  # values that only other formulas use must not enter the new graph
             kept = plan.kernel.plan(needs, len(plan.used)).saved
             for i, place in enumerate(plan.saved):
                 if place not in kept and isinstance(values[i], Tensor):
@@ -171,7 +171,7 @@ class OperatorNode(Node):
         return ""
 
     def _refuse_misfit(self) -> None:
-        """Raise `RuntimeError` where an unpack hook gave another shape: why a derivative failed."""
+        """Raise `RuntimeError` if an unpack hook returned another shape: this explains the failure of a derivative."""
         if words := self.unpack_misfit():
             raise RuntimeError(words) from None
 
@@ -179,11 +179,11 @@ class OperatorNode(Node):
         return len(self.avals) == 1
 
     def misfit(self) -> None:
-        """The engine found a gradient of another shape or dtype: from now on the program fits it."""
+        """Called by the engine for a gradient of another shape or dtype: from now on the program fits it."""
         self.plan.fits.add(self.avals[0].shape)
 
     def _unpack_arrays(self) -> list:
-        """The saved values as a program takes them, after the version check."""
+        """The saved values as operands of a program, after the version check."""
         saved = self.saved  # once: another thread may release it
         if saved is RELEASED:
             raise freed_error(self.name())
@@ -238,7 +238,7 @@ class OperatorNode(Node):
 
 
 def _recorded(plan: Plan, key: tuple, values: list) -> Any:
-    """The backward of a node, recorded.  A result requires grad where it depends on something that does."""
+    """Run the backward of a node, recorded.  A result requires grad if it depends on a value that does."""
     if not (plan.kernel.operator.first or plan.kernel.operator.multilinear):
         return Tensor._call(plan.operator(key), tuple(values), ())
     touched, each = plan.dependence(key, values)
@@ -258,7 +258,7 @@ def _recorded(plan: Plan, key: tuple, values: list) -> Any:
 
 
 def _spread(results: Any, needs: int, count: int) -> list:
-    """The wanted gradients, each in the place of its edge."""
+    """Put each wanted gradient in the place of its edge."""
     spread: list[Any] = [None] * count
     found = iter(results if needs & (needs - 1) else (results,))
     for i in range(count):

@@ -1,9 +1,9 @@
-"""Operators, views and composites ask the classes of their arguments for an `__xgrad_function__` (xgrad/overrides.py).
+"""Overrides: operators, views and composites call the `__xgrad_function__` of their arguments' classes (overrides.py).
 
-An operator asks when an argument's class is not `Tensor`, and names the public function that it belongs to, with the
-arguments as a user would give them.  Of the composites, which are Python functions over operators, the ones in the
-tables of functions are replaced here by ones that look at their arguments first (0.15 µs); those that make one view
-and do nothing else are not: `view.try_view` asks for them.
+An operator does so if an argument's class is not `Tensor`, and passes its public function, with the arguments of the
+user's call.  Composites are Python functions over operators.  Those in the tables of functions are replaced here by
+functions that test their arguments first (0.15 µs), except composites that only make one view: `view.try_view` tests
+for them.
 """
 
 import functools
@@ -24,7 +24,7 @@ _ONE_VIEW = frozenset({
     "select", "narrow", "permute", "transpose", "swapdims", "swapaxes", "t", "movedim", "moveaxis", "adjoint",
     "reshape", "ravel", "unflatten", "squeeze", "unsqueeze", "diagonal", "as_strided", "alias",
 })  # fmt: skip
-# Methods that are composites, and parsed by PyTorch's argument parser.
+# Composites that are methods, and accept NumPy's names as in PyTorch.
 _BY_NUMPY_NAMES = (
     "argsort", "chunk", "log_softmax", "max", "median", "min", "mode", "nanmedian", "nanquantile", "quantile",
     "softmax", "std", "std_mean", "take_along_dim", "tensor_split", "var", "var_mean",
@@ -33,9 +33,9 @@ _TABLES = ("", "nn.functional", "linalg", "special")
 
 
 def ask(op: Operator, args: tuple, statics: tuple, call: Callable, inplace: bool = False) -> Any:
-    """Ask the overrides among the arguments for the result of an operator's call; `NotImplemented` if there is none.
+    """Let the arguments' overrides compute the result of an operator's call; `NotImplemented` if there is none.
 
-    `call` runs the operator: what an override is given where users know no function that does.
+    `call` runs the operator: an override gets it if the operator has no public function.
     """
     asked = overloaded(args)
     if not asked:
@@ -45,7 +45,7 @@ def ask(op: Operator, args: tuple, statics: tuple, call: Callable, inplace: bool
 
 
 def ask_view(self: Any, key: tuple) -> Any:
-    """The same for the view of `self` that `key` = (PyTorch's name, *arguments) describes."""
+    """Let an override make the view of `self` that `key` = (PyTorch's name, *arguments) describes."""
     asked = overloaded((self,))
     func = FUNCTIONS[""].get(key[0]) or METHODS.get(key[0])
     if not asked or func is None:
@@ -77,7 +77,7 @@ def _public(op: Operator, inplace: bool, call: Callable) -> Callable:
     return hidden
 
 
-# Composites that choose between operators, and give those of their own name the arguments that they got.
+# Composites that choose between operators, and pass their own arguments to the one with their name.
 _SAME = frozenset({"add", "sub", "div", "pow", "relu", "softmax", "log_softmax"})
 _PUBLIC_NAMES = {"self": "input"}
 
@@ -89,7 +89,7 @@ def _takes(func: Callable, op: Operator) -> bool:
 
 
 def _as_given(op: Operator, func: Callable, args: tuple, statics: tuple) -> tuple[tuple, dict[str, Any]]:
-    """(args, kwargs) with which a user would have called `func`, without what is the default."""
+    """(args, kwargs) with which a user would have called `func`, without those that are defaults."""
     if hasattr(func, "hidden"):
         return args, dict(zip(op.static_names, statics))
     if op.name == "copy":
@@ -99,7 +99,7 @@ def _as_given(op: Operator, func: Callable, args: tuple, statics: tuple) -> tupl
     given.update(zip(op.static_names, statics, strict=True))
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    omitted = False  # once an argument is left out, those behind it are given by name
+    omitted = False  # after an omitted argument the others are passed by name
     for p in inspect.signature(func).parameters.values():
         if p.name not in given and p.kind is _VAR:
             positional += args[count:]
@@ -160,7 +160,7 @@ def _takes_tensors(function: Callable) -> bool:
 
 
 def replace_composites() -> None:
-    """Let the composites in the tables of functions look at their arguments; once, when all are declared."""
+    """Make the composites in the tables of functions test their arguments; once, when all are declared."""
     seen: dict[Any, Callable] = {}
     for place in _TABLES:
         table = FUNCTIONS.get(place, {})

@@ -1,4 +1,4 @@
-"""Plan: for one kernel and one choice of arguments that require grad, what is saved and the programs of backward."""
+"""Plan: the saved values and the programs of backward, for one kernel and one mask of arguments that require grad."""
 
 from collections.abc import Callable
 from operator import itemgetter
@@ -17,7 +17,7 @@ from .promotion import conj
 
 
 class Bound(Protocol):
-    """A kernel (kernel.py) as its plans know it: an operator with its static arguments bound."""
+    """The interface of a kernel (kernel.py) that its plans use: an operator with its static arguments bound."""
 
     statics: dict[str, Any]
     function: Callable
@@ -32,7 +32,7 @@ class Bound(Protocol):
 
 
 class Plan:
-    """For one mask of arguments that require grad: what is saved, and the backward programs."""
+    """The saved values and the backward programs for one mask of arguments that require grad."""
 
     __slots__ = (
         "all",
@@ -61,7 +61,7 @@ class Plan:
         "used",
     )  # fmt: skip
 
-    has_formula = True  # whether a compiled backward may trace it
+    has_formula = True  # True if a compiled backward may trace it
 
     def __init__(self, kernel: Bound, needs: int, count: int) -> None:
         operator = kernel.operator
@@ -99,19 +99,19 @@ class Plan:
         self.reuses = operator.pointwise
         self.all = (1 << count) - 1 if count > 1 else -1
         self.alone = len(self.indices) == count
-        # Which results are saved: all (None), or those that formulas name by their field ("indices").
+        # The saved results: all (None), or those that formulas name by their field ("indices").
         self.result_names: tuple[str, ...] = getattr(operator.outputs, "_fields", ())
         self.results: tuple[int, ...] | None = None
         if not wanted & {"result", "results"}:
             self.results = tuple(i for i, field in enumerate(self.result_names) if field in wanted - {*names})
             self.result_names = tuple(self.result_names[i] for i in self.results)
         self.saves_result = self.results is None or bool(self.results)
-        # What is saved tells its shape; those of other arguments are noted, where a gradient is made for them.
+        # A saved value has its shape; shapes of other arguments are stored if these get a gradient.
         self.static = bool(wanted & {"shapes", "dtypes"}) or any(
             formula_of(operator, names[i]) is linear and i not in self.saved for i in self.indices
         )
         self.general = self.static  # True: no backward takes the short way of `OperatorNode.apply`
-        # Whether the one result is saved, and nothing else.
+        # True if only the one result is saved.
         self.keeps_result = self.saves_result and not self.static and self.pick is None and operator.outputs is None
 
     def only(self, args: tuple) -> list:
@@ -153,10 +153,10 @@ class Plan:
         return found
 
     def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> Callable:
-        """A pure function of (*defined gradients, *saved inputs, *saved results).
+        """Make a pure function of (*defined gradients, *saved inputs, *saved results).
 
-        Gives one array if one gradient is wanted, else a tuple of those wanted.  `defined` tells for each result
-        whether its gradient is given (None stands for one that is not, with the shape and dtype of its zeros).
+        It returns one array if one gradient is wanted, else a tuple of the wanted ones.  `defined` has an item for each
+        result: None for a result with a gradient, else the shape and dtype of its zeros.
         """
         kernel, names, node = self.kernel, self.used, self.kernel.node_class.__name__
         operator, statics = kernel.operator, kernel.statics
@@ -217,7 +217,7 @@ def _is_identity(formula: Callable) -> bool:
 
 
 def _picker(places: tuple[int, ...]) -> Callable | None:
-    """A function that takes the items at `places` out of a tuple, as a tuple."""
+    """Make a function that returns the items of a tuple at `places`, as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
     return itemgetter(slice(places[0], places[0] + 1)) if places else None

@@ -1,4 +1,4 @@
-"""Recording an operator: its node, where the node's gradients go, and what it saves."""
+"""Recording an operator: its node, the node's edges, and its saved values."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ NO_EDGE = (None, 0)
 
 
 def new_node(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) -> Any:
-    """A node for a call whose results are still to be attached."""
+    """Make a node for a call; its results are attached later."""
     plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
     node = kernel.node_class() if kernel.overloads is None else kernel.class_for(args)()
     node.plan = plan
@@ -50,7 +50,7 @@ def record_many(kernel: Kernel, needs: int, args: tuple, results: tuple) -> None
 
 
 def _save_many(plan: Plan, node: Any, args: tuple, results: tuple) -> None:
-    """Results without a gradient (indices) are saved as inputs are: they do not refer to the node."""
+    """Save arguments and results.  Results without a gradient (indices) have no node, and are saved as inputs are."""
     save_for_backward(plan, node, args, ())
     make = SavedVariable.packed if state.saved_hooks else SavedVariable
     chosen = results if plan.results is None else [results[i] for i in plan.results]
@@ -81,7 +81,7 @@ def _static(args: tuple) -> tuple[tuple, tuple]:
 
 
 def save_for_backward(plan: Plan, node: Any, args: tuple, results: tuple, weak_grad_fn: Any = None) -> None:
-    """Keep for backward what the plan names."""
+    """Save the values that the plan names."""
     if plan.static:
         node.static = _static(args)
         if not (results or plan.saved):

@@ -1,6 +1,7 @@
-"""The linear maps along a view chain, on Tensors and recorded: what backward does to views when a graph is created.
+"""The linear maps along a view chain, on Tensors and recorded: backward uses them for views when a graph is created.
 
-Each of the three is the other's derivative.  `TENSORS` of engine/arithmetic.py calls them, as methods of Tensor.
+The derivative of each of the three is made of the others.  `TENSORS` of engine/arithmetic.py calls them, as methods of
+Tensor.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ from ..views.chain import ViewChain
 
 
 class _Replay(Node):
-    """The backward of an adjoint: the replay."""
+    """The backward of an adjoint, which is the replay."""
 
     chain: ViewChain
 

@@ -179,7 +179,7 @@ ALIASES: dict[str, dict[str, str]] = {
 }
 
 
-# -- the saved values of operators' nodes------------------------------------------------------------------------------
+# -- the saved values of operators' nodes -----------------------------------------------------------------------------
 
 
 def kept_names(node: Any) -> list[str]:
@@ -248,7 +248,7 @@ def _operator_names(node: Any) -> Iterator[str]:
     yield from (other for other, ours in ALIASES.get(operator.name, {}).items() if ours in found)
 
 
-# -- the two functions for nodes---------------------------------------------------------------------------------------
+# -- the two functions for nodes --------------------------------------------------------------------------------------
 
 
 def look_up(node: Any, wanted: str, raw: bool) -> Any:

@@ -1,4 +1,4 @@
-"""The tables of what is declared: public functions, methods, operators.  declare.py fills them."""
+"""The tables of declarations: public functions, methods, operators.  declare.py fills them."""
 
 from typing import Any
 
@@ -7,4 +7,4 @@ from .operator import Operator
 FUNCTIONS: dict[str, dict[str, Any]] = {"": {}}  # namespace ("", "nn.functional", "linalg", ...) -> name -> function
 METHODS: dict[str, Any] = {}
 OPERATORS: dict[str, Operator] = {}
-VARIANTS: list[Operator] = []  # those that share the name of one of OPERATORS: add with alpha, say
+VARIANTS: list[Operator] = []  # operators that share the name of one of OPERATORS: add with alpha, say

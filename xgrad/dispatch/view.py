@@ -1,7 +1,7 @@
-"""How a view is made and recorded.  A view is metadata: making one dispatches nothing until it is read.
+"""Views: making and recording them.  A view is metadata: nothing is dispatched until it is read.
 
-The whole cost of a view that was made before is one dictionary look-up in its chain, a Tensor, its ViewMeta, and the
-node if it is recorded.
+A view that was made before costs one dictionary look-up in its chain, a Tensor, its ViewMeta, and the node if it is
+recorded.
 """
 
 from functools import partial
@@ -23,9 +23,9 @@ DEFAULT = CreationMeta.DEFAULT
 
 
 def view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor:
-    """The view of `self` that `key` = (PyTorch's name, *arguments) describes, recorded as a node called `name`.
+    """Make the view of `self` that `key` = (PyTorch's name, *arguments) describes, recorded as a node called `name`.
 
-    Raises what PyTorch raises for arguments that make no view.
+    Raises PyTorch's errors for arguments that make no view.
     """
     out = try_view(self, key, name, creation)
     assert out is not None
@@ -33,7 +33,7 @@ def view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) 
 
 
 def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor | None:
-    """As `view`, but None where the layout allows no view and a copy has to be made (`reshape`)."""
+    """Make a view as `view` does; return None if the layout allows no view, and a copy is needed (`reshape`)."""
     if settings.operator_modes and (mode := state.operator_mode) is not None:
         return mode.view(key[0], self, partial(try_view, self, key, name, creation))
     if self.__class__ is not Tensor:
@@ -75,9 +75,9 @@ def attach_view(
     creation: CreationMeta = DEFAULT,
     tangent: bool = True,
 ) -> Tensor:
-    """The view that `seen` places in the storage and `relative` in `self`; recorded, with its tangent."""
+    """Make the view whose chain is `seen` from the root and `relative` from `self`; record it, with its tangent."""
     out = make_view(self, seen, relative, name, creation)
-    # `self.requires_grad` as it stands in call.py
+    # `self.requires_grad`, written out as in call.py
     if (self._requires_grad or (self._view is not None and self._view.base._requires_grad)) and state.grad_enabled:
         out._grad_fn = chain_node(name, relative, gradient_edge(self))
         out._requires_grad = True
@@ -87,10 +87,10 @@ def attach_view(
 
 
 def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -> Tensor:
-    """`as_strided` of a view addresses the storage, beyond the view: its gradient goes to the base at once.
+    """Make the view of `as_strided`, which addresses the storage beyond `self`: its gradient goes to the base at once.
 
-    (PyTorch sends it through the view and drops what falls outside of it.)  Where the base requires none, as that of a
-    view which is a leaf, it goes to the view.
+    (PyTorch sends it through the view and drops the part outside of the view.)  If the base requires no grad, as that
+    of a view which is a leaf, the gradient goes to the view.
     """
     parent = self._view
     if parent is not None and parent.chain is self._chain:
@@ -110,7 +110,7 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
     relative = _from_part(self._chain, seen)
     if relative is not None:
         return attach_view(self, seen, relative, name, creation, tangent=False)
-    # It reaches out of what `self` shows, a detached part of the storage: an alias as that is one.
+    # It addresses elements outside of `self`, a detached part of the storage: so is the alias.
     out = self._alias()
     out._chain, out._cache, out._cache_generation = seen, None, -1
     if state.grad_enabled and self.requires_grad:
@@ -119,13 +119,13 @@ def _strided(self: Tensor, seen: ViewChain, name: str, creation: CreationMeta) -
 
 
 def _from_part(chain: ViewChain, seen: ViewChain) -> ViewChain | None:
-    """The chain from what `chain` shows to the `as_strided` of its storage `seen`, None where that lies outside."""
+    """The chain from `chain`'s view to `seen`, an `as_strided` of its storage; None if that is not inside the view."""
     back = chain.inverse()
     return within(chain, seen) if back is None else back.concat(seen)
 
 
 def _strided_tangent(self: Tensor, out: Tensor, key: tuple) -> None:
-    """The tangent of an `as_strided` is the same of the tangent, if that lies in a storage of the same layout."""
+    """Give an `as_strided` its tangent: the same `as_strided` of the tangent, if its storage has the same layout."""
     tangent = self._tangent_at(state.forward_level)
     if tangent is None:
         return
@@ -146,7 +146,7 @@ def _leads_nowhere(node: Any) -> bool:
 
 
 def _view_tangent(self: Tensor, out: Tensor, relative: ViewChain, name: str) -> None:
-    """The tangent of a view is the same view of the tangent, so that a write into either shows in both."""
+    """Give a view its tangent: the same view of the tangent, so that a write into either shows in both."""
     level = state.forward_level
     tangent = self._tangent_at(level)
     levels = state.forward_level, state.outer_forward_levels
@@ -167,7 +167,7 @@ def tangent_of_view(self: Tensor, level: int) -> Tensor:
     whole = meta.base._tangent_at(level)
     assert whole is not None
     modes = state.grad_enabled, state.forward_level, state.outer_forward_levels
-    state.grad_enabled = True  # it stays, whatever mode the first reader is in
+    state.grad_enabled = True  # it is stored, so it must not depend on the first reader's mode
     try:
         if level == state.forward_level:
             to_outer_forward_level()
@@ -179,9 +179,9 @@ def tangent_of_view(self: Tensor, level: int) -> Tensor:
 
 
 def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
-    """The view of `self` that a chain describes, recorded as a node called `name`.
+    """Make the view of `self` that a chain describes, recorded as a node called `name`.
 
-    A tangent may have another dtype than the tensor of whose views the chain is.
+    A tangent may have another dtype than the tensor whose views the chain belongs to.
     """
     if relative.root_dtype != self.dtype:
         steps, relative = relative.steps, ViewChain.root(relative.root_shape, self.dtype)
@@ -192,7 +192,7 @@ def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
 
 
 def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
-    """What this view shows of its base, of another one that is laid out as its base: recorded as a view of that.
+    """Apply this view's chain to another base with the same layout, recorded as a view of that.
 
     None if this is no view, or if `new_base` differs from the base in shape, strides or offset.
     Raises `TypeError` for what is no Tensor.
@@ -215,7 +215,7 @@ def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
 
 
 def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
-    """The views of `self` that one operation (split, unbind) makes; they share no element and one node.
+    """Make the views of `self` by one operation (split, unbind); they share no element, and have one node.
 
     They must not be written in place while they are recorded.
     """
@@ -240,7 +240,7 @@ def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
 
 
 def bits_of(self: Tensor, key: tuple) -> Tensor:
-    """The same bits as another dtype: shares storage and version counter and is outside of the graph, as in PyTorch."""
+    """View the same bits as another dtype: same storage and version counter, outside of the graph, as in PyTorch."""
     self._share()
     seen = self._chain.view(*key)
     alias = self._alias()
@@ -251,10 +251,10 @@ def bits_of(self: Tensor, key: tuple) -> Tensor:
 
 
 def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
-    """An in-place view operation (t_, squeeze_, ...): the tensor moves to another view of its storage.
+    """Run an in-place view operation (t_, squeeze_, ...): the tensor becomes another view of its storage.
 
-    The operation is appended to the tensor's chain *and* to what autograd knows of it (its ViewMeta's chain, or, of a
-    base, the chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
+    The operation is appended to the tensor's chain *and* to autograd's chain (that of its ViewMeta, or for a base the
+    chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
     """
     if settings.operator_modes and (mode := state.operator_mode) is not None:
         return mode.view(f"{key[0]}_", self, partial(view_inplace, self, key, name))
@@ -275,7 +275,7 @@ def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
 
 
 def move(self: Tensor, relative: ViewChain, name: str) -> Tensor:
-    """`view_inplace`, of the view that a chain describes."""
+    """Run `view_inplace` for a view that a chain describes."""
     record = state.grad_enabled and self.requires_grad
     if record:
         check_inplace(self)

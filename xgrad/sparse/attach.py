@@ -1,6 +1,6 @@
-"""SparseTensor gets its interpreter here, and the methods that are made of operators over it.
+"""Attaches to SparseTensor its interpreter, and the methods that are made of operators over it.
 
-The package's `__init__` runs this, so that no sparse tensor is without them.
+The package's `__init__` runs this, so that every sparse tensor has them.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from .tensor import SparseTensor, empty
 
 
 class _Sparse(Interpreter):
-    """Runs operators on sparse tensors; what is not in the tables of operators.py is refused by name."""
+    """Runs operators on sparse tensors; an operator that is not in the tables of operators.py is an error."""
 
     rank = Rank.SPARSE
 

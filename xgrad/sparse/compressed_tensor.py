@@ -6,9 +6,9 @@
     sparse_bsr   rows            crow_indices         col_indices     (nnz, *blocksize)
     sparse_bsc   columns         ccol_indices         row_indices     (nnz, *blocksize)
 
-It holds beside these, as every sparse tensor does, the place of each element (`_index`) and the elements in that order
-(`_entries`): so it is differentiated, multiplied and summed as a sparse_coo tensor is, and only who asks for the parts
-sees the layout.  Invariants: no place is there twice; a sparse gradient that reaches it has its layout.
+Beside these it has, as every sparse tensor does, the place of each element (`_index`) and the elements in that order
+(`_entries`): so it is differentiated, multiplied and summed as a sparse_coo tensor, and only its parts show the layout.
+Invariants: each place occurs once; a sparse gradient of it has its layout.
 This module is loaded with the first sparse tensor.  (PyTorch: SparseCsrTensorImpl.h, SparseCsrTensor.cpp.)
 """
 
@@ -180,7 +180,7 @@ for _name in ("crow_indices", "col_indices", "ccol_indices", "row_indices"):
 def compressed(
     layout: str, compressed_indices: Tensor, plain: Tensor, block: Any, index: Tensor, entries: Tensor, size: Any
 ) -> CompressedTensor:
-    """A tensor of parts that fit together, which belong to no graph and are nobody else's to write."""
+    """Make a tensor of parts that fit together, are outside of all graphs, and that no other tensor writes to."""
     made = blank(CompressedTensor)
     made.layout, made._compressed, made._plain, made._block = layout, compressed_indices, plain, block
     made._index, made._entries, made._sizes, made._coalesced = index, entries, tuple(size), False
@@ -197,7 +197,7 @@ def _rebuilt(requires_grad: bool, *parts: Any) -> CompressedTensor:
 
 
 def from_values(like: CompressedTensor, values: Tensor, name: str = "SparseCompressedTensorBackward0") -> Any:
-    """A tensor with the places of `like` and these values, through which it is differentiated."""
+    """Make a tensor with the places of `like` and these values, through which it is differentiated."""
     shape, index = tuple(values.shape), like._index
     result = like._with(private(values.detach().reshape(-1)))
 
@@ -223,7 +223,7 @@ def places(layout: str, compressed_indices: np.ndarray, plain: np.ndarray, block
 
 
 def _structure(layout: str, index: np.ndarray, size: tuple, block: Any) -> tuple:
-    """(compressed indices, plain indices, places, where each of the elements at `index` stands among the values)."""
+    """(compressed indices, plain indices, places, the position among the values of each element at `index`)."""
     b = block or (1, 1)
     corners = index // np.asarray(b)[:, None]
     major, minor = corners if layout in ROWS else corners[::-1]
@@ -245,7 +245,7 @@ def _integers(array: np.ndarray) -> Tensor:
 
 
 def block_of(layout: str, block: Any, size: tuple, source: str, where: str) -> tuple[int, int] | None:
-    """The block size that a conversion is given, checked."""
+    """Check the block size of a conversion, and return it."""
     if layout not in BLOCKED:
         if block is not None:
             raise RuntimeError(
@@ -272,7 +272,7 @@ def block_of(layout: str, block: Any, size: tuple, source: str, where: str) -> t
 
 
 def from_dense(input: Tensor, layout: str, block: Any, name: str, where: str) -> Any:
-    """A dense matrix in a compressed layout."""
+    """Convert a dense matrix to a compressed layout."""
     if input.ndim != 2:
         raise NotImplementedError(
             f"{where}: {named_layout(layout)} tensors are matrices here, without batches and dense dimensions, but got "
@@ -299,7 +299,7 @@ _NODES = {
 
 
 def converted(source: Any, layout: str, block: Any = None, name: str | None = None) -> Any:
-    """A sparse tensor in another layout; itself if it has that."""
+    """Convert a sparse tensor to another layout; return it if it has that layout."""
     where = "sparse_compressed_to_sparse" if isinstance(source, CompressedTensor) else "to_sparse"
     size = source._sizes
     mine: Any = getattr(source, "_block", None)
@@ -346,7 +346,7 @@ _ON_VALUES = frozenset(["mul", "div", "true_divide", "neg", "clone"])
 
 
 def dispatch_compressed(op: Operator, args: tuple, statics: tuple) -> Any:
-    """An operator with a compressed tensor among its arguments."""
+    """Run an operator with a compressed tensor among its arguments."""
     name = op.name
     sparse = [a for a in args if isinstance(a, SparseTensor)]
     first = next(a for a in sparse if isinstance(a, CompressedTensor))
@@ -371,6 +371,6 @@ def dispatch_compressed(op: Operator, args: tuple, statics: tuple) -> Any:
 
 
 def product_of(result: Any, first: SparseTensor) -> Any:
-    """A sparse product in the layout that PyTorch gives it: by rows, unless of blocks."""
+    """Convert a sparse product to PyTorch's layout: by rows, unless of blocks."""
     layout = "sparse_csr" if first.layout == "sparse_csc" else first.layout
     return converted(result, layout, getattr(first, "_block", None))

@@ -1,4 +1,4 @@
-"""Sparse gradients: an embedding makes them, and recorded operators hand them on.
+"""Sparse gradients: an embedding makes them, and recorded operators pass them on.
 
 An embedding's gradient has one entry for each number that was looked up.  (PyTorch: embedding_sparse_backward.)
 """
@@ -19,10 +19,10 @@ from .tensor import SparseTensor, densely, from_parts, gather
 
 
 def node_gradients(node: Any, grad: SparseTensor, needs: int, arithmetic: Arithmetic) -> Any:
-    """The gradients that a recorded operator's node makes of a sparse gradient.
+    """Compute the results of a recorded operator's node for a sparse gradient.
 
-    One that hands its gradient on does so; one that works element by element does so on the entries, with what it saved
-    at their places; any other gets a dense gradient.
+    A node that passes its gradient on passes the sparse one; an elementwise node computes with the entries, and its
+    saved values at their places; any other node gets a dense gradient.
     """
     plan, edges = node.plan, node.next_edges
     wanted = [i for i in plan.indices if needs >> i & 1]
@@ -58,7 +58,7 @@ def _at_entries(node: Any, grad: SparseTensor) -> list | None:
 
 
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int, lookup: Callable) -> Tensor:
-    """The rows that `indices` name; the gradient of `weight` holds those rows alone, one entry for each index."""
+    """Look up the rows that `indices` name; the gradient of `weight` has only those rows, one entry for each index."""
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
         result = lookup()

@@ -1,7 +1,7 @@
 """Operators on sparse tensors: a table by name, and the rules of the gradients.
 
-A name that is not in the table is refused; of the gradients' own operators, which no user calls, the sparse arguments
-are made dense.  Loaded with the first sparse tensor.  (PyTorch: SparseTensorMath.cpp, derivatives.yaml.)
+An operator that is not in the table is an error; but for the operators of gradients, which no user calls, sparse
+arguments are made dense.  Loaded with the first sparse tensor.  (PyTorch: SparseTensorMath.cpp, derivatives.yaml.)
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _functions: dict[str, Any] = tables.FUNCTIONS[""]
 
 
 def _scatter_add(self: Any, values: Any, indices: Any, alpha: Any) -> Any:
-    """A dense array plus `alpha` times a sparse one; written in place, it costs the size of the sparse one."""
+    """Add `alpha` times a sparse array to a dense one; in place, it costs the size of the sparse one."""
     self, values = promote(self, values * jnp.asarray(alpha).astype(values.dtype))
     if not indices.shape[0]:
         return self + jnp.sum(values, 0, dtype=values.dtype)
@@ -84,7 +84,7 @@ def _add(self: Any, other: Any, alpha: Any = 1) -> Any:
 
 
 def _joined(a: Any, b: Any, alpha: Any) -> Any:
-    """a + alpha * b: the entries of both; of two coalesced ones, coalesced.  XLA then needs no values for the shape."""
+    """a + alpha * b, with the entries of both; coalesced if both are.  XLA then needs no values for the shape."""
     if a.sparse_dim() != b.sparse_dim():
         raise RuntimeError(
             f"add: expected 'self' and 'other' to have the same number of sparse dimensions, but got {a.sparse_dim()} "
@@ -200,7 +200,7 @@ def _matrix(x: Any, name: str) -> None:
 
 
 def sparse_mm(self: Any, other: Any, masked: bool, name: str = "mm") -> Tensor:
-    """The product of two matrices of which one is sparse; `masked`: the gradient of the sparse one is sparse too."""
+    """Multiply a sparse matrix with a dense or sparse one; `masked`: the sparse factor's gradient is sparse too."""
     _matrix(self, name)
     _matrix(other, name)
     if self.shape[1] != other.shape[0]:
@@ -263,7 +263,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1, maske
 
 
 def sparse_sum(self: SparseTensor, dim: Any, dtype: Any = None) -> Tensor:
-    """The sum over some dimensions: sparse while a sparse one is left, differentiated into a sparse gradient."""
+    """Sum over some dimensions: the result is sparse while a sparse dimension is left, and so is its gradient."""
     if dtype is not None:
         self = self._cast(dtypes.as_dtype(dtype))
     given = (dim,) if not isinstance(dim, (tuple, list)) else tuple(dim)
@@ -313,7 +313,7 @@ def _sum(self: SparseTensor, dim: Any = None, keepdim: bool = False, dtype: Any 
     )
 
 
-# f(0) == 0: entry by entry, of the coalesced tensor.
+# Functions with f(0) == 0: computed for each entry of the coalesced tensor.
 KEEP_ZERO = frozenset([
     "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "expm1", "floor", "isinf", "isnan", "log1p",
     "nan_to_num", "rad2deg", "relu", "round", "sgn", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
@@ -331,13 +331,13 @@ _TABLE: dict[str, Callable] = {
 }  # fmt: skip
 
 
-# -- the ways in ------------------------------------------------------------------------------------------------------
+# -- entry points -----------------------------------------------------------------------------------------------------
 
 
 def dispatch_coordinates(op: Operator, args: tuple, statics: tuple) -> Any:
-    """Run an operator with a sparse_coo tensor among its arguments, or with what is taken as one."""
+    """Run an operator with a sparse_coo tensor among its arguments, or with one that counts as such."""
     name = op.name
-    if name.endswith("_backward") or name == "_fit":  # a gradient's, which takes what it is given
+    if name.endswith("_backward") or name == "_fit":  # an operator of gradients, which accepts dense and sparse tensors
         return call(op, tuple(a.to_dense() if isinstance(a, SparseTensor) else a for a in args), statics)
     if name in _TABLE and not statics:
         return _TABLE[name](*args)
@@ -349,7 +349,7 @@ def dispatch_coordinates(op: Operator, args: tuple, statics: tuple) -> Any:
 
 
 def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
-    """The in-place form."""
+    """Run the in-place form of an operator on a sparse tensor."""
     self, name = args[0], op.name
     if name == "copy" and len(args) == 2 and self._sparse != getattr(args[1], "_sparse", False):
         kinds = [f"xgrad{'.sparse' if x._sparse else ''}.{dtypes.torch_name(x.dtype)}Tensor" for x in args]
@@ -365,7 +365,7 @@ def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
             raise refusal(f"{name}_")
         if state.grad_enabled and self.requires_grad:
             check_inplace(self)
-        before = _before(self)  # what is saved of it is the old value
+        before = _before(self)  # the old value is saved
         args = tuple(before if a is self else a for a in args)
         return write_in_place(self, call(op, args, statics), None)
     if name not in ("add", "sub") or len(args) < 2 or not isinstance(args[1], SparseTensor):
@@ -388,7 +388,7 @@ def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
 
 
 def _before(self: SparseTensor) -> SparseTensor:
-    """The tensor as it is now: its value and its place in the graph."""
+    """A twin of the tensor with its present value and its place in the graph."""
     twin = _on_values(self, self._entries)
     twin._grad_fn, twin._output_nr, twin._requires_grad = self._grad_fn, self._output_nr, self._requires_grad
     return twin
@@ -402,7 +402,7 @@ def write_in_place(self: SparseTensor, result: Any, name: str | None) -> Tensor:
     if recording:
         check_inplace(self)
     if self._inference:
-        self._bump(0)  # refuses, outside of inference mode
+        self._bump(0)  # raises, outside of inference mode
     if dtypes.category(result.dtype) > dtypes.category(self.dtype):
         names = [dtypes.torch_name(d) for d in (result.dtype, self.dtype)]
         raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]}")

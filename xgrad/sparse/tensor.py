@@ -1,12 +1,12 @@
-"""SparseTensor: a tensor of layout sparse_coo, as the gradient of an embedding is; what it is made of and into.
+"""SparseTensor: a tensor of layout sparse_coo, such as the gradient of an embedding.
 
-It is held as PyTorch's is: `indices` of shape (sparse dimensions, nnz) and `values` of shape (nnz, *dense dimensions),
-two dense Tensors that belong to no graph; the SparseTensor itself is what nodes and `.grad` know.  Programs take them
-as one `jax.experimental.sparse.BCOO`.  Entries at one place add up.  A gradient of a sparse tensor is a gradient of
-the dense one that it stands for, place by place, so every rule here may take it dense or sparse, coalesced or not.
+It has PyTorch's parts: `indices` of shape (sparse dimensions, nnz) and `values` of shape (nnz, *dense dimensions), two
+dense Tensors outside of all graphs; nodes and `.grad` refer to the SparseTensor itself.  Programs take the parts as one
+`jax.experimental.sparse.BCOO`.  Entries at one place add up.  A gradient of a sparse tensor is a gradient of the dense
+one that it stands for, place by place, so every rule here may take it dense or sparse, coalesced or not.
 
-`call.py` hands an operator with a SparseTensor among its arguments to `_interpreter`; what is not in the table of
-`operators.py` is refused by name, and so is everything that asks for the one array that there is not (`_read`).
+`call.py` passes an operator with a SparseTensor among its arguments to `_interpreter`; an operator that is not in the
+table of `operators.py` is an error with its name, and so is each access to the one array that does not exist (`_read`).
 This module is loaded when the first sparse tensor is made.  (PyTorch: SparseTensorImpl.h, SparseTensor.cpp.)
 """
 
@@ -37,7 +37,7 @@ from .node import caller, record, refusal
 
 
 def bcoo(values: Any, indices: Any, size: tuple) -> BCOO:
-    """The arrays of a sparse tensor as JAX's."""
+    """Make JAX's sparse array from the arrays of a sparse tensor."""
     return BCOO((values, indices.T), shape=size)
 
 
@@ -59,7 +59,7 @@ def _summed(values: Any, places: Any, *, n: int) -> Any:
     return jax.ops.segment_sum(values, places, n)
 
 
-# Over the dense parts; PyTorch has no names for these, so that they are in no table.
+# Operators over the dense parts; PyTorch has no names for them, so they are in no table.
 to_dense = Operator("to_dense", _dense)
 to_dense.derivative(values=lambda grad, indices: gathered(grad, indices))
 gather = Operator("gather_entries", gathered)
@@ -81,7 +81,7 @@ class SparseTensor(Tensor):
     _sizes: tuple[int, ...]
     _coalesced: bool
 
-    # -- what it is -----------------------------------------------------------------------------------------------
+    # -- attributes -----------------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> Size:
@@ -150,7 +150,7 @@ class SparseTensor(Tensor):
         return record("ValuesBackward0", private(self._entries), (self,), lambda grad, needs: (pattern.of(grad),))
 
     def _bcoo(self) -> BCOO:
-        """The value as JAX's, for a program."""
+        """The value as JAX's sparse array, for a program."""
         made = bcoo(private(self._entries)._read(), self._index._read(), self._sizes)
         made.indices_sorted = made.unique_indices = self._coalesced
         return made
@@ -199,7 +199,7 @@ class SparseTensor(Tensor):
         )
 
     def _with(self, entries: Tensor, index: Tensor | None = None) -> "SparseTensor":
-        """One like this with other values, and places on another device."""
+        """Make a tensor like this one with other values; on another device also with other indices."""
         return make(self._index if index is None else index, entries, self._sizes, self._coalesced)
 
     def _form(self) -> Callable | None:
@@ -210,7 +210,7 @@ class SparseTensor(Tensor):
         return self.to("cpu")
 
     def _on(self, place: Callable) -> "SparseTensor":
-        """A copy whose arrays went through `place`; not recorded."""
+        """A copy of the tensor, with `place` applied to its arrays; not recorded."""
         index, entries = (private(t, place) for t in (self._index, self._entries))
         return make(index, entries, self._sizes, self._coalesced)
 
@@ -227,7 +227,7 @@ class SparseTensor(Tensor):
     # -- autograd's and Python's ----------------------------------------------------------------------------------
 
     def _shallow(self) -> "SparseTensor":
-        """Another tensor with these arrays, which nobody can change; what is written to the one stays there."""
+        """Make another tensor with the same arrays, which are immutable: a write to one does not change the other."""
         return self._on(same)
 
     def _alias(self) -> Any:
@@ -239,7 +239,7 @@ class SparseTensor(Tensor):
         return alias
 
     def _become(self, other: "SparseTensor") -> None:
-        """Take the value of another one, in place."""
+        """Take the value of another sparse tensor, in place."""
         self._index, self._entries, self._coalesced = other._index, other._entries, other._coalesced
         self._bump()
 
@@ -265,7 +265,7 @@ class SparseTensor(Tensor):
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return format_sparse(self)
 
-    # -- what it has not: one array -------------------------------------------------------------------------------
+    # -- errors: there is no one array ----------------------------------------------------------------------------
 
     def _read(self) -> NoReturn:
         raise refusal(caller())
@@ -315,7 +315,7 @@ for _name, _dtype in {
 
 
 def make(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> SparseTensor:
-    """A sparse tensor of parts that belong to no graph, and whose storage nobody else writes to."""
+    """Make a sparse tensor of parts that are outside of all graphs, and that no other tensor writes to."""
     made = blank(SparseTensor)
     made._index, made._entries, made._sizes = indices, values, tuple(size)
     made._coalesced = coalesced or indices.shape[1] < 2
@@ -339,7 +339,7 @@ def empty(like: SparseTensor, size: tuple, sparse_dim: int | None = None) -> Spa
 
 
 def entries_at(input: Tensor, index: Tensor, coalesced: bool, name: str, rule: Callable) -> SparseTensor:
-    """The elements of a dense tensor at the places `index`, as a sparse one."""
+    """Read the elements of a dense tensor at the places `index`, as a sparse tensor."""
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
         values = call(gather, (input, index), ())
@@ -369,7 +369,7 @@ class Pattern:
         return (index.shape[1], *self.size[index.shape[0] :])
 
     def of(self, values: Tensor) -> Tensor:
-        """A coalesced sparse tensor with these values, recorded."""
+        """Make a coalesced sparse tensor with these values, recorded."""
         return from_parts(self.unique(), values, self.size, True)
 
     def masked(self, grad: Any) -> Tensor:
@@ -381,7 +381,7 @@ class Pattern:
 
 
 def densely(grad: Any) -> Tensor:
-    """A gradient as a dense tensor, and not masked in its own backward."""
+    """Convert a gradient to a dense tensor; its own backward does not mask."""
     return grad.to_dense(masked_grad=False) if grad._sparse else grad
 
 
@@ -417,7 +417,7 @@ def _coalesce(self: SparseTensor) -> SparseTensor:
 
 
 def from_parts(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> SparseTensor:
-    """A sparse tensor of `values`, through which it is differentiated."""
+    """Make a sparse tensor of `values`, through which it is differentiated."""
     result = make(private(indices), private(values), size, coalesced)
 
     def rule(grad: Any, needs: int) -> tuple:
