@@ -1,8 +1,8 @@
-"""What PyTorch has and XLA cannot express: name → (reason, alternative).
+"""Names of PyTorch's that XLA cannot express: name → (reason, alternative).
 
-Looking such a name up gives something that can be called, and raises `NotImplementedError` with both when it is; so
-code that only mentions it runs.  Names that stand for a value (a dtype, a layout) raise when they are looked up.  The
-functions' names are asked for by the `__getattr__` of the namespaces, which runs only for what they do not have.
+Looking up such a name returns an object that raises `NotImplementedError` with both when it is called; so code that
+only mentions the name runs.  Names of values (a dtype, a layout) raise when they are looked up.  The `__getattr__` of
+the namespaces looks functions up here; Python calls it only for names that the namespace does not have.
 """
 
 from typing import Any
@@ -129,7 +129,7 @@ def _explained(place: str, name: str, why: tuple[str, str]) -> str:
 
 
 def unsupported(place: str, name: str) -> Unsupported | None:
-    """What stands for a function of the namespace `place` ("", "sparse", ...); None for a name that is not there.
+    """Return the object for a name of the namespace `place` ("", "sparse", ...); None for names not in the tables.
 
     Raises `UnsupportedNameError` for the name of a value.
 

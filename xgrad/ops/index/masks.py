@@ -193,7 +193,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 @operator(differentiable=False, out=False, signature="input, *, size, fill_value=-1")
 def nonzero_static(self, fill_value=-1, *, size):
-    """As `nonzero`, with exactly `size` rows: cut, or filled up; works under a trace."""
+    """The indices of `nonzero`, cut or filled up to exactly `size` rows; works under a trace."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
     if not self.ndim:

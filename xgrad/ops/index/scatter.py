@@ -273,7 +273,7 @@ def index_reduce(self, index, source, *, dim, reduce, include_self=True):
 
 @composite
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """As `gather`, with the other dimensions broadcast; without `dim` from the flattened input."""
+    """The elements of `gather`, with the other dimensions broadcast; without `dim` from the flattened input."""
     if dim is None:
         input, indices, dim = input.reshape(-1), indices.reshape(-1), 0
     if input.ndim != indices.ndim:

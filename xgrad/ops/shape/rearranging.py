@@ -78,7 +78,7 @@ def repeat(input: Tensor, *repeats: Any, **named: Any) -> Tensor:
 
 @composite
 def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
-    """As `repeat`; missing leading repeats are 1."""
+    """A copy with each dimension repeated, as `repeat` makes it; missing leading repeats are 1."""
     times = variadic("tile", "dims", dims, named)
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
