@@ -3,13 +3,15 @@
 import os
 import zlib
 
+from .flags import set_flags
+
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-if "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
+set_flags()
 
 import pytest
 
+from .lanes import QUICK, mark_exhaustive
 from .oracle import PATHS, tracking
 
 
@@ -27,8 +29,16 @@ def verified(request, monkeypatch):
         monkeypatch.delenv("XGRAD_COMPILE", raising=False)
 
 
+def pytest_configure(config):
+    """A test that is named on the command line runs, exhaustive or not."""
+    if config.option.markexpr == QUICK and any("::" in argument for argument in config.args):
+        config.option.markexpr = ""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(config, items):
-    """Run part I of N of the tests where XGRAD_TESTS=I/N asks for it; a test is always in the same part."""
+    """Mark the exhaustive cases; keep part I of N of all tests, always the same, where XGRAD_TESTS=I/N asks for it."""
+    mark_exhaustive(items)
     if part := os.environ.get("XGRAD_TESTS"):
         index, count = map(int, part.split("/"))
         left_out = [item for item in items if zlib.crc32(item.nodeid.encode()) % count != index]

@@ -2,14 +2,14 @@
 
 import pytest
 
+from ..lanes import budget
 from . import guards
 
-SECONDS = 12
 
-
+@budget(4, 12)  # seconds
 @pytest.mark.unverified("the test compares with the eager run itself")
-def test_no_change_leaves_a_stale_program():
-    counts = guards.run(SECONDS, seed=13)
+def test_no_change_leaves_a_stale_program(budget):
+    counts = guards.run(budget, seed=13)
     assert not counts["failures"], "\n\n".join(counts["failures"])
     assert counts["changes"]
 

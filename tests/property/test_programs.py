@@ -13,18 +13,20 @@ from hypothesis import strategies as st
 
 import xgrad
 
+from ..lanes import budget
 from ..oracle import PATHS
 from . import drawing, programs, through_jax
 
 # The same programs in each run, so that a failure speaks of the change at hand; the command draws others.
-EXAMPLES = 45  # for each plain flavour; each runs in both paths
+# A budget is (how many of each flavour in the quick lane, how many in the exhaustive one).
+EXAMPLES = budget(5, 45)  # of a plain flavour; each runs in both paths
 # Programs of the other flavours compile more.
 FIXED = tuple(name for name in drawing.FLAVOURS if name not in drawing.PLAIN)
-SEEDS = range(1000, 1050)
-COMPILED = 38  # programs of each flavour whose backward is compiled
-WHOLE = 40  # programs of each flavour of which xgrad.compile runs a part
-SHARDED = 10  # programs over eight devices
-TO_JAX = 34  # programs of each flavour that run through to_jax
+FEW = budget(2, 10)
+COMPILED = budget(5, 38)  # whose backward is compiled
+WHOLE = budget(4, 40)  # of which xgrad.compile runs a part
+SHARDED = budget(3, 10)  # over eight devices
+TO_JAX = budget(4, 34)  # that run through to_jax
 
 
 class HypothesisDraw(drawing.Draw):
@@ -33,9 +35,10 @@ class HypothesisDraw(drawing.Draw):
 
 
 @pytest.mark.parametrize("flavour", drawing.PLAIN)
-def test_random_program_agrees_with_torch(flavour):
+@EXAMPLES
+def test_random_program_agrees_with_torch(flavour, budget):
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=budget,
         deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
@@ -53,8 +56,10 @@ def test_random_program_agrees_with_torch(flavour):
 
 
 @pytest.mark.parametrize("flavour", FIXED)
-def test_fixed_program_agrees_with_torch(flavour):
-    for seed in SEEDS[FIXED.index(flavour) :: len(FIXED)]:
+@FEW
+def test_fixed_program_agrees_with_torch(flavour, budget):
+    first = 1000 + FIXED.index(flavour)
+    for seed in range(first, first + budget * len(FIXED), len(FIXED)):
         draw = drawing.Draw(random.Random(seed))
         program, theirs = drawing.generate(draw, drawing.FLAVOURS[flavour], 3 + draw.below(10))
         try:
@@ -65,11 +70,12 @@ def test_fixed_program_agrees_with_torch(flavour):
 
 
 @pytest.mark.parametrize("flavour", [name for name, flavour in drawing.FLAVOURS.items() if not flavour.forward])
-def test_compiled_backward_of_a_program_agrees_with_torch(flavour):
+@COMPILED
+def test_compiled_backward_of_a_program_agrees_with_torch(flavour, budget):
     """Each in one of the paths, in short and in long segments."""
     compiled_backward = xgrad.autograd.compiled_backward
     compiled_backward.reset()
-    for seed in range(2000, 2000 + COMPILED):
+    for seed in range(2000, 2000 + budget):
         draw = drawing.Draw(random.Random(seed))
         program, theirs = drawing.generate(draw, drawing.FLAVOURS[flavour], 3 + draw.below(10))
         try:
@@ -78,15 +84,16 @@ def test_compiled_backward_of_a_program_agrees_with_torch(flavour):
             error.add_note(f"\nseed {seed}\n{program.source('torch')}")
             raise
     metrics = compiled_backward.metrics()
-    assert metrics["backwards"] > COMPILED / 2
+    assert metrics["backwards"] > budget / 2
     assert metrics["fallbacks"] == 0
 
 
 @pytest.mark.parametrize("flavour", [name for name, flavour in drawing.FLAVOURS.items() if not flavour.forward])
-def test_program_that_is_compiled_agrees_with_torch(flavour):
+@WHOLE
+def test_program_that_is_compiled_agrees_with_torch(flavour, budget):
     """All of it as one program, in the replay path; the second half of it, in the geometry path."""
     programs.COUNTS.clear()
-    for seed in range(3000, 3000 + WHOLE):
+    for seed in range(3000, 3000 + budget):
         draw = drawing.Draw(random.Random(seed))
         program, theirs = drawing.generate(draw, drawing.FLAVOURS[flavour], 3 + draw.below(10))
         try:
@@ -94,16 +101,17 @@ def test_program_that_is_compiled_agrees_with_torch(flavour):
         except AssertionError as error:
             error.add_note(f"\nseed {seed}\n{program.source('torch')}")
             raise
-    assert programs.COUNTS["whole"] > WHOLE / 2
+    assert programs.COUNTS["whole"] > budget / 2
 
 
 @pytest.mark.skipif(len(jax.devices()) < 8, reason="needs eight devices")
 @pytest.mark.parametrize(("ways", "first"), [("EAGER", 5000), ("COMPILED", 5100)])
-def test_sharded_program_agrees_with_torch(ways, first):
+@SHARDED
+def test_sharded_program_agrees_with_torch(ways, first, budget):
     """Whatever the data is sharded like, and no write changes the sharding of a storage."""
     checked = programs.Places.checked
     checked.clear()
-    for seed in range(first, first + SHARDED):
+    for seed in range(first, first + budget):
         draw = drawing.Draw(random.Random(seed))
         program, theirs = drawing.generate(draw, draw.one(list(drawing.FLAVOURS.values())), 3 + draw.below(8))
         try:
@@ -112,15 +120,16 @@ def test_sharded_program_agrees_with_torch(ways, first):
         except AssertionError as error:
             error.add_note(f"\nseed {seed}\n{program.source('torch')}")
             raise
-    assert checked["storages"] > 10 * SHARDED
-    assert checked["gradients"] > SHARDED / 4
+    assert checked["storages"] > 10 * budget
+    assert checked["gradients"] > budget / 4
 
 
 @pytest.mark.parametrize("flavour", drawing.FLAVOURS)
-def test_program_through_to_jax_agrees_with_the_tape(flavour):
+@TO_JAX
+def test_program_through_to_jax_agrees_with_the_tape(flavour, budget):
     """Each under one of JAX's transformations and in one of the paths."""
     through_jax.COUNTS.clear()
-    for seed in range(4000, 4000 + TO_JAX):
+    for seed in range(4000, 4000 + budget):
         draw = drawing.Draw(random.Random(seed))
         program, _ = drawing.generate(draw, drawing.FLAVOURS[flavour], 3 + draw.below(6))
         way, path = through_jax.WAYS[seed % 7], PATHS[seed // 7 % 2]
@@ -129,7 +138,7 @@ def test_program_through_to_jax_agrees_with_the_tape(flavour):
         except Exception as error:
             error.add_note(f"\nseed {seed}, {way} in the {path} path\n{program.source('torch')}")
             raise
-    assert sum(through_jax.COUNTS[way] for way in through_jax.WAYS) > 0.8 * TO_JAX
+    assert sum(through_jax.COUNTS[way] for way in through_jax.WAYS) > 0.8 * budget
 
 
 def test_generator_reaches_what_it_is_for():
