@@ -9,6 +9,7 @@ Many operators come from one function that declares a row of a table.  Their cod
 own, `.../unary.py:108`: the row of line 108.  (In unary.py itself `inspect` would look for a `def` above the row.)
 """
 
+import functools
 import inspect
 import linecache
 import re
@@ -60,17 +61,21 @@ def put(code: CodeType, name: str, place: Place, below: int = 0) -> CodeType:
     """Return code under a name, its first line at a place and all that it does in one line, `below` that one."""
     file, line = place
     return code.replace(
-        co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name, co_linetable=_one_line(code, below)
+        co_filename=file,
+        co_firstlineno=line,
+        co_name=name,
+        co_qualname=name,
+        co_linetable=_one_line(len(code.co_code) // 2, below),
     )
 
 
-def _one_line(code: CodeType, below: int) -> bytes:
-    """Return the table of lines of code that stands in one line, `below` its first one.
+@functools.cache  # few lengths: a tenth of what importing xgrad would take otherwise
+def _one_line(units: int, below: int) -> bytes:
+    """Return the table of lines of so many code units that stand in one line, `below` the first one.
 
     An entry has a byte for its kind (13: no columns) and its number of code units, at most 8, and a byte for twice the
     number of lines that it is below the entry before.  (CPython: Objects/locations.md.)
     """
-    units = len(code.co_code) // 2
     counts = [8] * (units // 8) + [units % 8] * (units % 8 > 0)
     deltas = [2 * below] + [0] * len(counts)
     return bytes(byte for count, delta in zip(counts, deltas) for byte in (0x80 | 13 << 3 | count - 1, delta))
