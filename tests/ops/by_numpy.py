@@ -123,6 +123,10 @@ def _pad(x: Any, value: Any, *, padding_config: tuple) -> Any:
     return wide[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b, _) in zip(wide.shape, padding_config))]
 
 
+def _fft(x: Any, *, fft_type: Any, fft_lengths: tuple) -> Any:
+    return getattr(np.fft, f"{fft_type.name.lower()}n")(x, fft_lengths, range(x.ndim - len(fft_lengths), x.ndim))
+
+
 def _cumulative(compute: Callable) -> Callable:
     def run(x: Any, *, axis: int, reverse: bool, **_: Any) -> Any:
         return np.flip(compute(np.flip(x, axis), axis=axis), axis) if reverse else compute(x, axis=axis)
@@ -144,7 +148,8 @@ _SHAPES: dict[str, Callable] = {
     "cummax": _cumulative(np.maximum.accumulate), "cummin": _cumulative(np.minimum.accumulate),
     "cumprod": _cumulative(np.cumprod), "cumsum": _cumulative(np.cumsum), "dot_general": _dot,
     "dynamic_slice": lambda x, *starts, slice_sizes: x[_starts(starts, x.shape, slice_sizes)],
-    "dynamic_update_slice": _update, "expand_dims": lambda x, *, dimensions: np.expand_dims(x, dimensions),
+    "dynamic_update_slice": _update, "fft": _fft,
+    "expand_dims": lambda x, *, dimensions: np.expand_dims(x, dimensions),
     "integer_pow": lambda x, *, y: np.power(x, float(y) if x.dtype.kind in "fc" else y), "pad": _pad,
     "iota": lambda *, dtype, shape, dimension, **_: np.broadcast_to(
         np.arange(shape[dimension]).reshape([-1 if d == dimension else 1 for d in range(len(shape))]), shape
@@ -207,8 +212,9 @@ def _apply(equation: Any, operands: list) -> Sequence:
         return [np.zeros(v.aval.shape, v.aval.dtype) for v in equation.outvars]
     if name in _SLOW:
         return [_by_jax(equation.primitive, operands, params)]
-    if all(np.dtype(v.aval.dtype).kind in "biufcV" for v in equation.invars if not str(v.aval.dtype).startswith("key")):
-        kinds = [np.asarray(x).dtype.kind for x in operands if not hasattr(x, "_base_array")]
+    keys = any(str(v.aval.dtype).startswith("key") for v in (*equation.invars, *equation.outvars))
+    if not keys:
+        kinds = [np.asarray(x).dtype.kind for x in operands]
         if name in _POINTWISE and not (name in _REAL_ONLY and kinds[0] != "f"):
             found = _POINTWISE[name](*map(np.asarray, operands))
             return found if isinstance(found, tuple) else [found]
@@ -217,12 +223,17 @@ def _apply(equation: Any, operands: list) -> Sequence:
         if name in _SHAPES:
             found = _SHAPES[name](*map(np.asarray, operands), **{k: v for k, v in params.items() if k != "sharding"})
             return found if isinstance(found, list) else [found]
-    found = equation.primitive.bind(*map(jnp.asarray, operands), **params)
+    found = equation.primitive.bind(*[jnp.asarray(x) if isinstance(x, np.ndarray) else x for x in operands], **params)
     return found if equation.primitive.multiple_results else [found]
 
 
 def _run_closed(inner: Any, operands: Sequence) -> list:
     return _run(_inner(inner), getattr(inner, "consts", ()), operands)
+
+
+def _chosen(on: Any, new: Any, old: Any) -> Any:
+    on = on.reshape(on.shape + (1,) * (old.ndim - on.ndim))
+    return np.where(on, new, old) if isinstance(old, np.ndarray) else jnp.where(on, new, old)  # keys
 
 
 def _while(params: dict, operands: list) -> list:
@@ -231,7 +242,7 @@ def _while(params: dict, operands: list) -> list:
     while (on := np.asarray(_run_closed(params["cond_jaxpr"], [*operands[:n], *state])[0])).any():
         new = _run_closed(params["body_jaxpr"], [*operands[n : n + m], *state])
         # Under vmap each entry of a batch has a condition of its own.
-        state = [np.where(on.reshape(on.shape + (1,) * (s.ndim - on.ndim)), s, t) for s, t in zip(new, state)]
+        state = [_chosen(on, *pair) for pair in zip(new, state, strict=True)] if on.ndim else new
     return state
 
 

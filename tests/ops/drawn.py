@@ -6,7 +6,9 @@ import jax
 import numpy as np
 
 from xgrad.dispatch.operator import Operator
-from xgrad.dispatch.samples import Draw, Sample
+from xgrad.dispatch.samples import HERE, Draw, Sample
+
+FLOATING = ("real", "complex", "definite", "regular")
 
 _OFFSETS = (0.37, 0.43, 0.61, 0.71, 0.29, 0.53, 0.67, 0.83, 0.47)  # so that no element of two arguments is equal
 
@@ -32,23 +34,27 @@ def values(draw: Draw, seed: int) -> np.ndarray:
     return (draw.low + (draw.high - draw.low) * cells).reshape(draw.shape)
 
 
+def _here() -> Any:
+    return jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+
 def arguments(op: Operator, sample: Sample, dtype: Any, seed: int = 0) -> tuple[list, list[int], tuple]:
     """Arrays and numbers for an operator; the places of those that move; static arguments in their order.
 
     `dtype`: of the floating-point arrays; complex ones have imaginary parts of the same kind.
     """
     arrays = list(sample.arrays)
-    statics = dict(sample.statics)
+    statics = {name: _here() if value is HERE else value for name, value in sample.statics.items()}
     for name in op.parameters[len(arrays) :]:
         arrays.append(statics.pop(name) if name in statics else op.defaults[name])
-    floating = [i for i, a in enumerate(arrays) if isinstance(a, Draw) and a.kind in ("real", "definite", "regular")]
+    floating = [i for i, a in enumerate(arrays) if isinstance(a, Draw) and a.kind in FLOATING]
     moving = [i for i in floating if arrays[i].moves]
     for i, draw in enumerate(arrays):
         if isinstance(draw, Draw):
             found = values(draw, seed + i)
             if i in floating:
-                complex_too = np.dtype(dtype).kind == "c"
+                complex_too = np.dtype(dtype).kind == "c" or draw.kind == "complex"
                 found = found + 0.5j * values(draw, seed + i + 3) if complex_too else found
-                found = found.astype(dtype)
+                found = found.astype(np.promote_types(dtype, np.complex64) if complex_too else dtype)
             arrays[i] = np.asarray(found)
     return arrays, moving, tuple([statics.pop(n) if n in statics else op.defaults[n] for n in op.static_names])

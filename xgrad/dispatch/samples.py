@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 COMPLEX = ("complex",)  # beside samples: the operator takes complex numbers too, and is tested with them
 SINGLE = ("single",)  # beside samples: it refuses the half precisions
 FIRST_ORDER = ("first order",)  # beside samples: there are no second derivatives, which is an error
+STOPPED = ("stopped",)  # beside samples: its derivatives are 0 by definition, though differences are not
 
 
 class Draw(NamedTuple):
@@ -46,6 +47,11 @@ def real(*shape: int) -> Draw:
 def between(low: float, high: float, *shape: int) -> Draw:
     """Numbers between two others."""
     return Draw("real", shape, low, high)
+
+
+def complex_numbers(*shape: int) -> Draw:
+    """Complex numbers, for an operator that takes no real ones."""
+    return Draw("complex", shape, -2, 2)
 
 
 def positive(*shape: int) -> Draw:
@@ -81,6 +87,9 @@ def regular(*shape: int) -> Draw:
 def key() -> Draw:
     """A key of random numbers."""
     return Draw("key", (), 0, 0)
+
+
+HERE = Draw("here", (), 0, 0)  # as a static argument: the default device
 
 
 # -- tables of samples ------------------------------------------------------------------------------------------------

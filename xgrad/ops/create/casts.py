@@ -19,6 +19,7 @@ from ...dispatch.declare import composite, linear, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.promotion import cast
 from ...dispatch.recorded_views import record_linear
+from ...dispatch.samples import COMPLEX, HERE, REAL, real, sample, whole
 from ...dispatch.tables import METHODS
 from ...dispatch.view import view
 from ...dtypes import as_dtype
@@ -35,7 +36,14 @@ from .scalars import fill_value
 # -- dtype ------------------------------------------------------------------------------------------------------------
 
 
-@operator("_to_dtype", function=False, method=False, out=False, node="ToCopyBackward0")
+_CASTS = (
+    sample(real(2, 3), dtype=dtypes.complex128),
+    sample(real(), dtype=dtypes.complex128),
+    sample(whole(-3, 4, 2, 3), dtype=dtypes.float64),
+)
+
+
+@operator("_to_dtype", function=False, method=False, out=False, node="ToCopyBackward0", samples=_CASTS + COMPLEX)
 def _to_dtype(self, *, dtype):
     """A copy with another dtype."""
     return cast(self, dtype)
@@ -91,7 +99,14 @@ def move(self: Tensor, placement: Any, copy: bool = False, committed: bool = Tru
     return record_linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: move(t, placement))
 
 
-@operator("_constrain", function=False, method=False, out=False, node="ToCopyBackward0")
+@operator(
+    "_constrain",
+    function=False,
+    method=False,
+    out=False,
+    node="ToCopyBackward0",
+    samples=(sample(real(2, 3), placement=HERE),) + COMPLEX,
+)
 def _constrain(self, *, placement):
     """The tensor with a constraint on its sharding: a transfer within a trace."""
     return jax.lax.with_sharding_constraint(self, placement)
@@ -218,7 +233,13 @@ def _fitting(args: tuple, statics: tuple) -> tuple:
     return args if isinstance(value, Tensor) or not isinstance(self, Tensor) else (self, fill_value(value, self.dtype))
 
 
-@operator(inplace=True, method=False, out=False, check=_fitting)
+@operator(
+    inplace=True,
+    method=False,
+    out=False,
+    check=_fitting,
+    samples=(sample(real(2, 3), real()), sample(real(2, 3), 1.5), sample(real(0, 3), 1.5)) + COMPLEX,
+)
 def fill(self, value):
     """A tensor like `input` whose elements are all `value`, a number or a 0-dim tensor.
 
@@ -236,7 +257,7 @@ def fill(self, value):
     return jnp.broadcast_to(cast(value, self.dtype), self.shape)
 
 
-@operator("zero", inplace=True, method=False, function=False, out=False)
+@operator("zero", inplace=True, method=False, function=False, out=False, samples=REAL + COMPLEX)
 def _zero(self):
     return jnp.zeros_like(self)
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ... import dtypes
 from ...dispatch.call import call
-from ...dispatch.declare import linear, operator
+from ...dispatch.declare import linear, operator, variant
 from ...dispatch.inplace import call_inplace
-from ...dispatch.operator import Operator
 from ...dispatch.promotion import cast, check_broadcast
+from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import METHODS
 from ...engine.fit import fit
 from ...tensor import Tensor
@@ -22,7 +23,10 @@ def _copy(self: Any, other: Any) -> Any:
     return jnp.broadcast_to(cast(other, self.dtype), self.shape) if other.ndim <= self.ndim else other
 
 
-copy = Operator("copy", _copy, node="torch::autograd::CopyBackwards", pointwise=True)
+copy = variant(
+    "copy", _copy, node="torch::autograd::CopyBackwards", pointwise=True,
+    samples=(sample(real(2, 3), real(3)), sample(real(), real()), sample(real(0, 3), 1.5)) + COMPLEX,
+)  # fmt: skip
 copy.derivative(self=zero, other=lambda grad: grad)
 
 
@@ -58,7 +62,18 @@ def copied(grad: Tensor, variable: Tensor) -> Tensor:
     return call(copy, (grad.detach(), grad), ())
 
 
-@operator("_fit", method=False, function=False, out=False, node="SumToSizeBackward0")
+@operator(
+    "_fit",
+    method=False,
+    function=False,
+    out=False,
+    node="SumToSizeBackward0",
+    samples=(
+        sample(real(2, 3), shape=(1, 3), dtype=dtypes.float64),
+        sample(real(2, 3), shape=(), dtype=dtypes.float64),
+    )
+    + COMPLEX,
+)
 def fit_to(self, *, shape, dtype):
     """Sum a broadcast gradient to `shape`, and cast it."""
     return fit(self, shape, dtype)

@@ -21,14 +21,23 @@ from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
+from ...dispatch.samples import sample
 from ...limits import check_bytes
 from ...tensor import Tensor
 from ...views.named.arguments import int_of, sizes_of, variadic
 from .from_data import filled, finish, number_dtype, place, placement
 from .scalars import fill_value
 
+_DOUBLE = dict(dtype=dtypes.float64, placement=None)  # of samples
 
-@operator(function=False, method=False, out=False, differentiable=False)
+
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=(sample(value=1.5, size=(2, 3), **_DOUBLE), sample(value=1.5, size=(0, 3), **_DOUBLE)),
+)
 def _constant(*, value, size, dtype, placement):
     """Fill with `value`, a constant of the program: zeros and ones are made all the time."""
     return place(jnp.full(size, value, dtype), placement)
@@ -39,7 +48,13 @@ def _wide(dtype: np.dtype) -> np.dtype:
     return dtypes.float32 if dtype.itemsize < 4 and dtype in dtypes.FLOATS else dtype
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=(sample(1, 0.5, n=3, **_DOUBLE), sample(1, 0.5, n=0, **_DOUBLE)),
+)
 def _range(start, step, *, n, dtype, placement):
     wide = _wide(dtype)
     return place((start.astype(wide) + step.astype(wide) * jnp.arange(n, dtype=wide)).astype(dtype), placement)
@@ -55,14 +70,26 @@ def spaced(start: Any, end: Any, steps: int, dtype: Any) -> Any:
     return jnp.full((1,), start) if steps == 1 else points
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=(sample(1.0, 3.0, None, steps=4, **_DOUBLE), sample(0.0, 2.0, 10.0, steps=4, **_DOUBLE)),
+)
 def _spaced(start, end, base, *, steps, dtype, placement):
     """linspace or logspace; integers are truncated, not rounded."""
     points = spaced(start, end, steps, dtype)
     return place((points if base is None else jnp.power(base.astype(points.dtype), points)).astype(dtype), placement)
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=(sample(n=2, m=3, **_DOUBLE), sample(n=0, m=3, **_DOUBLE)),
+)
 def _eye(*, n, m, dtype, placement):
     return place(jnp.eye(n, m, dtype=dtype), placement)
 
@@ -365,7 +392,15 @@ def eye(
     return made(call(_eye.operator, (), (n, m, dtype, placement(device))), requires_grad, out, "eye")
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=tuple(
+        [sample(row=3, col=4, offset=1, lower=low, dtype=dtypes.int64, placement=None) for low in (True, False)]
+    ),
+)
 def _triangle_indices(*, row, col, offset, lower, dtype, placement):
     return place(jnp.asarray(_within(row, col, max(-row, min(offset, col)), lower).astype(dtype)), placement)
 

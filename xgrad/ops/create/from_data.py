@@ -20,13 +20,20 @@ from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import cast
+from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...tensor import Tensor, from_foreign
 from .scalars import all_fit, fill_value, number
 
 _BUILTINS = {bool, int, float, complex}
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=(sample(real(2, 3), dtype=dtypes.complex128), sample(whole(-3, 4, 2, 3), dtype=dtypes.float64)) + COMPLEX,
+)
 def _converted(self, *, dtype):
     """A copy in `dtype`, which xgrad owns."""
     return cast(self, dtype)
@@ -41,7 +48,17 @@ def place(x: Any, placement: Sharding | Devices | None) -> Any:
     return x if where is None else jax.lax.with_sharding_constraint(x, where)
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=(
+        sample(real(), size=(2, 3), dtype=dtypes.float64, placement=None),
+        sample(1.5, size=(0, 3), dtype=dtypes.float64, placement=None),
+    )
+    + COMPLEX,
+)
 def filled(self, *, size, dtype, placement):
     """A tensor filled with one value, which is an argument of the program."""
     return place(jnp.full(size, cast(self, dtype), dtype), placement)

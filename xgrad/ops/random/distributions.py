@@ -13,13 +13,21 @@ from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import broadcast_shapes
+from ...dispatch.samples import between, key, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...random import Generator
 from ...tensor import Tensor
 from .keys import draw_key
 
 
-@operator("binomial", function=False, method=False, out=False)
+@operator(
+    "binomial",
+    function=False,
+    method=False,
+    out=False,
+    missing="aten::binomial",
+    samples=(sample(between(3, 5, 2, 3), between(0.2, 0.8, 2, 3), key()),),
+)
 def _binomial(count, prob, key):
     # jax counts in the dtype of its arguments: in half precision up to 2048 or 256.
     wide = jnp.promote_types(count.dtype, jnp.float32)
@@ -27,13 +35,6 @@ def _binomial(count, prob, key):
     shape = broadcast_shapes(n.shape, p.shape)
     drawn = jax.random.binomial(key, n, p, shape, wide)
     return drawn.astype(count.dtype)
-
-
-def _no_derivative(grad):
-    raise RuntimeError("derivative for aten::binomial is not implemented: detach count and prob")
-
-
-_binomial.derivative(count=_no_derivative, prob=_no_derivative)
 
 
 @composite(method=False)
@@ -54,7 +55,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     return call(_binomial.operator, (count, prob, draw_key(generator)), ())
 
 
-@operator("gumbel", function=False, method=False, out=False, differentiable=False)
+@operator("gumbel", function=False, method=False, out=False, differentiable=False, samples=(sample(real(2, 3), key()),))
 def _gumbel(self, key):
     wide = jnp.promote_types(self.dtype, jnp.float32)
     return jax.random.gumbel(key, self.shape, wide).astype(self.dtype)

@@ -14,6 +14,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.promotion import require_floating
+from ...dispatch.samples import key, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...dispatch.wrong_arguments import require_tensor
 from ...tensor import Tensor
@@ -35,7 +36,10 @@ def _dropped(x: Any, key: Any, p: Any, channels: bool) -> Any:
     return jnp.where(_kept(x.shape, key, p, channels), x * jnp.where(p < 1, 1 / (1 - p), 0), jnp.zeros((), x.dtype))
 
 
-@hidden("dropout")
+_SAMPLES = (sample(real(2, 3), key(), 0.4, channels=False), sample(real(2, 3, 2), key(), 0.4, channels=True))
+
+
+@hidden("dropout", samples=_SAMPLES)
 def _dropout(self, key, p, *, channels):
     require_floating(self, "dropout")
     return _dropped(self, key, p, channels)
@@ -49,7 +53,7 @@ def _alpha_scale(p: Any) -> Any:
     return jnp.where(p < 1, ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5, 0)
 
 
-@hidden("alpha_dropout")
+@hidden("alpha_dropout", samples=_SAMPLES)
 def _alpha_dropout(self, key, p, *, channels):
     require_floating(self, "alpha_dropout")
     kept = _kept(self.shape, key, p, channels)

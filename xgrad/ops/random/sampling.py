@@ -17,9 +17,9 @@ from ...batching.batched_tensor import batch_like
 from ...config import settings
 from ...dispatch.argument_kinds import require_int, require_no_grad
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import Operator, composite, operator, variant
 from ...dispatch.inplace import call_inplace
-from ...dispatch.operator import Operator
+from ...dispatch.samples import STOPPED, between, key, positive, real, sample
 from ...random import Generator
 from ...tensor import Tensor
 from ...views.named.arguments import variadic
@@ -53,22 +53,41 @@ def _integers(key: Any, low: Any, high: Any, shape: tuple, dtype: Any) -> Any:
     return jax.random.randint(key, shape, low, high, wide).astype(dtype)
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+_DOUBLE = dict(dtype=dtypes.float64, placement=None)  # of samples
+
+
+@operator(
+    function=False, method=False, out=False, differentiable=False, samples=(sample(key(), size=(2, 3), **_DOUBLE),)
+)
 def _rand(key, *, size, dtype, placement):
     return place(_uniform(key, size, dtype), placement)
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False, method=False, out=False, differentiable=False, samples=(sample(key(), size=(2, 3), **_DOUBLE),)
+)
 def _randn(key, *, size, dtype, placement):
     return place(_normal(key, size, dtype), placement)
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=(sample(key(), 2, 7, size=(2, 3), dtype=dtypes.int64, placement=None),),
+)
 def _randint(key, low, high, *, size, dtype, placement):
     return place(_integers(key, low, high, size, dtype), placement)
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=(sample(key(), n=5, dtype=dtypes.int64, placement=None),),
+)
 def _randperm(key, *, n, dtype, placement):
     return place(jax.random.permutation(key, n).astype(dtype), placement)
 
@@ -194,7 +213,13 @@ def randperm(
 # -- samples of given parameters --------------------------------------------------------------------------------------
 
 
-@operator("bernoulli", function=False, method=False, out=False)
+@operator(
+    "bernoulli",
+    function=False,
+    method=False,
+    out=False,
+    samples=(sample(between(0.2, 0.8, 2, 3), key()), sample(real(2, 3), key(), 0.4)),
+)
 def _bernoulli(self, key, p=None):
     chance = self if p is None else p
     return jax.random.bernoulli(key, stop_gradient(chance).astype(jnp.float32), self.shape).astype(self.dtype)
@@ -219,7 +244,14 @@ def bernoulli(
     return made(call(_bernoulli.operator, (input, draw_key(generator), p), ()), False, out, "bernoulli")
 
 
-@operator("normal", function=False, method=False, out=False, node="NormalBackward0")
+@operator(
+    "normal",
+    function=False,
+    method=False,
+    out=False,
+    node="NormalBackward0",
+    samples=(sample(real(2, 3), positive(3), key()),) + STOPPED,
+)
 def _normal_of(mean, std, key):
     wide = dtypes.promote_types(
         *(x.dtype if x.dtype in dtypes.INEXACT else settings.default_dtype for x in (mean, std))
@@ -251,7 +283,13 @@ def normal(
     return made(out_.mul_(std).add_(mean), requires_grad, out, "normal")
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=tuple([sample(positive(2, 3), key(), num_samples=2, replacement=r) for r in (True, False)]),
+)
 def _multinomial(self, key, *, num_samples, replacement):
     logits = jnp.log(self.astype(jnp.promote_types(self.dtype, jnp.float32)))
     if replacement:
@@ -289,7 +327,7 @@ def multinomial(
     return made(result, False, out, "multinomial")
 
 
-@operator("poisson", function=False, method=False, out=False)
+@operator("poisson", function=False, method=False, out=False, samples=(sample(positive(2, 3), key()),))
 def _poisson(self, key):
     return jax.random.poisson(key, stop_gradient(self), self.shape).astype(self.dtype)
 
@@ -303,14 +341,15 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 # -- in place ---------------------------------------------------------------------------------------------------------
 
 
-def _filler(name: str, defaults: dict[str, float | None], sample: Callable, valid: Callable | None = None) -> None:
-    """Declare a filler by `sample(key, shape, dtype, *parameters)`; `valid(*parameters)` returns None or an error."""
+def _filler(name: str, defaults: dict[str, float | None], draw: Callable, valid: Callable | None = None) -> None:
+    """Declare a filler by `draw(key, shape, dtype, *parameters)`; `valid(*parameters)` returns None or an error."""
     names = list(defaults)
 
     def function(self: Any, key: Any, *parameters: Any) -> Any:
-        return sample(key, self.shape, self.dtype, *parameters).astype(self.dtype)
+        return draw(key, self.shape, self.dtype, *parameters).astype(self.dtype)
 
-    op = Operator(name.rstrip("_"), function)
+    numbers = [0.4 if value is None else value for value in defaults.values()]
+    op = variant(name.rstrip("_"), function, samples=(sample(real(2, 3), key(), *numbers),))
     op.derivative(self=zero)
 
     def fill(self: Tensor, *args: Any, generator: Generator | None = None, **named: Any) -> Tensor:
@@ -371,7 +410,10 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     )
 
 
-_random_ = Operator("random", lambda self, key, low, high: _integers(key, low, high, self.shape, self.dtype))
+_random_ = variant(
+    "random", lambda self, key, low, high: _integers(key, low, high, self.shape, self.dtype),
+    samples=(sample(real(2, 3), key(), 2, 7),),
+)  # fmt: skip
 _random_.derivative(self=zero)
 
 

@@ -17,6 +17,7 @@ from ...config import settings
 from ...dispatch.call import call
 from ...dispatch.declare import composite, linear, operator
 from ...dispatch.promotion import conj
+from ...dispatch.samples import COMPLEX, SINGLE, real, sample
 from ...tensor import Tensor
 from ...views.named.arguments import int_of, own_dim
 from ..create.factories import made
@@ -101,6 +102,10 @@ def _check(arrays: tuple, statics: tuple) -> None:
     check_ints(statics[:2])
 
 
+_SAMPLES = (sample(real(2, 3)), sample(real(2, 3), n=4, dim=0, norm="ortho"), sample(real(0, 3), norm="forward"))
+_SAMPLES_N = (sample(real(2, 3)), sample(real(2, 3), s=(4, 3), dim=(1, 0), norm="ortho"))
+
+
 def _declare(base: str, doc: str) -> None:
     def one(self, *, n=None, dim=-1, norm=None):
         dim = own_dim(dim, self.ndim)
@@ -123,7 +128,14 @@ def _declare(base: str, doc: str) -> None:
             ' ("backward": the inverse; "forward"), or each by\n    its square root ("ortho").'
         )
         name = f"fft_{base}{suffix}"
-        operator(name, namespace="fft", method=False, node=node, check=_check)(function).derivative(self=linear)
+        operator(
+            name,
+            namespace="fft",
+            method=False,
+            node=node,
+            check=_check,
+            samples=(_SAMPLES_N if suffix else _SAMPLES) + COMPLEX * (base not in _OF_REAL) + SINGLE,
+        )(function).derivative(self=linear)
 
 
 for _base, _doc in _TRANSFORMS.items():
@@ -133,22 +145,31 @@ for _base, _doc in _TRANSFORMS.items():
 # -- shifts and frequencies -------------------------------------------------------------------------------------------
 
 
+_SHIFTS = (sample(real(2, 3)), sample(real(2, 3), dim=1), sample(real()), sample(real(0, 3), dim=0))
+
+
 def _shift(name: str, shift: Any, doc: str) -> None:
     def function(self, *, dim=None):
         dims = range(self.ndim) if dim is None else [own_dim(d, self.ndim) for d in _ints(dim)]
         return shift(self, axes=tuple(dims))
 
     function.__doc__ = doc
-    operator(f"fft_{name}", namespace="fft", method=False, out=False, node="RollBackward0")(function).derivative(
-        self=linear
-    )
+    operator(f"fft_{name}", namespace="fft", method=False, out=False, node="RollBackward0", samples=_SHIFTS + COMPLEX)(
+        function
+    ).derivative(self=linear)
 
 
 _shift("fftshift", jnp.fft.fftshift, "Move the zero frequency of the dimensions `dim` (None: of all) to the middle.")
 _shift("ifftshift", jnp.fft.ifftshift, "The inverse of fftshift: move the zero frequency to the front.")
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=tuple([sample(0.25, n=5, half=half, dtype=dtypes.float64, placement=None) for half in (True, False)]),
+)
 def _frequencies(step, *, n, half, dtype, placement):
     i = jnp.arange(n // 2 + 1) if half else (jnp.arange(n) + n // 2) % n - n // 2
     return place(i.astype(dtype) * step.astype(dtype), placement)

@@ -13,6 +13,7 @@ import numpy as np
 from ... import dtypes
 from ...dispatch.declare import linear, operator
 from ...dispatch.promotion import promote
+from ...dispatch.samples import COMPLEX, SINGLE, complex_numbers, fixed, positive, real, sample
 from ..index.index_checks import on_host
 from ..shape.padding import constant_pad_nd, pad_from_input
 from .fft import check_ints, transform
@@ -60,6 +61,12 @@ def _check_sizes(arrays: tuple, statics: tuple) -> None:
     check=_check_sizes,
     signature='input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", '
     "normalized=False, onesided=None, return_complex=None, align_to_window=None",
+    samples=(
+        sample(real(2, 9), positive(4), n_fft=4, hop_length=2, return_complex=True),
+        sample(real(9), None, n_fft=4, center=False, normalized=True, onesided=False, return_complex=True),
+    )
+    + COMPLEX
+    + SINGLE,
 )
 def stft(
     self, window=None, *, n_fft, hop_length=None, win_length=None, center=True, pad_mode="reflect", normalized=False,
@@ -167,6 +174,11 @@ def _check_envelope(arrays: tuple, statics: tuple) -> None:
     signature="input, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, "
     "onesided=None, length=None, return_complex=False",
     check=_check_envelope,
+    samples=(
+        sample(complex_numbers(2, 3, 4), fixed(positive(4)), n_fft=4, hop_length=2),
+        sample(complex_numbers(3, 4), None, n_fft=4, hop_length=2, normalized=True, length=5),
+    )
+    + SINGLE,
 )
 def istft(
     self, window=None, *, n_fft, hop_length=None, win_length=None, center=True, normalized=False, onesided=None,

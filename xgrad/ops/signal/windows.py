@@ -15,6 +15,7 @@ from ... import dtypes
 from ...config import settings
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
+from ...dispatch.samples import sample
 from ...tensor import Tensor
 from ...views.named.arguments import int_of
 from ..create.factories import made
@@ -36,7 +37,18 @@ def _kaiser(beta: Any, x: Any) -> Any:
     return js.i0e(x) / js.i0e(beta) * jnp.exp(x - beta)
 
 
-@operator("_window", function=False, method=False, out=False, differentiable=False)
+_SAMPLES = tuple(
+    [
+        sample(*numbers, shape=shape, M=5, periodic=periodic, dtype=dtypes.float64, placement=None)
+        for shape, numbers, periodic in (
+            ("bartlett", (), True), ("cosine", (), False), ("cosines", (0.5, 0.25), True),
+            ("exponential", (1.5,), False), ("gaussian", (0.5,), False), ("kaiser", (3.0,), True),
+        )
+    ]
+)  # fmt: skip
+
+
+@operator("_window", function=False, method=False, out=False, differentiable=False, samples=_SAMPLES)
 def _window(*numbers, shape, M, periodic, dtype, placement):
     wide = jnp.promote_types(dtype, jnp.float32)
     n, N = jnp.arange(M, dtype=dtypes.real_of(wide)), M if periodic and M > 1 else M - 1
