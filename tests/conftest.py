@@ -12,12 +12,13 @@ set_flags()
 import pytest
 
 from .lanes import QUICK, mark_exhaustive
-from .oracle import PATHS, tracking
 
 
-@pytest.fixture(params=PATHS)
+@pytest.fixture(params=["replay", "geometry"])
 def path(request):
     """Run the test with views tracked by replay, and again with views tracked by geometry."""
+    from .oracle import tracking  # not above: it loads torch and JAX, which the process that starts others needs not
+
     with tracking(request.param):
         yield request.param
 

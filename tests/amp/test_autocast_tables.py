@@ -121,6 +121,7 @@ def _torch_outcomes(kind):
             torch.set_autocast_enabled("cuda", False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_every_operator_runs_in_the_dtype_that_torch_gives_it(kind, monkeypatch):
     expected = _torch_outcomes(kind)

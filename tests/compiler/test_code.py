@@ -147,6 +147,7 @@ WAYS = {
 compiled = xgrad.compile(by_n)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", WAYS)
 def test_a_global_of_code_that_is_reached(name, monkeypatch):
     function, x = WAYS[name], leaf(xgrad, 3).detach()

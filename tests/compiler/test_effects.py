@@ -104,6 +104,7 @@ BACKWARD = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("function", BACKWARD, ids=lambda f: f.__name__)
 def test_gradients_arrive_as_in_eager(function, path):
     """The second call finds a `.grad` where the first found none, and is traced anew."""
@@ -231,6 +232,7 @@ INPLACE = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("donate", [True, False])
 @pytest.mark.parametrize("function", INPLACE, ids=lambda f: f.__name__)
 def test_what_is_written_without_grad_is_as_in_eager(function, donate, path):

@@ -131,6 +131,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("function", VALUES, ids=lambda f: f.__name__)
 def test_reading_a_value_names_the_line(function):
     o = world()
@@ -389,6 +390,7 @@ RETURNED = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
 @pytest.mark.parametrize("name", RETURNED)
 def test_what_no_later_call_could_return_is_refused(name):

@@ -90,6 +90,7 @@ def describing(x):
     return [xgrad.ones(2) * (x if isinstance(x, (int, float)) else 1), str(x) if callable(x) else None]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_kind_of_argument(name):
     before, after, reason = CHANGES[name]
@@ -110,6 +111,7 @@ def test_views_that_are_only_read_run_the_same_program():
     assert function.compiled(batches[2])[1] is not None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "use",
     [
@@ -408,6 +410,7 @@ def changing(x, y):
     return x + y
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", [0, 1, 2, 3])
 def test_arguments_that_are_the_same_or_share_a_storage(first):
     def pairs():

@@ -266,6 +266,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", CASES)
 def test_functions_of_packages(name, package):
     make, changes, reason = CASES[name]
@@ -312,6 +313,7 @@ MODEL = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MODEL)
 @pytest.mark.parametrize("how", ["closure", "argument"])
 def test_objects_of_packages(name, how, package):

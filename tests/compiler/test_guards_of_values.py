@@ -340,6 +340,7 @@ CASES = {
 REMEMBERING = {"a singledispatch"}  # in the first trace, so that there is a second one
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("where", ["closure", "attribute"])
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_changed_is_seen(name, where, monkeypatch):
@@ -399,6 +400,7 @@ def _accumulator(x):
     return xgrad.autograd.graph.get_gradient_edge(x).node
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", HOOKS)
 def test_what_hooks_close_over(kind):
     x, rate = xgrad.tensor([1.0, 2.0], requires_grad=True), Plain(lr=2.0)

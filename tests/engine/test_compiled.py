@@ -66,6 +66,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("least", [2, 64])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients_are_those_of_the_eager_engine(name, least, path):

@@ -41,6 +41,7 @@ def gradients(T, loss, inputs):
     return first, T.autograd.grad(penalty, inputs, allow_unused=True)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("take", VIEWS.values(), ids=VIEWS)
 def test_product_through_a_view(take, path):
     def program(T):
@@ -171,6 +172,7 @@ MOVES = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("write", MOVES)
 def test_inplace_view_operations_and_writes(write, path):
     def program(T):

@@ -20,6 +20,7 @@ def chain(T, n):
     return x, y
 
 
+@pytest.mark.exhaustive
 def test_backward_and_destruction_of_a_long_chain():
     x, y = chain(xgrad, LONG)
     y.sum().backward()

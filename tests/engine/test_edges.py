@@ -277,6 +277,7 @@ def noted(program, T):
     return log
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("way", [*PATHS, "compiled"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_at_the_edges(program, way):

@@ -30,6 +30,7 @@ def strided(x, geometry, T):
     return x.as_strided(*geometry)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("part", PARTS)
 def test_as_strided_of_a_detached_part_addresses_the_storage(part):
     """Read and written, within the part and beyond it."""
@@ -51,6 +52,7 @@ def test_as_strided_of_a_detached_part_addresses_the_storage(part):
     as_torch(program)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("part", PARTS)
 def test_gradients_of_as_strided_of_a_detached_part_stop_at_the_part(part, path):
@@ -112,6 +114,7 @@ def test_as_strided_in_place_beyond_a_part_says_so():
 SELF_OVERLAPPING = [((3, 3), (1, 1), 0), ((2, 3), (0, 1), 2), ((4,), (0,), 5)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("own", SELF_OVERLAPPING)
 def test_as_strided_of_a_view_that_overlaps_itself_divides_its_gradient(own, path):

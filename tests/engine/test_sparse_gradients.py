@@ -264,6 +264,7 @@ STAY = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("before", STAY.values(), ids=STAY)
 def test_pointwise_nodes_keep_it_sparse(before, create_graph):
@@ -304,6 +305,7 @@ DENSE = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("before", DENSE.values(), ids=DENSE)
 def test_other_nodes_get_the_dense_gradient(before, create_graph):
@@ -484,6 +486,7 @@ BAGS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("options", BAGS.values(), ids=BAGS)
 def test_embedding_bag_gradient_is_sparse(options):
     def program(T):

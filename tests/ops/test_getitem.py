@@ -49,6 +49,7 @@ INDICES = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", INDICES)
 def test_read(name, path):
     def program(T):
@@ -66,6 +67,7 @@ DUPLICATES = {"list", "tensor"}
 BROADCAST = ("int", "mixed", "mask", "apart", "broadcast")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "value"),
     [(n, v) for n in INDICES if n not in DUPLICATES for v in ("number", "tensor")]
@@ -113,6 +115,7 @@ def some_index(rng):
     return lambda T: tuple(e(T) for e in entries)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_index(seed):
     index = some_index(random.Random(seed))
@@ -166,6 +169,7 @@ ARRAYS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", [*SEQUENCES, *ARRAYS])
 @pytest.mark.parametrize("write", [False, True])
 def test_sequence_is_read_as_a_tuple_with_a_warning_where_torch_does(name, write):

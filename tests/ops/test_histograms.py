@@ -47,6 +47,7 @@ HISTOGRAMS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", HISTOGRAMS)
 def test_histogram(name):
     def program(T):
@@ -133,6 +134,7 @@ SEGMENTS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SEGMENTS)
 @pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "max", "min"])
 @pytest.mark.parametrize("initial", [None, 0.25])

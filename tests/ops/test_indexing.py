@@ -78,6 +78,7 @@ PROGRAMS = {
 REVERSE_ONLY = ("index_reduce", "prod_True", "prod_False")
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_and_derivatives(name):
@@ -91,6 +92,7 @@ def test_values_and_derivatives(name):
         np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REVERSE_ONLY)
 def test_forward_mode_is_the_transpose_of_reverse_mode(name):
     x, y = (xgrad.tensor(a, requires_grad=True) for a in (A, B))
@@ -112,6 +114,7 @@ def test_scatter_with_add():
     assert x.scatter(0, xgrad.tensor([1]), 3.0, reduce="multiply").tolist() == [1, 3, 1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["prod", "amax", "amin"])
 def test_ties_and_zeros_of_scatter_reduce(kind):
     def program(T):
@@ -136,6 +139,7 @@ INPLACE = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", INPLACE)
 def test_inplace_on_a_view_writes_the_base_and_backpropagates(name, path):
     def program(T):

@@ -20,6 +20,7 @@ def test_linear_and_bilinear():
 # -- attention --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}])
 def test_attention(options):
     arrays = [random(2, 3, 4, seed=s) for s in range(3)]
@@ -60,6 +61,7 @@ def test_max_norm_shortens_the_rows_used_in_place():
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_embedding_bag(mode):
     rows, offsets = np.array([1, 2, 0, 2, 3]), np.array([0, 2, 2])
@@ -70,6 +72,7 @@ def test_embedding_bag(mode):
     agree(function, random(4, 3), order=1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize("padding", [None, -2])
 def test_embedding_bag_with_its_indices(mode, padding):
@@ -193,6 +196,7 @@ def test_alpha_dropout_keeps_mean_and_variance():
 # -- padding and resampling -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
 @pytest.mark.parametrize("sides", [(2, 1), (1, 1, 0, 2), (-1, 2)])
 def test_pad(mode, sides):
@@ -204,6 +208,7 @@ def test_pad_with_a_value():
     agree(lambda f, x: f.pad(x, (1, -1), value=3.5), random(2, 3))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("mode", "shape", "options"),
     [
@@ -224,6 +229,7 @@ def test_interpolate(mode, shape, options):
     agree(lambda f, x: f.interpolate(x, mode=mode, **options), random(*shape), order=1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize(
     ("mode", "align"), [("bilinear", False), ("bilinear", True), ("nearest", False), ("bicubic", True)]

@@ -12,6 +12,7 @@ from .derivatives import agree, numbers, positive
 A, B = numbers(3, 4), numbers(4, 2, seed=1)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -47,6 +48,7 @@ PRODUCTS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_of_two(name):
     x, y = (numbers(*shape, seed=i) for i, shape in enumerate(PRODUCTS[name]))
@@ -90,6 +92,7 @@ def test_addmm_in_place():
     np.testing.assert_allclose(x.numpy(), 1 + A @ B)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("equation", "shapes"),
     [
@@ -160,6 +163,7 @@ P = np.stack([positive(3), positive(3, seed=1)])
 GENERAL = numbers(2, 3, 3) + 2 * np.eye(3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["det", "inv", "pinv", "matrix_exp", "svdvals", "cond"])
 def test_functions_of_matrices(name):
     agree(lambda lib, x: getattr(lib.linalg, name)(x), GENERAL, order=1 if name == "matrix_exp" else 2)
@@ -170,6 +174,7 @@ def test_matrix_powers(n):
     agree(lambda lib, x: lib.linalg.matrix_power(x, n), GENERAL, order=1, forward=n != 0)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["inv", "slogdet", "det"])
 def test_functions_of_complex_matrices(name):
     x = GENERAL + 1j * numbers(2, 3, 3, seed=4)
@@ -183,6 +188,7 @@ def test_slogdet():
     agree(lambda lib, x: x.logdet(), P, order=1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("first", "second", "left"),
     [
@@ -199,6 +205,7 @@ def test_solve_of_vectors_matrices_and_batches_that_broadcast(first, second, lef
     agree(lambda lib, a, b: lib.linalg.solve(a, b, left=left), x, numbers(*second, seed=1))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("upper", [False, True])
 def test_triangular_solve_and_cholesky(upper):
     agree(lambda lib, a, b: lib.linalg.solve_triangular(a, b, upper=upper), P, numbers(2, 3, 2), order=1)
