@@ -1,5 +1,6 @@
 """What all tests share: 64-bit mode, eight fake CPU devices, and the two paths of view tracking."""
 
+import gc
 import os
 import zlib
 
@@ -45,3 +46,8 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if zlib.crc32(item.nodeid.encode()) % count != index]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % count == index]
+
+
+def pytest_collection_finish():
+    """Leave what is loaded by now to no later run of the garbage collector, which would walk over it each time."""
+    gc.freeze()
