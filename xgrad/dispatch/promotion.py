@@ -100,6 +100,13 @@ def require_floating(x: Any, name: str) -> None:
         )
 
 
+def require_real_floating(x: Any, name: str) -> None:
+    """Raise for all dtypes but floating-point ones: PyTorch has no kernel for the others."""
+    if x.dtype not in dtypes.FLOATS:
+        require_floating(x, name)
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}'")
+
+
 def require_32_bits(x: Any, name: str) -> None:
     """Raise for the half precisions, for which PyTorch has no kernel on the CPU."""
     if x.dtype in dtypes.FLOATS and x.dtype.itemsize < 4:

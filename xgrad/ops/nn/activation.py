@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.inplace import call_inplace
-from ...dispatch.promotion import cast, require_floating, require_real, scalar, widen, wrap_dim
+from ...dispatch.promotion import cast, require_floating, require_real, require_real_floating, scalar, widen, wrap_dim
+from ...dispatch.samples import COMPLEX, REAL, key, positive, real, sample, unary
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..create.scalars import fill_value, require_fit_beside
@@ -25,11 +26,14 @@ from ..reduce.norms import magnitude
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 activation = partial(functional, inplace="argument")
 
+_BENT = unary(-5, 8)  # numbers on both sides of the kinks of relu6 and hardsigmoid
+_ALONG = (sample(real(2, 3), dim=1), sample(real(2, 3), dim=0), sample(real(), dim=0), sample(real(0, 3), dim=1))
+
 
 # -- piecewise linear -------------------------------------------------------------------------------------------------
 
 
-@operator(inplace=True, out=False)
+@operator(inplace=True, out=False, samples=REAL)
 def relu(self):
     """The larger of each element and 0; its derivative at 0 is 0."""
     require_real(self, "relu")
@@ -63,7 +67,7 @@ def _check_limits(arrays: tuple, statics: tuple) -> None:
         raise RuntimeError(f"hardtanh: cannot cut off unsigned integers ({x.dtype.name}) at a negative limit ({low})")
 
 
-@activation(check=_check_limits)
+@activation(check=_check_limits, samples=(*REAL, sample(real(2, 3), -0.3, 1.2)))
 def hardtanh(self, min_val=-1.0, max_val=1.0):
     """The elements, cut off at `min_val` and `max_val`.
 
@@ -72,7 +76,7 @@ def hardtanh(self, min_val=-1.0, max_val=1.0):
     return _hardtanh(self, min_val, max_val)
 
 
-@activation()
+@activation(samples=_BENT)
 def relu6(self):
     """The elements, cut off at 0 and 6."""
     return _hardtanh(self, 0, 6)
@@ -84,11 +88,14 @@ hardtanh.derivative(
 relu6.derivative(self=lambda grad, result: jnp.where((result <= 0) | (result >= 6), 0, grad))
 
 
-@activation()
+@activation(samples=(*REAL, sample(real(2, 3), 0.3)))
 def leaky_relu(self, negative_slope=0.01):
     """The elements, the negative ones times `negative_slope`."""
-    require_floating(self, "leaky_relu")
+    require_real_floating(self, "leaky_relu")
     return jnp.where(self > 0, self, self * scalar(self, negative_slope, "negative_slope"))
+
+
+_THRESHOLD = (sample(real(2, 3), 0.1, 5.0), sample(real(), 0.1, 5.0), sample(real(0, 3), 0.1, 5.0))
 
 
 def _fitting(arrays: tuple, statics: tuple) -> tuple:
@@ -96,7 +103,7 @@ def _fitting(arrays: tuple, statics: tuple) -> tuple:
     return (self, *(fill_value(v, self.dtype) for v in numbers)) if isinstance(self, Tensor) else arrays
 
 
-@partial(activation, namespace=("nn.functional", ""), check=_fitting)()
+@partial(activation, namespace=("nn.functional", ""), check=_fitting)(samples=_THRESHOLD)
 def threshold(self, threshold, value):
     """The elements that exceed `threshold`; `value` for the others."""
     require_real(self, "threshold")
@@ -114,20 +121,23 @@ def _check_lambd(arrays: tuple, statics: tuple) -> None:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {arrays[1]}.")
 
 
-@functional(namespace=("nn.functional", ""), method=True)
+_SHRUNK = (*REAL, sample(real(2, 3), 1.2))
+
+
+@functional(namespace=("nn.functional", ""), method=True, samples=_SHRUNK)
 def hardshrink(self, lambd=0.5):
     """The elements outside [-lambd, lambd]; 0 for the others."""
-    require_floating(self, "hardshrink")
+    require_real_floating(self, "hardshrink")
     return jnp.where(jnp.abs(self) <= scalar(self, lambd, "lambd"), 0, self)
 
 
-@functional(check=_check_lambd)
+@functional(check=_check_lambd, samples=_SHRUNK)
 def softshrink(self, lambd=0.5):
     """The elements, moved by `lambd` towards 0; 0 for those inside [-lambd, lambd].
 
     Raises `RuntimeError` for a negative `lambd`.
     """
-    require_floating(self, "softshrink")
+    require_real_floating(self, "softshrink")
     lambd = scalar(self, lambd, "lambd")
     return jnp.where(self > lambd, self - lambd, jnp.where(self < -lambd, self + lambd, self * 0))
 
@@ -136,24 +146,31 @@ for _shrink in (hardshrink, softshrink):
     _shrink.derivative(self=lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), 0, grad))
 
 
-@activation()
+@activation(samples=_BENT)
 def hardsigmoid(self):
     """x/6 + 1/2, cut off at 0 and 1."""
-    require_floating(self, "hardsigmoid")
+    require_real_floating(self, "hardsigmoid")
     return jnp.where(self <= -3, 0, jnp.where(self >= 3, 1, self / 6 + 0.5)).astype(self.dtype)
 
 
-@activation()
+@activation(samples=_BENT)
 def hardswish(self):
     """x * hardsigmoid(x)."""
-    require_floating(self, "hardswish")
+    require_real_floating(self, "hardswish")
     return jnp.where(self <= -3, 0, jnp.where(self >= 3, self, self * (self + 3) / 6))
 
 
-@functional(namespace=("nn.functional", ""), method=True)
+@functional(
+    namespace=("nn.functional", ""),
+    method=True,
+    samples=(
+        sample(real(2, 3), positive(3)), sample(real(2, 3), positive(1)), sample(real(), positive(1)),
+        sample(real(0, 3), positive(3)),
+    ),
+)  # fmt: skip
 def prelu(self, weight):
     """The elements, the negative ones times `weight`: one number, or one for each channel (dimension 1)."""
-    require_floating(self, "prelu")
+    require_real_floating(self, "prelu")
     if self.dtype != weight.dtype:
         raise RuntimeError(f"prelu: Type promoting not supported. Got {self.dtype.name} and {weight.dtype.name}")
     channels = self.shape[1] if self.ndim > 1 else 1
@@ -171,13 +188,13 @@ def prelu(self, weight):
 
 
 def _elu(x: Any, alpha: Any, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
-    require_floating(x, "elu")
+    require_real_floating(x, "elu")
     # expm1 of large numbers is infinite, and infinity times a zero gradient is NaN: the branch gets none of them.
     negative = jnp.where(x > 0, 0, x)
     return jnp.where(x > 0, x * scale, jnp.expm1(negative * input_scale) * (alpha * scale))
 
 
-@activation()
+@activation(samples=(*REAL, sample(real(2, 3), 0.7)))
 def elu(self, alpha=1.0):
     """x for x > 0, else alpha * (exp(x) - 1)."""
     return _elu(self, scalar(self, alpha, "alpha"))
@@ -188,20 +205,20 @@ def _check_alpha(arrays: tuple, statics: tuple) -> None:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
 
 
-@partial(activation, namespace=("nn.functional", ""), check=_check_alpha)()
+@partial(activation, namespace=("nn.functional", ""), check=_check_alpha)(samples=(*REAL, sample(real(2, 3), 0.7)))
 def celu(self, alpha=1.0):
     """x for x > 0, else alpha * (exp(x / alpha) - 1).  Raises `RuntimeError` if `alpha` is 0."""
     alpha = scalar(self, alpha, "alpha")
     return _elu(self, alpha, 1.0, 1.0 / alpha)
 
 
-@partial(activation, namespace=("nn.functional", ""))()
+@partial(activation, namespace=("nn.functional", ""))(samples=REAL)
 def selu(self):
     """elu with the scales that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
     return _elu(self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
-@functional()
+@functional(samples=(*REAL, sample(real(2, 3), approximate="tanh")))
 def gelu(self, *, approximate="none"):
     """x times the normal distribution function of x; by a tanh if `approximate="tanh"`.
 
@@ -209,7 +226,7 @@ def gelu(self, *, approximate="none"):
     >>> xgrad.nn.functional.gelu(xgrad.tensor([-1.0, 0.0, 1.0]))
     tensor([-0.1587,  0.0000,  0.8413])
     """
-    require_floating(self, "gelu")
+    require_real_floating(self, "gelu")
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, not {approximate!r}.")
     if approximate == "tanh":
@@ -219,53 +236,53 @@ def gelu(self, *, approximate="none"):
     return (0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))).astype(self.dtype)
 
 
-@activation()
+@activation(samples=REAL + COMPLEX)
 def silu(self):
     """x * sigmoid(x)."""
     require_floating(self, "silu")
     return jax.nn.silu(self)
 
 
-@activation()
+@activation(samples=REAL)
 def mish(self):
     """x * tanh(softplus(x))."""
-    require_floating(self, "mish")
+    require_real_floating(self, "mish")
     return jax.nn.mish(self)
 
 
-@functional()
+@functional(samples=(*REAL, sample(real(2, 3), 2.0, 1.0)))
 def softplus(self, beta=1.0, threshold=20.0):
     """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds `threshold`."""
-    require_floating(self, "softplus")
+    require_real_floating(self, "softplus")
     beta = scalar(self, beta, "beta")
     linear = self * beta > scalar(self, threshold, "threshold")
     return jnp.where(linear, self, jax.nn.softplus(jnp.where(linear, 0, self * beta)) / beta)
 
 
-@functional()
+@functional(samples=REAL)
 def logsigmoid(self):
     """log(sigmoid(x))."""
-    require_floating(self, "log_sigmoid")
+    require_real_floating(self, "log_sigmoid")
     return jax.nn.log_sigmoid(self)
 
 
-@functional()
+@functional(samples=REAL + COMPLEX)
 def softsign(self):
     """x / (1 + |x|)."""
     return self / (1 + magnitude(self))
 
 
-@functional()
+@functional(samples=REAL + COMPLEX)
 def tanhshrink(self):
     """x - tanh(x)."""
     require_floating(self, "tanhshrink")
     return self - jnp.tanh(self)
 
 
-@functional()
+@functional(samples=(sample(real(2, 4)), sample(real(4, 3), dim=0), sample(real(0, 4))))
 def glu(self, *, dim=-1):
     """The first half along `dim` times the sigmoid of the second."""
-    require_floating(self, "glu")
+    require_real_floating(self, "glu")
     if self.ndim == 0:
         raise RuntimeError("glu does not support 0-dimensional tensors")
     dim = wrap_dim(dim, self.ndim)
@@ -277,7 +294,13 @@ def glu(self, *, dim=-1):
 # -- random -----------------------------------------------------------------------------------------------------------
 
 
-@operator("rrelu_with_noise", function=False, method=False, out=False)
+@operator(
+    "rrelu_with_noise",
+    function=False,
+    method=False,
+    out=False,
+    samples=(sample(real(2, 3), key(), 0.125, 0.5), sample(real(), key(), 0.125, 0.5)),
+)
 def _rrelu(self, key, lower, upper):
     slope = jax.random.uniform(key, self.shape, self.dtype, lower, upper)
     return jnp.where(self > 0, self, self * slope)
@@ -299,13 +322,12 @@ def _slopes(x: Any, key: Any, lower: Any, upper: Any) -> Any:
 def _prepare(x: Any, dim: Any, dtype: Any, name: str) -> tuple[Any, int]:
     """The array in its dtype, with at least one dimension."""
     x = x if dtype is None else cast(x, dtype)
-    require_floating(x, name)
-    require_real(x, name)
+    require_real_floating(x, name)
     dim = wrap_dim(dim, x.ndim)
     return x.reshape(x.shape or (1,)), dim
 
 
-@operator(out=True)
+@operator(out=True, samples=_ALONG)
 def softmax(self, *, dim, dtype=None):
     """exp(x) over its sum along `dim`; computed in `dtype` if that is given.
 
@@ -317,14 +339,14 @@ def softmax(self, *, dim, dtype=None):
     return jax.nn.softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
 
 
-@operator(out=True)
+@operator(out=True, samples=_ALONG)
 def log_softmax(self, *, dim, dtype=None):
     """The logarithm of softmax, without its overflow; computed in `dtype` if that is given."""
     x, along = _prepare(self, dim, dtype, "log_softmax")
     return jax.nn.log_softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
 
 
-@functional("softmin", function=False)
+@functional("softmin", function=False, samples=_ALONG)
 def _softmin(self, *, dim, dtype=None):
     if self.dtype == bool:
         raise RuntimeError("softmin negates: negation, the `-` operator, on a bool tensor is not supported")

@@ -9,14 +9,20 @@ import jax.numpy as jnp
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.declare import linear as linearly
-from ...dispatch.promotion import require_same_dtype
+from ...dispatch.promotion import require_real_floating, require_same_dtype
+from ...dispatch.samples import COMPLEX, key, real, sample, truth
 from ...tensor import Tensor
 from ..random.keys import draw_key
 
 functional = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
-@functional()
+@functional(
+    samples=(
+        sample(real(2, 3), real(4, 3), real(4)), sample(real(2, 2, 3), real(4, 3)), sample(real(3), real(3)),
+        sample(real(0, 3), real(4, 3), real(4)), *COMPLEX,
+    ),
+)  # fmt: skip
 def linear(self, weight, bias=None):
     """input @ weight.T + bias, for a weight (out, in), or (in) for one output without a dimension.
 
@@ -40,7 +46,13 @@ def linear(self, weight, bias=None):
 linear.derivative(self=linearly, weight=linearly, bias=lambda grad: grad)
 
 
-@functional(namespace=("nn.functional", ""))
+@functional(
+    namespace=("nn.functional", ""),
+    samples=(
+        sample(real(2, 3), real(2, 2), real(4, 3, 2), real(4)), sample(real(3), real(2), real(4, 3, 2)),
+        sample(real(0, 3), real(0, 2), real(4, 3, 2)), *COMPLEX,
+    ),
+)  # fmt: skip
 def bilinear(input1, input2, weight, bias=None):
     """input1 @ weight[k] @ input2 + bias[k] for each output k: weight (out, in1, in2)."""
     if input1.shape[:-1] != input2.shape[:-1]:
@@ -65,12 +77,25 @@ bilinear.derivative(input1=linearly, input2=linearly, weight=linearly, bias=lamb
 # -- attention --------------------------------------------------------------------------------------------------------
 
 
-@functional("scaled_dot_product_attention", function=False)
+def _attended(*others: Any, gqa: bool = False, causal: bool = False) -> Any:
+    arrays = (real(2, 2, 3), real(1, 2, 3), real(1, 2, 2)) if gqa else (real(2, 3), real(4, 3), real(4, 2))
+    return sample(*arrays, *others, is_causal=causal, enable_gqa=gqa)
+
+
+_ATTENDED = (
+    _attended(None, None, None, None), _attended(truth(2, 4), None, None, 0.5), _attended(real(2, 4), None, None, None),
+    _attended(None, None, None, None, causal=True), _attended(None, None, None, None, gqa=True),
+    _attended(None, key(), 0.25, None),
+)  # fmt: skip
+
+
+@functional("scaled_dot_product_attention", function=False, samples=_ATTENDED)
 def _attention(query, key, value, attn_mask, random, dropout_p, scale, *, is_causal, enable_gqa):
     """Attention whose backward computes the scores again: saved memory grows with the sequence, not with its square.
 
     Half precisions are operands of products only: the products' sums, and the softmax, are in float32, as PyTorch's.
     """
+    require_real_floating(query, "scaled_dot_product_attention")
     if enable_gqa:  # each head of key and value serves several of query
         key, value = (jnp.repeat(x, query.shape[-3] // x.shape[-3], axis=-3) for x in (key, value))
     scale = query.shape[-1] ** -0.5 if scale is None else scale
