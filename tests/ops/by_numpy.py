@@ -83,6 +83,7 @@ def _broadcast(x: Any, *, shape: tuple, broadcast_dimensions: tuple, **_: Any) -
 
 def _dot(a: Any, b: Any, *, dimension_numbers: tuple, **_: Any) -> Any:
     (ca, cb), (ba, bb) = dimension_numbers
+    a, b = (x.astype(np.float32) if x.dtype.kind == "V" else x for x in (a, b))  # bfloat16: einsum has none
     fa = [d for d in range(a.ndim) if d not in (*ca, *ba)]
     fb = [d for d in range(b.ndim) if d not in (*cb, *bb)]
     of_a, of_b = [0] * a.ndim, [0] * b.ndim

@@ -458,12 +458,7 @@ MISSING = """
     linalg_svd linalg_svdvals linalg_pinv linalg_matrix_rank linalg_lstsq lobpcg lobpcg_sparse linalg_lu
     linalg_lu_factor_ex lu_unpack linalg_lu_solve linalg_det linalg_slogdet logdet linalg_inv_ex linalg_solve_ex
     linalg_solve_triangular triangular_solve linalg_matrix_power linalg_matrix_exp linalg_vander
-    relu hardtanh relu6 leaky_relu threshold hardshrink softshrink hardsigmoid hardswish prelu elu celu selu gelu
-    silu mish softplus logsigmoid softsign tanhshrink glu rrelu_with_noise softmax log_softmax softmin linear
-    bilinear scaled_dot_product_attention mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy
-    binary_cross_entropy_with_logits poisson_nll_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss
-    cosine_embedding_loss soft_margin_loss triplet_margin_loss triplet_hinge nll_loss cross_entropy_loss
-    multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss conv1d conv_transpose1d conv2d
+    conv1d conv_transpose1d conv2d
     conv_transpose2d conv3d conv_transpose3d conv_tbc ctc_loss embedding embedding_renorm embedding_bag
     embedding_bag_indices one_hot_of fractional_max_pool grid_sample affine_grid linear_cross_entropy layer_norm
     rms_norm group_norm native_batch_norm running_batch_norm running_statistic native_instance_norm

@@ -104,6 +104,12 @@ def require_real_floating(x: Any, name: str) -> None:
     """Raise for all dtypes but floating-point ones: PyTorch has no kernel for the others."""
     if x.dtype not in dtypes.FLOATS:
         require_floating(x, name)
+        refuse_complex(x, name)
+
+
+def refuse_complex(x: Any, name: str) -> None:
+    """Raise for complex numbers, for which PyTorch has no kernel."""
+    if x.dtype in dtypes.COMPLEX:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtypes.torch_name(x.dtype)}'")
 
 

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 
 from ... import dtypes
 from ...dispatch.declare import composite
-from ...dispatch.promotion import require_floating, scalar
+from ...dispatch.promotion import refuse_complex, require_real_floating, scalar
+from ...dispatch.samples import between, positive, real, sample, whole
 from ...tensor import Tensor
 from ..index.index_checks import on_host
 from .loss import functional, reduced, reduction_of
@@ -27,7 +28,7 @@ def _picked(x: Any, classes: Any, count: int) -> Any:
 
 
 def _check(name: str, x: Any, target: Any, weight: Any, of_classes: bool) -> None:
-    require_floating(x, name)
+    require_real_floating(x, name)
     classes_at = min(x.ndim - 1, 1)
     if x.ndim < 1:
         raise RuntimeError(f"{name}: input tensor should be 1D or more, with a dimension of classes")
@@ -82,10 +83,16 @@ def _batched(x: Any, target: Any) -> tuple[Any, Any]:
     return (x[None], target[None]) if x.ndim == 1 else (x, target)
 
 
+_X, _TARGET = real(2, 3), whole(0, 3, 2)
+_OF_CLASSES = (
+    sample(_X, _TARGET), sample(_X, _TARGET, positive(3), ignore_index=1), sample(real(3), whole(0, 3)),
+    sample(real(1, 3, 2), whole(0, 3, 1, 2), positive(3), reduction="none"),
+    sample(real(0, 3), whole(0, 3, 0), reduction="sum"),
+)  # fmt: skip
 _PARAMETERS = "size_average=None, ignore_index=-100, reduce=None, reduction='mean'"
 
 
-@functional("nll_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}")
+@functional("nll_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}", samples=_OF_CLASSES)
 def _nll_loss(self, target, weight=None, *, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     reduction = reduction_of(size_average, reduce, reduction)
     _check("nll_loss", self, target, weight, True)
@@ -95,8 +102,15 @@ def _nll_loss(self, target, weight=None, *, size_average=None, ignore_index=-100
 
 
 @functional(
-    "cross_entropy_loss", function=False, signature=f"input, target, weight=None, {_PARAMETERS}, label_smoothing=None"
-)
+    "cross_entropy_loss",
+    function=False,
+    signature=f"input, target, weight=None, {_PARAMETERS}, label_smoothing=None",
+    samples=(
+        *_OF_CLASSES, sample(_X, _TARGET, positive(3), 0.2), sample(_X, between(0.1, 0.6, 2, 3)),
+        sample(_X, between(0.1, 0.6, 2, 3), positive(3), 0.2, reduction="sum"),
+        sample(real(3), between(0.1, 0.6, 3), reduction="none"),
+    ),
+)  # fmt: skip
 def _cross_entropy(
     self, target, weight=None, label_smoothing=None, *, size_average=None, ignore_index=-100, reduce=None,
     reduction="mean",
@@ -190,11 +204,17 @@ def cross_entropy(
 _LEGACY = "size_average=None, reduce=None, reduction='mean'"
 
 
-@functional(signature=f"input, target, p=1, margin=1.0, weight=None, {_LEGACY}")
+@functional(
+    signature=f"input, target, p=1, margin=1.0, weight=None, {_LEGACY}",
+    samples=(
+        sample(_X, _TARGET), sample(_X, _TARGET, positive(3), 2.5, p=2, reduction="none"), sample(real(3), whole(0, 3)),
+    ),
+)  # fmt: skip
 def multi_margin_loss(self, target, weight=None, margin=1.0, *, p=1, size_average=None, reduce=None, reduction="mean"):
     """sum(max(0, margin - input[right] + input[wrong]) ** p) over the wrong classes, by the number of classes."""
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
+    refuse_complex(self, "multi_margin_loss")
     single = self.ndim < 2
     x = self.reshape(1, -1) if single else self
     classes = target.reshape(-1)
@@ -211,13 +231,19 @@ def multi_margin_loss(self, target, weight=None, margin=1.0, *, p=1, size_averag
     return reduced(loss.reshape(target.shape) if single else loss, size_average, reduce, reduction)
 
 
-@functional()
+@functional(
+    samples=(
+        sample(_X, whole(-1, 3, 2, 3)), sample(_X, whole(0, 3, 2, 3), reduction="none"),
+        sample(real(5), whole(-1, 4, 5)),
+    ),
+)  # fmt: skip
 def multilabel_margin_loss(self, target, *, size_average=None, reduce=None, reduction="mean"):
     """The margin loss of several right classes: those that `target` lists before its first -1."""
     if self.shape != target.shape:
         raise RuntimeError(
             f"multilabel_margin_loss: inconsistent target size {list(target.shape)} for input {list(self.shape)}"
         )
+    refuse_complex(self, "multilabel_margin_loss")
     x, classes = (
         self.reshape(-1, self.shape[-1] if self.ndim else 1),
         target.reshape(-1, target.shape[-1] if target.ndim else 1),
@@ -231,8 +257,15 @@ def multilabel_margin_loss(self, target, *, size_average=None, reduce=None, redu
     return reduced(loss if self.ndim > 1 else loss[0], size_average, reduce, reduction)
 
 
-@functional(signature=f"input, target, weight=None, {_LEGACY}")
+@functional(
+    signature=f"input, target, weight=None, {_LEGACY}",
+    samples=(
+        sample(_X, between(0.1, 0.9, 2, 3)), sample(_X, whole(0, 2, 2, 3), positive(3), reduction="none"),
+        sample(real(3), between(0.1, 0.9, 3), reduction="sum"),
+    ),
+)  # fmt: skip
 def multilabel_soft_margin_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
     """The binary cross entropy of each class, with logits, mean over the classes (the last dimension)."""
+    refuse_complex(self, "multilabel_soft_margin_loss")
     loss = -(target * jax.nn.log_sigmoid(self) + (1 - target) * jax.nn.log_sigmoid(-self))
     return reduced(jnp.mean(loss if weight is None else loss * weight, axis=-1), size_average, reduce, reduction)

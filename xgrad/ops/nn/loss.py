@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from ...dispatch.declare import composite, operator
-from ...dispatch.promotion import broadcast_shapes, promote, scalar
+from ...dispatch.promotion import broadcast_shapes, promote, refuse_complex, scalar
+from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
 from ...tensor import Tensor
 from ..reduce.distances import pairwise_distance
 from ..reduce.norms import magnitude, p_norm
@@ -69,16 +70,22 @@ def _weighted(loss: Any, weight: Any, size_average: Any, reduce: Any, reduction:
 
 
 _LEGACY = "size_average=None, reduce=None, reduction='mean'"
+_X = real(2, 3)
+_REDUCED = (sample(_X, _X), sample(_X, _X, reduction="sum"), sample(real(), real(), reduction="none"))
+_EMPTY = (sample(real(0, 3), real(0, 3), reduction="sum"),)
+_WEIGHTED = (*_REDUCED, *_EMPTY, sample(_X, _X, positive(2, 3)), sample(_X, _X, positive(2, 3), reduction="none"))
+_SIGNED = (sample(_X, whole(-1, 2, 2, 3)), sample(_X, whole(-1, 2, 2, 3), reduction="none"))
 
 
-@functional(signature=f"input, target, {_LEGACY}, weight=None")
+@functional(signature=f"input, target, {_LEGACY}, weight=None", samples=_WEIGHTED)
 def mse_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
     """(input - target) squared."""
     x, target = _pair(self, target)
+    refuse_complex(x, "mse_loss")
     return _weighted((x - target) ** 2, weight, size_average, reduce, reduction)
 
 
-@functional(signature=f"input, target, {_LEGACY}, weight=None")
+@functional(signature=f"input, target, {_LEGACY}, weight=None", samples=_WEIGHTED + COMPLEX)
 def l1_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
     """|input - target|."""
     x, target = _pair(self, target)
@@ -101,20 +108,30 @@ def _check_delta(arrays: tuple, statics: tuple) -> None:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
 
 
-@functional(signature=f"input, target, {_LEGACY}, beta=1.0", check=_check_beta)
+@functional(
+    signature=f"input, target, {_LEGACY}, beta=1.0",
+    check=_check_beta,
+    samples=(*_REDUCED, *_EMPTY, sample(_X, _X, 0.4), sample(_X, _X, 0.0, reduction="none")),
+)
 def smooth_l1_loss(self, target, beta=1.0, *, size_average=None, reduce=None, reduction="mean"):
     """The Huber loss over `beta`: |input - target| with its tip rounded off; l1_loss if `beta` is 0."""
     x, target = _pair(self, target)
+    refuse_complex(x, "smooth_l1_loss")
     beta = scalar(x, beta, "beta")
     width = jnp.where(beta == 0, 1, beta)
     loss = jnp.where(beta == 0, magnitude(x - target), _huber(x - target, width) / width)
     return reduced(loss, size_average, reduce, reduction)
 
 
-@functional(signature="input, target, reduction='mean', delta=1.0, weight=None", check=_check_delta)
+@functional(
+    signature="input, target, reduction='mean', delta=1.0, weight=None",
+    check=_check_delta,
+    samples=(*_WEIGHTED, sample(_X, _X, None, 0.4)),
+)
 def huber_loss(self, target, weight=None, delta=1.0, *, reduction="mean"):
     """(input - target)² / 2 for distances up to `delta`, linear beyond."""
     x, target = _pair(self, target)
+    refuse_complex(x, "huber_loss")
     loss = _huber(x - target, scalar(x, delta, "delta"))
     _check_weight(loss, weight)
     return reduced(loss if weight is None else weight * loss, None, None, reduction)
@@ -127,10 +144,16 @@ def _x_log_x(x: Any) -> Any:
     return jnp.where(x > 0, x * jnp.log(jnp.where(x > 0, x, 1)), jnp.where(x == 0, 0, jnp.nan))
 
 
-@everywhere()
+@everywhere(
+    samples=(
+        sample(_X, positive(2, 3)), sample(_X, _X, log_target=True), sample(_X, positive(2, 3), reduction="batchmean"),
+        sample(real(), positive(), reduction="batchmean"), sample(real(0, 3), positive(0, 3), reduction="sum"),
+    ),
+)  # fmt: skip
 def kl_div(self, target, *, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log target - input), for log-probabilities; "batchmean" is the sum over the batch's size."""
     x, target = promote(self, target)
+    refuse_complex(x, "kl_div")
     loss = jnp.exp(target) * (target - x) if log_target else _x_log_x(target) - target * x
     if reduction == "batchmean" and size_average is None and reduce is None:
         total = jnp.sum(loss)
@@ -164,7 +187,13 @@ def _slope(x: Any, target: Any) -> Any:
     return (x - target) / jnp.maximum((1 - x) * x, 1e-12)
 
 
-@functional()
+@functional(
+    samples=(
+        sample(between(0.1, 0.9, 2, 3), between(0.1, 0.9, 2, 3)),
+        sample(between(0.1, 0.9, 2, 3), between(0.1, 0.9, 2, 3), positive(2, 3), reduction="sum"),
+        sample(between(0.1, 0.9), between(0.1, 0.9), reduction="none"), sample(real(0, 3), real(0, 3), reduction="sum"),
+    ),
+)  # fmt: skip
 def binary_cross_entropy(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
     """The cross entropy of probabilities in [0, 1] and targets; each logarithm counts as at least -100."""
     if self.shape != target.shape:
@@ -172,6 +201,7 @@ def binary_cross_entropy(self, target, weight=None, *, size_average=None, reduce
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(self.shape)}) is "
             "deprecated. Please ensure they have the same size."
         )
+    refuse_complex(self, "binary_cross_entropy")
     loss = _cross_entropy_of(self, target)
     return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
 
@@ -186,21 +216,34 @@ def _binary_cross_entropy_gradient(grad, self, target, weight, size_average, red
 binary_cross_entropy.derivative(self=_binary_cross_entropy_gradient)
 
 
-@everywhere(signature=f"input, target, weight=None, {_LEGACY}, pos_weight=None")
+@everywhere(
+    signature=f"input, target, weight=None, {_LEGACY}, pos_weight=None",
+    samples=(
+        sample(_X, between(0.1, 0.9, 2, 3)), sample(_X, between(0.1, 0.9, 2, 3), positive(2, 3), positive(3)),
+        sample(real(), between(0.1, 0.9), reduction="none"), *_EMPTY,
+    ),
+)  # fmt: skip
 def binary_cross_entropy_with_logits(
     self, target, weight=None, pos_weight=None, *, size_average=None, reduce=None, reduction="mean"
 ):
     """The cross entropy of sigmoid(input) and targets; `pos_weight` weighs the positive ones."""
     if self.shape != target.shape:
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(self.shape)})")
+    refuse_complex(self, "binary_cross_entropy_with_logits")
     excess = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
     loss = (1 - target) * self - excess * jax.nn.log_sigmoid(self)
     return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
 
 
 @everywhere(
-    signature="input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction='mean'"
-)
+    signature="input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction='mean'",
+    samples=(
+        *_REDUCED,
+        *_EMPTY,
+        sample(positive(2, 3), real(2, 3), log_input=False, reduction="none"),
+        sample(_X, whole(0, 4, 2, 3), full=True), *COMPLEX,
+    ),
+)  # fmt: skip
 def poisson_nll_loss(
     self, target, eps=1e-8, *, log_input=True, full=False, size_average=None, reduce=None, reduction="mean"
 ):
@@ -213,7 +256,13 @@ def poisson_nll_loss(
     return reduced(loss, size_average, reduce, reduction)
 
 
-@functional(signature="input, target, var, full=False, eps=1e-06, reduction='mean'")
+@functional(
+    signature="input, target, var, full=False, eps=1e-06, reduction='mean'",
+    samples=(
+        sample(_X, _X, positive(2, 3)), sample(_X, _X, positive(2), full=True), sample(_X, _X, positive(2, 1), 0.9),
+        sample(real(0, 3), real(0, 3), positive(0, 3), reduction="sum"),
+    ),
+)  # fmt: skip
 def gaussian_nll_loss(self, target, var, eps=1e-6, *, full=False, reduction="mean"):
     """The negative log-likelihood of a normal distribution with mean `input` and variance `var` (at least `eps`)."""
     if getattr(var, "weak_type", False):
@@ -223,6 +272,7 @@ def gaussian_nll_loss(self, target, var, eps=1e-6, *, full=False, reduction="mea
             var = var[..., None]
         elif not (self.ndim == var.ndim and sum(a != b for a, b in zip(self.shape, var.shape)) <= 1):
             raise ValueError(f"var is of incorrect size: {list(var.shape)} for an input of size {list(self.shape)}")
+    refuse_complex(var, "gaussian_nll_loss")
     # The bound on var is not differentiated through, as in PyTorch.
     var = var + jax.lax.stop_gradient(jnp.maximum(var, scalar(var, eps, "eps")) - var)
     loss = 0.5 * (jnp.log(var) + (self - target) ** 2 / var)
@@ -239,15 +289,22 @@ def _positive(x: Any) -> Any:
     return jnp.where(x < 0, 0, x)
 
 
-@everywhere(signature=f"input, target, margin=1.0, {_LEGACY}")
+@everywhere(signature=f"input, target, margin=1.0, {_LEGACY}", samples=_SIGNED)
 def hinge_embedding_loss(self, target, margin=1.0, *, size_average=None, reduce=None, reduction="mean"):
     """The input where `target` is 1; the larger of 0 and `margin` - input where `target` is -1."""
+    refuse_complex(self, "hinge_embedding_loss")
     near = jnp.where(target != -1, self, 0)
     far = jnp.where(target != 1, _positive(scalar(self, margin, "margin") - self), 0)
     return reduced(near + far, size_average, reduce, reduction)
 
 
-@everywhere(signature=f"input1, input2, target, margin=0, {_LEGACY}")
+@everywhere(
+    signature=f"input1, input2, target, margin=0, {_LEGACY}",
+    samples=(
+        sample(_X, _X, whole(-1, 2, 2, 3), 0.3), sample(_X, _X, whole(-1, 2, 2, 3), 0.3, reduction="none"),
+        sample(real(), real(), whole(1, 2)),
+    ),
+)  # fmt: skip
 def margin_ranking_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
     """The larger of 0 and `margin` - target * (input1 - input2)."""
     if not input1.ndim == input2.ndim == target.ndim:
@@ -256,10 +313,17 @@ def margin_ranking_loss(input1, input2, target, margin=0, *, size_average=None, 
             f"{list(input1.shape)}, input2: {list(input2.shape)}, target: {list(target.shape)} "
         )
     loss = -target * (input1 - input2)
+    refuse_complex(loss, "margin_ranking_loss")
     return reduced(_positive(loss + scalar(loss, margin, "margin")), size_average, reduce, reduction)
 
 
-@everywhere(signature=f"input1, input2, target, margin=0, {_LEGACY}")
+@everywhere(
+    signature=f"input1, input2, target, margin=0, {_LEGACY}",
+    samples=(
+        sample(_X, _X, whole(-1, 2, 2)), sample(_X, _X, whole(-1, 1, 2), -0.9, reduction="none"),
+        sample(real(3), real(3), whole(1, 2)),
+    ),
+)  # fmt: skip
 def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None, reduce=None, reduction="mean"):
     """1 - cos(input1, input2) where `target` is 1; the larger of 0 and the cosine - `margin` where `target` is -1."""
     if target.ndim not in (0, 1):
@@ -270,6 +334,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None
             f"{list(input1.shape)} and {list(input2.shape)}."
         )
     x, y = promote(input1, input2)
+    refuse_complex(x, "cosine_embedding_loss")
     tiny = 1e-12  # PyTorch's, against 0 / 0; the slope of its root is finite
     product, squares = jnp.sum(x * y, -1), (jnp.sum(x * x, -1) + tiny) * (jnp.sum(y * y, -1) + tiny)
     cosine = product / jnp.sqrt(squares)
@@ -278,7 +343,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None
     return reduced(near + far, size_average, reduce, reduction)
 
 
-@functional()
+@functional(samples=_SIGNED + COMPLEX)
 def soft_margin_loss(self, target, *, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input))."""
     x, target = _pair(self, target)
@@ -286,6 +351,7 @@ def soft_margin_loss(self, target, *, size_average=None, reduce=None, reduction=
 
 
 def _margin(near: Any, far: Any, margin: Any, how: tuple) -> Any:
+    refuse_complex(near, "triplet_margin_loss")
     return reduced(_positive(scalar(near, margin, "margin") + near - far), *how)
 
 
@@ -295,8 +361,13 @@ def _check_margin(arrays: tuple, statics: tuple) -> None:
 
 
 @everywhere(
-    signature=f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_LEGACY}", check=_check_margin
-)
+    signature=f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_LEGACY}",
+    check=_check_margin,
+    samples=(
+        sample(_X, _X, _X, 3.0), sample(_X, _X, _X, 3.0, swap=True, reduction="none"), sample(_X, _X, _X, 3.0, p=1),
+        sample(real(3), real(3), real(3), 3.0, p=3), *COMPLEX,
+    ),
+)  # fmt: skip
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, eps=1e-6, *, p=2, swap=False, size_average=None, reduce=None,
     reduction="mean",
@@ -334,6 +405,12 @@ def triplet_margin_with_distance_loss(
     return _hinge.function(distance(anchor, positive), far, swapped, margin, reduction)
 
 
-@functional("triplet_hinge", function=False)
+@functional(
+    "triplet_hinge",
+    function=False,
+    samples=(
+        sample(real(3), real(3), real(3), 0.7, reduction="mean"), sample(real(), real(), real(), 5.0, reduction="none"),
+    ),
+)  # fmt: skip
 def _hinge(near, far, swapped, margin, *, reduction):
     return _margin(near, jnp.minimum(far, swapped), margin, (None, None, reduction))
