@@ -138,9 +138,19 @@ if _TYPE_CHECKING:
 globals().update(_FUNCTIONS[""])
 
 # Layouts and memory formats, accepted where PyTorch accepts them: every dense array here is row-major.
+strided: str
+sparse_coo: str
 strided, sparse_coo = "strided", "sparse_coo"
+sparse_csr: str
+sparse_csc: str
+sparse_bsr: str
+sparse_bsc: str
 sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"
+contiguous_format: str
+preserve_format: str
 contiguous_format, preserve_format = "contiguous_format", "preserve_format"
+channels_last: str
+channels_last_3d: str
 channels_last, channels_last_3d = "channels_last", "channels_last_3d"
 layout = memory_format = str  # the types of these: isinstance(x.layout, xgrad.layout)
 

@@ -27,7 +27,9 @@ class ThreadState(threading.local):
     inference: bool = False
     grad_in_inference: bool = False  # switched by no_grad and its like in inference mode, without effect
     tracking: str | None = None  # "replay", "geometry", or None: the device decides
-    saved_hooks: tuple[tuple[Callable, Callable], ...] = ()  # (pack, unpack); only the last, innermost pair is called
+    saved_hooks: tuple[
+        tuple[Callable[..., Any], Callable[..., Any]], ...
+    ] = ()  # (pack, unpack); only the last, innermost pair is called
     saved_hooks_disabled: str | None = None
     overrides_disabled: bool = False  # True if instances of Tensor's subclasses are plain tensors
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
@@ -35,10 +37,10 @@ class ThreadState(threading.local):
     # The same, or -1 where operations propagate no tangents (in a custom jvp, say).  In inference mode it is
     # INFERENCE_LEVEL: tests for forward mode leave the fast path there too, and nothing else has to be tested.
     forward_level: int = -1
-    suspended: tuple | None = None  # the forward levels that _set_fwd_grad_enabled(False) put aside
+    suspended: tuple[Any, ...] | None = None  # the forward levels that _set_fwd_grad_enabled(False) put aside
     dual_tangents: Any = None  # a WeakSet of the tangents at the dual level, which end with it
     outer_forward_levels: tuple[int, ...] = ()  # those around it, the innermost last (func.jvp nests)
-    vmap_levels: tuple = ()  # those that are entered, the innermost last
+    vmap_levels: tuple[Any, ...] = ()  # those that are entered, the innermost last
     transforms: int = 0  # the number of func's grad, vjp, ... that are running
     anomaly: bool = False
     anomaly_check_nan: bool = True
@@ -49,16 +51,20 @@ class ThreadState(threading.local):
     graph_task: Any = None  # the GraphTask that this thread drives
     current_node: Any = None  # the node that is being evaluated
     generator: Any = None  # the one that `use_key` put in place of the default generator
-    random_log: dict | None = None  # {generator: its key at first use} of the innermost block that may run again
-    random_again: dict | None = None  # {generator: its twin} after `random.draw_again`
+    random_log: dict[Any, Any] | None = (
+        None  # {generator: its key at first use} of the innermost block that may run again
+    )
+    random_again: dict[Any, Any] | None = None  # {generator: its twin} after `random.draw_again`
     operator_mode: Any = None  # the innermost dispatch.operator_modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
     autocast: Any = None  # the dispatch.autocasting.Settings, None for the defaults: nothing is cast
     autocast_nesting: int = 0  # the number of autocast blocks that are entered
-    autocast_casts: dict | None = None  # casts of weights, cached for the outermost of them
+    autocast_casts: dict[Any, Any] | None = None  # casts of weights, cached for the outermost of them
     trace: Any = None  # the compiler.reached_tensors.Trace of a function that this thread traces
     overlay: Any = None  # the compiler.overlay.Overlay in which this thread sees tensors: that trace, say
     graph_exec_group: Any = None  # of utils.checkpoint: several backward calls that share their recomputations
+    count: Any
+    next_sequence_nr: Callable[..., Any]
 
     def __init__(self) -> None:
         # Each thread's dictionary has these: reading many there is quicker than reading each through `state`.
@@ -114,7 +120,7 @@ _PUT_BACK = (
     "grad_layout", "multithreading", "operator_mode", "autocast", "autocast_nesting", "autocast_casts",
 )  # fmt: skip
 
-state = ThreadState()
+state: ThreadState = ThreadState()
 
 
 def to_outer_forward_level() -> int:
@@ -137,13 +143,13 @@ def forward_levels() -> tuple[int, ...]:
 class Settings:
     """Settings of the process."""
 
-    default_dtype = jnp.dtype("float32")
+    default_dtype: Any = jnp.dtype("float32")
     check_sparse = False  # True if sparse constructors check all invariants
     warn_always = False  # True if a warning that is given once is given each time
     operator_modes = False  # True once a thread has entered an operator mode: until then no operator looks for one
 
 
-settings = Settings()
+settings: Settings = Settings()
 
 
 def async_dispatch(enabled: bool) -> None:

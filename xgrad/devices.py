@@ -43,13 +43,13 @@ class device:
         if index is not None:
             spec = f"{spec}:{index}"
         placement = placement_of(spec)
-        self.traced = False  # True for a traced tensor's: it is wherever its program runs
+        self.traced: bool = False  # True for a traced tensor's: it is wherever its program runs
         if isinstance(placement, Devices):
             placement = placement.sharding or jax.local_devices()[0]
-        self.placement = placement
+        self.placement: Any = placement
         first = min(devices_of(self.placement), key=_id_of)
         self.type = "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform
-        self.index = _own(first).index(first)
+        self.index: int = _own(first).index(first)
 
     def __repr__(self) -> str:
         if self._several:
@@ -179,7 +179,7 @@ def _memory(placement: Any) -> str:
     return getattr(placement, "memory_kind", None) or where.default_memory().kind
 
 
-def devices_of(placement: Any) -> set:
+def devices_of(placement: Any) -> set[Any]:
     return set(placement.device_set) if isinstance(placement, Sharding) else {placement}
 
 
@@ -254,7 +254,7 @@ class mesh:
     def __init__(self, shape: Any, axis_names: Any = None, devices: Any = None) -> None:
         if isinstance(shape, mesh):
             shape = shape.mesh
-        self.mesh = automatic(shape) if isinstance(shape, Mesh) else _made(shape, axis_names, devices)
+        self.mesh: Mesh = automatic(shape) if isinstance(shape, Mesh) else _made(shape, axis_names, devices)
         self._outer: list[Any] = []
 
     def __enter__(self) -> Mesh:

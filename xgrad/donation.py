@@ -20,7 +20,7 @@ SPARE = 1 << 20  # bytes that a program may need besides its operands: without s
 
 
 class _Call(threading.local):
-    box: list | None = None  # the box of the write that this thread is about to make
+    box: list[Any] | None = None  # the box of the write that this thread is about to make
 
 
 _call = _Call()
@@ -41,9 +41,9 @@ class Writing:
 
     __slots__ = ("_facts", "_function", "_where", "jitted", "lower", "needs")
 
-    def __init__(self, function: Callable, facts: Any = (), where: Any = None) -> None:
+    def __init__(self, function: Callable[..., Any], facts: Any = (), where: Any = None) -> None:
         self._function, self._facts, self._where = function, facts, where
-        self.needs: dict[tuple, int] = {}  # {kind of the arguments: bytes}, if it needs much memory besides
+        self.needs: dict[tuple[Any, ...], int] = {}  # {kind of the arguments: bytes}, if it needs much memory besides
         self.renew()
 
     def renew(self) -> None:
@@ -61,7 +61,7 @@ class Writing:
         self.jitted: Any = jax.jit(
             checked(writing, self._facts), donate_argnums=(0,), out_shardings=self._where, keep_unused=True
         )
-        self.lower = self.jitted.lower
+        self.lower: Any = self.jitted.lower
 
     def __call__(self, *values: Any) -> Any:
         return self.jitted(*values)
@@ -92,7 +92,7 @@ _COMPILED = "/jax/core/compile/backend_compile_duration"
 jax.monitoring.register_event_duration_secs_listener(_compiling)
 
 
-def run_writing(program: Writing, out: list, box: list, operands: tuple) -> None:
+def run_writing(program: Writing, out: list[Any], box: list[Any], operands: tuple[Any, ...]) -> None:
     """Put `program(box[0], *operands)` into `out`; only `box` refers to the array, whose memory the result has.
 
     If this raises, the value is in `out` if that has an item, else still in `box`.  Should XLA fail after it took the
@@ -193,7 +193,7 @@ def has_room(need: int, sharding: Any) -> bool:
     return True
 
 
-def surely(finish: Callable, *arguments: Any) -> None:
+def surely(finish: Callable[..., Any], *arguments: Any) -> None:
     """Call `finish`, which may be repeated, until it gets through, for the handler of an interrupt: more may follow.
 
     The call itself may be interrupted too, before it is in the block: make it in a `try` of your own.
@@ -208,7 +208,7 @@ def surely(finish: Callable, *arguments: Any) -> None:
                 finish(*arguments)
 
 
-def copied(arrays: list) -> list:
+def copied(arrays: list[Any]) -> list[Any]:
     """Return arrays of the same values, to be donated in place of these."""
     return [jax.device_put(a, may_alias=False) if a.is_fully_addressable else _copy(a) for a in arrays]
 
@@ -216,7 +216,7 @@ def copied(arrays: list) -> list:
 _copy = jax.jit(lambda array: array.copy())  # for an array of several processes, which `device_put` refuses
 
 
-def lost(arrays: list, what: str, instead: str) -> LostValueError:
+def lost(arrays: list[Any], what: str, instead: str) -> LostValueError:
     """Return the error for arrays whose memory a program took without a result."""
     shown = ", ".join(f"{list(a.shape)} {a.dtype.name}" for a in arrays[:8]) + ", ..." * (len(arrays) > 8)
     return LostValueError(

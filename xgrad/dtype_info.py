@@ -56,6 +56,12 @@ class finfo(_Info):
     finfo(resolution=1, min=-448, max=448, eps=0.125, smallest_normal=0.015625, tiny=0.015625, dtype=float8_e4m3fn)
     """
 
+    eps: float
+    min: float
+    max: float
+    tiny: float
+    smallest_normal: float
+
     def __init__(self, type: Any = None) -> None:
         found = settings.default_dtype if type is None else _dtype_of(type, "finfo")
         if found not in dtypes.INEXACT:
@@ -64,12 +70,12 @@ class finfo(_Info):
             )
         self._dtype = found = dtypes.real_of(found)
         numbers = jnp.finfo(found)
-        self.bits = found.itemsize * 8
+        self.bits: int = found.itemsize * 8
         self.dtype = found.name
         self.eps, self.min, self.max = float(numbers.eps), float(numbers.min), float(numbers.max)
         self.tiny = self.smallest_normal = float(numbers.smallest_normal)
         # Decimals of so many digits survive the conversion: C++'s digits10, of eps = 2 ** -(bits of the mantissa).
-        self.resolution = float(f"1e-{math.floor(-math.log10(self.eps))}")
+        self.resolution: float = float(f"1e-{math.floor(-math.log10(self.eps))}")
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
@@ -87,6 +93,10 @@ class iinfo(_Info):
     >>> xgrad.iinfo(xgrad.int8)
     iinfo(min=-128, max=127, dtype=int8)
     """
+
+    bits: int
+    min: int
+    max: int
 
     def __init__(self, type: Any) -> None:
         found = _dtype_of(type, "iinfo")

@@ -24,16 +24,41 @@ __all__ = [
 ]  # fmt: skip
 
 dtype = np.dtype
-bool = np.dtype("bool")
+bool: np.dtype[Any] = np.dtype("bool")
+uint8: np.dtype[Any]
+uint16: np.dtype[Any]
+uint32: np.dtype[Any]
+uint64: np.dtype[Any]
 uint8, uint16, uint32, uint64 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+int8: np.dtype[Any]
+int16: np.dtype[Any]
+int32: np.dtype[Any]
+int64: np.dtype[Any]
 int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+float16: np.dtype[Any]
+float32: np.dtype[Any]
+float64: np.dtype[Any]
 float16, float32, float64 = (np.dtype(f"float{n}") for n in (16, 32, 64))
+complex64: np.dtype[Any]
+complex128: np.dtype[Any]
 complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
-bfloat16 = np.dtype(jnp.bfloat16)
+bfloat16: np.dtype[Any] = np.dtype(jnp.bfloat16)
+float8_e4m3fn: np.dtype[Any]
+float8_e5m2: np.dtype[Any]
 float8_e4m3fn, float8_e5m2 = np.dtype(jnp.float8_e4m3fn), np.dtype(jnp.float8_e5m2)
+float8_e4m3fnuz: np.dtype[Any]
+float8_e5m2fnuz: np.dtype[Any]
 float8_e4m3fnuz, float8_e5m2fnuz = np.dtype(jnp.float8_e4m3fnuz), np.dtype(jnp.float8_e5m2fnuz)
+half: np.dtype[Any]
+float: np.dtype[Any]
+double: np.dtype[Any]
 half, float, double = float16, float32, float64
+short: np.dtype[Any]
+int: np.dtype[Any]
+long: np.dtype[Any]
 short, int, long = int16, int32, int64
+cfloat: np.dtype[Any]
+cdouble: np.dtype[Any]
 cfloat, cdouble = complex64, complex128
 
 FLOATS = frozenset([float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz])
@@ -42,7 +67,7 @@ INEXACT = FLOATS | COMPLEX
 INEXACT_KINDS = "fcV"  # the kinds of these and of no other dtype here: a test that costs half as much (bfloat16's is V)
 SIGNED = (int8, int16, int32, int64)
 INTEGERS = frozenset([*SIGNED, uint8, uint16, uint32, uint64])
-WIDE = {float64: "float32", complex128: "complex64", int64: "int32", uint64: "uint32"}
+WIDE: Any = {float64: "float32", complex128: "complex64", int64: "int32", uint64: "uint32"}
 
 TORCH_NAMES: dict[Any, str] = {
     float16: "Half", bfloat16: "BFloat16", float32: "Float", float64: "Double", complex64: "ComplexFloat",

@@ -108,7 +108,7 @@ def require_kept(*values: Any) -> None:
         refuse_narrowing(values)
 
 
-def checked(function: Callable, facts: Any = (), *, converts: bool = False) -> Callable:
+def checked(function: Callable[..., Any], facts: Any = (), *, converts: bool = False) -> Callable[..., Any]:
     """Return `function` for tracing: it refuses too large arrays, and 64-bit arguments while JAX's x64 mode is off.
 
     `facts`: values that the function was made of besides its arguments; their dtypes and sizes count too.  `converts`:

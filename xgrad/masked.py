@@ -108,13 +108,19 @@ def _product(input: Tensor, dim: tuple, keepdim: bool, dtype: Any) -> Tensor:
     return result
 
 
-sum = _reduction("sum", 0, lambda x, dim, keepdim, dtype: _plain["sum"](x, dim, keepdim, dtype=dtype), "The sum")
-prod = _reduction("prod", 1, _product, "The product")
-amax = _reduction("amax", _least, _converting("amax"), "The maximum")
-amin = _reduction("amin", _most, _converting("amin"), "The minimum")
-argmax = _reduction("argmax", _least, _converting("argmax"), "The index of the maximum", one_dim=True)
-argmin = _reduction("argmin", _most, _converting("argmin"), "The index of the minimum", one_dim=True)
-logsumexp = _reduction(
+sum: Callable[..., Any] = _reduction(
+    "sum", 0, lambda x, dim, keepdim, dtype: _plain["sum"](x, dim, keepdim, dtype=dtype), "The sum"
+)
+prod: Callable[..., Any] = _reduction("prod", 1, _product, "The product")
+amax: Callable[..., Any] = _reduction("amax", _least, _converting("amax"), "The maximum")
+amin: Callable[..., Any] = _reduction("amin", _most, _converting("amin"), "The minimum")
+argmax: Callable[..., Any] = _reduction(
+    "argmax", _least, _converting("argmax"), "The index of the maximum", one_dim=True
+)
+argmin: Callable[..., Any] = _reduction(
+    "argmin", _most, _converting("argmin"), "The index of the minimum", one_dim=True
+)
+logsumexp: Callable[..., Any] = _reduction(
     "logsumexp", _least_or_complex, _converting("logsumexp"), "The logarithm of the sum of exponentials"
 )
 
@@ -220,11 +226,15 @@ def _normalization(name: str, identity: Any, plain: Callable, doc: str) -> Calla
     return normalize
 
 
-cumsum = _normalization("cumsum", 0, _plain["cumsum"], "The running sum")
-cumprod = _normalization("cumprod", 1, _plain["cumprod"], "The running product")
-softmax = _normalization("softmax", _least, _layers["softmax"], "The softmax")
-log_softmax = _normalization("log_softmax", _least, _layers["log_softmax"], "The logarithm of the softmax")
-softmin = _normalization("softmin", _most, _layers["softmin"], "The softmax of the negated elements")
+cumsum: Callable[..., Any] = _normalization("cumsum", 0, _plain["cumsum"], "The running sum")
+cumprod: Callable[..., Any] = _normalization("cumprod", 1, _plain["cumprod"], "The running product")
+softmax: Callable[..., Any] = _normalization("softmax", _least, _layers["softmax"], "The softmax")
+log_softmax: Callable[..., Any] = _normalization(
+    "log_softmax", _least, _layers["log_softmax"], "The logarithm of the softmax"
+)
+softmin: Callable[..., Any] = _normalization(
+    "softmin", _most, _layers["softmin"], "The softmax of the negated elements"
+)
 
 
 def normalize(

@@ -44,7 +44,7 @@ class disable_overrides:
         state.overrides_disabled = self._before
 
 
-def overloaded(values: Iterable[Any]) -> list:
+def overloaded(values: Iterable[Any]) -> list[Any]:
     """Return the values to be asked, one of each class: from left to right, but a subclass before its bases."""
     found: list = []
     for value in values:
@@ -68,7 +68,7 @@ def _is_tensor(kind: type) -> bool:
     return issubclass(kind, Tensor)
 
 
-def dispatch(func: Callable, asked: list, args: tuple, kwargs: dict[str, Any]) -> Any:
+def dispatch(func: Callable[..., Any], asked: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the answer of the first of `asked` that knows `func`.  Raises `TypeError` if none does."""
     types = tuple(map(type, asked))
     for value in asked:
@@ -82,7 +82,7 @@ def dispatch(func: Callable, asked: list, args: tuple, kwargs: dict[str, Any]) -
     )
 
 
-def resolve_name(func: Callable) -> str:
+def resolve_name(func: Callable[..., Any]) -> str:
     """Return a function's name as the user writes it, such as 'xgrad.add' or 'xgrad.Tensor.shape.__get__'."""
     prop = getattr(func, "__self__", None)
     if isinstance(prop, property):
@@ -97,7 +97,9 @@ def has_xgrad_function(relevant_args: Iterable[Any]) -> bool:
     return bool(overloaded(relevant_args))
 
 
-def handle_xgrad_function(public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+def handle_xgrad_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
     """Ask the overrides among `relevant_args` what `public_api(*args, **kwargs)` is: for functions of your own.
 
     Raises `TypeError` if all of them return `NotImplemented`.
@@ -126,7 +128,11 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def default_xgrad_function(
-    cls: type, func: Callable, types: tuple, args: tuple = (), kwargs: dict[str, Any] | None = None
+    cls: type[Any],
+    func: Callable[..., Any],
+    types: tuple[Any, ...],
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
 ) -> Any:
     """Run `func` as on plain tensors and give its results this class: the default of subclasses.
 
@@ -178,7 +184,7 @@ def _as_class(result: Any, cls: type, args: tuple) -> Any:
     return result
 
 
-def taken_over(tensor: Tensor, cls: type) -> Any:
+def taken_over(tensor: Tensor, cls: type[Any]) -> Any:
     """Return a tensor that was just made as an instance of `cls`, with its place in the graph.
 
     (PyTorch makes an alias of it, which puts an AliasBackward0 behind each operation.)
@@ -188,7 +194,7 @@ def taken_over(tensor: Tensor, cls: type) -> Any:
     return out
 
 
-def as_subclass(self: Tensor, cls: type) -> Any:
+def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     """Return this tensor as an instance of a subclass of `Tensor`: an alias, through which gradients flow.
 
     Raises `TypeError` for a class that is no subclass of Tensor.
@@ -202,7 +208,7 @@ def as_subclass(self: Tensor, cls: type) -> Any:
     return alias if cls is Tensor or type(alias) is not Tensor else taken_over(alias, cls)
 
 
-def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+def make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
     """Return a leaf of the class `cls`, a subclass of Tensor, that shares the storage of `data`.
 
     Raises `TypeError` for a class that is no subclass of Tensor.

@@ -215,7 +215,7 @@ class Generator:
         return drawn
 
 
-default_generator = Generator()
+default_generator: Generator = Generator()
 
 
 def next_key(generator: Generator | None = None) -> Any:

@@ -47,10 +47,11 @@ class Size(tuple[int, ...]):
     def __mul__(self, times: Any) -> "Size":
         return unchecked(tuple.__mul__(self, times)) if isinstance(times, (int, np.integer)) else NotImplemented
 
-    __rmul__ = __mul__
+    def __rmul__(self, times: Any) -> "Size":
+        return self.__mul__(times)
 
 
-unchecked = partial(tuple.__new__, Size)  # for a tuple of ints: `Tensor.shape` is read all the time
+unchecked: Any = partial(tuple.__new__, Size)  # for a tuple of ints: `Tensor.shape` is read all the time
 
 
 def _int_of(n: Any, place: int) -> int:

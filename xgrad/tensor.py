@@ -14,6 +14,7 @@ More than 450 lines: the slots of one class and all that reads or sets them, whi
 """
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import jax
@@ -65,7 +66,7 @@ _INSTEAD_OF_FALSE = (
 )
 
 
-class Tangents(dict):
+class Tangents(dict[Any, Any]):
     """The tangents of a tensor, {forward level: Tensor}.  Copied, never changed, except at the end of a dual level."""
 
     __slots__ = ("__weakref__",)
@@ -135,7 +136,7 @@ class Tensor(TensorMethods):
     _shallow: Any = None
 
     __array_priority__ = 1000  # ndarray * Tensor asks Tensor.__rmul__
-    __hash__ = object.__hash__
+    __hash__: Callable[..., Any] = object.__hash__
 
     def __new__(cls, *data: Any, **options: Any) -> Self:
         return cls._construct(data, options)
@@ -144,7 +145,7 @@ class Tensor(TensorMethods):
         super().__init_subclass__(**options)
         if cls.__module__.startswith("xgrad.") and cls.__module__ != "xgrad.overrides":
             # xgrad's own subclasses take no part in overrides: the operators know them.
-            cls.__xgrad_function__ = None  # pyright: ignore[reportAttributeAccessIssue]
+            setattr(cls, "__xgrad_function__", None)  # noqa: B010 - an assignment would declare the attribute here
         else:
             cls._prepare_subclass()
 

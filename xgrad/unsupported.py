@@ -107,6 +107,8 @@ class Unsupported:
     """A function or method of PyTorch's that cannot be had: calling it says why, and what to use."""
 
     __slots__ = ("__name__", "place")
+    __name__: str
+    place: str
 
     def __init__(self, place: str, name: str) -> None:
         self.place, self.__name__ = place, name

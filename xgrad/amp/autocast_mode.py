@@ -63,7 +63,7 @@ class autocast:
         if not isinstance(enabled, (bool, np.bool_)):
             raise TypeError(f"autocast(): argument 'enabled' must be bool, not {type(enabled).__name__}")
         self.device = kind
-        self.fast_dtype = settings.get_autocast_dtype(kind) if dtype is None else as_dtype(dtype)
+        self.fast_dtype: np.dtype[Any] = settings.get_autocast_dtype(kind) if dtype is None else as_dtype(dtype)
         if self.fast_dtype not in FLOATS:
             raise TypeError(f"autocast(): argument 'dtype' must be a floating-point dtype, not {self.fast_dtype.name}")
         self._enabled = bool(enabled)
@@ -96,7 +96,7 @@ class autocast:
             settings.clear_autocast_cache()
         state.autocast = self._before.pop()
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(function):
             raise TypeError(
                 f"autocast()(func) requires a callable, but got {type(function).__name__}. Did you mean to use autocast"
@@ -113,7 +113,7 @@ class autocast:
         return twin
 
 
-def autocast_decorator(autocast_instance: autocast, func: Callable) -> Callable:
+def autocast_decorator(autocast_instance: autocast, func: Callable[..., Any]) -> Callable[..., Any]:
     """Return `func`, running in a block of its own like `autocast_instance` at each call.
 
     >>> import xgrad

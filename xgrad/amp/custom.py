@@ -12,7 +12,7 @@ from .autocast_mode import autocast
 from .settings import get_autocast_dtype, is_autocast_enabled, kind_of
 
 
-def custom_fwd(fwd: Callable | None = None, *, device_type: str, cast_inputs: Any = None) -> Any:
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: Any = None) -> Any:
     """Decorate `forward` of a custom Function that is to run under autocast, beneath `@staticmethod`.
 
     cast_inputs: with a dtype, `forward` gets its floating-point tensors (but float64) in that dtype when autocast is on
@@ -56,7 +56,7 @@ def custom_fwd(fwd: Callable | None = None, *, device_type: str, cast_inputs: An
     return decorate_fwd
 
 
-def custom_bwd(bwd: Callable | None = None, *, device_type: str) -> Any:
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Any:
     """Decorate `backward` of a custom Function with a `custom_fwd`: it runs with the autocast that forward ran with.
 
     Raises `ValueError` for a device type that is no string.

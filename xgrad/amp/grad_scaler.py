@@ -93,7 +93,7 @@ class GradScaler:
     """
 
     # The attributes that a compiled function guards, and may change.
-    __xgrad_guards__ = frozenset({
+    __xgrad_guards__: frozenset[str] = frozenset({
         "_enabled", "_init_scale", "_scale", "_growth_factor", "_backoff_factor", "_growth_interval",
         "_init_growth_tracker", "_growth_tracker", "_per_optimizer_states",
     })  # fmt: skip

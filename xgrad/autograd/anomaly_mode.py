@@ -56,7 +56,7 @@ class detect_anomaly:
     """
 
     def __init__(self, check_nan: bool = True) -> None:
-        self.previous = state.anomaly, state.anomaly_check_nan
+        self.previous: tuple[bool, bool] = state.anomaly, state.anomaly_check_nan
         self.check_nan = check_nan
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
@@ -82,7 +82,7 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self.previous = state.anomaly, state.anomaly_check_nan
+        self.previous: tuple[bool, bool] = state.anomaly, state.anomaly_check_nan
         set_anomaly_enabled(mode, check_nan)
 
     def __enter__(self) -> None:

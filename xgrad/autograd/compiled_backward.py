@@ -35,7 +35,7 @@ class compiled_backward(ContextDecorator):
     tensor([0.8399, 0.8399, 0.8399])
     """
 
-    def __init__(self, segment: int = 64, *, dump: str | PathLike | None = None, enabled: bool = True) -> None:
+    def __init__(self, segment: int = 64, *, dump: str | PathLike[Any] | None = None, enabled: bool = True) -> None:
         if not isinstance(segment, int) or segment < 1:
             raise ValueError(f"compiled_backward: segment must be a positive number of nodes, but got {segment!r}")
         self._options = Options(segment, None if dump is None else Path(dump)) if enabled else None

@@ -26,7 +26,7 @@ class FunctionMeta(type):
 
     _backward_cls: type
 
-    def __init__(cls, name: str, bases: tuple, namespace: dict) -> None:
+    def __init__(cls, name: str, bases: tuple[Any, ...], namespace: dict[Any, Any]) -> None:
         super().__init__(name, bases, namespace)
         cls._backward_cls = type(
             name + "Backward", (BackwardCFunction,), {"_forward_cls": cls, "__module__": cls.__module__}
@@ -88,11 +88,11 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> Any:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
         """Save tensors, and mark inputs and outputs, for a `forward` without `ctx`."""
         raise NotImplementedError("setup_context is not implemented.")
 
-    backward = staticmethod(default_backward)
+    backward: Any = staticmethod(default_backward)
     vjp = backward
 
     @staticmethod
@@ -103,7 +103,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
         """Compute the operation over a batch: return (outputs, their batch dimensions), from those of the arguments."""
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
@@ -156,7 +156,7 @@ def _bind(cls: Any, args: tuple, kwargs: dict, defaults: bool) -> tuple[tuple, d
     return args, kwargs
 
 
-def once_differentiable(backward: Callable) -> Callable:
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a `backward` that must not itself be differentiated: double backward through it is an error."""
 
     @functools.wraps(backward)
@@ -179,7 +179,7 @@ def once_differentiable(backward: Callable) -> Callable:
 class Error(InternalNode):
     """The node of a tensor that must not be differentiated."""
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         raise NotDifferentiableError(
             "trying to differentiate twice a function that was marked with @once_differentiable"
         )

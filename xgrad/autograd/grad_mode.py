@@ -19,7 +19,7 @@ from ..tensor import Tensor
 class _Mode:
     """A context manager and decorator; a generator function is wrapped so that each step runs in the mode."""
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
@@ -116,11 +116,11 @@ class _Setting(_Mode):
             raise TypeError(
                 f"{self._known_as}(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
             )
-        self.previous = self._get()
-        self.mode = bool(mode)
+        self.previous: Any = self._get()
+        self.mode: bool = bool(mode)
         self._set(self.mode)
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         self._set(self.previous)
         return super().__call__(function)
 

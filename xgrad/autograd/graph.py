@@ -50,7 +50,7 @@ class Node(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def metadata(self) -> dict:
+    def metadata(self) -> dict[Any, Any]:
         """A dictionary for the user's own notes on this node."""
 
     @abc.abstractmethod
@@ -80,7 +80,7 @@ class Node(abc.ABC):
         """Call `fn(grad_outputs)` before each run of this node; it may return new grad_outputs."""
 
     @classmethod
-    def __subclasshook__(cls, subclass: type) -> Any:
+    def __subclasshook__(cls, subclass: type[Any]) -> Any:
         return True if cls is Node and issubclass(subclass, _node.Node) else NotImplemented
 
 

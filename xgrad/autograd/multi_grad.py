@@ -33,7 +33,7 @@ class MultiHandle(RemovableHandle):
         return self.handles
 
     def __setstate__(self, state: Any) -> None:
-        self.handles = state
+        self.handles: Any = state
 
 
 def node_of(tensor: Tensor | GradientEdge) -> Node:

@@ -25,7 +25,7 @@ class saved_tensors_hooks:
     tensor([4., 4., 4.])
     """
 
-    def __init__(self, pack_hook: Callable, unpack_hook: Callable) -> None:
+    def __init__(self, pack_hook: Callable[..., Any], unpack_hook: Callable[..., Any]) -> None:
         if not (callable(pack_hook) and callable(unpack_hook)):
             raise TypeError(
                 "saved_tensors_hooks(): incompatible function arguments: it takes two callables, pack_hook and "
@@ -42,7 +42,7 @@ class saved_tensors_hooks:
         pop_hooks()
 
 
-def push_hooks(pack_hook: Callable, unpack_hook: Callable) -> None:
+def push_hooks(pack_hook: Callable[..., Any], unpack_hook: Callable[..., Any]) -> None:
     """Make this pair the innermost one.  Raises `RuntimeError` while hooks are disabled."""
     if state.saved_hooks_disabled is not None:
         raise RuntimeError(state.saved_hooks_disabled)

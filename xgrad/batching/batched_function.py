@@ -38,7 +38,9 @@ class _AtLevel:
             state.grad_enabled, state.forward_level, state.vmap_levels = inner
 
 
-def apply_batched(function: Any, base: Any, args: tuple, kwargs: dict, setup_context: Any, level: VmapLevel) -> Any:
+def apply_batched(
+    function: Any, base: Any, args: tuple[Any, ...], kwargs: dict[Any, Any], setup_context: Any, level: VmapLevel
+) -> Any:
     """Run `function.apply` with an argument that is an entry of the batch of `level`.
 
     `base`: the class `autograd.Function`, whose methods are those that `function` does not override.
@@ -138,8 +140,8 @@ def _wrapped(outputs: Any, out_dims: Any, values: list, originals: list, level: 
 class _InnerCtx(FunctionCtx):
     """The `ctx` that the user's Function sees while it is mapped; the real one takes over the tensors that it saves."""
 
-    saved_tensors: tuple = ()
-    needs_input_grad: tuple = ()
+    saved_tensors: tuple[Any, ...] = ()
+    needs_input_grad: tuple[Any, ...] = ()
 
 
 def _mapped(function: Any, base: Any, info: VmapInfo, in_dims: list, structure: Any) -> Any:

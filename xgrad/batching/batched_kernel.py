@@ -5,7 +5,8 @@ values), not those that JAX would derive from the mapped function.  A gradient o
 over the batch.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +15,31 @@ from ..dispatch.kernel import Kernel
 from ..dispatch.operator import Operator
 from ..dispatch.plan import Plan
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 class BatchedOperator(Operator):
     """An operator over a batch: the batch is the first dimension of the results and of the arguments that `axes` marks.
 
     Arguments that `axes` does not mark are the same for all entries.
     """
+
+    name: str
+    node_name: str
+    outputs: Any
+    differentiable: bool
+    jit: bool
+    pointwise: bool
+    converts: bool
+    in_backward: bool
+    first: bool
+    masked: bool
+    parameters: tuple[str, ...]
+    variadic: str | None
+    static_names: tuple[str, ...]
+    formulas: dict[str, Callable[..., Any]]
+    defaults: dict[str, Any]
+    check: Callable[..., Any] | None
+    single: Kernel
+    axes: tuple[bool, ...]
 
     def __init__(self, kernel: Kernel, axes: tuple[bool, ...]) -> None:
         single = kernel.operator
@@ -33,8 +50,8 @@ class BatchedOperator(Operator):
         self.parameters, self.variadic, self.static_names = single.parameters, single.variadic, ()
         self.formulas, self.defaults, self.check = single.formulas, {}, None
         self.single, self.axes = kernel, axes
-        self.function = jax.vmap(kernel.function, in_axes=_axes(axes))
-        self.kernels = {}
+        self.function: Any = jax.vmap(kernel.function, in_axes=_axes(axes))
+        self.kernels: dict[tuple[Any, ...], Any] = {}
         self.kernels[()] = BatchedKernel(self, ())
 
 
@@ -46,7 +63,7 @@ class BatchedKernel(Kernel):
     """The programs of a `BatchedOperator`."""
 
     __slots__ = ()
-    operator: BatchedOperator
+    operator: Any
 
     def plan(self, needs: int, count: int) -> Plan:
         plan = self.plans.get(needs)
@@ -60,6 +77,14 @@ class BatchedPlan(Plan):
 
     __slots__ = ("single",)
     has_formula = False  # backward needs the shapes of the arguments
+    single: Plan
+    kernel: Any
+    programs: dict[Any, Callable[..., Any]]
+    operators: dict[Any, Any]
+    simple: dict[int, Callable[..., Any]]
+    formulas: dict[tuple[int, int], Any]
+    fits: set[tuple[Any, ...]]
+    general: bool
 
     def __init__(self, kernel: BatchedKernel, single: Plan) -> None:
         for name in Plan.__slots__:
@@ -69,7 +94,9 @@ class BatchedPlan(Plan):
         self.passes = self.reuses = False
         self.fits, self.general = set(), True  # each backward fits its gradients to the arguments
 
-    def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> "Callable":
+    def backward(
+        self, needs: int, defined: tuple[Any, ...], static: tuple[Any, ...] | None, metas: tuple[Any, ...]
+    ) -> "Callable[..., Any]":
         operator = self.kernel.operator
         assert isinstance(operator, BatchedOperator)
         axes = operator.axes

@@ -44,10 +44,13 @@ class VmapLevel:
     """One running `vmap`: its depth, the size of its batch, its rule for random operators."""
 
     __slots__ = ("depth", "open", "randomness", "size")
+    depth: int
+    randomness: str
+    size: int
 
     def __init__(self, depth: int, size: int, randomness: str) -> None:
         self.depth, self.size, self.randomness = depth, size, randomness
-        self.open = True
+        self.open: bool = True
 
 
 class _SharedValue:
@@ -76,7 +79,7 @@ class _Vmap(Interpreter):
 
     rank = Rank.VMAP
 
-    def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def call(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         level = level_of(args)
         assert level is not None
         args = tuple([operand(op, a) for a in args])
@@ -92,7 +95,7 @@ class _Vmap(Interpreter):
             return results[0]
         return results if kernel.outputs is None else kernel.outputs(*results)
 
-    def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Tensor:
+    def call_inplace(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Tensor:
         level = level_of(args)
         assert level is not None
         args = inplace_operands(op, args)
@@ -102,7 +105,7 @@ class _Vmap(Interpreter):
         check_batched(op, args, level, needs > 0)
         return run_inplace(kernel, args, needs, lambda kernel, args: write_batched(kernel, statics, args, level))
 
-    def lift(self, function: Callable, *tensors: Tensor) -> Tensor:
+    def lift(self, function: Callable[..., Any], *tensors: Tensor) -> Tensor:
         level = level_of(tensors)
         assert level is not None
         values, axes = values_of(tensors, level)
@@ -245,24 +248,24 @@ def at_level(a: Any, level: VmapLevel) -> bool:
     return isinstance(a, Tensor) and a._level is level
 
 
-def requiring(args: tuple, level: VmapLevel | None) -> int:
+def requiring(args: tuple[Any, ...], level: VmapLevel | None) -> int:
     """The mask of the arguments that require grad as tensors of this level (None: as plain ones)."""
     return sum(1 << i for i, a in enumerate(args) if isinstance(a, Tensor) and a._level is level and a.requires_grad)
 
 
-def values_of(args: tuple, level: VmapLevel) -> tuple[tuple, tuple[bool, ...]]:
+def values_of(args: tuple[Any, ...], level: VmapLevel) -> tuple[tuple[Any, ...], tuple[bool, ...]]:
     """The arguments one level down, and a mask of those that have the batch."""
     values = tuple(a._value if at_level(a, level) else a for a in args)
     return values, tuple(at_level(a, level) and a._batched for a in args)
 
 
-def batched_values(tensors: tuple, level: VmapLevel) -> list[Tensor]:
+def batched_values(tensors: tuple[Any, ...], level: VmapLevel) -> list[Tensor]:
     """The tensors one level down, each with the batch."""
     values, axes = values_of(tensors, level)
     return [v if b else v.expand(level.size, *v.shape) for v, b in zip(values, axes, strict=True)]
 
 
-def run_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel) -> tuple[Any, bool]:
+def run_batched(kernel: Kernel, statics: tuple[Any, ...], args: tuple[Any, ...], level: VmapLevel) -> tuple[Any, bool]:
     """Run the operator one level down: its results, and True if they have the batch."""
     values, axes = values_of(args, level)
     if any(axes):
@@ -270,7 +273,7 @@ def run_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel) -
     return call(kernel.operator, values, statics), False
 
 
-def check_batched(op: Operator, args: tuple, level: VmapLevel, recorded: bool) -> None:
+def check_batched(op: Operator, args: tuple[Any, ...], level: VmapLevel, recorded: bool) -> None:
     """Raise if a tensor that is the same for all entries would be written with a value that it cannot have.
 
     That is an entry of a batch; and, if the write is `recorded` for the entries, a value with a history below them too:
@@ -293,7 +296,7 @@ def check_batched(op: Operator, args: tuple, level: VmapLevel, recorded: bool) -
         )
 
 
-def write_batched(kernel: Kernel, statics: tuple, args: tuple, level: VmapLevel) -> None:
+def write_batched(kernel: Kernel, statics: tuple[Any, ...], args: tuple[Any, ...], level: VmapLevel) -> None:
     """Run the in-place form one level down."""
     values, axes = values_of(args, level)
     if any(axes):

@@ -14,7 +14,7 @@ class Structure(NamedTuple):
     """The nesting of leaves: the type (None for a leaf), the keys of a dictionary, and the structure of each item."""
 
     type: Any = None
-    keys: tuple = ()
+    keys: tuple[Any, ...] = ()
     items: tuple["Structure", ...] = ()
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ def _items(tree: Any) -> tuple[tuple, list] | None:
     return ((), list(tree)) if isinstance(tree, (tuple, list)) and type(tree).__name__ != "Size" else None
 
 
-def flatten(tree: Any) -> tuple[list, Structure]:
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
     """Return the leaves of a tree, and its structure."""
     found = _items(tree)
     if found is None:
@@ -65,7 +65,7 @@ def _build(structure: Structure, leaves: Iterator) -> Any:
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
-def leaves_like(structure: Structure, tree: Any) -> list | None:
+def leaves_like(structure: Structure, tree: Any) -> list[Any] | None:
     """Return the leaves of a tree in the order of a structure; None if the tree has another structure."""
     if structure.type is None:
         return None if _items(tree) is not None else [tree]
@@ -86,13 +86,13 @@ def leaves_like(structure: Structure, tree: Any) -> list | None:
     return leaves
 
 
-def map_tensors(function: Callable, tree: Any) -> Any:
+def map_tensors(function: Callable[..., Any], tree: Any) -> Any:
     """Apply `function` to each tensor; other leaves stay."""
     leaves, structure = flatten(tree)
     return unflatten(structure, [function(x) if isinstance(x, Tensor) else x for x in leaves])
 
 
-def spread(prefix: Any, tree: Any) -> list | None:
+def spread(prefix: Any, tree: Any) -> list[Any] | None:
     """Return a number of `prefix` for each leaf of `tree`, one for all leaves below it; None if they don't fit."""
     return _spread(prefix, flatten(tree)[1])
 

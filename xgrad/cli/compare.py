@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if comparison.within_rounding else 1
 
 
-def load(spec: str, parser: argparse.ArgumentParser) -> tuple[Any, Callable]:
+def load(spec: str, parser: argparse.ArgumentParser) -> tuple[Any, Callable[..., Any]]:
     """Return the module of the user's file, and the function that `spec` names in it."""
     file, colon, name = spec.rpartition(":")
     if not colon or not file or not name:
@@ -96,7 +96,7 @@ def load(spec: str, parser: argparse.ArgumentParser) -> tuple[Any, Callable]:
     return module, function
 
 
-def inputs_of(module: Any, function: Callable, arguments: argparse.Namespace) -> tuple:
+def inputs_of(module: Any, function: Callable[..., Any], arguments: argparse.Namespace) -> tuple[Any, ...]:
     """Return the function's inputs: those of the file's `inputs()`, or random tensors."""
     parser: argparse.ArgumentParser = arguments.parser
     given = getattr(module, "inputs", None)

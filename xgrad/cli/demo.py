@@ -118,7 +118,7 @@ class Training(NamedTuple):
         return [sum(self.losses[i : i + n]) / n for i in range(0, len(self.losses), n)]
 
 
-def step_of(data: dict[str, Any], parameters: list[Any], optimizer: Any) -> Callable:
+def step_of(data: dict[str, Any], parameters: list[Any], optimizer: Any) -> Callable[..., Any]:
     """Return a training step: a function of a batch's indices that returns the loss."""
     x, labels = data["train"], data["train_labels"]
     update = update_of(parameters, optimizer)

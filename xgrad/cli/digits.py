@@ -49,7 +49,7 @@ def accuracy_of(data: dict[str, Any], parameters: list[Any]) -> float:
     return (logits.argmax(1) == data["test_labels"]).sum().item() / len(data["test_labels"])
 
 
-def update_of(parameters: list[Any], optimizer: Any) -> Callable:
+def update_of(parameters: list[Any], optimizer: Any) -> Callable[..., Any]:
     """Return a training step: a function of a batch and its labels that returns the loss."""
 
     def step(x: Any, labels: Any) -> Any:

@@ -126,7 +126,7 @@ def view_writes_values() -> list[np.ndarray]:
     return [normal(BASE), normal(16)]
 
 
-def view_writes(T: Any, x: Any, w: Any) -> tuple:
+def view_writes(T: Any, x: Any, w: Any) -> tuple[Any, ...]:
     y = x.clone()
     for start in STARTS:
         y.narrow(0, start, 16).mul_(w)
@@ -134,7 +134,7 @@ def view_writes(T: Any, x: Any, w: Any) -> tuple:
     return (loss.detach(), *T.autograd.grad(loss, (x, w)))
 
 
-def view_writes_by_hand(x: Any, w: Any) -> tuple:
+def view_writes_by_hand(x: Any, w: Any) -> tuple[Any, ...]:
     """Compute the results of `view_writes` as a JAX program that knows its gradients: the slices do not overlap."""
     places = jnp.asarray(STARTS)[:, None] + jnp.arange(16)
     old = x[places]
@@ -185,7 +185,9 @@ def mlp_step_by_jax() -> Callable[..., list[jax.Array]]:
     return step
 
 
-def mlp(T: Any, size: tuple, wrap: Callable[[Callable], Callable] = lambda step: step) -> Callable[[], Any]:
+def mlp(
+    T: Any, size: tuple[Any, ...], wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda step: step
+) -> Callable[[], Any]:
     """Return a step that starts with the weights that the step before left."""
     values, rest = mlp_values(*size)
     step = wrap(partial(mlp_step, T))
@@ -193,7 +195,7 @@ def mlp(T: Any, size: tuple, wrap: Callable[[Callable], Callable] = lambda step:
     return lambda: step(*tensors)
 
 
-def mlp_by_jax(size: tuple) -> Callable[[], Any]:
+def mlp_by_jax(size: tuple[Any, ...]) -> Callable[[], Any]:
     values, rest = mlp_values(*size)
     step, weights, batch = mlp_step_by_jax(), arrays(values), arrays(rest)
 
@@ -254,7 +256,9 @@ def heads(x: Any) -> Any:
     return x.reshape(*x.shape[:2], HEADS, WIDTH // HEADS).swapaxes(1, 2)
 
 
-def block(x: Any, norm: Callable, softmax: Callable, gelu: Callable, weights: tuple) -> Any:
+def block(
+    x: Any, norm: Callable[..., Any], softmax: Callable[..., Any], gelu: Callable[..., Any], weights: tuple[Any, ...]
+) -> Any:
     """Return the loss of the block, in the words that xgrad and jax.numpy share."""
     gain1, shift1, to_qkv, qkv_bias, out, out_bias, gain2, shift2, up, up_bias, down, down_bias = weights
     qkv = norm(x, gain1, shift1) @ to_qkv + qkv_bias
@@ -265,7 +269,7 @@ def block(x: Any, norm: Callable, softmax: Callable, gelu: Callable, weights: tu
     return (x * x).mean()
 
 
-def block_step(*tensors: Any) -> tuple:
+def block_step(*tensors: Any) -> tuple[Any, ...]:
     functional = xgrad.nn.functional
     loss = block(
         tensors[-1],
@@ -277,7 +281,7 @@ def block_step(*tensors: Any) -> tuple:
     return (loss.detach(), *xgrad.autograd.grad(loss, tensors[:-1]))
 
 
-def block_by_jax(*values: Any) -> tuple:
+def block_by_jax(*values: Any) -> tuple[Any, ...]:
     def norm(x: Any, gain: Any, shift: Any) -> Any:
         centred = x - x.mean(-1, keepdims=True)
         return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * gain + shift
@@ -304,7 +308,7 @@ def hessian_values() -> list[np.ndarray]:
     return [normal(1000, 64), *weights]
 
 
-def squares(activation: Callable, x: Any, *weights: Any) -> Any:
+def squares(activation: Callable[..., Any], x: Any, *weights: Any) -> Any:
     for i in range(0, len(weights), 2):
         x = x @ weights[i] + weights[i + 1]
         if i < len(weights) - 2:
@@ -361,7 +365,7 @@ def compiled_view_writes() -> Timed:
     return Timed(lambda: ours(*tensors), lambda: theirs(*inputs), tolerance=1e-3)
 
 
-def compiled_mlp(size: tuple) -> Timed:
+def compiled_mlp(size: tuple[Any, ...]) -> Timed:
     return Timed(mlp(xgrad, size, xgrad.compile), mlp_by_jax(size), tolerance=1e-3)
 
 

@@ -65,7 +65,9 @@ class Comparison(Findings):
 # ---------------------------------------------------------------- running
 
 
-def compare(fn: Callable, *inputs: Any, repeats: int = 7, programs: bool = True, timing: bool = True) -> Comparison:
+def compare(
+    fn: Callable[..., Any], *inputs: Any, repeats: int = 7, programs: bool = True, timing: bool = True
+) -> Comparison:
     """Run `fn(*inputs)` and its gradients under both tracking paths, and report what is the same and what differs.
 
     `fn` returns a tensor or a tuple of tensors.  Each run gets fresh copies of the inputs, so it may write to them;
@@ -125,22 +127,22 @@ def compare(fn: Callable, *inputs: Any, repeats: int = 7, programs: bool = True,
 class _Subject:
     """A function, its inputs, and the cotangents of its outputs."""
 
-    def __init__(self, fn: Callable, inputs: tuple) -> None:
+    def __init__(self, fn: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
         self.fn = fn
         self.inputs = tuple(from_foreign(x) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs)
         self.differentiated = [i for i, x in enumerate(self.inputs) if isinstance(x, Tensor) and x.requires_grad]
         self.cotangents: list[np.ndarray | None] | None = None
         self.key = jax.random.PRNGKey(0)
 
-    def arrays(self) -> list:
+    def arrays(self) -> list[Any]:
         """Return a fresh copy of each tensor among the inputs."""
         return [_copied(x._read()) for x in self.inputs if isinstance(x, Tensor)]
 
-    def run(self, path: str) -> tuple[list, list, list[Node]]:
+    def run(self, path: str) -> tuple[list[Any], list[Any], list[Node]]:
         """Return outputs, gradients (None where there is none) and the roots of the graph."""
         return self.traced(path, self.key, self.arrays())
 
-    def traced(self, path: str, key: Any, arrays: list) -> tuple[list, list, list[Node]]:
+    def traced(self, path: str, key: Any, arrays: list[Any]) -> tuple[list[Any], list[Any], list[Node]]:
         """Run on `arrays`, which may be tracers; return outputs, gradients and the roots of the graph."""
         fresh = iter(arrays)
         copies: dict[int, Tensor] = {}  # an input that is passed twice is one tensor
@@ -179,7 +181,7 @@ class _Subject:
             self.cotangents = [_cotangent(rng, o) for o in outputs]
         return [None if c is None else from_foreign(c) for c in self.cotangents]
 
-    def whole(self, path: str) -> Callable:
+    def whole(self, path: str) -> Callable[..., Any]:
         """Return values and gradients as a function of the key and the arrays, to be compiled as one program."""
 
         def value_and_grad(key: Any, *arrays: Any) -> Any:

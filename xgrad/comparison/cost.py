@@ -63,7 +63,7 @@ def operations_of(hlo: str) -> Counter:
     return Counter(name for name in _INSTRUCTION.findall(hlo) if name not in _FREE)
 
 
-def compiled(function: Callable, arguments: Sequence[Any], donate: Sequence[int] = ()) -> tuple[Any, float]:
+def compiled(function: Callable[..., Any], arguments: Sequence[Any], donate: Sequence[int] = ()) -> tuple[Any, float]:
     """Compile a new program of `function`; return it and the seconds that it took."""
 
     def fresh(*args: Any) -> Any:  # JAX caches by function: a new one is traced and compiled again

@@ -28,7 +28,7 @@ class CacheInfo(NamedTuple):
     bytes: int
 
 
-def enable_compile_cache(folder: str | os.PathLike | None = None) -> Path:
+def enable_compile_cache(folder: str | os.PathLike[str] | None = None) -> Path:
     """Store compiled programs in a folder, and load those that are there; returns the folder that is used.
 
     It is a subfolder of `folder`, named after jaxlib, platform and processor; by default of the user's cache folder

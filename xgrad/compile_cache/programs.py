@@ -13,8 +13,13 @@ from ..limits import checked
 
 
 def jit_checked(
-    function: Callable, facts: Any = (), *, donate: bool = False, keep_unused: bool = False, converts: bool = False
-) -> Callable:
+    function: Callable[..., Any],
+    facts: Any = (),
+    *,
+    donate: bool = False,
+    keep_unused: bool = False,
+    converts: bool = False,
+) -> Callable[..., Any]:
     """Return `jax.jit(function)`; with `donate` the result is in the first argument's memory.
 
     `facts`, `converts`: see `limits.checked`.
@@ -23,6 +28,6 @@ def jit_checked(
     return jax.jit(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
 
 
-def jit_placed(function: Callable, where: Any) -> Callable:
+def jit_placed(function: Callable[..., Any], where: Any) -> Callable[..., Any]:
     """Return `jax.jit(function)` that runs on its first argument's devices; its result has the sharding `where`."""
     return jax.jit(checked(function), out_shardings=where, keep_unused=True)

@@ -26,9 +26,9 @@ class CompiledFunctionBackward(Node):
     _versions: tuple[int, ...] = ()
     _freed = False
 
-    def __init__(self, traced: Traced, tensors: list) -> None:
-        self.avals = traced.metas
-        self.sequence_nr = state.next_sequence_nr()
+    def __init__(self, traced: Traced, tensors: list[Any]) -> None:
+        self.avals: tuple[Any, ...] = traced.metas
+        self.sequence_nr: int = state.next_sequence_nr()
         self._failures = traced.failures
         if traced.targets:
             self._backward, self._targets = traced.program.backward, traced.targets
@@ -38,7 +38,7 @@ class CompiledFunctionBackward(Node):
             owners = [traced.inputs[number] for number in self._backward.inputs]
             self._inputs = tuple(tensors[which] for kind, which in owners if kind == "tensor")
 
-    def take(self, values: list) -> None:
+    def take(self, values: list[Any]) -> None:
         """Store the inputs that backward needs."""
         self._residuals = [values[number] for number in self._backward.inputs]
 
@@ -54,9 +54,11 @@ class CompiledFunctionBackward(Node):
             self._residuals = [*own, *out[-self._backward.residuals :]]
         self._versions = tuple([t._version for t in self._inputs])
         edges = zip(self._targets, self.next_edges)
-        self.next_edges = tuple(gradient_edge(made[t.reference[1]]) if t.reference[0] else edge for t, edge in edges)
+        self.next_edges: tuple[Any, ...] = tuple(
+            gradient_edge(made[t.reference[1]]) if t.reference[0] else edge for t, edge in edges
+        )
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         if self._freed:
             raise freed_error(self.name())
         for i, failure in self._failures.items():

@@ -37,16 +37,23 @@ class Compiled(Protocol):
     """The methods of a `CompiledFunction` that `Buckets` calls."""
 
     def alone(self) -> "Compiled": ...
-    def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None: ...
+    def find(
+        self, args: tuple[Any, ...], kwargs: dict[Any, Any]
+    ) -> tuple[Entry, list[Any], list[Any], list[Any]] | None: ...
     def name(self) -> str: ...
-    def run(self, args: tuple, kwargs: dict) -> Any: ...
+    def run(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any: ...
 
 
 class Buckets:
     """A compiled function whose arguments vary in size."""
 
     def __init__(
-        self, compiled: Compiled, function: Callable, dynamic: dict[str, int], sizes: Sequence[int] | None, check: bool
+        self,
+        compiled: Compiled,
+        function: Callable[..., Any],
+        dynamic: dict[str, int],
+        sizes: Sequence[int] | None,
+        check: bool,
     ) -> None:
         self._compiled = compiled
         self._signature = inspect.signature(function)
@@ -57,7 +64,7 @@ class Buckets:
         self._takes_valid = VALID in self._signature.parameters
         self._cuts: WeakKeyDictionary[Entry, list] = WeakKeyDictionary()  # by entry, one for each padded size
 
-    def call(self, args: tuple, kwargs: dict) -> Any:
+    def call(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """Pad the arguments, run the program, cut the results."""
         bound = self._signature.bind_partial(*args, **kwargs)
         size = self._size(bound.arguments)

@@ -56,10 +56,10 @@ class Surroundings(Noted):
         self._given: set[int] = set()  # ids of the containers among the arguments
         self._memos: list[Any] = []  # caches of functools.lru_cache
         self._owned: set[int] = set()  # ids of objects that belong to a library
-        self.kept: list[tuple] = []  # values that a library's code cached: (put, object, key, value)
+        self.kept: list[tuple[Any, ...]] = []  # values that a library's code cached: (put, object, key, value)
         self._marks = -1
         self.guards: list[Guard] = []
-        self.progress = Progress()
+        self.progress: Progress = Progress()
         self.look()
         self.progress.begun = True
         self._first = {key: frozenset(used) for key, (_, used) in self._globals.items()}  # guarded names
@@ -72,7 +72,7 @@ class Surroundings(Noted):
             known = self._marked()
             self.tensors, self.containers, self._seen = [], [], {}
             self.guards = [self._guard(value, ()) for value in self._values]
-            self.root = OfRoots([self._function])
+            self.root: OfRoots = OfRoots([self._function])
             self.containers.append(self.root)
             self._root_child(0, self._function)
             done = 0
@@ -182,7 +182,7 @@ class Surroundings(Noted):
 
     # ------------------------------------------------------------ recording, called by frames
 
-    def ran(self, code: types.CodeType, names: dict | None) -> None:
+    def ran(self, code: types.CodeType, names: dict[Any, Any] | None) -> None:
         """Record code that runs in the trace, and its module's globals."""
         self._ran[id(code)] = code
         if names is not None:
@@ -268,7 +268,7 @@ class Surroundings(Noted):
             self._met.setdefault(id(value), value)
         return [(item, wholly, library) for name, item in before.items() if wholly or name in names]
 
-    def given(self, nodes: list) -> None:
+    def given(self, nodes: list[Any]) -> None:
         """Record the containers among the arguments: only their leaves have guards."""
         self._given = {id(node) for node in nodes}
 

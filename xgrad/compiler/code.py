@@ -137,7 +137,7 @@ def is_ours(module: Any) -> bool:
     return _top(module) in _OURS
 
 
-def is_library(names: dict) -> bool:
+def is_library(names: dict[Any, Any]) -> bool:
     """Return True if a module, known by its globals, belongs to an installed library, or to xgrad itself."""
     module, file = names.get("__name__"), str(names.get("__file__") or "")
     known = is_ours(module) or _top(module) == "builtins"

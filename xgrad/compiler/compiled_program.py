@@ -39,9 +39,9 @@ _UNDONATED = "xgrad.compile(..., donate=False) keeps what it writes until the ne
 class Entry:
     """A compiled program, and the steps around it: fetch operands, run, store results."""
 
-    def __init__(self, traced: Traced, donate: bool, options: dict | None) -> None:
-        self.match = traced.match
-        self.puts = bool(traced.puts)  # True if the program puts tensors into containers
+    def __init__(self, traced: Traced, donate: bool, options: dict[Any, Any] | None) -> None:
+        self.match: Any = traced.match
+        self.puts: bool = bool(traced.puts)  # True if the program puts tensors into containers
         self._traced = traced
         program, effects = traced.program, traced.effects
         used = {number: place for place, number in enumerate(program.inputs)}
@@ -58,7 +58,7 @@ class Entry:
         self._results: Any = Results() if self._commits else None
         # `jax.jit` takes no shardings with `Results`: on a mesh C code calls the program, and extends `Results`.
         self._on_mesh = traced.places[1] is not None
-        self.jitted = program.jitted(donated, options, *traced.places, None if self._on_mesh else self._results)
+        self.jitted: Any = program.jitted(donated, options, *traced.places, None if self._on_mesh else self._results)
         self._ran = False  # True from the second call on: JAX then runs the program without going through Python
         self._need = 0  # the bytes that the program needs besides its operands
         self._keys_alone: Any = None
@@ -77,7 +77,7 @@ class Entry:
             self._bare = None
         self._straight: Callable[[list, list, list], Any] | None = None  # if the program changes nothing
 
-    def check_unwritten(self, tensors: list, copies: list) -> None:
+    def check_unwritten(self, tensors: list[Any], copies: list[Any]) -> None:
         """Raise `PlacementError` if the function changes a tensor that `in_shardings` copied from the caller's."""
         effects, known = self._traced.effects, {id(copy) for copy in copies}
         changed = [i for i, *_ in (*effects.writes, *effects.grads, *effects.data, *effects.histories)]
@@ -89,7 +89,7 @@ class Entry:
 
     # ------------------------------------------------------------ running
 
-    def run(self, tensors: list, arrays: list, leaves: list) -> Any:
+    def run(self, tensors: list[Any], arrays: list[Any], leaves: list[Any]) -> Any:
         """Run the program and repeat the function's effects: all of them, or none, wherever an interrupt arrives."""
         if self._straight is not None:
             return self._straight(tensors, arrays, leaves)
@@ -375,21 +375,21 @@ class Entry:
             self._straight = straight(self._traced, executable, self._order, constants, self._simple)
         return executable
 
-    def lower(self, arrays: list, leaves: list) -> Any:
+    def lower(self, arrays: list[Any], leaves: list[Any]) -> Any:
         """Return the program as a `jax.stages.Lowered`."""
         with writing:
             return self._lowered(self._operands(arrays, leaves))
 
-    def compiled(self, arrays: list, leaves: list) -> Any:
+    def compiled(self, arrays: list[Any], leaves: list[Any]) -> Any:
         """Return the program as a `jax.stages.Compiled`."""
         with writing:
             return self._executable or self._compile(self._operands(arrays, leaves))
 
-    def tried(self, arrays: list, leaves: list) -> Any:
+    def tried(self, arrays: list[Any], leaves: list[Any]) -> Any:
         """Return the program's results without storing them."""
         return self._traced.program.jitted((), None, self._traced.places[0])(*self._operands(arrays, leaves))
 
-    def shapes(self) -> list[tuple | None]:
+    def shapes(self) -> list[tuple[Any, ...] | None]:
         """Return the shapes of the result's leaves, in a pytree's order; None for a leaf that calls do not make."""
         outvars = self._traced.program.closed.jaxpr.outvars
         shapes = [tuple(outvars[r.root].aval.shape) if r.chain is None else r.chain.shape for r in self._traced.recipes]
@@ -416,7 +416,7 @@ def _get(reference: tuple[bool, int], tensors: list, made: list) -> Tensor:
     return made[reference[1]] if reference[0] else tensors[reference[1]]
 
 
-def built(plan: tuple[str, Any], tensors: list, made: list, out: Any) -> Any:
+def built(plan: tuple[str, Any], tensors: list[Any], made: list[Any], out: Any) -> Any:
     """Build a value from its description, which `Outputs.plan` returned."""
     kind, what = plan
     if kind == "made":

@@ -23,7 +23,7 @@ class OfSequence(Container):
 
     fixed = False
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         return dict(enumerate(value))
 
     def put(self, value: Any, key: Any, item: Any) -> None:
@@ -38,7 +38,7 @@ class OfSequence(Container):
             return f" had {count} entries and has {len(value)}"
         return other_type(self, value)
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         reason = self.differs(value)
         if reason is None:
             for key, guard in self.children:
@@ -61,11 +61,11 @@ class OfArray(OfSequence):
 
     __slots__ = ("shape",)
 
-    def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
-        self.shape = value.dtype, value.shape
+    def __init__(self, value: Any, path: Path, before: dict[Any, Any] | None = None) -> None:
+        self.shape: tuple[Any, Any] = value.dtype, value.shape
         super().__init__(value, path, before)
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         return dict(enumerate(value.flat))
 
     def put(self, value: Any, key: Any, item: Any) -> None:
@@ -75,7 +75,7 @@ class OfArray(OfSequence):
         same = value.__class__ is self.type and (value.dtype, value.shape) == self.shape
         return None if same else " is another array now"
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         return Container.check(self, value, found)
 
     def takes(self, key: Any) -> bool:
@@ -92,11 +92,11 @@ class OfMapping(Container):
 
     fixed = False
 
-    def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
+    def __init__(self, value: Any, path: Path, before: dict[Any, Any] | None = None) -> None:
         super().__init__(value, path, before)
-        self.keys = list(self.before)
+        self.keys: list[Any] = list(self.before)
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         return value
 
     def put(self, value: Any, key: Any, item: Any) -> None:
@@ -125,7 +125,7 @@ class OfMapping(Container):
         super().restore()
 
 
-def same_order(value: Any, keys: list) -> bool:
+def same_order(value: Any, keys: list[Any]) -> bool:
     """Return True if a container's items are these, in this order."""
     return all(a is b or same_scalar(a, b) for a, b in zip(value, keys))
 
@@ -144,17 +144,24 @@ class OfObject(Container):
     __slots__ = ("missing", "names", "own", "slots", "unfilled")
 
     fixed = False
+    missing: Any
+    names: frozenset[str] | None
 
     def __init__(
-        self, value: Any, path: Path, names: frozenset[str] | None, used: frozenset[str], before: dict | None = None
+        self,
+        value: Any,
+        path: Path,
+        names: frozenset[str] | None,
+        used: frozenset[str],
+        before: dict[Any, Any] | None = None,
     ) -> None:
-        self.slots = slots_of(type(value))
-        self.own = dict_of(value) is not None
+        self.slots: tuple[str, ...] = slots_of(type(value))
+        self.own: bool = dict_of(value) is not None
         super().__init__(value, path, before)
         self.names, self.missing = names, used.difference(self.before) if self.own else frozenset()
-        self.unfilled = [name for name in self.slots if name not in self.before and self.looks(name)]
+        self.unfilled: list[str] = [name for name in self.slots if name not in self.before and self.looks(name)]
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         if not self.slots:
             return dict_of(value) or {}
         found = {name: item for name in self.slots if (item := _slot(value, name)) is not MISSING}
@@ -187,7 +194,7 @@ class OfObject(Container):
         return None
 
 
-def dict_of(value: Any) -> dict | None:
+def dict_of(value: Any) -> dict[Any, Any] | None:
     """Return an object's `__dict__` without calling the user's `__getattribute__`; None if it has none."""
     if not asks_itself(type(value)):
         return getattr(value, "__dict__", None)
@@ -201,7 +208,7 @@ _NATIVE = (Tensor, dict, list, tuple, set, frozenset, int, float, complex, str, 
 
 
 @functools.lru_cache(maxsize=4096)
-def asks_itself(kind: type) -> bool:
+def asks_itself(kind: type[Any]) -> bool:
     """Return True if the class has a `__getattribute__` of the user's.  isinstance would call it, so `type` is used."""
     return isinstance(kind.__getattribute__, types.FunctionType) and not issubclass(kind, _NATIVE)
 
@@ -239,7 +246,7 @@ class OfSubclass(OfObject):
         return reason
 
 
-def is_scalar_type(kind: type) -> bool:
+def is_scalar_type(kind: type[Any]) -> bool:
     return kind in (int, float, complex, str, bytes)
 
 
@@ -247,7 +254,7 @@ _SLOTS_OF_C: dict[type, tuple[str, ...]] = {collections.defaultdict: ("default_f
 
 
 @functools.lru_cache(maxsize=1024)
-def slots_of(kind: type) -> tuple[str, ...]:
+def slots_of(kind: type[Any]) -> tuple[str, ...]:
     """Return the attributes of a class's instances that are not in a `__dict__`."""
     found = []
     for base in kind.__mro__:
@@ -277,11 +284,11 @@ class OfSet(Container):
 
     fixed = False
 
-    def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
+    def __init__(self, value: Any, path: Path, before: dict[Any, Any] | None = None) -> None:
         super().__init__(value, path, before)
-        self.items = list(self.before)
+        self.items: list[Any] = list(self.before)
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         return dict.fromkeys(value)
 
     def looks(self, key: Any) -> bool:
@@ -314,9 +321,9 @@ class OfContext(Container):
 
     fixed = False
     live = True
-    kinds = (contextvars.ContextVar, weakref.ref)
+    kinds: Any = (contextvars.ContextVar, weakref.ref)
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         if not isinstance(value, contextvars.ContextVar):
             return {"": value()}
         try:
@@ -348,9 +355,9 @@ class OfView(Container):
 
     __slots__ = ()
 
-    kinds = (type({}.keys()), type({}.values()), type({}.items()))
+    kinds: Any = (type({}.keys()), type({}.values()), type({}.items()))
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         return {"mapping": value.mapping}
 
     def differs(self, value: Any) -> str | None:
@@ -370,13 +377,13 @@ class OfTensor(Container):
 
     fixed = False
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         return attributes_of(value)
 
     def name(self, key: Any) -> str:
         return f".{key}" if key.__class__ is str else "'s hook"
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         found.append(value)
         if not isinstance(value, Tensor):
             return f" was a Tensor and is {shown(value)}"
@@ -397,7 +404,7 @@ class OfTensor(Container):
 INTERNAL = frozenset(name for name in vars(Tensor) if name.startswith("_")) | {"_trace", "_batched", "_grad_layout"}
 
 
-def attributes_of(tensor: Tensor) -> dict:
+def attributes_of(tensor: Tensor) -> dict[Any, Any]:
     """Return a tensor's attributes that are not xgrad's, by name, and its hooks, by (kind, number)."""
     attributes = object.__getattribute__(tensor, "__dict__")
     if len(attributes) == 1:

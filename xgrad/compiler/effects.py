@@ -48,7 +48,7 @@ ONCE = (Iterator, AsyncIterator, Awaitable)  # kinds that can be iterated or awa
 class Recipe(NamedTuple):
     """A description of one tensor that each call makes."""
 
-    kind: type
+    kind: type[Any]
     given: int | None  # the number of the tensor from outside whose storage it shares,
     root: int  # or of the array of its new storage
     chain: Any
@@ -57,8 +57,10 @@ class Recipe(NamedTuple):
     version: int
     requires_grad: bool
     edge: int | None  # its result number in the call's node
-    view: tuple | None  # (reference to the base, chain, whether its grad_fn holds, creation meta, name, tracking)
-    grad: tuple | None  # a reference
+    view: (
+        tuple[Any, ...] | None
+    )  # (reference to the base, chain, whether its grad_fn holds, creation meta, name, tracking)
+    grad: tuple[Any, ...] | None  # a reference
     rest: dict[str, Any]  # other attributes
 
 
@@ -67,8 +69,8 @@ class Effects(NamedTuple):
 
     writes: list[tuple[int, int, int]]  # (of a tensor, of the array that its storage gets, of its former root)
     versions: list[tuple[int, int]]  # (of a tensor, the rise of its version)
-    grads: list[tuple[int, tuple | None]]
-    data: list[tuple[int, tuple]]
+    grads: list[tuple[int, tuple[Any, ...] | None]]
+    data: list[tuple[int, tuple[Any, ...]]]
     flags: list[tuple[int, bool]]
     histories: list[tuple[int, int | None]]  # (of a tensor, its result number in the call's node)
     keys: list[tuple[int, int]]  # (of a generator, of the array that is its new key)
@@ -275,6 +277,9 @@ class Making:
     """Makes the tensors of one call."""
 
     __slots__ = ("arrays", "counters", "made", "node", "storages", "tensors")
+    arrays: Any
+    node: Any
+    tensors: list[Tensor]
 
     def __init__(self, arrays: Any, tensors: list[Tensor], node: Any) -> None:
         self.arrays, self.tensors, self.node = arrays, tensors, node

@@ -31,20 +31,25 @@ class Expected:
         "aval", "bare", "by_value", "chain", "grad", "kind", "leaf", "owner", "parameter", "rare", "requires_grad",
         "sharding", "source",
     )  # fmt: skip
+    kind: type[Tensor]
+    aval: Any
+    sharding: Any
 
-    def __init__(self, tensor: Tensor, source: tuple, owner: int, grad_read: bool, by_value: bool) -> None:
+    def __init__(self, tensor: Tensor, source: tuple[Any, ...], owner: int, grad_read: bool, by_value: bool) -> None:
         array = tensor._read() if by_value else tensor._held()
-        self.by_value = by_value  # True for a view that is only read: any tensor with such a value fits
-        self.source = source  # ("found", i) by the guards, ("base", i) or ("grad", i) of tensor i, or ("held", tensor)
-        self.owner = owner  # the number of the first tensor on the same storage
+        self.by_value: bool = by_value  # True for a view that is only read: any tensor with such a value fits
+        self.source: tuple[Any, ...] = (
+            source  # ("found", i) by the guards, ("base", i) or ("grad", i) of tensor i, or ("held", tensor)
+        )
+        self.owner: int = owner  # the number of the first tensor on the same storage
         self.kind, self.aval, self.sharding = type(tensor), array.aval, array.sharding
-        self.chain = None if by_value else _chain(tensor)
-        self.requires_grad = tensor._requires_grad
-        self.leaf = tensor._grad_fn is None
-        self.parameter = tensor._is_param
-        self.grad = (tensor._grad is None) if grad_read else None  # None: the function doesn't read it
-        self.rare = _rare(tensor)
-        self.bare: tuple = ()  # attribute names of the last leaf that fitted and had nothing but a value
+        self.chain: Any = None if by_value else _chain(tensor)
+        self.requires_grad: bool = tensor._requires_grad
+        self.leaf: bool = tensor._grad_fn is None
+        self.parameter: bool = tensor._is_param
+        self.grad: bool | None = (tensor._grad is None) if grad_read else None  # None: the function doesn't read it
+        self.rare: Any = _rare(tensor)
+        self.bare: tuple[Any, ...] = ()  # attribute names of the last leaf that fitted and had nothing but a value
 
     def array(self, tensor: Tensor) -> Any:
         """Return the tensor's root (or its value, if `by_value`); None if the tensor does not look as expected."""

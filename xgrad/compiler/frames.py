@@ -65,7 +65,7 @@ class Frames:
             self._previous = None
             previous.enable()
 
-    def is_new(self, values: list) -> set[int]:
+    def is_new(self, values: list[Any]) -> set[int]:
         """Return the ids of those values that were made since `start`."""
         return self._new.among(values)
 
@@ -173,7 +173,7 @@ class _New:
         """Go on after the function's collection: objects that are neither remembered nor young are older."""
         self._collected = _collections()
 
-    def among(self, values: list) -> set[int]:
+    def among(self, values: list[Any]) -> set[int]:
         """Return the ids of the new values."""
         if not values:
             return set()

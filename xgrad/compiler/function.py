@@ -43,9 +43,9 @@ class CompiledFunction:
 
     def __init__(
         self,
-        function: Callable,
+        function: Callable[..., Any],
         donate: bool,
-        options: dict | None,
+        options: dict[Any, Any] | None,
         dynamic: dict[str, int] | None = None,
         buckets: Sequence[int] | None = None,
         check: bool = True,
@@ -92,7 +92,7 @@ class CompiledFunction:
             return self._function(*args, **kwargs)
         return self.run(args, kwargs) if self._buckets is None else self._buckets.call(args, kwargs)
 
-    def run(self, args: tuple, kwargs: dict) -> Any:
+    def run(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """Run the program for these arguments, which are padded already where `dynamic` asks for it."""
         copies: list[Tensor] = []
         if self._in is not None:
@@ -147,7 +147,9 @@ class CompiledFunction:
         """Return another compiled function of the same Python function, without programs."""
         return CompiledFunction(self._function, *self._given[:2])
 
-    def find(self, args: tuple, kwargs: dict) -> tuple[Entry, list, list, list] | None:
+    def find(
+        self, args: tuple[Any, ...], kwargs: dict[Any, Any]
+    ) -> tuple[Entry, list[Any], list[Any], list[Any]] | None:
         """Return the entry for a call, traced if there is none; None if the function is to run uncompiled."""
         leaves, tree = _flat(args, kwargs)
         now = modes.modes()
@@ -322,7 +324,7 @@ def _flat(args: tuple, kwargs: dict) -> tuple[list, Any]:
 
 
 def compile(
-    function: Callable | None = None,
+    function: Callable[..., Any] | None = None,
     *,
     donate: bool = True,
     dynamic: dict[str, int] | None = None,

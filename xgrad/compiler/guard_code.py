@@ -72,9 +72,9 @@ def quick_find(
     doubles: list[tuple[int, int]],
     count: int,
     arrays: list[tuple[int, Any]],
-    array_kind: Callable,
+    array_kind: Callable[..., Any],
     expected: list[Expected] | None,
-) -> Callable[[list], Any]:
+) -> Callable[[list[Any]], Any]:
     """Make the function of a call's leaves that returns (tensors, arrays) for the usual call, else None.
 
     Without `expected` the function returns the tensors, and its caller compares them.

@@ -22,9 +22,9 @@ REST = "__rest__"  # the key for a container's attributes, where it has items to
 
 _EXACT = frozenset({int, bool, str, bytes, type(None), type(...), device, Size})  # equal ones are the same
 _SCALARS = _EXACT | {float, complex, slice, range}
-SCALARS = (*_SCALARS, np.dtype, np.generic)
+SCALARS: Any = (*_SCALARS, np.dtype, np.generic)
 
-Path = tuple  # of keys of `Container.read`, from a function or from an argument
+Path = tuple[Any, ...]  # of keys of `Container.read`, from a function or from an argument
 
 
 def is_scalar(value: Any) -> bool:
@@ -46,9 +46,9 @@ class Guard:
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self.value: Any = value
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         """Return the difference in words, or None; append the value's tensors to `found`."""
         return None if value is self.value else f" is another {kind_name(self.value)} now"
 
@@ -58,7 +58,7 @@ class Equal(Guard):
 
     __slots__ = ()
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         mine = self.value
         return None if value is mine or same_scalar(value, mine) else f" was {mine!r} and is {shown(value)}"
 
@@ -70,12 +70,14 @@ class EqualArray(Guard):
     """
 
     __slots__ = ("dtype", "shape")
+    dtype: np.dtype[Any]
+    shape: Any
 
     def __init__(self, value: np.ndarray) -> None:
-        self.value = _bits(value.copy())
+        self.value: np.ndarray[Any, Any] = _bits(value.copy())
         self.dtype, self.shape = value.dtype, value.shape
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         same = (
             isinstance(value, np.ndarray)
             and value.dtype == self.dtype
@@ -97,12 +99,14 @@ class EqualBytes(Guard):
 
     __slots__ = ("type",)
 
-    kinds = (bytearray, array, memoryview)
+    kinds: Any = (bytearray, array, memoryview)
+    type: Any
+    value: bytes
 
     def __init__(self, value: Any) -> None:
         self.value, self.type = bytes(value), value.__class__
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         return None if value.__class__ is self.type and bytes(value) == self.value else " has other bytes now"
 
 
@@ -114,7 +118,7 @@ class AnyTensor(Guard):
     def __init__(self) -> None:
         pass
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         found.append(value)
         return None if isinstance(value, Tensor) else f" was a Tensor and is {shown(value)}"
 
@@ -126,8 +130,10 @@ class Container(Guard):
 
     fixed = True  # True if it must be the same object in each call
     live = False  # True if its values must be read in each call: in another thread, say, they are others
+    path: Any
+    type: Any
 
-    def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
+    def __init__(self, value: Any, path: Path, before: dict[Any, Any] | None = None) -> None:
         self.value: Any = value
         self.path, self.type = path, type(value)
         self.children: list[tuple[Any, Guard]] = []
@@ -135,7 +141,7 @@ class Container(Guard):
         self.rest: Guard | None = None  # the guard of its attributes, if it has items too
         self.kind: Guard | None = None  # the guard of its class
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         """Return the content of `value`, by keys."""
         raise NotImplementedError
 
@@ -154,7 +160,7 @@ class Container(Guard):
         """Return in words how `value` differs from the container, children aside; None if it does not."""
         return None if value is self.value else f" is another {kind_name(self.value)} now"
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         reason = self.differs(value)
         if reason is not None:
             return reason
@@ -166,14 +172,14 @@ class Container(Guard):
                 return f"{self.name(key)}{reason}"
         return self.check_others(value, found)
 
-    def check_others(self, value: Any, found: list) -> str | None:
+    def check_others(self, value: Any, found: list[Any]) -> str | None:
         """Check the attributes of a container with items, and its class."""
         reason = None if self.rest is None else self.rest.check(value, found)
         return reason if reason is not None or self.kind is None else self.kind.check(type(value), found)
 
     def forget(self) -> None:
         """Release the container's former content, and the container itself if later calls may have another one."""
-        self.before = dict.fromkeys(self.before)
+        self.before: dict[Any, Any | None] | dict[Any, Any] = dict.fromkeys(self.before)
         if not self.fixed:
             self.value = None
 

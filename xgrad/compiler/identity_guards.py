@@ -51,7 +51,7 @@ class Source:
         for i in range(0, len(conditions), 100):  # lines that are short enough to read in a debugger
             self.lines.append(f"{indent}if not ({' and '.join(conditions[i : i + 100])}): return None")
 
-    def function(self, name: str) -> Callable:
+    def function(self, name: str) -> Callable[..., Any]:
         """Compile the text, and return its function `name`."""
         exec(compile("\n".join(self.lines), "<guards of xgrad.compile>", "exec"), self.objects)
         return self.objects.pop(name)

@@ -27,17 +27,17 @@ PLAIN = {
 }  # fmt: skip
 _IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGS_IMMUTABLETYPE
 
-SKIPPED = (
+SKIPPED: Any = (
     Tensor, types.BuiltinFunctionType, types.CodeType, types.FrameType, types.TracebackType,
     types.GeneratorType, np.ndarray, jax.Array, *EqualBytes.kinds,
 )  # fmt: skip
 NAMING = (operator.attrgetter, operator.methodcaller)
 # What is in these, code asks for without naming it.
-ITEMS = (
+ITEMS: Any = (
     list, tuple, dict, set, frozenset, deque, types.MappingProxyType, np.ndarray, functools.partial,
     *OfContext.kinds, *OfView.kinds,
 )  # fmt: skip
-KINDS: tuple = (
+KINDS: tuple[Any, ...] = (
     (OfSequence, (list, tuple)),
     (OfMapping, (dict, types.MappingProxyType)),
     (OfDeque, deque),
@@ -74,12 +74,12 @@ def is_module(value: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def is_library_class(kind: type) -> bool:
+def is_library_class(kind: type[Any]) -> bool:
     """Return True if an installed library defines the class."""
     module = sys.modules.get(kind.__module__)
     return module is None or is_library(vars(module))
 
 
-def may_change(kind: type) -> bool:
+def may_change(kind: type[Any]) -> bool:
     """Return True if guards look into the class: it is no C code's, and not xgrad's, JAX's or NumPy's."""
     return not kind.__flags__ & _IMMUTABLE and not is_ours(kind.__module__)

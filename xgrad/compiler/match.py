@@ -18,11 +18,14 @@ _AS_TENSOR = " Give numbers that change as tensors, and each value runs the same
 class Match:
     """The guards of one program."""
 
+    tree: Any
+    modes: tuple[Any, ...]
+
     def __init__(
         self,
         tree: Any,
-        modes: tuple,
-        orders: list[tuple[tuple, list]],
+        modes: tuple[Any, ...],
+        orders: list[tuple[tuple[Any, ...], list[Any]]],
         arguments: list[tuple[int, Guard]],
         function: Guard,
         doubles: list[tuple[int, int]],
@@ -44,7 +47,7 @@ class Match:
         compared = expected if self._apart else None
         self._quick = quick_find(function, arguments, doubles, count, arrays, aval_of, compared)
 
-    def order(self, args: tuple, kwargs: dict) -> str | None:
+    def order(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> str | None:
         """Return in words which dictionary argument has its keys in another order, or None.  A tree has them sorted."""
         for path, keys in self.orders:
             found: Any = (args, kwargs)
@@ -54,7 +57,7 @@ class Match:
                 return f"a dictionary among the arguments had its keys in the order {keys}, and has {list(found)}"
         return None
 
-    def find(self, leaves: list) -> tuple[list, list] | None:
+    def find(self, leaves: list[Any]) -> tuple[list[Any], list[Any]] | None:
         """Return the tensors and their roots if a call is like the one that was traced, else None."""
         try:
             found = self._quick(leaves)
@@ -112,7 +115,7 @@ class Match:
                 return False
         return len(set(map(id, tensors))) == len(tensors)
 
-    def why(self, leaves: list) -> str:
+    def why(self, leaves: list[Any]) -> str:
         """Return in words why a call does not fit."""
         found: list[Any] = []
         for place, guard in self.arguments:

@@ -50,7 +50,7 @@ NAMES = (
 )  # fmt: skip
 
 
-def modes() -> tuple:
+def modes() -> tuple[Any, ...]:
     """Return the modes of this thread, of the process and of JAX, in the order of `NAMES`.
 
     With `eager()` they equal those of no trace.
@@ -85,13 +85,13 @@ _OF_THREAD = (
 )  # fmt: skip
 
 
-def taken() -> tuple:
+def taken() -> tuple[Any, ...]:
     """Return the modes in the order of `NAMES`, for `left` to compare and restore."""
     mine = [getattr(state, name) for name in _OF_THREAD]
     return (*mine, settings.default_dtype, *_read(_config))
 
 
-def left(before: tuple) -> str | None:
+def left(before: tuple[Any, ...]) -> str | None:
     """Restore the modes that differ from `before`; return the name of the first of them, or None."""
     changed = [i for i, (a, b) in enumerate(zip(before, taken(), strict=True)) if a is not b and a != b]
     for i in changed:

@@ -14,10 +14,10 @@ class OfRoots(Container):
 
     __slots__ = ()
 
-    def __init__(self, value: list) -> None:
+    def __init__(self, value: list[Any]) -> None:
         super().__init__(value, ())
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         return dict(enumerate(value))
 
     def name(self, key: Any) -> str:
@@ -33,10 +33,12 @@ class OfFixed(Container):
 
     __slots__ = ("names", "unset")
 
-    def __init__(self, value: Any, path: Path, names: frozenset[str], before: dict | None = None) -> None:
-        self.names = names
+    def __init__(self, value: Any, path: Path, names: frozenset[str], before: dict[Any, Any] | None = None) -> None:
+        self.names: frozenset[str] = names
         super().__init__(value, path, before)
-        self.unset = names.difference(self.before)  # if one is set later, it hides an inherited attribute
+        self.unset: frozenset[str] = names.difference(
+            self.before
+        )  # if one is set later, it hides an inherited attribute
 
     def looks(self, key: Any) -> bool:
         return key in self.names or key == "__bases__" or (key == "__class__" and type(self.value) is not type)
@@ -48,7 +50,7 @@ class OfFixed(Container):
             return f" has got {', '.join(sorted(self.unset.intersection(value.__dict__)))}"
         return None
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         known = vars(value)
         if not isinstance(value, type):
             return known
@@ -75,12 +77,16 @@ class OfGlobals(Container):
 
     __slots__ = ("names", "unset")
 
-    def __init__(self, value: dict, path: Path, names: frozenset[str], before: dict | None = None) -> None:
-        self.names = names
+    def __init__(
+        self, value: dict[Any, Any], path: Path, names: frozenset[str], before: dict[Any, Any] | None = None
+    ) -> None:
+        self.names: frozenset[str] = names
         super().__init__(value, path, before)
-        self.unset = names.difference(self.before)  # builtins that a global may hide, names that an except binds
+        self.unset: frozenset[str] = names.difference(
+            self.before
+        )  # builtins that a global may hide, names that an except binds
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         return value
 
     def looks(self, key: Any) -> bool:
@@ -129,11 +135,11 @@ class OfFunction(Container):
 
     __slots__ = ("cells",)
 
-    def __init__(self, value: Any, path: Path, before: dict | None = None) -> None:
-        self.cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+    def __init__(self, value: Any, path: Path, before: dict[Any, Any] | None = None) -> None:
+        self.cells: Any = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
         super().__init__(value, path, before)
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
         for name, cell in self.cells.items():
             try:
@@ -160,7 +166,7 @@ class OfFunction(Container):
     def name(self, key: Any) -> str:
         return f" {key[0]}{key[1]}"
 
-    def check(self, value: Any, found: list) -> str | None:
+    def check(self, value: Any, found: list[Any]) -> str | None:
         if value is not self.value:
             return f" is another {kind_name(self.value)} now"
         for key, guard in self.children:
@@ -198,7 +204,7 @@ class OfMethod(Container):
 
     fixed = False
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         if isinstance(value, functools.partial):
             return {"func": value.func, "args": value.args, "keywords": value.keywords}
         return {"__func__": value.__func__, "__self__": value.__self__, "__class__": type(value.__self__)}
@@ -212,7 +218,7 @@ class OfWrapper(Container):
 
     __slots__ = ()
 
-    def read(self, value: Any) -> dict:
+    def read(self, value: Any) -> dict[Any, Any]:
         return {name: getattr(value, name) for name in _WRAPPED if has(value, name)}
 
     def takes(self, key: Any) -> bool:

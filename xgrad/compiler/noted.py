@@ -141,7 +141,7 @@ class Noted:
                     names |= {name}
         return OfFixed(value, path, names, before)
 
-    def name_globals(self, names: dict, used: frozenset[str]) -> None:
+    def name_globals(self, names: dict[Any, Any], used: frozenset[str]) -> None:
         """Add the names of globals that code uses."""
         self._globals.setdefault(id(names), (names, set()))[1].update(used)
 

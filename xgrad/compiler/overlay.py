@@ -39,7 +39,7 @@ class Outside(Node):
     def __init__(self, meta: InputMetadata) -> None:
         wire(self, (), (meta,))
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> tuple:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> tuple[Any, ...]:
         error = RuntimeError(
             "backward inside of xgrad.compile has reached a tensor (shape "
             f"{list(self.avals[0].shape)}) that was computed outside of the compiled function. Compute it inside, give "
@@ -57,17 +57,22 @@ class Reached:
         "before", "by_value", "grad_read", "grad_written", "hooks", "now", "number", "outside", "root", "storage",
         "tensor",
     )  # fmt: skip
+    before: dict[str, Any]
+    number: int
+    tensor: Tensor
 
     def __init__(self, number: int, tensor: Tensor, before: dict[str, Any]) -> None:
         self.number, self.tensor, self.before = number, tensor, before
-        self.now = dict(before)  # the attributes that the overlay's thread sees
+        self.now: dict[str, Any] = dict(before)  # the attributes that the overlay's thread sees
         self.storage: Any = None  # the twin of its storage
         self.root: Any = None
-        self.hooks = {name: dict(before[name]) for name in HOOKS if before.get(name)}  # registration is in place
-        self.by_value = False  # True for a view whose value, not its root, is the program's input
+        self.hooks: dict[str, dict[Any, Any]] = {
+            name: dict(before[name]) for name in HOOKS if before.get(name)
+        }  # registration is in place
+        self.by_value: bool = False  # True for a view whose value, not its root, is the program's input
         self.outside: Outside | None = None  # the node that replaces its history
-        self.grad_read = False  # before it was written
-        self.grad_written = False
+        self.grad_read: bool = False  # before it was written
+        self.grad_written: bool = False
 
     def stays(self) -> bool:
         """Return True if the tensor itself is as it was, except its value.  Another thread may have changed it."""
@@ -94,7 +99,9 @@ class Overlay:
         self.by_id: dict[int, Reached] = {}
         self.owners: dict[int, Reached] = {}  # by the id of a twin of a storage or of a version counter
         self.storages: dict[int, tuple[Storage, Storage, Any]] = {}  # by a storage's id: it, its twin, its root
-        self.counters: dict[int, tuple[VersionCounter, dict]] = {}  # by a twin's id: the twin, its state at first
+        self.counters: dict[
+            int, tuple[VersionCounter, dict[Any, Any]]
+        ] = {}  # by a twin's id: the twin, its state at first
         self._counters: dict[int, tuple[VersionCounter, VersionCounter]] = {}  # by a counter's id: it, its twin
         self.generators: list[tuple[Any, Any, Any]] = []  # (generator, its root, its twin)
 

@@ -38,7 +38,7 @@ def containers_among(value: Any) -> Iterator[Container]:
         yield from containers_among(item)
 
 
-def orders_among(value: Any, path: Path) -> list[tuple[Path, list]]:
+def orders_among(value: Any, path: Path) -> list[tuple[Path, list[Any]]]:
     """Return (path, keys) of the dictionaries with several keys among arguments."""
     if value.__class__ not in (dict, list, tuple):
         return []
@@ -48,7 +48,7 @@ def orders_among(value: Any, path: Path) -> list[tuple[Path, list]]:
     return found
 
 
-def nodes_of(value: Any) -> list:
+def nodes_of(value: Any) -> list[Any]:
     """Return the lists, tuples, dictionaries and other containers among arguments."""
     if isinstance(value, Tensor):
         return []

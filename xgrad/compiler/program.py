@@ -34,10 +34,10 @@ class Backward(NamedTuple):
     residuals: int  # how many residuals the forward program returns, at the end
     avals: list[Any]  # of the arriving gradients, None for one that the program does not use
     arrays: list[Any]  # constant arrays of the trace
-    programs: dict[tuple, Callable]
-    places: list | None  # the shardings of the gradients
+    programs: dict[tuple[Any, ...], Callable[..., Any]]
+    places: list[Any] | None  # the shardings of the gradients
 
-    def run(self, residuals: list, grads: list) -> list:
+    def run(self, residuals: list[Any], grads: list[Any]) -> list[Any]:
         """Return the inputs' gradients.  An arriving gradient may be None: undefined."""
         given = tuple(grad is not None for grad in grads)
         program = self.programs.get(given)
@@ -67,7 +67,12 @@ class Program(NamedTuple):
     backward: Backward | None
 
     def jitted(
-        self, donated: tuple[int, ...], options: dict | None, ins: Any = None, outs: Any = None, into: Any = None
+        self,
+        donated: tuple[int, ...],
+        options: dict[Any, Any] | None,
+        ins: Any = None,
+        outs: Any = None,
+        into: Any = None,
     ) -> Any:
         """Return the program as a `jax.jit` that donates the inputs at the places `donated`.
 
@@ -82,7 +87,7 @@ class Program(NamedTuple):
 
         return jax.jit(function, donate_argnums=donated, compiler_options=options, in_shardings=ins, out_shardings=outs)
 
-    def alone(self, results: list[int]) -> tuple[Callable, list[int]] | None:
+    def alone(self, results: list[int]) -> tuple[Callable[..., Any], list[int]] | None:
         """Return a program of some of the results, and the numbers of its inputs; None if it takes more than scalars.
 
         A generator's new key depends on the key only, and is computed where the key is.

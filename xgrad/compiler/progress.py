@@ -37,7 +37,7 @@ _RANDOM = frozenset({"random", "secrets", "uuid"})  # modules whose callers' lin
 
 
 @functools.lru_cache(maxsize=4096)
-def moves(kind: type) -> bool:
+def moves(kind: type[Any]) -> bool:
     """Return True if C code advances a class's objects: iterators, and generators of random numbers."""
     module = str(kind.__module__)
     if module.startswith("numpy.random."):
@@ -101,7 +101,7 @@ class Progress:
             return  # such as a temporary file's name
         self._inputs.append((name, owner, _line(frame)))
 
-    def advanced(self, is_new: Callable[[list], set[int]]) -> str | None:
+    def advanced(self, is_new: Callable[[list[Any]], set[int]]) -> str | None:
         """Return in words an iterator from outside that the function advanced, or None."""
         found = [(value, outside) for value, outside in self._moved() if hasattr(value, "__next__")]
         new = is_new([value for value, outside in found if not outside])
@@ -112,7 +112,7 @@ class Progress:
                 return what + self._lines.get(id(value), "")
         return None
 
-    def warn(self, is_new: Callable[[list], set[int]]) -> None:
+    def warn(self, is_new: Callable[[list[Any]], set[int]]) -> None:
         """Warn once of clocks and random numbers that are constants of the program."""
         drawn = [(value, outside) for value, outside in self._moved() if not hasattr(value, "__next__")]
         found = self._inputs

@@ -23,7 +23,7 @@ from ..views.storage import Storage, Tracer
 from .overlay import Inline, Overlay, Reached, _read, run_in
 
 # The equation of an array from outside, until the trace is split into programs (program.py).
-input_p = Primitive("xgrad_input")
+input_p: Primitive = Primitive("xgrad_input")
 input_p.def_abstract_eval(lambda *, aval, number: aval)
 
 
@@ -35,10 +35,14 @@ class Root:
     """One array from outside: a storage's, a generator's key, or a bare array among the arguments."""
 
     __slots__ = ("array", "aval", "number", "owner", "tracer")
+    array: Any
+    aval: Any
+    number: int
+    owner: Any
 
     def __init__(self, number: int, owner: Any, array: Any) -> None:
         self.number, self.owner, self.array, self.aval = number, owner, array, array.aval
-        self.tracer = input_p.bind(aval=array.aval, number=number)
+        self.tracer: Any = input_p.bind(aval=array.aval, number=number)
 
 
 class Trace(Overlay):

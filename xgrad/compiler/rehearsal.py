@@ -58,12 +58,18 @@ class Kept:
     """A container, and its content before the run."""
 
     __slots__ = ("before", "name", "read", "value", "write")
+    name: str
+    read: Callable[..., Any]
+    value: Any
+    write: Callable[..., Any]
 
-    def __init__(self, name: str, value: Any, read: Callable[[], dict], write: Callable[[dict], None]) -> None:
+    def __init__(
+        self, name: str, value: Any, read: Callable[[], dict[Any, Any]], write: Callable[[dict[Any, Any]], None]
+    ) -> None:
         self.name, self.value, self.read, self.write = name, value, read, write
-        self.before = read()
+        self.before: dict[Any, Any] = read()
 
-    def changes(self) -> dict:
+    def changes(self) -> dict[Any, Any]:
         """Return {key: value now} for each value that is another object than before."""
         now = self.read()
         return {
@@ -82,7 +88,7 @@ class Kept:
 class Keeping:
     """The containers below a function's arguments, closures, globals and objects, and names for the tensors there."""
 
-    def __init__(self, function: Any, args: tuple, kwargs: dict) -> None:
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> None:
         self.kept: list[Kept] = []
         self.names: dict[int, str] = {}  # by the id of a tensor
         self._seen: dict[int, Any] = {}

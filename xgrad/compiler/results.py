@@ -4,12 +4,13 @@ A Python function calls `jax.stages.Compiled`: an interrupt between the program,
 return would lose the results.  So the program's result is a pytree whose metadata is an object of ours.
 """
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import jax
 
 
-class Results(list):
+class Results(list[Any]):
     """A list to which C code appends a program's results before the call returns to Python: the last item has them.
 
     The object itself is the pytree's metadata, so that making the tree from its leaves extends this very object.
@@ -17,10 +18,10 @@ class Results(list):
 
     __slots__ = ()
     __hash__: Any = object.__hash__  # JAX asks these of a pytree's metadata
-    __eq__ = object.__eq__
-    __ne__ = object.__ne__
+    __eq__: Callable[..., Any] = object.__eq__
+    __ne__: Callable[..., Any] = object.__ne__
 
-    def holding(self, values: list) -> "Results":
+    def holding(self, values: list[Any]) -> "Results":
         """Return this object, as the pytree of `values`."""
         self[:] = [values]
         return self

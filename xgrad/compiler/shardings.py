@@ -29,6 +29,9 @@ _PLACES = (str, device, jax.Device, jax.sharding.Sharding, PartitionSpec)
 class Shardings:
     """The `in_shardings` or `out_shardings` of a function: a prefix of the tree of its arguments, or of its result."""
 
+    name: str
+    prefix: Any
+
     def __init__(self, name: str, prefix: Any) -> None:
         self.name, self.prefix = name, prefix
         self._mesh = state.mesh  # the mesh of the block in which the function was made
@@ -85,7 +88,9 @@ def _fitting(where: Any, shape: tuple, name: str, what: str) -> Any:
         raise PlacementError(f"xgrad.compile: {what} for {name}: {error}") from None
 
 
-def put_in(shardings: Shardings, args: tuple, kwargs: dict) -> tuple[tuple, dict, list[Tensor]]:
+def put_in(
+    shardings: Shardings, args: tuple[Any, ...], kwargs: dict[Any, Any]
+) -> tuple[tuple[Any, ...], dict[Any, Any], list[Tensor]]:
     """Put the arguments at their `in_shardings`; return them, and the tensors that are copies.
 
     Raises `PlacementError` for an argument that was placed elsewhere, and for one that cannot be put there.
@@ -184,7 +189,7 @@ class Places:
         chain = reached.before.get("_chain")
         return self._of_root(reached.root) if chain is None or chain.is_root or reached.by_value else None
 
-    def effects(self, effects: Any, recipes: list) -> None:
+    def effects(self, effects: Any, recipes: list[Any]) -> None:
         """Set the shardings of written storages, and of gradients."""
         for _, array, root in effects.writes:
             self.places[array] = self._of_root(self._trace.roots[root])
@@ -194,18 +199,18 @@ class Places:
                 if recipe.given is None and (recipe.chain is None or recipe.chain.is_root):
                     self.places.setdefault(recipe.root, self._like(i))
 
-    def results(self, made: list[tuple[Tensor, Any]], reference: Callable, recipes: list) -> None:
+    def results(self, made: list[tuple[Tensor, Any]], reference: Callable[..., Any], recipes: list[Any]) -> None:
         """Set the shardings of the tensors that `put_out` placed."""
         for tensor, where in made:
             recipe = recipes[reference(tensor)[1]]
             if recipe.given is None and (recipe.chain is None or recipe.chain.is_root):
                 self.places[recipe.root] = where
 
-    def of_targets(self, targets: list) -> list | None:
+    def of_targets(self, targets: list[Any]) -> list[Any] | None:
         """Return the shardings of the gradients that a backward outside computes; None if XLA chooses all."""
         return _or_none([None if made else self._like(number) for (made, number), _ in targets])
 
-    def operands(self, program: Any) -> tuple | None:
+    def operands(self, program: Any) -> tuple[Any, ...] | None:
         """Return the operands' shardings, None for a placed operand; None in all without a mesh."""
         if self._copies is None:
             return None
@@ -213,7 +218,7 @@ class Places:
         places = [None if place_of(root.array) else self._copies for root in roots]
         return tuple(places + [self._copies] * (program.with_one + len(program.arrays)))
 
-    def all(self, count: int) -> list | None:
+    def all(self, count: int) -> list[Any] | None:
         """Return the shardings of all results; None if XLA chooses all."""
         return _or_none([self.places.get(number) for number in range(count)])
 

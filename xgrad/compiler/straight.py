@@ -23,8 +23,12 @@ from .traced import Traced
 
 
 def straight(
-    traced: Traced, executable: Callable, order: list[int], constants: list, simple: list[tuple]
-) -> Callable[[list, list, list], Any]:
+    traced: Traced,
+    executable: Callable[..., Any],
+    order: list[int],
+    constants: list[Any],
+    simple: list[tuple[Any, ...]],
+) -> Callable[[list[Any], list[Any], list[Any]], Any]:
     """Return the function of (tensors, their arrays, leaves) that runs the program.
 
     `order`: the numbers of the arrays that are its operands; `constants` follow them; `simple`: (array, edge,

@@ -48,16 +48,16 @@ _VALUE_NEEDED = (
 
 
 def traced(
-    function: Callable,
-    args: tuple,
-    kwargs: dict,
-    leaves: list,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[Any, Any],
+    leaves: list[Any],
     tree: Any,
-    modes: tuple,
+    modes: tuple[Any, ...],
     donate: bool,
-    options: dict | None,
+    options: dict[Any, Any] | None,
     out: Shardings | None = None,
-) -> tuple[Entry, list] | None:
+) -> tuple[Entry, list[Any]] | None:
     """Trace a call; return None if it uses values of another trace, and must run uncompiled.
 
     With the entry come the values that libraries cached meanwhile, (put, object, key, value): the caller puts them in
@@ -95,10 +95,16 @@ class _MovedError(Exception):
 
 class _Tracing:
     def __init__(
-        self, function: Callable, leaves: list, tree: Any, modes: tuple, by_value: bool, out: Shardings | None
+        self,
+        function: Callable[..., Any],
+        leaves: list[Any],
+        tree: Any,
+        modes: tuple[Any, ...],
+        by_value: bool,
+        out: Shardings | None,
     ) -> None:
         self.function, self.leaves, self.tree, self.modes, self.out = function, leaves, tree, modes, out
-        self.placed: list = []  # results that `out` placed, with their shardings
+        self.placed: list[Any] = []  # results that `out` placed, with their shardings
         self.trace = Trace(by_value)
         self.bare = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
         self.arrays = {i: jnp.asarray(leaves[i]) for i in self.bare}  # before the trace, where it would give a tracer
@@ -107,7 +113,9 @@ class _Tracing:
         self.around = Surroundings([leaves[i] for i in self.places], function)
         self.frames = Frames(self.around)
 
-    def entry(self, args: tuple, kwargs: dict, donate: bool, options: dict | None) -> tuple[Entry, list]:
+    def entry(
+        self, args: tuple[Any, ...], kwargs: dict[Any, Any], donate: bool, options: dict[Any, Any] | None
+    ) -> tuple[Entry, list[Any]]:
         self.args, self.kwargs = args, kwargs
         self.around.given(nodes_of((args, kwargs)))
         try:

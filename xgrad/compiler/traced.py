@@ -24,9 +24,11 @@ class Traced(NamedTuple):
     program: Program
     recipes: list[Recipe]
     effects: Effects
-    puts: list[tuple[int | None, tuple, Any, tuple]]  # (place of the argument, path, key, `Outputs.plan` of the value)
-    result: tuple
+    puts: list[
+        tuple[int | None, tuple[Any, ...], Any, tuple[Any, ...]]
+    ]  # (place of the argument, path, key, `Outputs.plan` of the value)
+    result: tuple[Any, ...]
     metas: tuple[InputMetadata, ...]  # shape and dtype of the results with a history
     targets: tuple[Target, ...]  # the tensors that get their gradients
     failures: dict[int, Exception]  # by result: the error that a backward of it raises
-    places: tuple[tuple | None, list | None]  # shardings of the program's operands and results
+    places: tuple[tuple[Any, ...] | None, list[Any] | None]  # shardings of the program's operands and results

@@ -24,7 +24,7 @@ class Turns:
         self._lock = threading.RLock()
         self.owner: int | None = None  # the thread whose turn it is
 
-    def take(self, work: Callable, *args: Any) -> Any:
+    def take(self, work: Callable[..., Any], *args: Any) -> Any:
         """Return `work(*args)`, run in this thread's turn; None if the thread whose turn it is waits."""
         taken: list[bool] = []
         seen, count, before = None, 0, self.owner
@@ -55,4 +55,4 @@ def _place(thread: int | None) -> tuple | None:
     return id(frame), frame.f_lasti
 
 
-turns = Turns()
+turns: Turns = Turns()

@@ -71,7 +71,7 @@ class Seen(NamedTuple):
     """A tensor's properties and values."""
 
     kind: str
-    shape: tuple
+    shape: tuple[Any, ...]
     dtype: Any
     requires_grad: bool
     is_leaf: bool
@@ -82,11 +82,11 @@ class Seen(NamedTuple):
 def verified(
     verify: Verify,
     name: str,
-    function: Callable,
-    args: tuple,
-    kwargs: dict,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[Any, Any],
     entry: Any,
-    given: list,
+    given: list[Any],
     backward: bool,
 ) -> Any:
     """Run a call's program, and compare it with the eager run; if `backward`, compare their gradients too."""
@@ -108,14 +108,21 @@ def verified(
 
 
 class _Run:
-    def __init__(self, verify: Verify, function: Callable, args: tuple, kwargs: dict, backward: bool) -> None:
+    def __init__(
+        self,
+        verify: Verify,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[Any, Any],
+        backward: bool,
+    ) -> None:
         self.verify, self.function, self.args, self.kwargs, self.backward = verify, function, args, kwargs, backward
         self.error: Exception | None = None
         self.keeping = Keeping(function, args, kwargs)
 
     # ------------------------------------------------------------ the eager run
 
-    def eagerly(self, tensors: list) -> bool:
+    def eagerly(self, tensors: list[Any]) -> bool:
         """Run eagerly, and store results and effects; False if the run uses values of another trace."""
         self.overlay, self.tensors = Rehearsal(), tensors
         try:

@@ -35,13 +35,13 @@ class GradScaler(_GradScaler):
         super().__init__("cuda", *args, **kwargs)
 
 
-def custom_fwd(fwd: Callable | None = None, *, cast_inputs: Any = None) -> Any:
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: Any = None) -> Any:
     """Deprecated: write `xgrad.amp.custom_fwd(device_type="cuda", ...)`."""
     deprecated("cuda", "custom_fwd", "{place}.{name}(args..., device_type='{device}')")
     return _custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
-def custom_bwd(bwd: Callable) -> Any:
+def custom_bwd(bwd: Callable[..., Any]) -> Any:
     """Deprecated: write `xgrad.amp.custom_bwd(device_type="cuda")`."""
     deprecated("cuda", "custom_bwd", "{place}.{name}(args..., device_type='{device}')")
     return _custom_bwd(bwd, device_type="cuda")

@@ -92,7 +92,7 @@ def guard(kinds: dict[str, str], optional: frozenset[str]) -> str:
     return f"if {' or '.join(tests)}: ({names}) = _checked(_me.__name__, _kinds, {set(optional)}, ({names}))\n    "
 
 
-def checked(function: str, kinds: dict[str, str], optional: set[str], values: tuple) -> list:
+def checked(function: str, kinds: dict[str, str], optional: set[str], values: tuple[Any, ...]) -> list[Any]:
     """Check the kinds of static arguments; NumPy's numbers and 0-dim tensors become Python's numbers.
 
     Raises `TypeError` for any other value, and for None unless it is `optional`.
@@ -156,7 +156,7 @@ def require_no_grad(function: str, **numbers: Any) -> None:
             )
 
 
-def without_tensors(function: str, names: tuple[str, ...], statics: tuple) -> tuple | None:
+def without_tensors(function: str, names: tuple[str, ...], statics: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Static arguments with numbers for 0-dim tensors, whose kernel would be found after a write too; None for others.
 
     Raises `TypeError` for a tensor that requires grad.
@@ -167,7 +167,7 @@ def without_tensors(function: str, names: tuple[str, ...], statics: tuple) -> tu
     return tuple([value.item() if isinstance(value, Tensor) else value for value in statics])
 
 
-def checking(name: str, function: Callable) -> Callable:
+def checking(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a composite of `COMPOSITES` check arguments that are annotated as ints or bools; others stay as they are."""
     annotated = function.__annotations__
     if name not in COMPOSITES and "pin_memory" not in annotated:

@@ -15,8 +15,8 @@ from typing import Any
 
 from .public_code import called_as
 
-ALIASES = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
-NAMES = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
+ALIASES: Any = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
+NAMES: Any = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 
 _COMMA = re.compile(r",\s*(?![^()]*\))")  # outside of parentheses
 
@@ -52,7 +52,7 @@ def widened(parameters: str) -> tuple[str, str]:
     return ", ".join([*positional, *(f"{e}=None" for e in extra), *parts[count:]]), test
 
 
-def renamed(function: Callable, given: dict[str, Any]) -> Any:
+def renamed(function: Callable[..., Any], given: dict[str, Any]) -> Any:
     """Call a function again, with PyTorch's names in the place of NumPy's.
 
     Raises `TypeError`, as PyTorch does, for an argument that is passed twice or not at all.
@@ -99,14 +99,16 @@ class Shown(inspect.Signature):
         return inspect.Signature(list(self._parameters.values())).replace(**changes)
 
 
-def aliases_of(function: Callable) -> dict[str, str]:
+def aliases_of(function: Callable[..., Any]) -> dict[str, str]:
     """The table {NumPy's name: PyTorch's name} for the parameters of a handwritten function."""
     code = inspect.unwrap(function).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return {alias: name for name in names for alias in ALIASES.get(name, ()) if alias not in names}
 
 
-def translated(function: Callable, table: dict[str, str], args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+def translated(
+    function: Callable[..., Any], table: dict[str, str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """Rename keyword arguments to PyTorch's names.  Raises `TypeError` for an argument under both names."""
     if table.keys().isdisjoint(kwargs):
         return kwargs
@@ -123,7 +125,7 @@ def translated(function: Callable, table: dict[str, str], args: tuple, kwargs: d
     return found
 
 
-def accepting(method: Callable) -> Callable:
+def accepting(method: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a handwritten method so that it accepts `axis` and `keepdims` too, if it has such parameters."""
     table = {alias: name for alias, name in aliases_of(method).items() if name in ("dim", "keepdim")}
     if not table:

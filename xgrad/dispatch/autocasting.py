@@ -133,7 +133,7 @@ _DEFAULT = Settings()
 # -- casts before an operator -----------------------------------------------------------------------------------------
 
 
-def cast_first(name: str, plain: Callable, named: dict[str, Any]) -> Any:
+def cast_first(name: str, plain: Callable[..., Any], named: dict[str, Any]) -> Any:
     """Run `plain(**named)`, with its arguments cast by the tables' rule for the operator `name`."""
     here = state.autocast
     values = tuple(named.values())
@@ -251,7 +251,7 @@ def use_casts(settings: Settings | None) -> None:
 # -- adding the test to functions -------------------------------------------------------------------------------------
 
 
-def asking(name: str, function: Callable) -> Callable:
+def asking(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a composite so that it tests for autocast, if it is in the tables; else return the function itself."""
     code = function.__code__
     if name not in _LISTED or code.co_flags & inspect.CO_VARARGS:

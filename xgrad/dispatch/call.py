@@ -22,7 +22,7 @@ from .operator import Operator
 from .record import NO_EDGE, record_many, save_for_backward, versions_of
 
 
-def call(op: Operator, args: tuple, statics: tuple) -> Any:
+def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
     """Run an operator on Tensors and numbers; record it if a gradient may be asked for."""
     if settings.operator_modes and (mode := state.operator_mode) is not None:
         return mode.call(op, args, statics)

@@ -62,10 +62,10 @@ SCOPES: list[dict[str, Any]] = []  # the globals of every function that `_define
 class Declared:
     """The object that a declaration leaves under its name: callable on arrays, with `derivative` and `function`."""
 
-    def __init__(self, op: Operator, function: Callable) -> None:
+    def __init__(self, op: Operator, function: Callable[..., Any]) -> None:
         self.operator = op
         self.function = function
-        self.derivative = op.derivative
+        self.derivative: Any = op.derivative
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.operator.function(*args, **kwargs)
@@ -141,7 +141,7 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
 
 
 def operator(
-    name: str | Callable | None = None,
+    name: str | Callable[..., Any] | None = None,
     *,
     signature: str | None = None,
     method: bool = True,
@@ -158,10 +158,10 @@ def operator(
     outputs: Any = None,
     node: str | None = None,
     pointwise: bool = False,
-    check: Callable | None = None,
+    check: Callable[..., Any] | None = None,
     output_differentiability: Sequence[bool] = (),
     missing: str = "",
-    samples: tuple = (),
+    samples: tuple[Any, ...] = (),
 ) -> Any:
     """Declare an operator; see the module's docstring.
 
@@ -247,7 +247,7 @@ def operator(
     return declare
 
 
-def variant(name: str, function: Callable, **options: Any) -> Operator:
+def variant(name: str, function: Callable[..., Any], **options: Any) -> Operator:
     """Declare an operator without a public function, which shares the name of another one."""
     op = Operator(name, function, **options)
     VARIANTS.append(op)
@@ -299,7 +299,7 @@ def _inplace_doc(name: str) -> str:
 
 
 def composite(
-    name: str | Callable | None = None,
+    name: str | Callable[..., Any] | None = None,
     *,
     method: bool = True,
     function: bool = True,

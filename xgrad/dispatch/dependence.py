@@ -38,7 +38,7 @@ _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call")  # equations that cal
 
 
 def dependence(
-    function: Callable, arguments: Sequence[Any], masked: bool = False
+    function: Callable[..., Any], arguments: Sequence[Any], masked: bool = False
 ) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
     """Tell for each argument (shape and dtype, a number, or None) if any result depends on it; and so for each result.
 

@@ -1,6 +1,7 @@
 """Forward mode: the tangents of an operator's results, and of tensors that are written in place."""
 
 from collections.abc import Callable
+from typing import Any
 
 from .. import limits
 from ..config import INFERENCE_LEVEL, state, to_outer_forward_level
@@ -13,7 +14,7 @@ from .kernel import Kernel
 from .view import view_along
 
 
-def forward(kernel: Kernel, args: tuple, results: tuple, call: Callable) -> None:
+def forward(kernel: Kernel, args: tuple[Any, ...], results: tuple[Any, ...], call: Callable[..., Any]) -> None:
     """Give the results their tangents, `jax.jvp` of the function at the arguments' tangents.
 
     In inference mode: make inference tensors of the results.  `call` runs the rule, an operator (call.py).

@@ -23,7 +23,7 @@ from .operator import Operator
 from .record import also_saved, new_node, save_for_backward
 
 
-def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
+def call_inplace(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Tensor:
     """Run an operator and write its result into its first argument, through its view chain.
 
     Order: does anything require grad → check_inplace → save (the *old* array of self: free here) → kernel → write,
@@ -49,7 +49,7 @@ def call_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
     return run_inplace(kernel, args, needs, _write)
 
 
-def inplace_operands(op: Operator, args: tuple, usual: bool = False) -> tuple:
+def inplace_operands(op: Operator, args: tuple[Any, ...], usual: bool = False) -> tuple[Any, ...]:
     """Convert the arguments but the first to tensors and numbers.  Raises `TypeError` if the first is no Tensor."""
     if not isinstance(args[0], Tensor):
         raise TypeError(f"{op.name}_(): the first argument must be a Tensor, but got {type(args[0]).__name__}")
@@ -58,7 +58,7 @@ def inplace_operands(op: Operator, args: tuple, usual: bool = False) -> tuple:
     return numbers_that_fit(op, args)
 
 
-def run_inplace(kernel: Kernel, args: tuple, needs: int, write: Callable) -> Tensor:
+def run_inplace(kernel: Kernel, args: tuple[Any, ...], needs: int, write: Callable[..., Any]) -> Tensor:
     """Write by `write(kernel, args)`, and record the operation for the arguments in the mask `needs`."""
     op, self = kernel.operator, args[0]
     if needs:

@@ -37,11 +37,11 @@ class Interpreter:
 
     rank: Rank
 
-    def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def call(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         """Run an operator that has such a tensor among its arguments."""
         raise NotImplementedError
 
-    def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def call_inplace(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         """Run the in-place form, which writes into the first argument."""
         raise NotImplementedError
 
@@ -49,12 +49,12 @@ class Interpreter:
         """Run a recorded operator's node with a gradient of this class, which its formula cannot take."""
         raise NotImplementedError
 
-    def lift(self, function: Callable, *tensors: Tensor) -> Tensor:
+    def lift(self, function: Callable[..., Any], *tensors: Tensor) -> Tensor:
         """Apply `function(n, *values)`, linear in the tensors, to their values: n entries, or None for one."""
         raise NotImplementedError
 
 
-def interpreter_of(args: tuple) -> Interpreter | None:
+def interpreter_of(args: tuple[Any, ...]) -> Interpreter | None:
     """The interpreter that comes first among those of the arguments' classes; None if there is none."""
     first = None
     for a in args:
@@ -64,7 +64,7 @@ def interpreter_of(args: tuple) -> Interpreter | None:
     return first
 
 
-def interpret(op: Operator, args: tuple, statics: tuple, call: Callable) -> Any:
+def interpret(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...], call: Callable[..., Any]) -> Any:
     """Run an operator whose arguments are not all plain tensors and numbers; `call` runs it when they are."""
     interpreter = interpreter_of(args)
     if interpreter is not None:
@@ -79,7 +79,9 @@ def interpret(op: Operator, args: tuple, statics: tuple, call: Callable) -> Any:
     return result
 
 
-def interpret_inplace(op: Operator, args: tuple, statics: tuple, call_inplace: Callable) -> Any:
+def interpret_inplace(
+    op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...], call_inplace: Callable[..., Any]
+) -> Any:
     """Run the in-place form likewise; `NotImplemented` if all other arguments can become plain tensors."""
     interpreter = interpreter_of(args)
     if interpreter is not None:

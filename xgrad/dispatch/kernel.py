@@ -46,24 +46,27 @@ class Kernel:
         "run",
         "statics",
     )
+    ran: bool
 
-    def __init__(self, operator: Operator, statics: tuple) -> None:
-        self.operator = operator
-        self.statics = dict(zip(operator.static_names, statics, strict=True))
-        self.function = partial(operator.function, **self.statics) if statics else operator.function
-        self.program: Callable = (
+    def __init__(self, operator: Operator, statics: tuple[Any, ...]) -> None:
+        self.operator: Operator = operator
+        self.statics: dict[str, Any] = dict(zip(operator.static_names, statics, strict=True))
+        self.function: Any = partial(operator.function, **self.statics) if statics else operator.function
+        self.program: Callable[..., Any] = (
             jit_checked(self.function, self, converts=operator.converts)
             if operator.jit
             else checked(self.function, self)
         )
-        self.run: Callable = self._first  # then `program` itself
+        self.run: Callable[..., Any] = self._first  # then `program` itself
         self.ran = False
-        self.differentiable = operator.differentiable
-        self.outputs = operator.outputs
-        self.node_class = node_class(name_of(operator.name, self.statics, operator.node_name))
+        self.differentiable: bool = operator.differentiable
+        self.outputs: Any = operator.outputs
+        self.node_class: type[Any] = node_class(name_of(operator.name, self.statics, operator.node_name))
         # The node's class for each mask of arguments that are numbers; None: always the same class.
         named = BY_NUMBERS.get(operator.name)
-        self.overloads = None if named is None else {bits: node_class(name) for bits, name in named[1].items()}
+        self.overloads: dict[int, type[Any]] | None = (
+            None if named is None else {bits: node_class(name) for bits, name in named[1].items()}
+        )
         self.plans: dict[Any, Plan] = {}
         self._writes: dict[Any, Callable] = {}
         self._jvps: dict[tuple, Any] = {}
@@ -83,7 +86,7 @@ class Kernel:
             plan = self.plans[key] = Plan(self, needs, count)
         return plan
 
-    def class_for(self, args: tuple) -> type:
+    def class_for(self, args: tuple[Any, ...]) -> type[Any]:
         """The node's class where it depends on which arguments are numbers."""
         assert self.overloads is not None
         numbers, bit = 0, 1
@@ -107,7 +110,7 @@ class Kernel:
             raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]} ({name}_)")
         return result.astype(self_array.dtype)
 
-    def write(self, donate: bool, where: Any = None) -> Callable:
+    def write(self, donate: bool, where: Any = None) -> Callable[..., Any]:
         """The jitted in-place form, over arrays; with `donate` the result uses the first argument's memory.
 
         `where`: the sharding of the result, for XLA might choose another.
@@ -164,7 +167,7 @@ class Kernel:
 MOST_KERNELS = 1024  # of one operator; the oldest goes first
 
 
-def kernel_of(op: Operator, statics: tuple) -> Kernel:
+def kernel_of(op: Operator, statics: tuple[Any, ...]) -> Kernel:
     """Return the operator's kernel for these static arguments; make it the first time."""
     try:
         kernel = op.kernels.get(statics)
@@ -181,7 +184,7 @@ def kernel_of(op: Operator, statics: tuple) -> Kernel:
     return kernel
 
 
-def forget(op: Operator, statics: tuple) -> None:
+def forget(op: Operator, statics: tuple[Any, ...]) -> None:
     """Drop a kernel that failed before it ever ran: its static arguments may be equal to good ones (1.0 == 1)."""
     kernel = op.kernels.get(statics := freeze(statics))
     if kernel is not None and statics and not kernel.ran:

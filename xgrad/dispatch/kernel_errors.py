@@ -1,5 +1,7 @@
 """explain: converts errors of a kernel to the types and messages that PyTorch's users know."""
 
+from typing import Any
+
 import jax
 
 from .. import dtypes
@@ -8,7 +10,7 @@ from ..limits import out_of_memory
 from .operator import Operator
 
 
-def explain(error: Exception, op: Operator, arrays: list) -> Exception:
+def explain(error: Exception, op: Operator, arrays: list[Any]) -> Exception:
     """Convert an error of a kernel to the type and message that PyTorch's users know."""
     if isinstance(error, DtypeDisabledError):
         return error

@@ -5,6 +5,7 @@ others, whose name the node then has (tools/autograd/derivatives.yaml).
 """
 
 from collections.abc import Callable
+from typing import Any
 
 # operator -> its node's name
 NAMES = {
@@ -64,7 +65,7 @@ def _padding(statics: dict) -> str:
 
 
 # operator -> its node's name, given its static arguments
-BY_STATICS: dict[str, Callable[[dict], str]] = {
+BY_STATICS: dict[str, Callable[[dict[Any, Any]], str]] = {
     "mean": _over_dims("Mean"),
     "pad_nd": _padding,
     "pow": lambda statics: "PowBackward0" if statics else "PowBackward1",  # a short exponent is static
@@ -92,7 +93,7 @@ BY_NUMBERS: dict[str, tuple[str, dict[int, str]]] = {
 }
 
 
-def name_of(operator: str, statics: dict, usual: str) -> str:
+def name_of(operator: str, statics: dict[Any, Any], usual: str) -> str:
     """The name of the node of an operator with these static arguments."""
     rule = BY_STATICS.get(operator)
     if rule is None:

@@ -41,7 +41,7 @@ def plain(x: Tensor) -> Tensor:
     return twin
 
 
-def numbers_that_fit(op: Operator, args: tuple) -> tuple:
+def numbers_that_fit(op: Operator, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Convert integers beyond JAX's default dtype to floats, if they meet a floating-point tensor."""
     if int not in map(type, args):
         return args

@@ -25,7 +25,7 @@ class Operator:
     # True for the backward of another operator, recorded: no user called it.
     in_backward = False
     # Called in backward with (the gradients of the results, the saved values): raises for senseless gradients.
-    check_gradients: Callable | None = None
+    check_gradients: Callable[..., Any] | None = None
     # PyTorch's name of the derivative that is missing there and here: an error in backward and in forward mode.
     missing = ""
     # True for the in-place form of an operator without derivative: the old value's gradient and tangent become zero.
@@ -40,14 +40,14 @@ class Operator:
     def __init__(
         self,
         name: str,
-        function: Callable,
+        function: Callable[..., Any],
         *,
         differentiable: bool = True,
         jit: bool = True,
         outputs: Any = None,
         node: str | None = None,
         pointwise: bool = False,
-        samples: tuple = (),
+        samples: tuple[Any, ...] = (),
     ) -> None:
         self.name = name
         self.function = function
@@ -57,12 +57,12 @@ class Operator:
         self.pointwise = pointwise
         self.samples = samples  # small inputs for the test of all operators (samples.py)
         # True if PyTorch knows exactly on which arguments its gradient depends; not set for a backward.
-        self.first = name not in DIFFERENTIATED
-        self.masked = name in MASKED  # True if its gradient passes a mask, which has no derivative
-        self.node_name = node or NAMES.get(name) or _node_name(name)
-        self.kernels: dict[tuple, Any] = {}  # by static arguments: kernel.py fills it
-        self.formulas: dict[str, Callable] = {}
-        self.check: Callable | None = None
+        self.first: bool = name not in DIFFERENTIATED
+        self.masked: bool = name in MASKED  # True if its gradient passes a mask, which has no derivative
+        self.node_name: str = node or NAMES.get(name) or _node_name(name)
+        self.kernels: dict[tuple[Any, ...], Any] = {}  # by static arguments: kernel.py fills it
+        self.formulas: dict[str, Callable[..., Any]] = {}
+        self.check: Callable[..., Any] | None = None
         code = inspect.unwrap(function).__code__
         n = code.co_argcount
         self.parameters: tuple[str, ...] = code.co_varnames[:n]
@@ -73,9 +73,9 @@ class Operator:
         self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
         positional = function.__defaults__ or ()
         self.defaults.update(zip(self.parameters[n - len(positional) :], positional, strict=True))
-        self.kinds = kinds_of(name, self.static_names, self.defaults)
+        self.kinds: dict[str, str] = kinds_of(name, self.static_names, self.defaults)
 
-    def derivative(self, /, **formulas: Callable) -> None:
+    def derivative(self, /, **formulas: Callable[..., Any]) -> None:
         """Give formulas for arguments (or `all`).  The `/` leaves the name `self` free for a formula."""
         unknown = set(formulas) - {*self.parameters, self.variadic, "all"}
         if unknown:
@@ -105,7 +105,7 @@ def argument_names(operator: Operator, count: int) -> tuple[str, ...]:
     return operator.parameters + tuple(f"{operator.variadic}[{i}]" for i in range(extra))
 
 
-def formula_of(operator: Operator, name: str) -> Callable | None:
+def formula_of(operator: Operator, name: str) -> Callable[..., Any] | None:
     """The explicit formula for an argument, or None if it is derived."""
     formulas = operator.formulas
     return formulas.get(name) or formulas.get("all")
@@ -118,7 +118,7 @@ def is_addend(operator: Operator, name: str) -> bool:
     return optional and formula is not None and asks_for(formula) == ("grad",)
 
 
-def asks_for(formula: Callable) -> tuple[str, ...]:
+def asks_for(formula: Callable[..., Any]) -> tuple[str, ...]:
     """The names of a formula's parameters: the values that it takes."""
     return formula.__code__.co_varnames[: formula.__code__.co_argcount]
 

@@ -41,21 +41,21 @@ class OperatorMode:
 
     # Methods for subclasses to override.
 
-    def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def run(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         """Run an operator: `super().run(op, args, statics)`, or something in its place."""
         return call(op, args, statics) if self._outer is None else self._outer.run(op, args, statics)
 
-    def write(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def write(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         """Run the in-place form."""
         return call_inplace(op, args, statics) if self._outer is None else self._outer.write(op, args, statics)
 
-    def see(self, name: str, tensor: Any, make: Callable) -> Any:
+    def see(self, name: str, tensor: Any, make: Callable[..., Any]) -> Any:
         """Make views of `tensor` by `make()`, which computes nothing, and returns None if a copy is needed."""
         return make() if self._outer is None else self._outer.see(name, tensor, make)
 
     # Operators call these on the innermost mode.  Inside, no mode is called again: a composed operator is one operator.
 
-    def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def call(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         """Run an operator through the modes."""
         mode: OperatorMode | None = self
         while op.in_backward and mode is not None and not mode.whole:
@@ -66,7 +66,7 @@ class OperatorMode:
         finally:
             state.operator_mode = before
 
-    def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def call_inplace(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         """Run the in-place form through the modes."""
         before, state.operator_mode = state.operator_mode, None
         try:
@@ -74,7 +74,7 @@ class OperatorMode:
         finally:
             state.operator_mode = before
 
-    def view(self, name: str, tensor: Any, make: Callable) -> Any:
+    def view(self, name: str, tensor: Any, make: Callable[..., Any]) -> Any:
         """Make views of `tensor` through the modes."""
         before, state.operator_mode = state.operator_mode, None
         try:
@@ -83,7 +83,7 @@ class OperatorMode:
             state.operator_mode = before
 
 
-def given(op: Operator, args: tuple, statics: tuple, out: Any) -> Any:
+def given(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...], out: Any) -> Any:
     """Return an operator's results, recorded as if its kernel had returned `out`: an array, or a tuple of them."""
     kernel = kernel_of(op, statics)
     twin = Operator.__new__(Operator)

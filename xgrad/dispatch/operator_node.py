@@ -27,7 +27,7 @@ _REUSE_FROM = 1 << 14  # elements from which a gradient's memory is worth reusin
 _UNSET: Any = object()
 
 
-def node_class(name: str) -> type:
+def node_class(name: str) -> type[Any]:
     """The node class of this name, made once."""
     found = _classes.get(name)
     if found is None:
@@ -41,13 +41,13 @@ class OperatorNode(Node):
     """A recorded operator."""
 
     plan: Plan
-    saved: tuple = ()
-    versions: tuple | None = None  # None: every input was at version 0
-    static: tuple | None = None  # (shapes, dtypes) of the arguments, where a formula asks for them
+    saved: tuple[Any, ...] = ()
+    versions: tuple[Any, ...] | None = None  # None: every input was at version 0
+    static: tuple[Any, ...] | None = None  # (shapes, dtypes) of the arguments, where a formula asks for them
     inplace: bool = False
-    indices: tuple | None = None  # the user's index tensors and masks, for `_saved_indices`
+    indices: tuple[Any, ...] | None = None  # the user's index tensors and masks, for `_saved_indices`
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         plan = self.plan
         needs = plan.needs if needs == -1 else needs & plan.needs
         grad = grads[0]
@@ -101,7 +101,7 @@ class OperatorNode(Node):
 
         return Formula(needs, run)
 
-    def operands(self, unpacking: Callable[[Node], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
         for entry in self.saved:
             if entry.__class__ is SavedVariable and entry.unpack_hook is not None:
                 unpacking(self)

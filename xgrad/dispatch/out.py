@@ -11,7 +11,7 @@ from .call import call
 from .operator import Operator
 
 
-def call_out(op: Operator, args: tuple, statics: tuple, out: Any) -> Any:
+def call_out(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...], out: Any) -> Any:
     """The `out=` form: write the result into `out`, which takes the result's shape; several into a tuple of tensors.
 
     Raises `RuntimeError` if anything requires grad (as PyTorch does) and if the dtype cannot be cast.

@@ -32,7 +32,9 @@ _BY_NUMPY_NAMES = (
 _TABLES = ("", "nn.functional", "linalg", "special")
 
 
-def ask(op: Operator, args: tuple, statics: tuple, call: Callable, inplace: bool = False) -> Any:
+def ask(
+    op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...], call: Callable[..., Any], inplace: bool = False
+) -> Any:
     """Let the arguments' overrides compute the result of an operator's call; `NotImplemented` if there is none.
 
     `call` runs the operator: an override gets it if the operator has no public function.
@@ -44,7 +46,7 @@ def ask(op: Operator, args: tuple, statics: tuple, call: Callable, inplace: bool
     return dispatch(func, asked, *_as_given(op, func, args, statics))
 
 
-def ask_view(self: Any, key: tuple) -> Any:
+def ask_view(self: Any, key: tuple[Any, ...]) -> Any:
     """Let an override make the view of `self` that `key` = (PyTorch's name, *arguments) describes."""
     asked = overloaded((self,))
     func = FUNCTIONS[""].get(key[0]) or METHODS.get(key[0])

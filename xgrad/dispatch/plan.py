@@ -20,8 +20,8 @@ class Bound(Protocol):
     """The interface of a kernel (kernel.py) that its plans use: an operator with its static arguments bound."""
 
     statics: dict[str, Any]
-    function: Callable
-    node_class: type
+    function: Callable[..., Any]
+    node_class: type[Any]
 
     @property
     def operator(self) -> Operator: ...
@@ -65,10 +65,10 @@ class Plan:
 
     def __init__(self, kernel: Bound, needs: int, count: int) -> None:
         operator = kernel.operator
-        self.kernel = kernel
-        self.needs = needs
-        self.indices = tuple(i for i in range(count) if needs >> i & 1)
-        self.programs: dict[Any, Callable] = {}
+        self.kernel: Bound = kernel
+        self.needs: int = needs
+        self.indices: tuple[int, ...] = tuple(i for i in range(count) if needs >> i & 1)
+        self.programs: dict[Any, Callable[..., Any]] = {}
         self.operators: dict[Any, Any] = {}
         self.formulas: dict[tuple[int, int], Any] = {}  # for a compiled backward, by (given, needs)
         self.independent: dict[Any, tuple[tuple[bool, ...], list[tuple[bool, ...]]]] = {}
@@ -84,44 +84,48 @@ class Plan:
                 wanted.update(asks_for(formula))
         if operator.variadic is not None and operator.variadic in wanted:
             wanted.update(names[len(operator.parameters) :])
-        self.used = names
-        self.saved = tuple(i for i in range(count) if names[i] in wanted)
-        self.pick = _picker(self.saved)
-        self.fits: set[tuple] = set()  # shapes of results whose gradient had to be summed or cast for an argument
-        self.simple: dict[int, Callable] = {}  # programs for one defined gradient and nothing to fit
-        self.no_metas = (None,) * count
+        self.used: tuple[str, ...] = names
+        self.saved: tuple[int, ...] = tuple(i for i in range(count) if names[i] in wanted)
+        self.pick: Any = _picker(self.saved)
+        self.fits: set[tuple[Any, ...]] = (
+            set()
+        )  # shapes of results whose gradient had to be summed or cast for an argument
+        self.simple: dict[int, Callable[..., Any]] = {}  # programs for one defined gradient and nothing to fit
+        self.no_metas: tuple[None, ...] = (None,) * count
         formulas = [formula_of(operator, names[i]) for i in self.indices]
-        self.multilinear = operator.multilinear or all(
+        self.multilinear: bool = operator.multilinear or all(
             f is linear or (f is not None and not {names[i], "result", "results"} & {*f.__code__.co_varnames})
             for i, f in zip(self.indices, formulas, strict=True)
         )
-        self.passes = all(f is not None and _is_identity(f) for f in formulas)  # add, sub's first, clone, ...
-        self.reuses = operator.pointwise
-        self.all = (1 << count) - 1 if count > 1 else -1
-        self.alone = len(self.indices) == count
+        self.passes: bool = all(f is not None and _is_identity(f) for f in formulas)  # add, sub's first, clone, ...
+        self.reuses: bool = operator.pointwise
+        self.all: int = (1 << count) - 1 if count > 1 else -1
+        self.alone: bool = len(self.indices) == count
         # The saved results: all (None), or those that formulas name by their field ("indices").
         self.result_names: tuple[str, ...] = getattr(operator.outputs, "_fields", ())
         self.results: tuple[int, ...] | None = None
         if not wanted & {"result", "results"}:
             self.results = tuple(i for i, field in enumerate(self.result_names) if field in wanted - {*names})
             self.result_names = tuple(self.result_names[i] for i in self.results)
-        self.saves_result = self.results is None or bool(self.results)
+        self.saves_result: bool = self.results is None or bool(self.results)
         # A saved value has its shape; shapes of other arguments are stored if these get a gradient.
-        self.static = bool(wanted & {"shapes", "dtypes"}) or any(
+        self.static: bool = bool(wanted & {"shapes", "dtypes"}) or any(
             formula_of(operator, names[i]) is linear and i not in self.saved for i in self.indices
         )
-        self.general = self.static  # True: no backward takes the short way of `OperatorNode.apply`
+        self.general: bool = self.static  # True: no backward takes the short way of `OperatorNode.apply`
         # True if only the one result is saved.
-        self.keeps_result = self.saves_result and not self.static and self.pick is None and operator.outputs is None
+        self.keeps_result: bool = (
+            self.saves_result and not self.static and self.pick is None and operator.outputs is None
+        )
 
-    def only(self, args: tuple) -> list:
+    def only(self, args: tuple[Any, ...]) -> list[Any]:
         """The arguments that require grad, None in the places of the others."""
         chosen: list = [None] * len(args)
         for i in self.indices:
             chosen[i] = args[i]
         return chosen
 
-    def program(self, key: tuple) -> Callable:
+    def program(self, key: tuple[Any, ...]) -> Callable[..., Any]:
         """The jitted backward for (needs, defined gradients, shapes, target metadata, donate)."""
         program = self.programs.get(key)
         if program is None:
@@ -130,7 +134,7 @@ class Plan:
             program = self.programs[key] = jit_checked(self.backward(*made_for), facts, donate=donate)
         return program
 
-    def operator(self, key: tuple) -> Any:
+    def operator(self, key: tuple[Any, ...]) -> Any:
         """The backward as an operator, so that it can itself be recorded and differentiated."""
         found = self.operators.get(key)
         if found is None:
@@ -142,7 +146,7 @@ class Plan:
             self.operators[key] = found
         return found
 
-    def dependence(self, key: tuple, values: list) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
+    def dependence(self, key: tuple[Any, ...], values: list[Any]) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
         """Tell on which arguments of `operator(key)` its results depend: all results together, and each of them."""
         kinds = tuple([(v.shape, v.dtype) if isinstance(v, Tensor) else v.__class__ for v in values])
         found = self.independent.get((key, kinds))
@@ -152,7 +156,9 @@ class Plan:
             self.independent[key, kinds] = found
         return found
 
-    def backward(self, needs: int, defined: tuple, static: tuple | None, metas: tuple) -> Callable:
+    def backward(
+        self, needs: int, defined: tuple[Any, ...], static: tuple[Any, ...] | None, metas: tuple[Any, ...]
+    ) -> Callable[..., Any]:
         """Make a pure function of (*defined gradients, *saved inputs, *saved results).
 
         It returns one array if one gradient is wanted, else a tuple of the wanted ones.  `defined` has an item for each
@@ -228,7 +234,7 @@ def _apply(formula: Callable, scope: dict[str, Any]) -> Any:
     return formula(*(scope[name] for name in code.co_varnames[: code.co_argcount]))
 
 
-def pulled_back(function: Callable, wanted: list[int], inputs: list, grads: Any) -> dict[int, Any]:
+def pulled_back(function: Callable[..., Any], wanted: list[int], inputs: list[Any], grads: Any) -> dict[int, Any]:
     """Gradients by `jax.vjp`.  JAX's product does not conjugate, PyTorch's does: conjugate on the way in and out."""
 
     def of_wanted(*values: Any) -> Any:

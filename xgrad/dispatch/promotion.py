@@ -26,7 +26,7 @@ def common_dtype(*operands: Any) -> np.dtype:
     return dtypes.result_dtype(tuple(operand(jnp.asarray(x)) for x in operands), settings.default_dtype)
 
 
-def promote(*operands: Any) -> tuple:
+def promote(*operands: Any) -> tuple[Any, ...]:
     """Cast the operands to their common dtype."""
     dtype = common_dtype(*operands)
     return tuple(jnp.asarray(x).astype(dtype) for x in operands)
@@ -37,7 +37,7 @@ def widen(x: Any) -> Any:
     return x.astype(jnp.float32) if x.dtype in (dtypes.float16, dtypes.bfloat16) else x
 
 
-def promote_float(*operands: Any) -> tuple:
+def promote_float(*operands: Any) -> tuple[Any, ...]:
     """Cast the operands to their common dtype, or to the default float if that is integral or bool."""
     dtype = common_dtype(*operands)
     if dtype not in dtypes.INEXACT:
@@ -149,7 +149,7 @@ def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:
     return wrapped if ndim else ()
 
 
-def broadcast_shapes(*shapes: tuple) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[int, ...]:
     """The broadcast shape.  Raises PyTorch's size error."""
     result: list[int] = []
     for i in range(max(map(len, shapes), default=0)):
@@ -174,7 +174,7 @@ def check_broadcast(*operands: Any) -> None:
         broadcast_shapes(*shapes)
 
 
-def promote_together(*operands: Any) -> tuple:
+def promote_together(*operands: Any) -> tuple[Any, ...]:
     """Cast the operands to their common dtype; raise if their shapes do not broadcast."""
     check_broadcast(*operands)
     return promote(*operands)
@@ -185,7 +185,7 @@ def conj(x: Any) -> Any:
     return jnp.conj(x) if jnp.iscomplexobj(x) else x
 
 
-def restore_dims(x: Any, shape: tuple, dims: tuple[int, ...], keepdim: bool) -> Any:
+def restore_dims(x: Any, shape: tuple[Any, ...], dims: tuple[int, ...], keepdim: bool) -> Any:
     """Broadcast the result of a reduction over `dims` back to `shape`, the reduced array's."""
     if not keepdim:
         x = jnp.expand_dims(x, dims) if len(shape) else x

@@ -26,7 +26,7 @@ _DEFINITION = re.compile(r"\s*def\s")
 _MOST_DECORATED = 20  # lines of decorators above a `def`
 
 
-def place_of(function: Callable, name: str) -> Place:
+def place_of(function: Callable[..., Any], name: str) -> Place:
     """Return the file and line of an operator's declaration: of its first decorator, or of the row that names it."""
     code = inspect.unwrap(function).__code__
     if "<locals>" in code.co_qualname:

@@ -14,7 +14,7 @@ from .plan import Plan
 NO_EDGE = (None, 0)
 
 
-def new_node(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) -> Any:
+def new_node(kernel: Kernel, needs: int, args: tuple[Any, ...], skip_self: bool = False) -> Any:
     """Make a node for a call; its results are attached later."""
     plan = kernel.plans.get(needs) or kernel.plan(needs, len(args))
     node = kernel.node_class() if kernel.overloads is None else kernel.class_for(args)()
@@ -32,7 +32,7 @@ def new_node(kernel: Kernel, needs: int, args: tuple, skip_self: bool = False) -
     return node
 
 
-def record_many(kernel: Kernel, needs: int, args: tuple, results: tuple) -> None:
+def record_many(kernel: Kernel, needs: int, args: tuple[Any, ...], results: tuple[Any, ...]) -> None:
     """Record an operator with several results; those of an integer dtype have no gradient."""
     if not any(r.dtype in INEXACT for r in results):
         return
@@ -58,7 +58,7 @@ def _save_many(plan: Plan, node: Any, args: tuple, results: tuple) -> None:
     also_saved(node, saved)
 
 
-def versions_of(saved: tuple) -> tuple[int, ...]:
+def versions_of(saved: tuple[Any, ...]) -> tuple[int, ...]:
     versions = []
     for a in saved:
         counter = a._version_counter if isinstance(a, Tensor) else None
@@ -80,7 +80,9 @@ def _static(args: tuple) -> tuple[tuple, tuple]:
     return tuple(shapes), tuple(kinds)
 
 
-def save_for_backward(plan: Plan, node: Any, args: tuple, results: tuple, weak_grad_fn: Any = None) -> None:
+def save_for_backward(
+    plan: Plan, node: Any, args: tuple[Any, ...], results: tuple[Any, ...], weak_grad_fn: Any = None
+) -> None:
     """Save the values that the plan names."""
     if plan.static:
         node.static = _static(args)
@@ -99,6 +101,6 @@ def save_for_backward(plan: Plan, node: Any, args: tuple, results: tuple, weak_g
     node.saved = saved
 
 
-def also_saved(node: Any, saved: tuple) -> None:
+def also_saved(node: Any, saved: tuple[Any, ...]) -> None:
     node.versions = (*(node.versions or (0,) * len(node.saved)), *(0 for _ in saved))
     node.saved = (*node.saved, *saved)

@@ -21,7 +21,7 @@ class _Replay(Node):
 
     chain: ViewChain
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         grad = grads[0]
         if grad is None:
             return (None,)
@@ -36,7 +36,7 @@ class _WriteBack(Node):
 
     chain: ViewChain
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         grad, chain = grads[0], self.chain
         if grad is None:
             return (None, None)
@@ -46,7 +46,7 @@ class _WriteBack(Node):
         return "SliceScatterBackward0"
 
 
-def record_linear(result: Tensor, tensors: tuple, node: Any, again: Any) -> Tensor:
+def record_linear(result: Tensor, tensors: tuple[Any, ...], node: Any, again: Any) -> Tensor:
     """Record a linear map, and map the tangents along."""
     if state.grad_enabled and any(t.requires_grad for t in tensors):
         made = node()

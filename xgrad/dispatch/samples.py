@@ -30,7 +30,7 @@ class Draw(NamedTuple):
 class Sample(NamedTuple):
     """The array arguments of an operator, in order, and static arguments by name."""
 
-    arrays: tuple
+    arrays: tuple[Any, ...]
     statics: dict[str, Any]
 
 

@@ -114,7 +114,7 @@ _PRODUCT = {
 }  # fmt: skip
 
 # operator -> name -> rule
-OPERATORS: dict[str, dict[str, Callable]] = {
+OPERATORS: dict[str, dict[str, Callable[..., Any]]] = {
     "add": {"alpha": _alpha},
     "addbmm": {
         "batch1_sym_argsize_0": _size(1, 0), "batch1_sym_argsize_1": _size(1, 1), "batch2_sym_argsize_2": _size(2, 2),

@@ -22,7 +22,7 @@ from .wrong_arguments import require_tensor
 DEFAULT = CreationMeta.DEFAULT
 
 
-def view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor:
+def view(self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMeta = DEFAULT) -> Tensor:
     """Make the view of `self` that `key` = (PyTorch's name, *arguments) describes, recorded as a node called `name`.
 
     Raises PyTorch's errors for arguments that make no view.
@@ -32,7 +32,7 @@ def view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) 
     return out
 
 
-def try_view(self: Tensor, key: tuple, name: str, creation: CreationMeta = DEFAULT) -> Tensor | None:
+def try_view(self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMeta = DEFAULT) -> Tensor | None:
     """Make a view as `view` does; return None if the layout allows no view, and a copy is needed (`reshape`)."""
     if settings.operator_modes and (mode := state.operator_mode) is not None:
         return mode.view(key[0], self, partial(try_view, self, key, name, creation))
@@ -214,7 +214,7 @@ def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
     return view_along(new_base, relation_of(self)[0], meta.name)
 
 
-def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
+def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str) -> tuple[Tensor, ...]:
     """Make the views of `self` by one operation (split, unbind); they share no element, and have one node.
 
     They must not be written in place while they are recorded.
@@ -239,7 +239,7 @@ def views_of(self: Tensor, keys: list[tuple], name: str) -> tuple[Tensor, ...]:
     return outs
 
 
-def bits_of(self: Tensor, key: tuple) -> Tensor:
+def bits_of(self: Tensor, key: tuple[Any, ...]) -> Tensor:
     """View the same bits as another dtype: same storage and version counter, outside of the graph, as in PyTorch."""
     self._share()
     seen = self._chain.view(*key)
@@ -250,7 +250,7 @@ def bits_of(self: Tensor, key: tuple) -> Tensor:
     return alias
 
 
-def view_inplace(self: Tensor, key: tuple, name: str) -> Tensor:
+def view_inplace(self: Tensor, key: tuple[Any, ...], name: str) -> Tensor:
     """Run an in-place view operation (t_, squeeze_, ...): the tensor becomes another view of its storage.
 
     The operation is appended to the tensor's chain *and* to autograd's chain (that of its ViewMeta, or for a base the

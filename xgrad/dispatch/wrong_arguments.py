@@ -22,7 +22,7 @@ def require_tensor(function: str, input: Any) -> None:
         raise _refusal(function, "input", 1, input)
 
 
-def given(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+def given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Bind the arguments of a call to their names, in the function's order."""
     try:
         return dict(inspect.signature(function).bind(*args, **kwargs).arguments)
@@ -30,7 +30,7 @@ def given(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, 
         return {}
 
 
-def refuse(function: Callable, values: Mapping[str, Any], error: AttributeError) -> None:
+def refuse(function: Callable[..., Any], values: Mapping[str, Any], error: AttributeError) -> None:
     """Raise `TypeError` if the error came from an argument that is no Tensor; `values` are all arguments, in order."""
     if error.__class__ is not AttributeError or overloaded(values.values()):
         return

@@ -49,13 +49,13 @@ class AccumulateGrad(InternalNode):
     def takes_sparse(self) -> bool:
         return True
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> tuple:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> tuple[Any, ...]:
         self._take(grads, arithmetic)
         if self.variable._post_accumulate_hooks:
             self._tell()
         return ()
 
-    def apply_shown(self, grads: list, arithmetic: Arithmetic) -> Any:
+    def apply_shown(self, grads: list[Any], arithmetic: Arithmetic) -> Any:
         """Run `apply`, and return the gradient for post-hooks: where it became `.grad`, a Tensor with the same value.
 
         So it shows what a post-accumulate hook writes to `.grad`, as in PyTorch, which stores the gradient that

@@ -23,7 +23,7 @@ from ..views.storage import Tracer
 from .arithmetic import Arithmetic
 from .node import Node
 
-log = logging.getLogger("xgrad.autograd.graph")
+log: Any = logging.getLogger("xgrad.autograd.graph")
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _SCRIPTS = os.path.join(_PACKAGE, "cli") + os.sep  # they use the package as users do
@@ -83,7 +83,7 @@ def watched() -> bool:
     return state.anomaly or state.recorder is not None or log.isEnabledFor(logging.DEBUG)
 
 
-def tell(node: Node, grads: list) -> None:
+def tell(node: Node, grads: list[Any]) -> None:
     """Log that `node` is about to be executed."""
     if log.isEnabledFor(logging.DEBUG):
         # The record gets strings: with tensors in it a stored record would keep the graph alive.

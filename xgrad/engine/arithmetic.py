@@ -47,7 +47,7 @@ class Arithmetic:
         """Convert a gradient to a Tensor, for hooks and users; None stays None."""
         raise NotImplementedError
 
-    def into_tensor(self, grads: list, index: int) -> Any:
+    def into_tensor(self, grads: list[Any], index: int) -> Any:
         """Convert `grads[index]` to a Tensor that outlives the run; it may own the array."""
         raise NotImplementedError
 
@@ -55,11 +55,11 @@ class Arithmetic:
         """Convert an array that the engine made to a factor of gradients."""
         raise NotImplementedError
 
-    def add(self, buffer: list, index: int, grads: list) -> None:
+    def add(self, buffer: list[Any], index: int, grads: list[Any]) -> None:
         """Add `grads[0]` to `buffer[index]`.  In a list a gradient's references can be counted."""
         raise NotImplementedError
 
-    def fit(self, grad: Any, shape: tuple, dtype: np.dtype) -> Any:
+    def fit(self, grad: Any, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
         """Sum the gradient to `shape` and cast it to `dtype`."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class Arithmetic:
         """Make the base's gradient of a view's: zero where the view shows nothing."""
         raise NotImplementedError
 
-    def write(self, chain: ViewChain, grads: list, new: Any, ours: bool = False) -> Any:
+    def write(self, chain: ViewChain, grads: list[Any], new: Any, ours: bool = False) -> Any:
         """Return the base's gradient `grads[0]` with `new` (None: zeros) where the view is.  The list may lose it.
 
         `ours`: the engine made `grads[0]`, so its memory may be overwritten if the list has the only reference.
@@ -100,7 +100,7 @@ class _Arrays(Arithmetic):
             return None
         return grad.tensor if grad.__class__ is SparseGradient else from_array(grad)
 
-    def into_tensor(self, grads: list, index: int) -> Any:
+    def into_tensor(self, grads: list[Any], index: int) -> Any:
         if grads[index] is None:
             return None
         return grads[index].shared() if grads[index].__class__ is SparseGradient else stolen(grads, index)
@@ -108,10 +108,10 @@ class _Arrays(Arithmetic):
     def constant(self, array: Any) -> Any:
         return array
 
-    def add(self, buffer: list, index: int, grads: list) -> None:
+    def add(self, buffer: list[Any], index: int, grads: list[Any]) -> None:
         accumulate(buffer, index, grads)
 
-    def fit(self, grad: Any, shape: tuple, dtype: np.dtype) -> Any:
+    def fit(self, grad: Any, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
         return _fit_program(shape, dtype)(grad)
 
     def move(self, grad: Any, place: Any, committed: bool = True) -> Any:
@@ -123,7 +123,7 @@ class _Arrays(Arithmetic):
     def adjoint(self, chain: ViewChain, grad: Any) -> Any:
         return chain.adjoint(grad)
 
-    def write(self, chain: ViewChain, grads: list, new: Any, ours: bool = False) -> Any:
+    def write(self, chain: ViewChain, grads: list[Any], new: Any, ours: bool = False) -> Any:
         donate = ours and sole(grads, 0) and not isinstance(new, Tracer)
         whole, grads[0] = grads[0], None
         return chain.write_back(whole, zeros(chain.shape, chain.dtype) if new is None else new, donate)
@@ -138,20 +138,20 @@ class _Tensors(Arithmetic):
     def to_tensor(self, grad: Any) -> Any:
         return grad.tensor if grad.__class__ is SparseGradient else grad
 
-    def into_tensor(self, grads: list, index: int) -> Any:
+    def into_tensor(self, grads: list[Any], index: int) -> Any:
         return grads[index].shared() if grads[index].__class__ is SparseGradient else grads[index]
 
     def constant(self, array: Any) -> Any:
         return from_array(array)
 
-    def add(self, buffer: list, index: int, grads: list) -> None:
+    def add(self, buffer: list[Any], index: int, grads: list[Any]) -> None:
         a, b = buffer[index], grads[0]
         if SparseGradient in (a.__class__, b.__class__):
             buffer[index] = sparse_gradient.add(self.to_tensor(a), self.to_tensor(b))
         else:
             buffer[index] = Tensor.add(a, b)
 
-    def fit(self, grad: Any, shape: tuple, dtype: np.dtype) -> Any:
+    def fit(self, grad: Any, shape: tuple[Any, ...], dtype: np.dtype) -> Any:
         return Tensor._fit(grad, shape, dtype)
 
     def move(self, grad: Any, place: Any, committed: bool = True) -> Any:
@@ -163,7 +163,7 @@ class _Tensors(Arithmetic):
     def adjoint(self, chain: ViewChain, grad: Any) -> Any:
         return Tensor._adjoint(grad, chain)
 
-    def write(self, chain: ViewChain, grads: list, new: Any, ours: bool = False) -> Any:
+    def write(self, chain: ViewChain, grads: list[Any], new: Any, ours: bool = False) -> Any:
         return Tensor._write_back(grads[0], chain, new)
 
 

@@ -37,14 +37,14 @@ class CopySlices(InternalNode):
 
     fn: Node | None
 
-    def __init__(self, base_edge: tuple, base: Any, chain: ViewChain, fn: Node) -> None:
+    def __init__(self, base_edge: tuple[Any, ...], base: Any, chain: ViewChain, fn: Node) -> None:
         self.fn = fn
         self.chain = chain
         wire(self, (base_edge, *fn.next_edges[1:]), (base,))
         # The part of the base that was written is what fn's input 0 was: its gradient goes back into the base's.
         fn.next_edges = ((None, 0), *fn.next_edges[1:])
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         fn = self.fn
         if fn is None:
             raise FreedGraphError(
@@ -77,7 +77,7 @@ class CopySlices(InternalNode):
         own = None if self.fn is None or self.chain.overlaps else self.fn.formula(1, needs)
         return None if own is None else _of_write(self.chain.program, own, needs & 1)
 
-    def operands(self, unpacking: Callable[[Node], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
         assert self.fn is not None  # or there would be no formula
         return [*self.chain.starts, *self.fn.operands(unpacking)]
 

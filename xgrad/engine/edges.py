@@ -5,7 +5,7 @@ that of a leaf to its AccumulateGrad, that of any other tensor nowhere: (None, 0
 """
 
 import weakref
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..tensor import Tensor
 from .accumulate_grad import make_accumulator
@@ -23,7 +23,7 @@ class GradientEdge(NamedTuple):
     ownership_token: Node | None = None
 
 
-def gradient_edge(tensor: Tensor) -> tuple:
+def gradient_edge(tensor: Tensor) -> tuple[Any, ...]:
     """The edge on which a tensor's gradient arrives: its grad_fn's, or its accumulator's, or (None, 0)."""
     node = tensor._grad_fn if tensor._view is None else tensor.grad_fn
     if node is not None:
@@ -38,7 +38,7 @@ def gradient_edge(tensor: Tensor) -> tuple:
     return (accumulator, 0)
 
 
-def attach_edge(tensor: Tensor, edge: tuple) -> None:
+def attach_edge(tensor: Tensor, edge: tuple[Any, ...]) -> None:
     """Make a new tensor stand for the one whose gradient arrives on `edge`."""
     node, output_nr = edge
     if node.is_accumulator:

@@ -33,22 +33,22 @@ class GraphRoot(InternalNode):
 
     sequence_nr = MAX_SEQUENCE_NR
 
-    def __init__(self, edges: tuple) -> None:
+    def __init__(self, edges: tuple[Any, ...]) -> None:
         self.next_edges = edges
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         return grads
 
 
 def execute(
-    edges: tuple,
+    edges: tuple[Any, ...],
     grads: list[Tensor | None],
     *,
     keep_graph: bool,
     create_graph: bool,
-    outputs: list[tuple],
+    outputs: list[tuple[Any, ...]],
     accumulate_grad: bool,
-) -> list:
+) -> list[Any]:
     """Run backward from `edges` with the root gradients `grads`.
 
     `outputs` are edges to be captured, or with `accumulate_grad` to be executed; empty means everything.

@@ -64,7 +64,7 @@ def _run_retain_hooks(task: GraphTask, node: Node, inputs: list) -> None:
                 tensor._grad = Tensor.add(old, grad)
 
 
-def capture(task: GraphTask, node: Node, info: ExecInfo, inputs: list) -> None:
+def capture(task: GraphTask, node: Node, info: ExecInfo, inputs: list[Any]) -> None:
     """Store the captured gradients in the task's results.
 
     A node that is captured but not needed runs its tensor pre-hooks and retain-grad hook first.  If it is needed too,
@@ -79,7 +79,7 @@ def capture(task: GraphTask, node: Node, info: ExecInfo, inputs: list) -> None:
             task.captured[place] = inputs[number]
 
 
-def evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) -> Any:
+def evaluate_with_hooks(task: GraphTask, node: Node, inputs: list[Any], needs: int) -> Any:
     arithmetic = task.arithmetic
     _run_tensor_hooks(task, node, inputs)
     _run_retain_hooks(task, node, inputs)
@@ -104,7 +104,7 @@ def evaluate_with_hooks(task: GraphTask, node: Node, inputs: list, needs: int) -
     return [arithmetic.from_tensor(g) for g in changed]
 
 
-def evaluate_watched(task: GraphTask, node: Node, inputs: list, needs: int) -> Any:
+def evaluate_watched(task: GraphTask, node: Node, inputs: list[Any], needs: int) -> Any:
     """Evaluate a node while the log, the profiler or anomaly mode observes the run."""
     anomaly.tell(node, inputs)
     with nullcontext() if state.recorder is None else state.recorder.node(node, inputs):

@@ -8,12 +8,12 @@ import numpy as np
 from ..dtypes import COMPLEX
 
 
-def expandable(shape: tuple, to: tuple) -> bool:
+def expandable(shape: tuple[Any, ...], to: tuple[Any, ...]) -> bool:
     """Tell if `shape` can be broadcast to `to`."""
     return len(shape) <= len(to) and all(s in (1, t) for s, t in zip(reversed(shape), reversed(to), strict=False))
 
 
-def misshapen(node: str, index: int, got: tuple, shape: tuple) -> RuntimeError:
+def misshapen(node: str, index: int, got: tuple[Any, ...], shape: tuple[Any, ...]) -> RuntimeError:
     """Make the error for a gradient that does not have its argument's shape and cannot be summed to it."""
     return RuntimeError(
         f"Function {node} returned an invalid gradient at index {index} - got {list(got)} but expected shape "
@@ -21,7 +21,7 @@ def misshapen(node: str, index: int, got: tuple, shape: tuple) -> RuntimeError:
     )
 
 
-def fit(array: Any, shape: tuple, dtype: np.dtype, node: str = "", index: int = 0) -> Any:
+def fit(array: Any, shape: tuple[Any, ...], dtype: np.dtype, node: str = "", index: int = 0) -> Any:
     """Sum a broadcast array back to `shape` and cast it to `dtype` (None: leave it).  A pure JAX function.
 
     Raises `RuntimeError` for a shape that does not broadcast; `node` and `index` name the gradient in the error.

@@ -19,7 +19,7 @@ class AnyDtype(NamedTuple):
     So the engine passes each gradient to `validate_output`, which casts nothing for it.
     """
 
-    shape: tuple
+    shape: tuple[Any, ...]
     dtype: None = None
 
 

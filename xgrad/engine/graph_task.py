@@ -23,7 +23,7 @@ class ExecInfo:
     __slots__ = ("captures", "needed")
 
     def __init__(self) -> None:
-        self.needed = False
+        self.needed: bool = False
         self.captures: dict[int, list[int]] | None = None
 
     @property
@@ -56,28 +56,28 @@ class GraphTask:
     )
 
     def __init__(self, keep_graph: bool, create_graph: bool, depth: int) -> None:
-        self.id = next(_ids)
-        self.keep_graph = keep_graph
-        self.create_graph = create_graph
+        self.id: int = next(_ids)
+        self.keep_graph: bool = keep_graph
+        self.create_graph: bool = create_graph
         more_than_values = create_graph or 0 <= state.forward_level < INFERENCE_LEVEL or state.vmap_levels
         self.arithmetic: Arithmetic = TENSORS if more_than_values else ARRAYS
         self.users_code = False  # users' code has run in the present node, and may have left modes switched
         self.modes: dict[str, Any] = {}  # the thread's `state` when the run began
-        self.depth = depth
+        self.depth: int = depth
         self.dependencies: dict[Node, int] = {}
         self.exec_info: dict[Node, ExecInfo] = {}
         self.captured: list[Any] = []
         self.callbacks: list[Callable[[], Any]] = []
-        self.not_ready: dict[Node, list] = {}
+        self.not_ready: dict[Node, list[Any]] = {}
         self.root: Any = None  # the virtual node whose results are the root gradients
         self.compiled: Any = None  # the options of a compiled run
         self.schedule: Any = None  # a Schedule that a compiled backward makes for the next one
         self.next: Node | None = None  # the node to run next; the others are in a heap
-        self.heap: list = []
+        self.heap: list[Any] = []
 
     def put_modes_back(self) -> None:
         """Restore this run's modes after a node in which users' code may have switched them."""
-        self.users_code = False
+        self.users_code: bool = False
         state.put_back(self.modes)
         state.grad_enabled = self.create_graph and not state.inference
 
@@ -112,7 +112,7 @@ class GraphTask:
                         counts[child] = 1
                         stack.append(child)
 
-    def init_to_execute(self, root: Node, outputs: list[tuple], accumulate: bool) -> None:
+    def init_to_execute(self, root: Node, outputs: list[tuple[Any, ...]], accumulate: bool) -> None:
         """Fill exec_info: capture `outputs` (with `accumulate`: execute them), and mark all nodes above them as needed.
 
         A node is needed if one of its children is to be executed, so children are examined first.

@@ -16,7 +16,7 @@ from ..config import state
 _ids = itertools.count()
 
 
-class Hooks(dict):
+class Hooks(dict[Any, Any]):
     """A container of hooks, {handle's id: hook}, to which handles refer weakly."""
 
     __slots__ = ("__weakref__",)
@@ -35,9 +35,10 @@ class RemovableHandle:
     """
 
     __slots__ = ("__weakref__", "hooks_dict_ref", "id")
+    id: Any
 
-    def __init__(self, hooks_dict: dict) -> None:
-        self.hooks_dict_ref: Callable[[], dict | None] = weakref.ref(hooks_dict)
+    def __init__(self, hooks_dict: dict[Any, Any]) -> None:
+        self.hooks_dict_ref: Callable[[], dict[Any, Any] | None] = weakref.ref(hooks_dict)
         self.id = next(_ids)
 
     def remove(self) -> None:
@@ -78,7 +79,7 @@ def adopted(hooks: Any) -> Hooks | None:
     return Hooks(hooks)
 
 
-def register(hooks: dict, hook: Callable) -> RemovableHandle:
+def register(hooks: dict[Any, Any], hook: Callable[..., Any]) -> RemovableHandle:
     """Add a hook to a container.  Raises `TypeError` if it cannot be called."""
     if not callable(hook):
         raise TypeError(f"a hook must be callable, but got {type(hook).__name__}")
@@ -95,8 +96,8 @@ class NodeHooks:
     def __init__(self) -> None:
         self.tensor: dict[int, Hooks] = {}  # output number -> hooks of the tensor that is that output
         self.retain: dict[int, Any] = {}  # output number -> weak reference to the tensor that retains its gradient
-        self.pre = Hooks()
-        self.post = Hooks()
+        self.pre: Hooks = Hooks()
+        self.post: Hooks = Hooks()
 
     def __bool__(self) -> bool:
         """Tell if any hook is registered.  A removed hook has left its container, which may be empty then."""
@@ -148,7 +149,7 @@ def _check_replacements(new: Any, old: tuple, hook: Any) -> None:
         _check_replacement(a, b, hook)
 
 
-def run_tensor_hooks(hooks: Iterable[Callable], grad: Any) -> Any:
+def run_tensor_hooks(hooks: Iterable[Callable[..., Any]], grad: Any) -> Any:
     """Pass a gradient, or None, through the hooks of one tensor; a hook that returns None keeps it."""
     for hook in tuple(hooks):
         result = hook(grad)
@@ -158,7 +159,7 @@ def run_tensor_hooks(hooks: Iterable[Callable], grad: Any) -> Any:
     return grad
 
 
-def run_pre_hooks(hooks: dict, grads: tuple) -> tuple:
+def run_pre_hooks(hooks: dict[Any, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
     """Pass the gradients of a node's outputs through its pre-hooks."""
     for hook in tuple(hooks.values()):
         result = hook(grads)
@@ -168,7 +169,9 @@ def run_pre_hooks(hooks: dict, grads: tuple) -> tuple:
     return grads
 
 
-def run_post_hooks(hooks: dict, grad_inputs: tuple, grad_outputs: tuple) -> tuple:
+def run_post_hooks(
+    hooks: dict[Any, Any], grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]
+) -> tuple[Any, ...]:
     """Pass the gradients that a node computed through its post-hooks, which may replace them."""
     for hook in tuple(hooks.values()):
         result = hook(grad_inputs, grad_outputs)
@@ -185,7 +188,7 @@ def note_users_code() -> None:
         task.users_code = True
 
 
-def run_post_accumulate_hooks(hooks: dict, variable: Any) -> None:
+def run_post_accumulate_hooks(hooks: dict[Any, Any], variable: Any) -> None:
     """Call the hooks of a leaf whose gradient has been accumulated."""
     note_users_code()
     for hook in tuple(hooks.values()):

@@ -7,6 +7,7 @@ operand's 4.
 A buffer is a plain list, one place for each of the node's inputs.
 """
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -19,11 +20,11 @@ from .sparse_gradient import SparseGradient
 
 DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
 
-add_arrays = jit_checked(lambda a, b: a + b)
-add_into = Writing(lambda a, b: a + b)
+add_arrays: Callable[..., Any] = jit_checked(lambda a, b: a + b)
+add_into: Writing = Writing(lambda a, b: a + b)
 
 
-def accumulate(buffer: list, index: int, grad: list) -> None:
+def accumulate(buffer: list[Any], index: int, grad: list[Any]) -> None:
     """Add the array `grad[0]` to `buffer[index]`.  `grad` is a list so that references to the array can be counted."""
     try:
         if prod(grad[0].aval.shape) < DONATE_FROM:
@@ -51,7 +52,7 @@ def _opened(value: Any) -> Tensor:
     return tensor
 
 
-def stolen(buffer: list, index: int) -> Tensor:
+def stolen(buffer: list[Any], index: int) -> Tensor:
     """Make a Tensor of `buffer[index]`, which may donate the array later if the buffer has the only reference to it."""
     alone = sole(buffer, index)
     tensor = from_array(buffer[index])

@@ -24,7 +24,7 @@ MAX_SEQUENCE_NR = 2**64 - 1  # of AccumulateGrad: a leaf is served as soon as it
 class InputMetadata(NamedTuple):
     """The shape and dtype that a gradient must have when it arrives at an input of a node."""
 
-    shape: tuple
+    shape: tuple[Any, ...]
     dtype: np.dtype
 
     is_nested_tensor = is_cpp_nested_tensor = False
@@ -33,8 +33,8 @@ class InputMetadata(NamedTuple):
 class Node:
     """One recorded operation.  Subclasses define `apply`."""
 
-    next_edges: tuple = ()
-    avals: tuple = ()  # of the operation's outputs: anything with shape and dtype
+    next_edges: tuple[Any, ...] = ()
+    avals: tuple[Any, ...] = ()  # of the operation's outputs: anything with shape and dtype
     sequence_nr: int = 0
     _hooks: NodeHooks | None = None
     _topological: int = -1
@@ -42,7 +42,7 @@ class Node:
     is_accumulator: bool = False
     static: Any = None  # shapes and dtypes that the formula asks for beyond those of `avals`
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         """Compute the gradients of the operation's inputs, one for each of `next_edges`, None for an undefined one.
 
         `grads` and the results are in the form of `arithmetic`.  Bit i of `needs` is set if the gradient of edge i is
@@ -57,7 +57,7 @@ class Node:
         -1: all are.
         """
 
-    def operands(self, unpacking: "Callable[[Node], None]") -> list:
+    def operands(self, unpacking: "Callable[[Node], None]") -> list[Any]:
         """Check the versions of the saved values and return those that the formula takes besides gradients.
 
         `unpacking(node)` is called before an unpack hook of this node is.
@@ -109,7 +109,7 @@ class Node:
         return found[0] if len(found) == 1 else found
 
     @property
-    def next_functions(self) -> tuple:
+    def next_functions(self) -> tuple[Any, ...]:
         """The nodes that receive this node's results, with their input numbers."""
         return self.next_edges
 
@@ -119,7 +119,7 @@ class Node:
         return True
 
     @property
-    def metadata(self) -> dict:
+    def metadata(self) -> dict[Any, Any]:
         """A dictionary for the user's own notes on this node.
 
         If the node was made in anomaly mode it contains `traceback_`, the stack at that moment as a list of strings,
@@ -220,12 +220,12 @@ class InternalNode(Node):
 class TensorNode(Node):
     """A node that computes with Tensors in either arithmetic: it runs users' code, or is composed of operators."""
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> list:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> list[Any]:
         note_users_code()
         results = self.apply_to_tensors([arithmetic.to_tensor(grad) for grad in grads], needs)
         return [arithmetic.from_tensor(result) for result in results]
 
-    def apply_to_tensors(self, grads: list, needs: int) -> Any:
+    def apply_to_tensors(self, grads: list[Any], needs: int) -> Any:
         """Compute `apply` for gradients that are Tensors, and return Tensors."""
         raise NotImplementedError(f"{self.name()} has no apply")
 
@@ -233,7 +233,7 @@ class TensorNode(Node):
         return True
 
 
-def wire(node: Any, edges: tuple, avals: tuple) -> Any:
+def wire(node: Any, edges: tuple[Any, ...], avals: tuple[Any, ...]) -> Any:
     """Set the edges, input metadata and sequence number of a new node, and return it.
 
     `edges` say where its results go, `avals` which shape and dtype its inputs have.  The number is the thread's next

@@ -24,10 +24,10 @@ from .saved_variable import SavedVariable
 class FunctionCtx:
     """The methods and settings of `ctx`, the first argument of a custom Function's forward and backward."""
 
-    to_save: tuple | None = None
-    saved_for_forward: tuple | None = None
-    dirty_tensors: tuple | None = None
-    non_differentiable: tuple | None = None
+    to_save: tuple[Any, ...] | None = None
+    saved_for_forward: tuple[Any, ...] | None = None
+    dirty_tensors: tuple[Any, ...] | None = None
+    non_differentiable: tuple[Any, ...] | None = None
     materialize_grads: bool = True
     needs_input_grad: tuple[bool, ...] = ()
 
@@ -88,7 +88,7 @@ class BackwardCFunction(TensorNode, FunctionCtx):
     _materialize_non_diff_grads: bool = True
 
     @property
-    def saved_tensors(self) -> tuple:
+    def saved_tensors(self) -> tuple[Any, ...]:
         """The tensors of `save_for_backward`; within jvp, those of `save_for_forward`."""
         if self._saved is None:
             raise FreedGraphError(
@@ -108,7 +108,7 @@ class BackwardCFunction(TensorNode, FunctionCtx):
         return tuple(s.unpack(self) for s in saved)
 
     @property
-    def saved_variables(self) -> tuple:
+    def saved_variables(self) -> tuple[Any, ...]:
         """The old name of `saved_tensors`."""
         warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
         return self.saved_tensors
@@ -133,7 +133,7 @@ class BackwardCFunction(TensorNode, FunctionCtx):
             saved.release()
         self._saved = None
 
-    def apply_to_tensors(self, grads: list, needs: int) -> list:
+    def apply_to_tensors(self, grads: list[Any], needs: int) -> list[Any]:
         if self.materialize_grads:
             grads = [
                 from_array(zeros(a.shape, a.dtype)) if g is None and a is not None else g
@@ -183,7 +183,7 @@ def default_backward(ctx: Any, *grad_outputs: Any) -> Any:
     )
 
 
-def run_function(function: Any, args: tuple, kwargs: dict, setup_context: Any) -> Any:
+def run_function(function: Any, args: tuple[Any, ...], kwargs: dict[Any, Any], setup_context: Any) -> Any:
     """Call a Function: run forward without recording, wire its outputs, save the tensors that it asked for.
 
     `setup_context` is None if forward itself gets `ctx`.

@@ -12,7 +12,13 @@ from ..tensor import Tensor
 
 
 def set_tangents(
-    node: Any, function: Any, args: tuple, outputs: list, wired: list, dirty: tuple, without: tuple
+    node: Any,
+    function: Any,
+    args: tuple[Any, ...],
+    outputs: list[Any],
+    wired: list[Any],
+    dirty: tuple[Any, ...],
+    without: tuple[Any, ...],
 ) -> None:
     """Set the outputs' tangents to those that the Function's `jvp` makes of the inputs', at each level.
 
@@ -70,7 +76,7 @@ def set_tangents(
             state.forward_level, state.outer_forward_levels = levels
 
 
-def differentiable(output: Tensor, without: tuple) -> bool:
+def differentiable(output: Tensor, without: tuple[Any, ...]) -> bool:
     """Tell if an output has a gradient and a tangent."""
     return output.dtype in INEXACT and not any(output is n for n in without)
 

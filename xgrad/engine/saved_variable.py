@@ -77,7 +77,7 @@ _SHOWN = (
 )
 
 
-def version_error(shape: tuple, dtype: Any, producer: str | None, saved: int, now: int) -> VersionError:
+def version_error(shape: tuple[Any, ...], dtype: Any, producer: str | None, saved: int, now: int) -> VersionError:
     made = f", which is {producer}," if producer else ""
     return VersionError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -212,7 +212,7 @@ class SavedVariable:
             rebuilt.__dict__.update(self._twin.__dict__)
         return rebuilt
 
-    def register_hooks(self, *hooks: Callable) -> None:
+    def register_hooks(self, *hooks: Callable[..., Any]) -> None:
         """`register_hooks(pack, unpack)`: replace the saved value by `pack(value)`; backward restores it with `unpack`.
 
         Raises `RuntimeError` after release, if hooks are registered already and if None was saved, `TypeError` for
@@ -237,7 +237,7 @@ class SavedVariable:
             raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
         self._pack(*hooks, self._value_tensor())
 
-    def unpack_hook_data(self) -> tuple[Callable, Any] | None:
+    def unpack_hook_data(self) -> tuple[Callable[..., Any], Any] | None:
         """The unpack hook and the packed value, for a compiled backward to unpack later; None without a hook."""
         return None if self._unpack is None else (self._unpack, self._packed)
 
@@ -254,7 +254,7 @@ class SavedVariable:
         return self._rebuilt() if self._tensor is None else self._tensor
 
     @property
-    def unpack_hook(self) -> Callable | None:
+    def unpack_hook(self) -> Callable[..., Any] | None:
         """The unpack hook, if there is one."""
         return self._unpack
 
@@ -262,7 +262,7 @@ class SavedVariable:
         raise TypeError("cannot pickle 'SavedVariable' object: it belongs to a graph, and so to its process")
 
     def release(self) -> None:
-        self.released = True
+        self.released: bool = True
         self._tensor = self._array = self._twin = self._packed = self._unpack = self._tangents = None
 
     def is_ours(self) -> bool:

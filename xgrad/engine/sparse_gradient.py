@@ -9,6 +9,7 @@ dense gradient asks if it is sparse.
 A sparse gradient stands for the dense one that `to_dense()` returns.  (PyTorch: accumulate_grad.h, input_buffer.cpp.)
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from ..config import state
 from ..tensor import Tensor
 
 
-class Shape(tuple):
+class Shape(tuple[Any, ...]):
     """A shape that is unequal to every shape, itself too: each comparison leads to the path for unexpected shapes."""
 
     __slots__ = ()
@@ -29,7 +30,7 @@ class Shape(tuple):
     def __ne__(self, other: object) -> bool:
         return True
 
-    __hash__ = tuple.__hash__
+    __hash__: Callable[..., Any] = tuple.__hash__
 
 
 class SparseGradient:
@@ -38,9 +39,9 @@ class SparseGradient:
     __slots__ = ("dtype", "shape", "tensor")
 
     def __init__(self, tensor: Any) -> None:
-        self.tensor = tensor
-        self.shape = Shape(tensor.shape)
-        self.dtype = tensor.dtype
+        self.tensor: Any = tensor
+        self.shape: Shape = Shape(tensor.shape)
+        self.dtype: Any = tensor.dtype
 
     def shared(self) -> Any:
         """The Tensor for a hook or a user, who may write to it: a shallow copy, for other nodes get it too."""

@@ -65,7 +65,7 @@ def _swapped(shape: tuple) -> dict:
 
 
 # view operation -> the function that computes its node's attributes
-VIEWS: dict[str, Callable[..., dict]] = {
+VIEWS: dict[str, Callable[..., dict[Any, Any]]] = {
     "T": lambda shape: {"dims": tuple(reversed(range(len(shape))))},
     "H": _swapped,
     "adjoint": _swapped,
@@ -99,7 +99,7 @@ VIEWS: dict[str, Callable[..., dict]] = {
 }  # fmt: skip
 
 
-def of_view(name: str, chain: ViewChain, key: tuple | None) -> dict:
+def of_view(name: str, chain: ViewChain, key: tuple[Any, ...] | None) -> dict[Any, Any]:
     """Return the attributes of the node called `name` of one view; `key` is None if its grad_fn was regenerated."""
     if name.startswith("AsStrided") and key is None:  # of the whole chain from the base
         seen = chain.geometry
@@ -110,7 +110,7 @@ def of_view(name: str, chain: ViewChain, key: tuple | None) -> dict:
     return VIEWS[key[0]](tuple(chain.root_shape), *key[1:])
 
 
-def of_views(name: str, chain: ViewChain, keys: tuple | None) -> dict:
+def of_views(name: str, chain: ViewChain, keys: tuple[Any, ...] | None) -> dict[Any, Any]:
     """Return the attributes of the node called `name` of several views; `keys` has one view operation for each."""
     if keys is None:
         return {}

@@ -25,9 +25,9 @@ class ChainBackward(Node):
     """
 
     chain: ViewChain
-    key: tuple | None = None  # PyTorch's name of the view operation and its arguments, for `_saved_*`
+    key: tuple[Any, ...] | None = None  # PyTorch's name of the view operation and its arguments, for `_saved_*`
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         grad = grads[0]
         if grad is None or not needs & 1:
             return (None,)
@@ -36,7 +36,7 @@ class ChainBackward(Node):
     def formula(self, given: int, needs: int) -> Formula | None:
         return _of_adjoint(self.chain.program)
 
-    def operands(self, unpacking: Callable[[Node], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
         return list(self.chain.starts)
 
     def _look_up(self, name: str, raw: bool) -> Any:
@@ -55,9 +55,9 @@ class ChainsBackward(Node):
     """
 
     chains: tuple[ViewChain, ...]
-    key: tuple | None = None  # as in ChainBackward, one for each view
+    key: tuple[Any, ...] | None = None  # as in ChainBackward, one for each view
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         given = [(chain, grad) for chain, grad in zip(self.chains, grads, strict=True) if grad is not None]
         if not given or not needs & 1:
             return (None,)
@@ -72,7 +72,7 @@ class ChainsBackward(Node):
     def formula(self, given: int, needs: int) -> Formula | None:
         return _of_adjoints(tuple(chain.program for chain in self.chains))
 
-    def operands(self, unpacking: Callable[[Node], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
         return [start for chain in self.chains for start in chain.starts]
 
     def _look_up(self, name: str, raw: bool) -> Any:
@@ -94,7 +94,7 @@ class RestridedBackward(Node):
     own: ViewChain
     chain: ViewChain
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         grad = grads[0]
         if grad is None or not needs & 1:
             return (None,)
@@ -109,7 +109,7 @@ class RestridedBackward(Node):
             return None
         return _of_restrided(self.own.program, self.chain.program)
 
-    def operands(self, unpacking: Callable[[Node], None]) -> list:
+    def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
         return [*self.own.starts, *self.chain.starts]
 
 
@@ -161,21 +161,21 @@ def _class(name: str, base: type) -> type:
     return found
 
 
-def chains_node(name: str, chains: tuple[ViewChain, ...], edge: tuple) -> Node:
+def chains_node(name: str, chains: tuple[ViewChain, ...], edge: tuple[Any, ...]) -> Node:
     """Make a node called `name` with one input for each of `chains`, whose views share no element."""
     node = _class(name, ChainsBackward)()
     node.chains = chains
     return wire(node, (edge,), chains)
 
 
-def restrided_node(name: str, own: ViewChain, chain: ViewChain, edge: tuple) -> Node:
+def restrided_node(name: str, own: ViewChain, chain: ViewChain, edge: tuple[Any, ...]) -> Node:
     """Make a `RestridedBackward` called `name`."""
     node = _class(name, RestridedBackward)()
     node.own, node.chain = own, chain
     return wire(node, (edge,), (chain,))
 
 
-def chain_node(name: str, chain: ViewChain, edge: tuple) -> Node:
+def chain_node(name: str, chain: ViewChain, edge: tuple[Any, ...]) -> Node:
     """Make a node called `name` whose backward is the adjoint of `chain`."""
     node = (_classes.get((name, ChainBackward)) or _class(name, ChainBackward))()
     node.chain = chain

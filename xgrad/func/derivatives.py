@@ -25,7 +25,7 @@ from .stand_ins import (
 )
 
 
-def chosen(args: tuple, argnums: Any) -> Any:
+def chosen(args: tuple[Any, ...], argnums: Any) -> Any:
     """Return the arguments with these numbers: one, or a tuple.  Raises `RuntimeError` for a number out of range."""
     if isinstance(argnums, tuple):
         if not argnums:
@@ -45,7 +45,7 @@ def _place(number: Any, count: int) -> int:
     return number % count
 
 
-def replaced(args: tuple, new: Any, argnums: Any) -> tuple:
+def replaced(args: tuple[Any, ...], new: Any, argnums: Any) -> tuple[Any, ...]:
     """Return the arguments with those of these numbers replaced."""
     out = list(args)
     numbers, values = (argnums, new) if isinstance(argnums, tuple) else ((argnums,), (new,))
@@ -62,7 +62,7 @@ def _with_aux(result: Any, has_aux: bool, where: str) -> tuple[Any, Any]:
     return result
 
 
-def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
+def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """Return the gradient function of a function that returns a 0-dim tensor, for the arguments with these numbers.
 
     Its results have the structure of those arguments.  `has_aux`: the function returns (output, aux), and the gradient
@@ -82,7 +82,9 @@ def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = Fal
     return gradient
 
 
-def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
+def grad_and_value(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """Return a function like `grad`'s, which returns (gradient, value), or (gradient, (value, aux)).
 
     >>> import xgrad
@@ -129,7 +131,7 @@ def _keeper(targets: Targets, outer: bool) -> Callable:
     return lambda tensor: outside(tensor, outer and targets.elsewhere([tensor]))
 
 
-def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return (output, vjp_fn): the value of the function, and the function from cotangents to gradients.
 
     `vjp_fn(cotangents)`, of the output's structure, returns a tuple with one gradient for each of `primals`.  With
@@ -144,7 +146,9 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     return (output, pull, aux) if has_aux else (output, pull)
 
 
-def vjp_of(func: Callable, primals: tuple, argnums: Any, has_aux: bool = False) -> tuple[Any, Callable, Any]:
+def vjp_of(
+    func: Callable[..., Any], primals: tuple[Any, ...], argnums: Any, has_aux: bool = False
+) -> tuple[Any, Callable[..., Any], Any]:
     """`vjp` with respect to some of the primals (`argnums` None: all)."""
     where = "vjp(f, *primals)"
     leaves, structure = flatten(primals if argnums is None else chosen(primals, argnums))
@@ -203,7 +207,14 @@ def _only_tensors(outputs: list, where: str) -> None:
             )
 
 
-def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False) -> tuple:
+def jvp(
+    func: Callable[..., Any],
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> tuple[Any, ...]:
     """Return (output, tangent): the value of the function, and its derivative along `tangents`, by forward mode.
 
     `primals` and `tangents` are tuples of one structure.  `strict`: an output that does not depend on the primals is an
@@ -218,7 +229,7 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False
 
 
 def jvp_of(
-    func: Callable, primals: Any, tangents: Any, argnums: Any, strict: bool = False, has_aux: bool = False
+    func: Callable[..., Any], primals: Any, tangents: Any, argnums: Any, strict: bool = False, has_aux: bool = False
 ) -> tuple[Any, Any, Any]:
     """`jvp` along some of the primals (`argnums` None: all); `tangents` has their structure."""
     where = "jvp(f, primals, tangents)"
@@ -286,7 +297,7 @@ def _without(tensor: Tensor, level: int) -> Tensor:
     return tensor
 
 
-def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """Return (output, jvp_fn): the value of the function, and its derivative at `primals` as a linear function.
 
     The function runs once.  `jvp_fn` is the transpose of its `vjp_fn`, which is linear: the gradient of the gradient

@@ -47,13 +47,13 @@ def _refuse_complex(name: str, tensors: list, what: str) -> None:
 
 
 def jacrev(
-    func: Callable,
+    func: Callable[..., Any],
     argnums: int | tuple[int, ...] = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
-) -> Callable:
+) -> Callable[..., Any]:
     """Return the Jacobian of a function, by reverse mode: one `vjp` for each element of the output, all at once.
 
     For an output of shape `o` and an argument of shape `i` it has the shape `o + i`; nested as the outputs are, and in
@@ -92,8 +92,8 @@ def jacrev(
 
 
 def jacfwd(
-    func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error"
-) -> Callable:
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable[..., Any]:
     """Return the Jacobian of a function, by forward mode: one `jvp` for each element of the input, all at once.
 
     Its shape and structure are those of `jacrev`.
@@ -141,7 +141,7 @@ def _values(aux: tuple[list, Any]) -> Any:
     return unflatten(structure, [t._value if isinstance(t, Tensor) and t._level is not None else t for t in leaves])
 
 
-def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """Return the function of second derivatives, `jacfwd(jacrev(func))`: forward mode over reverse mode.
 
     >>> import xgrad

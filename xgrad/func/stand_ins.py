@@ -22,7 +22,7 @@ from ..tensor import Tensor, from_array
 class StandInBackward(Node):
     """The node of a stand-in: the gradient goes on to the tensor that it stands for, if that requires one."""
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         return (grads[0],) * len(self.next_edges)
 
 
@@ -78,11 +78,11 @@ class Targets:
     def __init__(self, tensors: Iterable[Any], outer: bool) -> None:
         enabled, state.grad_enabled = state.grad_enabled, outer  # no_grad outside: no way back from a stand-in
         try:
-            self.tensors = [differentiable(t) for t in tensors]
+            self.tensors: list[Tensor] = [differentiable(t) for t in tensors]
         finally:
             state.grad_enabled = enabled
         # Read now: an in-place write would give a tensor another edge.
-        self.edges = [GradientEdge(*gradient_edge(t)) for t in self.tensors]
+        self.edges: list[GradientEdge] = [GradientEdge(*gradient_edge(t)) for t in self.tensors]
         self._ways_out = {edge.node for edge in self.edges if edge.node.next_edges}
 
     def elsewhere(self, outputs: Iterable[Tensor]) -> bool:
@@ -110,7 +110,7 @@ class Targets:
                     stack.append(child)
         return False
 
-    def gradients(self, outputs: list, grads: list | None, retain: bool, create: bool) -> list[Tensor]:
+    def gradients(self, outputs: list[Any], grads: list[Any] | None, retain: bool, create: bool) -> list[Tensor]:
         """Return the gradients with respect to the stand-ins; zeros where there is none."""
         grads = [None] * len(outputs) if grads is None else grads
         pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if o.requires_grad]
@@ -141,7 +141,7 @@ def outside(tensor: Tensor, kept: bool) -> Tensor:
 # begins.
 
 
-def modes_now() -> tuple:
+def modes_now() -> tuple[Any, ...]:
     """Return the modes that a transform switches: number of transforms, inference and grad mode, forward levels."""
     return (
         state.transforms, state.inference, state.grad_enabled, state.grad_in_inference,

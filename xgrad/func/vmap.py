@@ -17,8 +17,13 @@ _RANDOMNESS = ("error", "different", "same")
 
 
 def vmap(
-    func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
-) -> Callable:
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
     """Return a function that maps `func` over a dimension of its arguments, all entries at once.
 
     `in_dims`: for each argument (nested as the arguments are) the dimension to map over, None for one that is the same

@@ -94,7 +94,7 @@ class KeptKernel(Kernel):
     """The programs of a `Kept`."""
 
     __slots__ = ()
-    operator: Kept
+    operator: Any
 
     def plan(self, needs: int, count: int) -> Plan:
         plan = self.plans.get(needs)

@@ -164,17 +164,19 @@ class Part(Module):
     def _no_hooks(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError(self._refusal("hooks of a part would never be called"))
 
+    register_forward_pre_hook: Any
     register_forward_hook = register_forward_pre_hook = _no_hooks
+    register_full_backward_pre_hook: Any
     register_full_backward_hook = register_full_backward_pre_hook = _no_hooks
 
 
 class Wrapped(Part):
     """A module of another library, as an `nn.Module`; made by that library's `wrap`."""
 
-    register_forward_hook = Module.register_forward_hook
-    register_forward_pre_hook = Module.register_forward_pre_hook
-    register_full_backward_hook = Module.register_full_backward_hook
-    register_full_backward_pre_hook = Module.register_full_backward_pre_hook
+    register_forward_hook: Any = Module.register_forward_hook
+    register_forward_pre_hook: Any = Module.register_forward_pre_hook
+    register_full_backward_hook: Any = Module.register_full_backward_hook
+    register_full_backward_pre_hook: Any = Module.register_full_backward_pre_hook
 
     def _again(self) -> Any:
         """Wrap the library's module again, with the same options."""

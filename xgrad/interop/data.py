@@ -23,7 +23,7 @@ from ._trees import called, mapped
 __all__ = ["Batches", "batches"]
 
 
-def batches(loader: Iterable, device: Any = None, *, prefetch: int = 2, copy: bool = False) -> "Batches":
+def batches(loader: Iterable[Any], device: Any = None, *, prefetch: int = 2, copy: bool = False) -> "Batches":
     """Return an iterable over a loader's batches, with Tensors in the place of torch's tensors and arrays.
 
     loader: any iterable; its batches are arrays, or nested dicts, lists and tuples of them, as torch's
@@ -53,7 +53,7 @@ def batches(loader: Iterable, device: Any = None, *, prefetch: int = 2, copy: bo
 class Batches:
     """The result of `batches`: it has the loader's length, and each iteration over it is one over the loader."""
 
-    def __init__(self, loader: Iterable, where: Any, prefetch: int, copy: bool) -> None:
+    def __init__(self, loader: Iterable[Any], where: Any, prefetch: int, copy: bool) -> None:
         self.loader = loader
         self._where, self._prefetch, self._copy = where, prefetch, copy
 
@@ -74,7 +74,7 @@ class BatchIterator(Iterator):
     last batch that `next` returned, not counting batches that were read ahead.
     """
 
-    def __init__(self, source: Iterator, convert: Callable[[Any], Any], prefetch: int) -> None:
+    def __init__(self, source: Iterator[Any], convert: Callable[[Any], Any], prefetch: int) -> None:
         self._source, self._convert, self._prefetch = source, convert, prefetch
         self._ready: deque[tuple[Any, Any]] = deque()
         self._end: Exception | None = None

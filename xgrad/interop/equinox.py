@@ -30,8 +30,8 @@ from ._wrapped import (
 
 try:
     import equinox as eqx
-except ImportError as error:
-    raise ImportError(f'xgrad.interop.equinox needs equinox: pip install "xgrad[equinox]" ({error})') from error
+except ImportError as _error:
+    raise ImportError(f'xgrad.interop.equinox needs equinox: pip install "xgrad[equinox]" ({_error})') from _error
 
 __all__ = ["EquinoxModule", "wrap"]
 
@@ -40,10 +40,10 @@ def wrap(
     module: Any,
     state: Any = None,
     *,
-    function: Callable | None = None,
+    function: Callable[..., Any] | None = None,
     filter_spec: Any = eqx.is_inexact_array,
     static_argnames: str | Iterable[str] = (),
-    policy: Callable | None = everything,
+    policy: Callable[..., Any] | None = everything,
 ) -> "EquinoxModule":
     """Make an Equinox module an `xgrad.nn.Module`, which `loss.backward()` trains.
 
@@ -137,7 +137,9 @@ class EquinoxModule(Wrapped):
 class _Held:
     """The static part of a module, the cells of its arrays, and its programs."""
 
-    def __init__(self, root: EquinoxModule, module: Any, state: Any, spec: Any, names: tuple, policy: Any) -> None:
+    def __init__(
+        self, root: EquinoxModule, module: Any, state: Any, spec: Any, names: tuple[Any, ...], policy: Any
+    ) -> None:
         self.spec, self.names, self.policy = spec, names, policy
         arrays, rest = eqx.partition(module, eqx.is_array)
         self.statics: dict[bool | None, Any] = {None: rest}
@@ -151,7 +153,7 @@ class _Held:
         inside, self.state = (None, None) if state is None else jax.tree_util.tree_flatten(state)
         for i, leaf in enumerate(inside or ()):
             self.place(root, ("state", str(i)), leaf, False)
-        self.programs: dict[Any, Callable] = {}
+        self.programs: dict[Any, Callable[..., Any]] = {}
 
     def place(self, root: EquinoxModule, names: tuple[str, ...], leaf: Any, trainable: bool) -> None:
         """Make a tensor."""
@@ -170,7 +172,7 @@ class _Held:
         layers = jax.tree_util.tree_leaves(self.statics[None], is_leaf=lambda node: hasattr(node, "inference"))
         return [layer.inference for layer in layers if hasattr(layer, "inference")]
 
-    def program(self, function: Any, inference: bool | None) -> Callable:
+    def program(self, function: Any, inference: bool | None) -> Callable[..., Any]:
         """Return the module as an operator of the tape."""
         found = self.programs.get(inference)
         if found is None:
@@ -180,7 +182,7 @@ class _Held:
             )
         return found
 
-    def pure(self, function: Any, static: Any) -> Callable:
+    def pure(self, function: Any, static: Any) -> Callable[..., Any]:
         """Return the module as a function of its arrays: (results, {place: new value of the state})."""
         impls, count, tree, state_tree = [cell.impl for cell in self.cells], self.count, self.tree, self.state
 

@@ -6,8 +6,8 @@ from ._wrapped import described
 
 try:
     from flax import linen, nnx
-except ImportError as error:
-    raise ImportError(f'xgrad.interop.flax needs flax: pip install "xgrad[flax]" ({error})') from error
+except ImportError as _error:
+    raise ImportError(f'xgrad.interop.flax needs flax: pip install "xgrad[flax]" ({_error})') from _error
 
 from ._linen import LinenModule
 from ._nnx import NNXModule

@@ -41,11 +41,11 @@ _MOST = 1024  # structures of one function, and kernels with residuals of one st
 
 
 def from_jax(
-    function: Callable | None = None,
+    function: Callable[..., Any] | None = None,
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
-    policy: Callable | None = None,
+    policy: Callable[..., Any] | None = None,
 ) -> Any:
     """Make a JAX function an operator of the tape: it takes and returns tensors where `function` has arrays.
 
@@ -97,7 +97,7 @@ def from_jax(
     return called_as(function, recorded, name)
 
 
-def to_jax(function: Callable | None = None, *, grad: str = "jax") -> Any:
+def to_jax(function: Callable[..., Any] | None = None, *, grad: str = "jax") -> Any:
     """Make a function over tensors a pure function over arrays, for `jax.grad`, `jit`, `vmap`, `jvp`, `lax.scan`, ...
 
     The arrays among the arguments, which may be nested in pytrees, arrive as tensors, and tensors in the result
@@ -157,12 +157,14 @@ def _leaving(leaf: Any) -> Any:
 class _Structures:
     """A JAX function, and its structures so far."""
 
-    def __init__(self, function: Callable, name: str, static: "_StaticArguments", policy: Callable | None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], name: str, static: "_StaticArguments", policy: Callable[..., Any] | None
+    ) -> None:
         self.function, self.name, self.static, self.policy = function, name, static, policy
         self.found: dict[Any, _Structure] = {}
         self.plain: dict[int, _Structure] = {}  # by the number of arguments, if all of them are tensors
 
-    def of(self, args: tuple, kwargs: dict) -> tuple["_Structure", tuple]:
+    def of(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple["_Structure", tuple[Any, ...]]:
         """Return the structure of a call's arguments, and the leaves that are arrays."""
         dynamic, static = self.static.parted(args, kwargs)
         nodes, tree = pytrees.flatten(dynamic)
@@ -198,19 +200,21 @@ def _operand(leaf: Any) -> Any:
 class _Structure:
     """A JAX function for one structure of its arguments: an operator over the leaves that are arrays."""
 
-    def __init__(self, of: _Structures, tree: Any, places: tuple, others: tuple, static: tuple) -> None:
+    def __init__(
+        self, of: _Structures, tree: Any, places: tuple[Any, ...], others: tuple[Any, ...], static: tuple[Any, ...]
+    ) -> None:
         self.function, self.name, self.policy = of.function, of.name, of.policy
         self.tree, self.places, self.others = tree, places, others
         self.static, self.joined = static, of.static.joined
         # The structure of the results by the leaves' shapes and dtypes; and the structure of all, if they have one.
-        self.nestings: dict[tuple, Any] = {}
+        self.nestings: dict[tuple[Any, ...], Any] = {}
         self.nesting: Any = None
         self.bare = False  # True if the result is one array, not nested
         node = "".join(part[:1].upper() + part[1:] for part in self.name.split("_") if part.isidentifier())
         self.operator = Operator(self.name, _over(self), node=f"{node or 'JaxFunction'}Backward0")
-        self.keeping: dict[tuple, Kept] = {}
+        self.keeping: dict[tuple[Any, ...], Kept] = {}
 
-    def results(self, leaves: tuple) -> tuple:
+    def results(self, leaves: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the leaves of the function's result."""
         nodes: list[Any] = [None] * self.tree.num_leaves
         for i, leaf in zip(self.places, leaves, strict=True):
@@ -231,12 +235,12 @@ class _Structure:
         self.bare = self.nesting is not None and self.nesting == _BARE
         return tuple(x._read() if isinstance(x, Tensor) else jnp.asarray(x) for x in out)
 
-    def run(self, leaves: tuple) -> Any:
+    def run(self, leaves: tuple[Any, ...]) -> Any:
         """Return the function's result for these leaves, recorded."""
         kept = None if self.policy is None else self._kept(leaves)
         return self.nested(leaves, call(self.operator, leaves, ()) if kept is None else kept.run(leaves))
 
-    def nested(self, leaves: tuple, results: Any) -> Any:
+    def nested(self, leaves: tuple[Any, ...], results: Any) -> Any:
         """Return the operator's results in the structure of the function's result."""
         nesting = self.nestings[kinds(leaves)] if self.nesting is None else self.nesting
         if nesting == _BARE:
@@ -274,7 +278,7 @@ def _over(structure: _Structure) -> Callable:
     return run
 
 
-def kinds(leaves: tuple) -> tuple:
+def kinds(leaves: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the shapes and dtypes of leaves; the type of a leaf that is a number."""
     return tuple([(tuple(x.shape), x.dtype) if hasattr(x, "dtype") else x.__class__ for x in leaves])
 
@@ -282,7 +286,7 @@ def kinds(leaves: tuple) -> tuple:
 class _StaticArguments:
     """Removes the static arguments from a call's, and inserts them again.  Positions and names are equivalent."""
 
-    def __init__(self, function: Callable, nums: int | Sequence[int], names: str | Iterable[str]) -> None:
+    def __init__(self, function: Callable[..., Any], nums: int | Sequence[int], names: str | Iterable[str]) -> None:
         self.nums = {nums} if isinstance(nums, int) else {*nums}
         self.names = {names} if isinstance(names, str) else {*names}
         if not self.nums and not self.names:
@@ -302,7 +306,9 @@ class _StaticArguments:
         self.nums |= {positional.index(name) for name in self.names if name in positional}
         self.names |= by_number
 
-    def parted(self, args: tuple, kwargs: dict) -> tuple[tuple[tuple, dict], tuple]:
+    def parted(
+        self, args: tuple[Any, ...], kwargs: dict[Any, Any]
+    ) -> tuple[tuple[tuple[Any, ...], dict[Any, Any]], tuple[Any, ...]]:
         """Return ((arguments, keyword arguments) without the static ones, (place, type, value) of each static one).
 
         The type is there because 1 == 1.0 == True.
@@ -314,7 +320,9 @@ class _StaticArguments:
         args = tuple(a for i, a in enumerate(args) if i not in self.nums)
         return (args, {name: a for name, a in kwargs.items() if name not in self.names}), tuple(static)
 
-    def joined(self, args: tuple, kwargs: dict, static: tuple) -> tuple[tuple, dict]:
+    def joined(
+        self, args: tuple[Any, ...], kwargs: dict[Any, Any], static: tuple[Any, ...]
+    ) -> tuple[tuple[Any, ...], dict[Any, Any]]:
         """Return the arguments with the static ones inserted again."""
         full = [*args]
         for place, _, value in static:

@@ -12,8 +12,8 @@ from typing import Any
 
 try:
     import optax  # noqa: F401 - the files below need it
-except ImportError as error:
-    raise ImportError('xgrad.interop.optax needs optax: pip install "xgrad[optax]"') from error
+except ImportError as _error:
+    raise ImportError('xgrad.interop.optax needs optax: pip install "xgrad[optax]"') from _error
 
 from ..config import state
 from ..engine.hooks import Hooks, RemovableHandle, register
@@ -83,7 +83,7 @@ class Optimizer:
     """
 
     # The attributes that a compiled function guards: other groups and hooks need another trace.
-    __xgrad_guards__ = frozenset({"_structure", "_step_pre_hooks", "_step_post_hooks"})
+    __xgrad_guards__: frozenset[str] = frozenset({"_structure", "_step_pre_hooks", "_step_post_hooks"})
     _unless: Any = None  # within a compiled step of a GradScaler: above zero if gradients are inf or NaN
 
     def __init__(self, params: Iterable[Any], tx: Any = None) -> None:
@@ -93,7 +93,7 @@ class Optimizer:
             )
         if tx is None and (not isinstance(params, (list, tuple)) or not all(isinstance(p, dict) for p in params)):
             raise TypeError("Optimizer needs tx, a transformation of optax's such as optax.adamw(1e-3)")
-        self.defaults = {} if tx is None else {"tx": checked(tx)}
+        self.defaults: dict[str, Any] = {} if tx is None else {"tx": checked(tx)}
         self.param_groups: list[ParamGroup] = []
         self._states: list[GroupState] = []
         self._params: list[Tensor] = []  # of all groups
@@ -336,27 +336,27 @@ class Optimizer:
 
     # ------------------------------------------------------------ hooks
 
-    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; it may return (args, kwargs) in their place."""
         return register(self._step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step."""
         return register(self._step_post_hooks, hook)
 
-    def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` before `state_dict` is made."""
         return _registered(self._state_dict_pre_hooks, hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` with the new dictionary; it may return another one."""
         return _registered(self._state_dict_post_hooks, hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` with a shallow copy before it is loaded; it may return another one."""
         return _registered(self._load_state_dict_pre_hooks, hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` after a state was loaded."""
         return _registered(self._load_state_dict_post_hooks, hook, prepend)
 

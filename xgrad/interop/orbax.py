@@ -22,8 +22,8 @@ from ._checkpoint_tree import Path, check_name, name_of, plain, saved_leaves, sa
 try:
     import orbax.checkpoint as ocp
     from etils import epath  # a requirement of orbax
-except ImportError as error:
-    raise ImportError('xgrad.interop.orbax needs orbax: pip install "xgrad[orbax]"') from error
+except ImportError as _error:
+    raise ImportError('xgrad.interop.orbax needs orbax: pip install "xgrad[orbax]"') from _error
 
 from ._checkpoint_fit import Wanted, answered, fitting, kind_of, renewed
 from ._checkpoint_writes import Writes
@@ -228,7 +228,7 @@ class Manager:
     """
 
     def __init__(self, directory: Any, **options: Any) -> None:
-        self.manager = ocp.CheckpointManager(
+        self.manager: Any = ocp.CheckpointManager(
             _place(directory),
             options=ocp.CheckpointManagerOptions(**options),
             item_handlers=ocp.PyTreeCheckpointHandler(),

@@ -26,8 +26,8 @@ from ._safetensors_file import DTYPES, FileError, FileTensor, contents, opened
 
 try:
     from safetensors import TensorSpec, serialize, serialize_file
-except ImportError as error:
-    raise ImportError('xgrad.interop.safetensors needs safetensors: pip install "xgrad[safetensors]"') from error
+except ImportError as _error:
+    raise ImportError('xgrad.interop.safetensors needs safetensors: pip install "xgrad[safetensors]"') from _error
 
 __all__ = ["FileError", "load", "load_file", "load_into", "metadata", "save", "save_file", "save_model"]
 

@@ -22,8 +22,8 @@ from ._trees import called, leaves, mapped
 
 try:
     import torch
-except ImportError as error:
-    raise ImportError("xgrad.interop.torch needs PyTorch: pip install torch") from error
+except ImportError as _error:
+    raise ImportError("xgrad.interop.torch needs PyTorch: pip install torch") from _error
 
 _ALIGNED = 64  # bytes: XLA's alignment of arrays on the CPU; JAX copies an array that begins elsewhere, with a warning
 

@@ -20,13 +20,16 @@ class Linear(Module):
     xgrad.Size([4, 2])
     """
 
+    in_features: int
+    out_features: int
+
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         empty = FUNCTIONS[""]["empty"]
-        self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
+        self.weight: Any = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
         self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 

@@ -170,7 +170,7 @@ class Module:
     # -- the tree -------------------------------------------------------------------------------------------------
 
     def named_modules(
-        self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
+        self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> "Iterator[tuple[str, Module]]":
         """Yield (dotted name, module) of this module and all inside of it, each once."""
         memo = set() if memo is None else memo
@@ -308,14 +308,21 @@ class Module:
                     parameter.grad.detach_()
                 parameter.grad.zero_()
 
+    to: Any
+    type: Callable[..., Any]
     _apply, to, type = conversion.apply, conversion.to, conversion.as_type
+    float: Callable[..., Any]
+    double: Callable[..., Any]
+    half: Callable[..., Any]
     float, double, half = conversion.as_float, conversion.as_double, conversion.as_half
+    bfloat16: Callable[..., Any]
+    cpu: Callable[..., Any]
     bfloat16, cpu = conversion.as_bfloat16, conversion.on_cpu
 
     # -- hooks ----------------------------------------------------------------------------------------------------
 
     def register_forward_pre_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """Call `hook(module, args)` before forward; it may return new args.
 
@@ -324,7 +331,7 @@ class Module:
         return registered(self._forward_pre_hooks, ForwardHook(hook, with_kwargs, False), prepend)
 
     def register_forward_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
         """Call `hook(module, args, output)` after forward; it may return another output.
 
@@ -332,7 +339,7 @@ class Module:
         """
         return registered(self._forward_hooks, ForwardHook(hook, with_kwargs, always_call), prepend)
 
-    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are known.
 
         Both are tuples, with None for a value that is no tensor or has no gradient.  A returned tuple replaces
@@ -340,7 +347,7 @@ class Module:
         """
         return registered(self._backward_hooks, hook, prepend)
 
-    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_output)` before the module's backward; a returned tuple replaces grad_output."""
         return registered(self._backward_pre_hooks, hook, prepend)
 

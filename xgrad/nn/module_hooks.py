@@ -22,7 +22,7 @@ from ..tensor import Tensor
 class ForwardHook(NamedTuple):
     """A hook of forward, and the options of its call."""
 
-    hook: Callable
+    hook: Callable[..., Any]
     with_kwargs: bool
     always_call: bool
 
@@ -39,7 +39,7 @@ def registered(hooks: Any, hook: Any, prepend: bool) -> RemovableHandle:
     return handle
 
 
-def call_with_hooks(module: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call `module.forward(*args, **kwargs)` with the module's hooks around it."""
     call = _Call(module, args, kwargs)
     try:
@@ -52,7 +52,7 @@ def call_with_hooks(module: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 class _Call:
     """One call of a module with hooks."""
 
-    def __init__(self, module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.module, self.args, self.kwargs = module, args, kwargs
         self.result: Any = None
         self.called: set[int] = set()
@@ -138,12 +138,12 @@ class _Watch:
         self.module = module
         self.hooks = tuple(module._backward_hooks.values())
         self.pre_hooks = tuple(module._backward_pre_hooks.values())
-        self.grad_outputs: tuple | None = None
+        self.grad_outputs: tuple[Any, ...] | None = None
         self.input_places: list[int] | None = None  # of the tensors, None if nothing was recorded
         self.output_places: list[int] = []
         self.n_inputs = self.n_outputs = 0
 
-    def inputs(self, args: tuple) -> tuple:
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         self.n_inputs = len(args)
         new, self.input_places, node = _through_node(args)
         if node is not None:

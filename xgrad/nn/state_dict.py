@@ -95,7 +95,7 @@ def load_state_dict(
     return IncompatibleKeys(missing, unexpected)
 
 
-def size_mismatch(name: str, given: tuple, present: tuple) -> str:
+def size_mismatch(name: str, given: tuple[Any, ...], present: tuple[Any, ...]) -> str:
     """Return the error text for a tensor whose shape differs from that of the module's tensor."""
     return (
         f"size mismatch for {name}: copying a param with shape {Size(given)} from checkpoint, the shape in current "

@@ -9,7 +9,7 @@ tensor([[1., 1., 0.],
         [1., 0., 0.]])
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes
@@ -221,6 +221,7 @@ def grid_sampler(
     return _nn["grid_sample"](input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], bool(align_corners))
 
 
+grid_sampler_3d: Callable[..., Any]
 grid_sampler_2d = grid_sampler_3d = grid_sampler
 
 

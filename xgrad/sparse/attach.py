@@ -24,7 +24,7 @@ class _Sparse(Interpreter):
 
     rank = Rank.SPARSE
 
-    def call(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def call(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         if level_of(args) is not None:
             raise refusal(f"{op.name} under vmap")
         require_kept(*args, *statics)
@@ -32,7 +32,7 @@ class _Sparse(Interpreter):
             return dispatch_compressed(op, args, statics)
         return dispatch_coordinates(op, args, statics)
 
-    def call_inplace(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def call_inplace(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         if level_of(args) is not None:
             raise refusal(f"{op.name}_ under vmap")
         require_kept(*args, *statics)

@@ -167,7 +167,7 @@ class CompressedTensor(SparseTensor):
         self._compressed, self._plain, self._block = other._compressed, other._plain, other._block
         super()._become(other)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         parts = (private(t) for t in (self._compressed, self._plain))
         rest = private(self._index), private(self._entries), self._sizes
         return _rebuilt, (self._requires_grad, self.layout, *parts, self._block, *rest)
@@ -244,7 +244,7 @@ def _integers(array: np.ndarray) -> Tensor:
 # -- conversions ------------------------------------------------------------------------------------------------------
 
 
-def block_of(layout: str, block: Any, size: tuple, source: str, where: str) -> tuple[int, int] | None:
+def block_of(layout: str, block: Any, size: tuple[Any, ...], source: str, where: str) -> tuple[int, int] | None:
     """Check the block size of a conversion, and return it."""
     if layout not in BLOCKED:
         if block is not None:
@@ -345,7 +345,7 @@ _AS_THEY_ARE = frozenset(["mm", "matmul", "mv", "addmm", "sum"])
 _ON_VALUES = frozenset(["mul", "div", "true_divide", "neg", "clone"])
 
 
-def dispatch_compressed(op: Operator, args: tuple, statics: tuple) -> Any:
+def dispatch_compressed(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
     """Run an operator with a compressed tensor among its arguments."""
     name = op.name
     sparse = [a for a in args if isinstance(a, SparseTensor)]

@@ -57,7 +57,7 @@ def _at_entries(node: Any, grad: SparseTensor) -> list | None:
 # -- rows of a table --------------------------------------------------------------------------------------------------
 
 
-def embedding(weight: Tensor, indices: Tensor, padding_idx: int, lookup: Callable) -> Tensor:
+def embedding(weight: Tensor, indices: Tensor, padding_idx: int, lookup: Callable[..., Any]) -> Tensor:
     """Look up the rows that `indices` name; the gradient of `weight` has only those rows, one entry for each index."""
     enabled, state.grad_enabled = state.grad_enabled, False
     try:

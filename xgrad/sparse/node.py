@@ -21,9 +21,9 @@ class SparseNode(TensorNode):
     """A recorded operation on sparse tensors; its rule works on Tensors, dense or sparse, and is recorded if asked."""
 
     rule: Any
-    saved: tuple = ()
+    saved: tuple[Any, ...] = ()
 
-    def apply_to_tensors(self, grads: list, needs: int) -> Any:
+    def apply_to_tensors(self, grads: list[Any], needs: int) -> Any:
         edges = self.next_edges
         if self.saved is RELEASED:
             raise freed_error(self.name())
@@ -44,7 +44,9 @@ class SparseNode(TensorNode):
 _classes: dict[str, type] = {}
 
 
-def record(name: str, result: Tensor, inputs: tuple, rule: Callable, saved: tuple = ()) -> Any:
+def record(
+    name: str, result: Tensor, inputs: tuple[Any, ...], rule: Callable[..., Any], saved: tuple[Any, ...] = ()
+) -> Any:
     """Make `result` differentiable in `inputs`: `rule(grad, needs, *saved)` returns a gradient or None for each."""
     require_plain(name, *inputs)
     if state.forward_level >= 0 and any(t._tangents for t in inputs):

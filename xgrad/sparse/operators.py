@@ -334,7 +334,7 @@ _TABLE: dict[str, Callable] = {
 # -- entry points -----------------------------------------------------------------------------------------------------
 
 
-def dispatch_coordinates(op: Operator, args: tuple, statics: tuple) -> Any:
+def dispatch_coordinates(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
     """Run an operator with a sparse_coo tensor among its arguments, or with one that counts as such."""
     name = op.name
     if name.endswith("_backward") or name == "_fit":  # an operator of gradients, which accepts dense and sparse tensors
@@ -348,7 +348,7 @@ def dispatch_coordinates(op: Operator, args: tuple, statics: tuple) -> Any:
     raise refusal(caller() if name.startswith("_") else name)
 
 
-def dispatch_inplace(op: Operator, args: tuple, statics: tuple) -> Tensor:
+def dispatch_inplace(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Tensor:
     """Run the in-place form of an operator on a sparse tensor."""
     self, name = args[0], op.name
     if name == "copy" and len(args) == 2 and self._sparse != getattr(args[1], "_sparse", False):

@@ -36,7 +36,7 @@ from ..views.storage import Detached, Tracer, value_needed
 from .node import caller, record, refusal
 
 
-def bcoo(values: Any, indices: Any, size: tuple) -> BCOO:
+def bcoo(values: Any, indices: Any, size: tuple[Any, ...]) -> BCOO:
     """Make JAX's sparse array from the arrays of a sparse tensor."""
     return BCOO((values, indices.T), shape=size)
 
@@ -60,10 +60,10 @@ def _summed(values: Any, places: Any, *, n: int) -> Any:
 
 
 # Operators over the dense parts; PyTorch has no names for them, so they are in no table.
-to_dense = Operator("to_dense", _dense)
+to_dense: Operator = Operator("to_dense", _dense)
 to_dense.derivative(values=lambda grad, indices: gathered(grad, indices))
-gather = Operator("gather_entries", gathered)
-sum_entries = Operator("sum_entries", _summed)
+gather: Operator = Operator("gather_entries", gathered)
+sum_entries: Operator = Operator("sum_entries", _summed)
 sum_entries.derivative(values=lambda grad, places: grad[places])
 _fit_values = Operator("fit_values", lambda self, *, dtype: fit(self, self.shape, dtype))
 
@@ -243,7 +243,7 @@ class SparseTensor(Tensor):
         self._index, self._entries, self._coalesced = other._index, other._entries, other._coalesced
         self._bump()
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         parts = private(self._index), private(self._entries)
         return _rebuilt, (*parts, self._sizes, self._coalesced, self._requires_grad)
 
@@ -252,7 +252,7 @@ class SparseTensor(Tensor):
         copy._requires_grad = self._requires_grad
         return copy
 
-    def __deepcopy__(self, memo: dict) -> Tensor:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
         if not self.is_leaf:
             return super().__deepcopy__(memo)
         copy = self._shallow()
@@ -314,7 +314,7 @@ for _name, _dtype in {
     _named(_name, _dtype)
 
 
-def make(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> SparseTensor:
+def make(indices: Tensor, values: Tensor, size: tuple[Any, ...], coalesced: bool) -> SparseTensor:
     """Make a sparse tensor of parts that are outside of all graphs, and that no other tensor writes to."""
     made = blank(SparseTensor)
     made._index, made._entries, made._sizes = indices, values, tuple(size)
@@ -331,14 +331,14 @@ def _rebuilt(indices: Tensor, values: Tensor, size: tuple, coalesced: bool, requ
     return made
 
 
-def empty(like: SparseTensor, size: tuple, sparse_dim: int | None = None) -> SparseTensor:
+def empty(like: SparseTensor, size: tuple[Any, ...], sparse_dim: int | None = None) -> SparseTensor:
     """A sparse tensor without entries."""
     n = like.sparse_dim() if sparse_dim is None else sparse_dim
     indices = from_array(jnp.zeros((n, 0), like._index.dtype))
     return make(indices, from_array(jnp.zeros((0, *size[n:]), like.dtype)), size, True)
 
 
-def entries_at(input: Tensor, index: Tensor, coalesced: bool, name: str, rule: Callable) -> SparseTensor:
+def entries_at(input: Tensor, index: Tensor, coalesced: bool, name: str, rule: Callable[..., Any]) -> SparseTensor:
     """Read the elements of a dense tensor at the places `index`, as a sparse tensor."""
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
@@ -351,6 +351,8 @@ def entries_at(input: Tensor, index: Tensor, coalesced: bool, name: str, rule: C
 class Pattern:
     """The places of a sparse tensor's entries: a gradient needs these, and not the values."""
 
+    size: tuple[int, ...]
+
     def __init__(self, tensor: SparseTensor) -> None:
         self.index, self.size, self.coalesced = tensor._index, tensor._sizes, tensor._coalesced
 
@@ -359,8 +361,8 @@ class Pattern:
         if not self.coalesced:
             order, _ = distinct(self.index, self.size)
             if order is not None:
-                self.index = from_array(jnp.asarray(np.asarray(self.index._read())[:, order]))
-            self.coalesced = True
+                self.index: Tensor = from_array(jnp.asarray(np.asarray(self.index._read())[:, order]))
+            self.coalesced: bool = True
         return self.index
 
     def entries(self) -> tuple[int, ...]:
@@ -385,7 +387,7 @@ def densely(grad: Any) -> Tensor:
     return grad.to_dense(masked_grad=False) if grad._sparse else grad
 
 
-def distinct(indices: Tensor, size: tuple) -> tuple[np.ndarray | None, np.ndarray | None]:
+def distinct(indices: Tensor, size: tuple[Any, ...]) -> tuple[np.ndarray | None, np.ndarray | None]:
     """(the column of each distinct place, in order of places; the place of each column); None, None if it is so now."""
     array = indices._read()
     if isinstance(array, Tracer):
@@ -416,7 +418,7 @@ def _coalesce(self: SparseTensor) -> SparseTensor:
     return make(from_array(jnp.asarray(host[:, first])), values, self._sizes, True)
 
 
-def from_parts(indices: Tensor, values: Tensor, size: tuple, coalesced: bool) -> SparseTensor:
+def from_parts(indices: Tensor, values: Tensor, size: tuple[Any, ...], coalesced: bool) -> SparseTensor:
     """Make a sparse tensor of `values`, through which it is differentiated."""
     result = make(private(indices), private(values), size, coalesced)
 

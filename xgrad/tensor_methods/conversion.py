@@ -201,7 +201,7 @@ def dlpack_device(self: Tensor) -> tuple[int, int]:
     return _concrete(self, "__dlpack_device__()").__dlpack_device__()
 
 
-def register_hook(self: Tensor, hook: Callable) -> RemovableHandle:
+def register_hook(self: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(grad)` each time this tensor's gradient is computed; it may return another one.
 
     Raises `RuntimeError` for a tensor that does not require grad.
@@ -217,7 +217,7 @@ def register_hook(self: Tensor, hook: Callable) -> RemovableHandle:
     return register(node.hooks().tensor.setdefault(self._output_nr, Hooks()) if known is None else known, hook)
 
 
-def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> RemovableHandle:
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(tensor)` each time a gradient has been accumulated into this leaf's `.grad`."""
     if not self.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
@@ -228,12 +228,12 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> Removabl
     return register(self._post_accumulate_hooks, hook)
 
 
-def backward_hooks(self: Tensor) -> dict | None:
+def backward_hooks(self: Tensor) -> dict[Any, Any] | None:
     """The hooks of `register_hook` on this tensor's present history, {handle's id: hook}, or None."""
     return self._hooks if self.grad_fn is None else hooks_of(self)
 
 
-def set_backward_hooks(self: Tensor, hooks: dict | None) -> None:
+def set_backward_hooks(self: Tensor, hooks: dict[Any, Any] | None) -> None:
     """Replace a tensor's hooks by a copy of {number: hook}, or by none: they run for a non-leaf too, unlike PyTorch's.
 
     Raises `TypeError` for anything but a dictionary of functions or None.
@@ -249,19 +249,19 @@ def set_backward_hooks(self: Tensor, hooks: dict | None) -> None:
     known.update(given or {})
 
 
-def no_deletion_of(name: str) -> Callable:
+def no_deletion_of(name: str) -> Callable[..., Any]:
     def delete(self: Tensor) -> None:
         raise RuntimeError(f"Deletion of {name} not allowed! remove() the handles of the hooks instead.")
 
     return delete
 
 
-def post_accumulate_hooks(self: Tensor) -> dict | None:
+def post_accumulate_hooks(self: Tensor) -> dict[Any, Any] | None:
     """The hooks of `register_post_accumulate_grad_hook`, {handle's id: hook}, or None."""
     return self._post_accumulate_hooks
 
 
-def set_post_accumulate_hooks(self: Tensor, hooks: dict | None) -> None:
+def set_post_accumulate_hooks(self: Tensor, hooks: dict[Any, Any] | None) -> None:
     """Replace these hooks by a copy of {number: hook}, or by none.
 
     Raises `TypeError` for anything but a dictionary of functions or None.
@@ -300,7 +300,7 @@ def is_signed(self: Tensor) -> bool:
     return self.dtype.kind in "ifcV"
 
 
-def names(self: Tensor) -> tuple:
+def names(self: Tensor) -> tuple[Any, ...]:
     """The names of the dimensions: None for each."""
     return (None,) * self.ndim
 
@@ -320,7 +320,7 @@ def element_size(self: Tensor) -> int:
     return self.dtype.itemsize
 
 
-def attach(tensor: type) -> None:
+def attach(tensor: type[Any]) -> None:
     """Give `Tensor` these methods."""
     methods: dict[str, Any] = {
         "__jax_array__": jax_array, "numpy": numpy, "__array__": to_array_protocol, "item": item, "tolist": tolist,

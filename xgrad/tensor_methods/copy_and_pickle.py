@@ -28,7 +28,7 @@ def attributes_of(self: Tensor) -> dict[str, Any]:
     return {name: value for name, value in self.__dict__.items() if name not in _OWN}
 
 
-def placed(cls: type, storage: Storage, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:
+def placed(cls: type[Any], storage: Storage, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:
     """Make a leaf that is the view `chain` of a storage; without a chain, the whole of it."""
     new = object.__new__(cls)
     new._storage, new._version_counter = storage, VersionCounter()
@@ -91,7 +91,7 @@ def deep_copy(self: Tensor, memo: dict[int, Any]) -> Any:
 # -- pickle ------------------------------------------------------------------------------------------------------------
 
 
-def reduce(self: Tensor, protocol: Any) -> tuple:
+def reduce(self: Tensor, protocol: Any) -> tuple[Any, ...]:
     """The data that pickle stores: storage, view chain, class, requires_grad, attributes.  A non-leaf loads as a leaf.
 
     Warns of hooks, which are not stored.  Raises `PicklingError` for a tensor that is being traced.
@@ -124,7 +124,7 @@ class _Array:
     def __init__(self, array: Any) -> None:
         self.array = array
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         array = self.array
         if isinstance(array, Tracer):
             raise value_needed(

@@ -32,7 +32,7 @@ class Options(NamedTuple):
 
 
 _PROFILES = {"default": Options(), "short": Options(2, 1000, 2, 80), "full": Options(4, math.inf, 3, 80)}
-options = Options()
+options: Options = Options()
 
 
 def set_printoptions(

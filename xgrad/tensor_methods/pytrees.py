@@ -61,16 +61,16 @@ def is_tensor(node: Any) -> bool:
     return isinstance(node, Tensor)
 
 
-def flatten(tree: Any) -> tuple[list, Any]:
+def flatten(tree: Any) -> tuple[list[Any], Any]:
     """`jax.tree.flatten` with tensors as leaves."""
     return jax.tree_util.tree_flatten(tree, is_leaf=is_tensor)
 
 
-def leaves(tree: Any) -> list:
+def leaves(tree: Any) -> list[Any]:
     """`jax.tree.leaves` with tensors as leaves."""
     return jax.tree_util.tree_leaves(tree, is_leaf=is_tensor)
 
 
-def mapped(function: Callable, tree: Any) -> Any:
+def mapped(function: Callable[..., Any], tree: Any) -> Any:
     """`jax.tree.map` over one tree, with tensors as leaves."""
     return jax.tree_util.tree_map(function, tree, is_leaf=is_tensor)

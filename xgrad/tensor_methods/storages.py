@@ -11,6 +11,7 @@ PyTorch: torch/storage.py.
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -138,7 +139,7 @@ class UntypedStorage:
         """The name of the storage's class."""
         return f"xgrad.{type(self).__name__}"
 
-    def tolist(self) -> list:
+    def tolist(self) -> list[Any]:
         """The bytes, as a list of integers."""
         return self._values().tolist()
 
@@ -210,7 +211,7 @@ class TypedStorage(UntypedStorage):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TypedStorage) and other._storage is self._storage and other.dtype == self.dtype
 
-    __hash__ = UntypedStorage.__hash__
+    __hash__: Callable[..., Any] = UntypedStorage.__hash__
 
     def __repr__(self) -> str:
         return f"[xgrad.TypedStorage(dtype=xgrad.{self.dtype.name}, device={self.device}) of size {self.size()}]"

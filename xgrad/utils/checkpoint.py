@@ -75,7 +75,7 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 
 def checkpoint(
-    function: Callable,
+    function: Callable[..., Any],
     *args: Any,
     use_reentrant: bool | None = None,
     context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
@@ -192,7 +192,7 @@ class CheckpointFunction(Function):
     """The reentrant variant: `CheckpointFunction.apply(function, preserve_rng_state, *args)`."""
 
     @staticmethod
-    def forward(ctx: Any, run_function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
+    def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         """Run the function unrecorded; save its arguments."""
         check_backward_validity(args)
         ctx.run_function = run_function
@@ -252,7 +252,7 @@ class CheckpointFunction(Function):
         return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in detached))
 
 
-def detach_variable(inputs: tuple) -> tuple:
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the tuple with its tensors as leaves that require grad as before.  Raises `RuntimeError` for no tuple."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")

@@ -57,26 +57,32 @@ class Recomputed:
     def __init__(self) -> None:
         self.values: weakref.WeakKeyDictionary[Holder, Any] = weakref.WeakKeyDictionary()
         self.count = 0
-        self.different: list[tuple] = []  # (position, metadata of the saved tensor, of the recomputed one)
+        self.different: list[tuple[Any, ...]] = []  # (position, metadata of the saved tensor, of the recomputed one)
         self.unfinished = False  # True if the function was still in its first run, and has gone further this time
 
 
 class Frame:
     """One call of `checkpoint`."""
 
+    generator: Any
+    tracking: str | None
+    vmap_levels: tuple[Any, ...]
+    transforms: int
+    autocast: Any
+
     def __init__(
         self,
-        function: Callable,
-        args: tuple,
-        kwargs: dict,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[Any, Any],
         context: Any,
         early_stop: bool,
-        describe: Callable | None,
-        explain: Callable | None,
+        describe: Callable[..., Any] | None,
+        explain: Callable[..., Any] | None,
     ) -> None:
         self.function = function
-        self.args = tuple(_saved(a) for a in args)
-        self.kwargs = {name: _saved(a) for name, a in kwargs.items()}
+        self.args: tuple[Any, ...] = tuple(_saved(a) for a in args)
+        self.kwargs: dict[Any, Any] = {name: _saved(a) for name, a in kwargs.items()}
         self.context = context
         self.early_stop = early_stop
         self.describe = describe
@@ -84,7 +90,7 @@ class Frame:
         self.holders: list[weakref.ref[Holder]] = []
         self.described: list[Any] = []
         self.complete = False
-        self.drawn: dict | None = None  # the keys that the generators had when the function first used them
+        self.drawn: dict[Any, Any] | None = None  # the keys that the generators had when the function first used them
         self.generator, self.tracking = state.generator, state.tracking
         self.vmap_levels, self.transforms, self.autocast = state.vmap_levels, state.transforms, state.autocast
         # Both have the GraphTask (or GraphExecGroup) as a key, and are dropped with it.
@@ -260,15 +266,15 @@ TIP = (
 
 
 def run_checkpointed(
-    function: Callable,
-    args: tuple,
-    kwargs: dict,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[Any, Any],
     *,
     contexts: tuple[Any, Any],
     preserve_rng_state: bool,
     early_stop: bool,
-    describe: Callable | None,
-    explain: Callable | None = None,
+    describe: Callable[..., Any] | None,
+    explain: Callable[..., Any] | None = None,
 ) -> Any:
     """Run the function; backward recomputes the tensors that it saves."""
     if not state.grad_enabled:
@@ -301,7 +307,7 @@ def run_checkpointed(
     return outputs
 
 
-def metadata(tensor: Tensor) -> tuple:
+def metadata(tensor: Tensor) -> tuple[Any, ...]:
     """Return the properties that the default determinism check compares: shape, dtype and devices."""
     placed = tensor._placed()
     return tuple(tensor.shape), tensor.dtype, None if placed is None else placed.device_set

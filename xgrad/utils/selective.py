@@ -56,7 +56,9 @@ _MISMATCH = (
 )
 
 
-def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple:
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False
+) -> tuple[Any, ...]:
     """Return two contexts, for `checkpoint(context_fn=...)`, that save the results of some operators.
 
     `policy_fn_or_list`: a list of operators to save, by their public functions (`[xgrad.mm, xgrad.softmax]`), or a
@@ -100,10 +102,10 @@ def _contexts(policy: Callable | None, names: set) -> tuple:
 class _Caching(OperatorMode):
     """The first run: save the results that the policy selects."""
 
-    def __init__(self, policy: Callable | None, names: set, storage: dict[str, list]) -> None:
+    def __init__(self, policy: Callable[..., Any] | None, names: set[Any], storage: dict[str, list[Any]]) -> None:
         self.policy, self.names, self.storage = policy, names, storage
 
-    def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def run(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         out = super().run(op, args, statics)
         results = out if isinstance(out, tuple) else (out,)
         name = public_name(op)
@@ -136,7 +138,7 @@ class _Offloaded:
 class _Cached(OperatorMode):
     """The recomputation: return the saved results."""
 
-    def __init__(self, storage: dict[str, list]) -> None:
+    def __init__(self, storage: dict[str, list[Any]]) -> None:
         self.storage = storage
         self.counts: dict[str, int] = {}
 
@@ -144,7 +146,7 @@ class _Cached(OperatorMode):
         self.counts = defaultdict(int)  # reset: a second backward then finds consumed results, and raises
         return super().__enter__()
 
-    def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def run(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         name = public_name(op)
         place = self.counts[name]
         self.counts[name] += 1
@@ -178,12 +180,12 @@ class _Log(OperatorMode):
         self.lines.clear()
         return super().__enter__()
 
-    def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def run(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         out = super().run(op, args, statics)
         self._note(op, "", args, statics, out)
         return out
 
-    def write(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def write(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         out = super().write(op, args, statics)
         self._note(op, "_", args, statics, out)
         return out

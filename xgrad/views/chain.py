@@ -90,13 +90,18 @@ class ViewChain:
         "__weakref__", "_geometry", "_inverse", "_lowered", "_overlaps", "_program", "_starts", "_view", "_write",
         "_write_donated", "children", "dtype", "is_root", "parent", "root_dtype", "root_shape", "shape", "steps",
     )  # fmt: skip
+    root_dtype: np.dtype[Any]
+    root_shape: Shape
+    steps: tuple[ViewStep, ...]
+    dtype: np.dtype[Any]
+    shape: Shape
 
     def __init__(
         self, parent: "ViewChain | None", root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...]
     ) -> None:
-        self.parent = parent  # the chain without its last step
+        self.parent: ViewChain | None = parent  # the chain without its last step
         self.root_shape, self.root_dtype, self.steps = root_shape, root_dtype, steps
-        self.is_root = not steps
+        self.is_root: bool = not steps
         if parent is None:
             self.shape, self.dtype = root_shape, root_dtype
         else:
@@ -379,7 +384,7 @@ class ViewChain:
         return program
 
     @property
-    def program_key(self) -> tuple:
+    def program_key(self) -> tuple[Any, ...]:
         """The cache key of the chain's programs."""
         program = self.program
         return program.root_shape, program.root_dtype, program.steps
@@ -426,7 +431,9 @@ class ViewChain:
             return grad
         return self.program.adjoint(grad, *self._starts)
 
-    def update(self, function: Callable, key: Any, donate: bool = False, where: Any = None) -> Callable:
+    def update(
+        self, function: Callable[..., Any], key: Any, donate: bool = False, where: Any = None
+    ) -> Callable[..., Any]:
         """Return the program `(root, starts, *operands)` that replaces the view by `function(view, *operands)`.
 
         It returns the root only: with another result XLA would copy the donated buffer.  `starts` is this chain's.  The

@@ -39,12 +39,12 @@ class ViewMeta:
     def __init__(
         self, base: Tensor, chain: ViewChain, version: int, creation_meta: CreationMeta, name: str, tracking: str
     ) -> None:
-        self.base = base
-        self.chain = chain
-        self.attr_version = version
-        self.creation_meta = creation_meta
-        self.name = name
-        self.tracking = tracking
+        self.base: Any = base
+        self.chain: ViewChain = chain
+        self.attr_version: int = version
+        self.creation_meta: CreationMeta = creation_meta
+        self.name: str = name
+        self.tracking: str = tracking
 
     def of_primal(self) -> "PrimalMeta":
         """Return the same meta for a view that takes no part in its base's tangents."""

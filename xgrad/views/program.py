@@ -51,23 +51,29 @@ class Program:
         "adjoint", "counts", "dtype", "placed", "root_dtype", "root_shape", "seen", "shape", "steps", "updates", "view",
         "write", "write_donated",
     )  # fmt: skip
+    root_dtype: np.dtype[Any]
+    root_shape: Shape
+    counts: Shape
+    steps: tuple[ViewStep, ...]
+    dtype: np.dtype[Any]
+    shape: Shape
 
     def __init__(self, root_shape: Shape, root_dtype: np.dtype, steps: tuple[ViewStep, ...], counts: Shape) -> None:
         self.root_shape, self.root_dtype = root_shape, root_dtype
         self.steps, self.counts = steps, counts
-        self.seen = []  # shape and dtype before each step
+        self.seen: Any = []  # shape and dtype before each step
         shape, dtype = root_shape, root_dtype
         for step in steps:
             self.seen.append((shape, dtype))
             shape, dtype = step.result(shape, dtype)
         self.shape, self.dtype = shape, dtype
-        self.view = jit_checked(self.trace_replay, self, converts=True)
+        self.view: Callable[..., Any] = jit_checked(self.trace_replay, self, converts=True)
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
-        self.write = jit_checked(self.trace_write, self, keep_unused=True)
-        self.write_donated = Writing(self.trace_write, self)
-        self.adjoint = jit_checked(self.trace_adjoint, self)
-        self.updates: dict[tuple, Any] = {}
-        self.placed: dict[tuple, Any] = {}
+        self.write: Callable[..., Any] = jit_checked(self.trace_write, self, keep_unused=True)
+        self.write_donated: Writing = Writing(self.trace_write, self)
+        self.adjoint: Callable[..., Any] = jit_checked(self.trace_adjoint, self)
+        self.updates: dict[tuple[Any, ...], Any] = {}
+        self.placed: dict[tuple[Any, ...], Any] = {}
 
     def _split(self, starts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         split, first = [], 0
@@ -96,7 +102,7 @@ class Program:
             grad = step.transpose(grad, shape, dtype, own)
         return grad
 
-    def write_placed(self, donate: bool, where: Any) -> Callable:
+    def write_placed(self, donate: bool, where: Any) -> Callable[..., Any]:
         """Return the program that writes, with the sharding `where` for its result: XLA may choose another."""
         program = self.placed.get((donate, where))
         if program is None:
@@ -104,7 +110,7 @@ class Program:
             self.placed[donate, where] = program
         return program
 
-    def update(self, function: Callable, key: Any, donate: bool, where: Any = None) -> Any:
+    def update(self, function: Callable[..., Any], key: Any, donate: bool, where: Any = None) -> Any:
         program = self.updates.get((key, donate, where))
         if program is None:
 

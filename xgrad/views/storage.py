@@ -34,7 +34,7 @@ _ids = itertools.count(1)
 
 # Locked while an array is taken out of its owner to be donated: a reader who finds no array waits for it.  No user code
 # runs under it.
-writing = threading.RLock()
+writing: Any = threading.RLock()
 
 
 class VersionCounter:
@@ -51,7 +51,7 @@ class Untracked(VersionCounter):
     Saving for backward reads `value`, which raises; writes and the user's `_version` call `count` and `told`.
     """
 
-    value = property(lambda self: _refuse_to_save())  # pyright: ignore[reportAssignmentType] - it has none
+    value: int = property(lambda self: _refuse_to_save())  # pyright: ignore[reportAssignmentType] - it has none
 
     def told(self) -> int:
         """Return the version for the user."""
@@ -93,13 +93,14 @@ class Storage:
     """One root `jax.Array` (or tracer), and a generation that each write raises."""
 
     __slots__ = ("__weakref__", "_array", "counter", "generation", "id", "owned")
+    owned: bool
 
     def __init__(self, array: Any, owned: bool, counter: VersionCounter | None = None) -> None:
         self._array = array
         self.owned = owned
-        self.counter = counter  # of the tensor whose array it was
-        self.generation = 0
-        self.id = next(_ids)
+        self.counter: VersionCounter | None = counter  # of the tensor whose array it was
+        self.generation: int = 0
+        self.id: int = next(_ids)
 
     @property
     def array(self) -> Any:
@@ -118,7 +119,9 @@ class Storage:
         self.owned = True
         self.generation += 1
 
-    def rewrite(self, counter: VersionCounter | None, program_of: Callable, operands: tuple) -> None:
+    def rewrite(
+        self, counter: VersionCounter | None, program_of: Callable[..., Any], operands: tuple[Any, ...]
+    ) -> None:
         """Run `program_of(donate)(root, *operands)` and make its result the root; see `rewritten`.
 
         The root is taken out of the storage first: once its reference count is read, no other code can get hold of it.
@@ -189,7 +192,7 @@ def no_value() -> LostValueError:
     )
 
 
-def sole(values: list, index: int) -> bool:
+def sole(values: list[Any], index: int) -> bool:
     """Return True if only that list refers to `values[index]`, so that the engine may donate it.
 
     Only for arrays that our own kernels made: foreign ones are copied when they enter the engine.
@@ -197,7 +200,9 @@ def sole(values: list, index: int) -> bool:
     return DONATION and sys.getrefcount(values[index]) <= ALONE and not isinstance(values[index], Tracer)
 
 
-def rewritten(out: list, box: list, owned: bool, program_of: Callable, operands: tuple) -> None:
+def rewritten(
+    out: list[Any], box: list[Any], owned: bool, program_of: Callable[..., Any], operands: tuple[Any, ...]
+) -> None:
     """Put `program_of(donate)(box[0], *operands)` into `out`.
 
     Donates the array if our kernels made it, only `box` refers to it, and no operand is a tracer.  For an array on a

@@ -16,8 +16,8 @@ from ..errors import NotDifferentiableError
 from .geometry import Shape, TensorGeometry
 from .view_ops import Starts, ViewStep
 
-PARTS = {np.dtype("complex64"): np.dtype("float32"), np.dtype("complex128"): np.dtype("float64")}  # of complex
-WHOLE = {part: whole for whole, part in PARTS.items()}
+PARTS: Any = {np.dtype("complex64"): np.dtype("float32"), np.dtype("complex128"): np.dtype("float64")}  # of complex
+WHOLE: Any = {part: whole for whole, part in PARTS.items()}
 
 
 def _map(numbers: Sequence[int], factor: int) -> Shape:

@@ -159,7 +159,7 @@ def require(stage: str, found: Sequence[Tensor | None], strict: bool = True) -> 
 
 def filled(
     stage: str, found: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool
-) -> tuple:
+) -> tuple[Any, ...]:
     """Return the tensors, with zeros for those that depend on nothing; in strict mode that is an error."""
     for i, x in enumerate(found if strict else ()):
         if x is None or (create_graph and not x.requires_grad):

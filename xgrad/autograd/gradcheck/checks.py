@@ -127,7 +127,7 @@ class _Undefined(Function):
         return None
 
 
-def check_undefined(func: Callable, inputs: tuple, wanted: Sequence[Tensor]) -> None:
+def check_undefined(func: Callable[..., Any], inputs: tuple[Any, ...], wanted: Sequence[Tensor]) -> None:
     """Raise unless undefined gradients of all outputs, and of each one with zeros for the others, give zero."""
 
     def outputs() -> list[Tensor]:

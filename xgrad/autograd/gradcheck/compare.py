@@ -49,8 +49,8 @@ class Tolerances:
 
 
 def check(
-    func: Callable,
-    inputs: tuple,
+    func: Callable[..., Any],
+    inputs: tuple[Any, ...],
     tolerances: Tolerances,
     *,
     backward: bool,

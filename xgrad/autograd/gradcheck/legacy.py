@@ -31,7 +31,7 @@ def _refuse_complex(name: str, outputs: Sequence[Any]) -> None:
 
 
 def get_numerical_jacobian(
-    fn: Callable, inputs: Any, target: Any = None, eps: float = 1e-3, grad_out: float = 1.0
+    fn: Callable[..., Any], inputs: Any, target: Any = None, eps: float = 1e-3, grad_out: float = 1.0
 ) -> tuple[Tensor, ...]:
     """Return the Jacobian of the first output of `fn(inputs)` for each input that requires grad, by differences.
 
@@ -51,7 +51,13 @@ def get_numerical_jacobian(
 
 
 def get_numerical_jacobian_wrt_specific_input(
-    fn: Callable, input_idx: int, inputs: Any, outputs: Any, eps: float, input: Any = None, is_forward_ad: bool = False
+    fn: Callable[..., Any],
+    input_idx: int,
+    inputs: Any,
+    outputs: Any,
+    eps: float,
+    input: Any = None,
+    is_forward_ad: bool = False,
 ) -> tuple[Tensor, ...]:
     """Return the Jacobian of each output of `fn(*inputs)` for one input, or for the tensor `input`, by differences."""
     target = inputs[input_idx] if input is None else input
@@ -61,7 +67,9 @@ def get_numerical_jacobian_wrt_specific_input(
     return tuple(from_foreign(matrix) for matrix in found)
 
 
-def get_analytical_jacobian(inputs: Any, output: Tensor, nondet_tol: float = 0.0, grad_out: float = 1.0) -> tuple:
+def get_analytical_jacobian(
+    inputs: Any, output: Tensor, nondet_tol: float = 0.0, grad_out: float = 1.0
+) -> tuple[Any, ...]:
     """Return the Jacobian of `output` for each input that requires grad, by backward, and True if two backwards agree.
 
     Deprecated, as in PyTorch.  Two Trues follow, as in PyTorch: gradients have the size and dtype of their input.

@@ -44,7 +44,7 @@ def jacobians(evaluate: Evaluate, target: Tensor, outputs: Sequence[Tensor], eps
     return matrices
 
 
-def slopes(evaluate: Evaluate, target: Tensor, direction: tuple, eps: float) -> list[np.ndarray]:
+def slopes(evaluate: Evaluate, target: Tensor, direction: tuple[Any, ...], eps: float) -> list[np.ndarray]:
     """Return each Jacobian times `direction`: its real part, and for a complex target its imaginary part."""
     data, places = entries(target)
     values = host(data)

@@ -22,8 +22,8 @@ class Problem:
     """Is the derivative of `function` at `inputs` right, by backward or by forward mode?"""
 
     function: Callable[..., Any]
-    inputs: tuple
-    returned: tuple
+    inputs: tuple[Any, ...]
+    returned: tuple[Any, ...]
     forward: bool
     complex_places: frozenset[int] = frozenset()  # the outputs, or the inputs in forward mode, that were complex
     part: str = ""  # "real" or "imaginary"
@@ -55,7 +55,7 @@ class Problem:
         return f"While considering the {self.part} part of complex {element} only, "
 
 
-def as_tuple(value: Any) -> tuple:
+def as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
@@ -69,7 +69,7 @@ def floats(values: Sequence[Any]) -> list[tuple[int, Any]]:
     return [(i, x) for i, x in enumerate(values) if isinstance(x, Tensor) and x.dtype in dtypes.INEXACT]
 
 
-def run(function: Callable, inputs: Sequence[Any]) -> tuple:
+def run(function: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
     """Return the function's result as a tuple of tensors."""
     returned = as_tuple(function(*inputs))
     for i, x in enumerate(returned):
@@ -85,7 +85,9 @@ def _is_complex(x: Any) -> bool:
     return isinstance(x, Tensor) and x.dtype in dtypes.COMPLEX
 
 
-def backward_problems(function: Callable, inputs: tuple, returned: tuple) -> list[Problem]:
+def backward_problems(
+    function: Callable[..., Any], inputs: tuple[Any, ...], returned: tuple[Any, ...]
+) -> list[Problem]:
     """Return the problems that check backward."""
     places = frozenset(i for i, x in enumerate(returned) if _is_complex(x))
     if not places:
@@ -101,7 +103,7 @@ def backward_problems(function: Callable, inputs: tuple, returned: tuple) -> lis
     ]
 
 
-def forward_problems(function: Callable, inputs: tuple, returned: tuple) -> list[Problem]:
+def forward_problems(function: Callable[..., Any], inputs: tuple[Any, ...], returned: tuple[Any, ...]) -> list[Problem]:
     """Return the problems that check forward mode."""
     places = frozenset(i for i, x in enumerate(inputs) if _is_complex(x))
     if not places:
@@ -121,7 +123,7 @@ def forward_problems(function: Callable, inputs: tuple, returned: tuple) -> list
     ]
 
 
-def check_inputs(inputs: tuple) -> None:
+def check_inputs(inputs: tuple[Any, ...]) -> None:
     """Raise for inputs that can't be checked, and warn of low precision."""
     wanted = differentiable(inputs)
     if not wanted:
@@ -149,7 +151,7 @@ def check_inputs(inputs: tuple) -> None:
             )
 
 
-def check_outputs(returned: tuple) -> None:
+def check_outputs(returned: tuple[Any, ...]) -> None:
     """Raise for sparse outputs, whose derivatives are no matrices."""
     if any(x._sparse for x in returned):
         raise ValueError(

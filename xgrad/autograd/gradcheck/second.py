@@ -13,7 +13,9 @@ from .problem import differentiable, run
 _SEED = 2  # for default output gradients: the same each time
 
 
-def gradients_of(func: Callable, inputs: tuple, grads: tuple | None, gaps: bool) -> tuple[Callable, tuple]:
+def gradients_of(
+    func: Callable[..., Any], inputs: tuple[Any, ...], grads: tuple[Any, ...] | None, gaps: bool
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return a function of inputs and output gradients that returns the input gradients, and its arguments."""
     if grads is None:
         random = np.random.default_rng(_SEED)

@@ -46,7 +46,7 @@ class _Recorder(OperatorMode):
         state.recorder = self._around
         super().__exit__(*error)
 
-    def begin(self, name: str, number: int, inputs: Iterable, kind: str) -> Any:
+    def begin(self, name: str, number: int, inputs: Iterable[Any], kind: str) -> Any:
         """Record that something begins; return an event for `end`."""
 
     def end(self, event: Any, number: int) -> None:
@@ -71,12 +71,12 @@ class _Recorder(OperatorMode):
 
     # An operator mode's methods: each calls the mode around this one.
 
-    def run(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def run(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         with self._span(self._library + public_name(op), _foreseen(args), args, "forward", _number_of) as box:
             box.append(out := super().run(op, args, statics))
         return out
 
-    def write(self, op: Operator, args: tuple, statics: tuple) -> Any:
+    def write(self, op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         number = _foreseen(args)
         if number >= 0 and isinstance(args[0], Tensor) and args[0]._view is not None:
             number += 1  # a CopySlices comes first: the operator's own node is inside of it
@@ -84,7 +84,7 @@ class _Recorder(OperatorMode):
             box.append(out := super().write(op, args, statics))
         return out
 
-    def see(self, name: str, tensor: Any, make: Callable) -> Any:
+    def see(self, name: str, tensor: Any, make: Callable[..., Any]) -> Any:
         with self._span(self._library + name, _foreseen((tensor,)), (tensor,), "forward", _number_of) as box:
             out = super().see(name, tensor, make)
             if out is not None:
@@ -98,16 +98,16 @@ class _Recorder(OperatorMode):
             recorder = recorder._around
         return stack
 
-    def node(self, node: Node, inputs: list) -> AbstractContextManager:
+    def node(self, node: Node, inputs: list[Any]) -> AbstractContextManager[Any]:
         """Return the block in which the engine evaluates `node`, with its hooks."""
         number = node.sequence_nr
         return self._everywhere(node.name(), -1 if number == MAX_SEQUENCE_NR else int(number), inputs, "backward")
 
-    def block(self, name: str, args: str | None) -> AbstractContextManager:
+    def block(self, name: str, args: str | None) -> AbstractContextManager[Any]:
         """Return a block that the user named."""
         return self._everywhere(name, -1, () if args is None else (args,), "range")
 
-    def function(self, cls: Any, args: tuple, run: Callable) -> Any:
+    def function(self, cls: Any, args: tuple[Any, ...], run: Callable[..., Any]) -> Any:
         """Record the forward of a custom Function."""
         with self._everywhere(cls.__name__, _foreseen(args), args, "forward"):
             return run()
@@ -158,6 +158,9 @@ class emit_nvtx(_Recorder):
     True
     """
 
+    enabled: bool
+    record_shapes: bool
+
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
         self.enabled, self.record_shapes = enabled, record_shapes
         self.entered = False
@@ -167,7 +170,7 @@ class emit_nvtx(_Recorder):
             return self
         if self.entered:
             raise RuntimeError("NVTX annotation context manager is not reentrant")
-        self.entered = True
+        self.entered: bool = True
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -209,6 +212,8 @@ class profile(_Recorder):
     """
 
     _library = "aten::"
+    enabled: bool
+    record_shapes: bool
 
     def __init__(
         self,
@@ -225,7 +230,7 @@ class profile(_Recorder):
         use_cpu: bool = True,
         experimental_config: Any = None,
         acc_events: bool = False,
-        custom_trace_id_callback: Callable | None = None,
+        custom_trace_id_callback: Callable[..., Any] | None = None,
         post_processing_timeout_s: float | None = None,
         activity_filters: Any = None,
     ) -> None:
@@ -256,7 +261,7 @@ class profile(_Recorder):
             return self
         if self.entered:
             raise RuntimeError("Profiler context manager is not reentrant")
-        self.entered = True
+        self.entered: bool = True
         super().__enter__()
         self._start = time.perf_counter_ns()
         return self
@@ -267,9 +272,9 @@ class profile(_Recorder):
         super().__exit__(*error)
         if self._open:  # a range that ends after the profiler
             self.end(self._open[0], -1)
-        self.finished = True
+        self.finished: bool = True
 
-    def begin(self, name: str, number: int, inputs: Iterable, kind: str) -> FunctionEvent:
+    def begin(self, name: str, number: int, inputs: Iterable[Any], kind: str) -> FunctionEvent:
         parent = self._open[-1] if self._open else None
         shapes = _shapes(inputs) if self.record_shapes else []
         event = FunctionEvent(len(self._events), name, kind, threading.get_ident(), number, shapes, parent)
@@ -335,7 +340,7 @@ class profile(_Recorder):
             sort_by, row_limit, max_name_column_width, max_shapes_column_width, header, top_level_events_only
         )
 
-    def export_chrome_trace(self, path: str | os.PathLike) -> None:
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the events as a JSON file for chrome://tracing and Perfetto, operators tied to their nodes."""
         self.function_events.export_chrome_trace(path)
 
@@ -363,6 +368,9 @@ class record_function(ContextDecorator):
     >>> [e.count for e in prof.key_averages() if e.key == "twice"]
     [2]
     """
+
+    name: str
+    args: str | None
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args

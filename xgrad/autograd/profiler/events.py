@@ -35,7 +35,7 @@ class _Times:
     count: int
     cpu_time_total: float
     self_cpu_time_total: float
-    input_shapes: list
+    input_shapes: list[Any]
 
     @property
     def cpu_time(self) -> float:
@@ -59,6 +59,12 @@ class FunctionEvent(_Times):
     """One run of an operator ("forward"), a node ("backward"), or a block that the user named ("range")."""
 
     count = 1
+    id: int
+    name: str
+    kind: str
+    thread: int
+    sequence_nr: int
+    input_shapes: list[Any]
 
     def __init__(
         self,
@@ -67,14 +73,14 @@ class FunctionEvent(_Times):
         kind: str,
         thread: int,
         sequence_nr: int,
-        input_shapes: list,
+        input_shapes: list[Any],
         parent: "FunctionEvent | None",
     ) -> None:
         self.id, self.name, self.kind, self.thread = id, name, kind, thread
         self.sequence_nr, self.input_shapes = sequence_nr, input_shapes
         self.cpu_parent = parent
         self.cpu_children: list[FunctionEvent] = []
-        self.time_range = Interval(0.0, 0.0)
+        self.time_range: Interval = Interval(0.0, 0.0)
         self.args = ""
         if parent is not None:
             parent.cpu_children.append(self)
@@ -110,7 +116,14 @@ class FunctionEvent(_Times):
 class FunctionEventAvg(_Times):
     """Events of one name, added up."""
 
-    def __init__(self, key: str, input_shapes: list | None = None) -> None:
+    key: str
+    input_shapes: list[Any]
+    count: int
+    cpu_time_total: float
+    self_cpu_time_total: float
+    is_user_annotation: bool
+
+    def __init__(self, key: str, input_shapes: list[Any] | None = None) -> None:
         self.key, self.input_shapes = key, input_shapes or []
         self.count, self.cpu_time_total, self.self_cpu_time_total = 0, 0.0, 0.0
         self.is_user_annotation = False
@@ -130,7 +143,7 @@ class FunctionEventAvg(_Times):
         )
 
 
-class EventList(list):
+class EventList(list[Any]):
     """A list of events, or of averages."""
 
     def key_averages(self, group_by_input_shape: bool = False) -> "EventList":
@@ -202,7 +215,7 @@ class EventList(list):
         top = [] if header is None else ["=" * len(rule), header]
         return "\n".join([*top, rule, lines[0], rule, *lines[1:], rule, f"Self CPU time total: {_shown(total)}", ""])
 
-    def export_chrome_trace(self, path: str | os.PathLike) -> None:
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write a Chrome trace: one entry for each event, and an arrow from each operator to its node."""
         process = os.getpid()
         told: list[dict[str, Any]] = []

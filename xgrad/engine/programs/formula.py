@@ -17,6 +17,8 @@ class Formula:
     """
 
     __slots__ = ("defined", "run")
+    defined: int
+    run: Callable[..., Any]
 
-    def __init__(self, defined: int, run: Callable[[list, list, tuple, Any], list]) -> None:
+    def __init__(self, defined: int, run: Callable[[list[Any], list[Any], tuple[Any, ...], Any], list[Any]]) -> None:
         self.defined, self.run = defined, run

@@ -51,17 +51,17 @@ class _Run:
         self.task = task
         self.least, self.dump = task.compiled
         self.schedule: Schedule | None = task.schedule  # being recorded, while there is no border
-        self.entries: list[tuple] = []  # of its next part
+        self.entries: list[tuple[Any, ...]] = []  # of its next part
         self.collected: list[tuple[Node, int]] = []  # with the places of their operands among `args`
-        self.structure: list[tuple] = []
-        self.metas: list = []
-        self.args: list = []
+        self.structure: list[tuple[Any, ...]] = []
+        self.metas: list[Any] = []
+        self.args: list[Any] = []
         self.count = 0  # of values
-        self.sinks: list[tuple] = []  # (leaf or captured node, places of a capture, [gradient], meta)
+        self.sinks: list[tuple[Any, ...]] = []  # (leaf or captured node, places of a capture, [gradient], meta)
         self.unpacked: list[Node] = []  # nodes of the segment whose operands an unpack hook returned
         self.since = 0
-        self.recent: deque = deque(maxlen=CONTEXT)
-        self.mark: list | None = None
+        self.recent: deque[Any] = deque(maxlen=CONTEXT)
+        self.mark: list[Any] | None = None
         # Tells if there was a sparse gradient, which no program takes.
         self.sparse = any(grad.__class__ is SparseGradient for inputs in task.not_ready.values() for grad in inputs)
 

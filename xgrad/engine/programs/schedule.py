@@ -19,7 +19,7 @@ from . import segment
 class Part(NamedTuple):
     """One segment.  Gradients are numbered in the order in which they are computed; the root's is number 0."""
 
-    function: Callable
+    function: Callable[..., Any]
     entries: list[tuple[Node | None, list[int]]]  # in order: a node (None: the root), the gradients that it takes
     leaving: list[int]  # earlier gradients that are added to the segment's results
 
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 class Schedule:
     """One backward from one root."""
 
-    def __init__(self, root: Node, grad: Any, asked: tuple) -> None:
+    def __init__(self, root: Node, grad: Any, asked: tuple[Any, ...]) -> None:
         self.asked = asked
         self.parts: list[Part] = []
         # A leaf (places: None) or a captured node (None: the root), its metadata, places, number of its gradient.
@@ -38,7 +38,7 @@ class Schedule:
         self.arrays: list[Any] = []
         self.number([grad])
 
-    def number(self, arrays: list) -> None:
+    def number(self, arrays: list[Any]) -> None:
         """Number new gradients.  A list refers to them until the schedule is complete, so their ids stay theirs."""
         for array in arrays:
             self.numbers[id(array)] = len(self.arrays)
@@ -96,7 +96,9 @@ def _refuse(_node: Node) -> None:
     raise RuntimeError("a saved tensor was packed since")
 
 
-def follow(task: GraphTask, edges: tuple, values: list, outputs: list[tuple], accumulate: bool) -> bool:
+def follow(
+    task: GraphTask, edges: tuple[Any, ...], values: list[Any], outputs: list[tuple[Any, ...]], accumulate: bool
+) -> bool:
     """Run the schedule of the last backward over this graph.  If there is none, begin one and return False."""
     root, number = edges[0]
     if len(edges) > 1 or root.is_accumulator or getattr(values[0], "aval", None) is None:

@@ -26,27 +26,30 @@ from ..fit import fit
 
 MOST = 1024  # structures that are cached
 
-log = logging.getLogger("xgrad.compile")
+log: Any = logging.getLogger("xgrad.compile")
 _programs: dict[tuple, "Program"] = {}
 
 
 class Program:
     """The programs of one structure: one for each `metas`, compiled by `jax.jit` for the shapes it is called with."""
 
-    def __init__(self, structure: tuple, names: tuple[str, ...]) -> None:
+    nodes: Any
+    leaving: Any
+
+    def __init__(self, structure: tuple[Any, ...], names: tuple[str, ...]) -> None:
         self.nodes, self.leaving = structure
         self.names = names  # of the nodes
-        self.number = next(_numbers)
-        self.traces: dict[tuple, Callable] = {}
+        self.number: int = next(_numbers)
+        self.traces: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._latest: Any = None  # the latest trace, with the shapes and dtypes of its arguments
 
-    def traced(self, metas: tuple, donated: tuple, args: list) -> Callable:
+    def traced(self, metas: tuple[Any, ...], donated: tuple[Any, ...], args: list[Any]) -> Callable[..., Any]:
         """Make a new trace, whose results may use the memory of the arguments `donated`."""
         function = self.traces[metas, donated] = jax.jit(checked(self.function(metas), metas), donate_argnums=donated)
         self._latest = function, [jax.typeof(a) if isinstance(a, jax.Array) else a for a in args]
         return function
 
-    def function(self, metas: tuple) -> Callable:
+    def function(self, metas: tuple[Any, ...]) -> Callable[..., Any]:
         """Make the function from the segment's arguments to its results, which are gradients."""
         nodes, leaving, names = self.nodes, self.leaving, self.names
 
@@ -101,7 +104,7 @@ class Metrics:
         return {**vars(self), "misses": list(self.misses), "borders": dict(self.borders), "programs": len(_programs)}
 
 
-metrics = Metrics()
+metrics: Metrics = Metrics()
 _numbers = itertools.count()
 
 
@@ -116,8 +119,13 @@ def clear() -> None:
 
 
 def evaluate(
-    structure: tuple, metas: tuple, donated: tuple, args: list, names: list[type], dump: Path | None
-) -> tuple[Callable, tuple]:
+    structure: tuple[Any, ...],
+    metas: tuple[Any, ...],
+    donated: tuple[Any, ...],
+    args: list[Any],
+    names: list[type[Any]],
+    dump: Path | None,
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Run a segment; return its program and its gradients."""
     program = _programs.get(structure)
     new = program is None

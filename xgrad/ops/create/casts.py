@@ -71,7 +71,7 @@ class ToCopyBackward0(Node):
         self.source = source
         wire(self, (gradient_edge(moved),), (jax.ShapeDtypeStruct(moved.shape, moved.dtype),))
 
-    def apply(self, grads: list, needs: int, arithmetic: Arithmetic) -> Any:
+    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         grad = grads[0]
         if grad is None:
             return (None,)

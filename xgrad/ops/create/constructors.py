@@ -25,7 +25,7 @@ _EXPECTED = (
 )
 
 
-def construct(cls: type, args: tuple, options: dict[str, Any]) -> Any:
+def construct(cls: type[Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Make the tensor of `Tensor(...)`, also for a subclass without a `__new__` of its own."""
     if isinstance(other := _only(args, options), Tensor):  # of any dtype, for Tensor is every dtype's class
         return overrides.as_subclass(other, cls)
@@ -33,7 +33,7 @@ def construct(cls: type, args: tuple, options: dict[str, Any]) -> Any:
     return made if cls is Tensor else overrides.taken_over(made, cls)
 
 
-def of_dtype(args: tuple, options: dict[str, Any], dtype: np.dtype, device: Any = None) -> Tensor:
+def of_dtype(args: tuple[Any, ...], options: dict[str, Any], dtype: np.dtype, device: Any = None) -> Tensor:
     """Make the tensor of `FloatTensor(...)` and its like, on `device`, unless the options have another."""
     if isinstance(other := _only(args, options), Tensor):
         if other.dtype != dtype or other.layout != "strided":
@@ -159,16 +159,16 @@ def _of(dtype: np.dtype) -> Any:
 
 
 # One line each: the documentation's tool reads the source, and finds only such names.
-FloatTensor = _of(dtypes.float32)
-DoubleTensor = _of(dtypes.float64)
-HalfTensor = _of(dtypes.float16)
-BFloat16Tensor = _of(dtypes.bfloat16)
-ByteTensor = _of(dtypes.uint8)
-CharTensor = _of(dtypes.int8)
-ShortTensor = _of(dtypes.int16)
-IntTensor = _of(dtypes.int32)
-LongTensor = _of(dtypes.int64)
-BoolTensor = _of(dtypes.bool)
+FloatTensor: Any = _of(dtypes.float32)
+DoubleTensor: Any = _of(dtypes.float64)
+HalfTensor: Any = _of(dtypes.float16)
+BFloat16Tensor: Any = _of(dtypes.bfloat16)
+ByteTensor: Any = _of(dtypes.uint8)
+CharTensor: Any = _of(dtypes.int8)
+ShortTensor: Any = _of(dtypes.int16)
+IntTensor: Any = _of(dtypes.int32)
+LongTensor: Any = _of(dtypes.int64)
+BoolTensor: Any = _of(dtypes.bool)
 
 
 def set_default_tensor_type(t: Any) -> None:

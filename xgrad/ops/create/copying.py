@@ -82,5 +82,5 @@ def fit_to(self, *, shape, dtype):
 fit_to.derivative(self=linear)
 
 
-def fit_recorded(grad: Tensor, shape: tuple, dtype: Any) -> Tensor:
+def fit_recorded(grad: Tensor, shape: tuple[Any, ...], dtype: Any) -> Tensor:
     return fit_to.function(grad, shape, dtype)

@@ -162,9 +162,11 @@ def _constants(name: str, value: int, doc: str) -> Callable:
     return factory
 
 
-zeros = _constants("zeros", 0, "of zeros")
-ones = _constants("ones", 1, "of ones")
-empty = _constants("empty", 0, "whose values are not to be relied upon (zeros: XLA leaves no memory uninitialised)")
+zeros: Callable[..., Any] = _constants("zeros", 0, "of zeros")
+ones: Callable[..., Any] = _constants("ones", 1, "of ones")
+empty: Callable[..., Any] = _constants(
+    "empty", 0, "whose values are not to be relied upon (zeros: XLA leaves no memory uninitialised)"
+)
 
 
 def _full(value: Any, size: tuple, dtype: Any, where: Sharding | Devices | None, name: str) -> Tensor:

@@ -111,7 +111,9 @@ def expand_masks(self: Tensor, indices: Any) -> tuple[tuple[int, ...], list[Tens
     return tuple(places), tensors
 
 
-def write_at(self: Tensor, places: tuple, indices: list, values: Any, accumulate: bool, inplace: bool) -> Tensor:
+def write_at(
+    self: Tensor, places: tuple[Any, ...], indices: list[Any], values: Any, accumulate: bool, inplace: bool
+) -> Tensor:
     """`index_put` with prepared indices; without any the whole tensor is meant."""
     run = call_inplace if inplace else call
     return run(index_put_array.operator, (self, values, *indices), (places, bool(accumulate)))

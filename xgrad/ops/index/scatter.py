@@ -20,7 +20,7 @@ from ..create.scalars import fill_value
 from .index_checks import check_range, require_integers, same_dtype
 
 
-def in_range(args: tuple, statics: tuple) -> None:
+def in_range(args: tuple[Any, ...], statics: tuple[Any, ...]) -> None:
     """Check the index of an operator over (self, index, ...) whose first static argument is `dim`."""
     self, index = args[:2]
     shape = self.shape
@@ -28,7 +28,7 @@ def in_range(args: tuple, statics: tuple) -> None:
     check_range(index, shape[dim] if shape else 1, dim)
 
 
-def wrapped_in_range(args: tuple, statics: tuple) -> None:
+def wrapped_in_range(args: tuple[Any, ...], statics: tuple[Any, ...]) -> None:
     """Check an index as `in_range` does, where a negative one counts from the end."""
     self, index = args[:2]
     shape = self.shape

@@ -40,12 +40,12 @@ def adjoint(x: Any) -> Any:
     return conj(x.mT)
 
 
-def is_vector(A: tuple, B: tuple) -> bool:
+def is_vector(A: tuple[Any, ...], B: tuple[Any, ...]) -> bool:
     """Tell if a right-hand side of this shape is (a batch of) vectors."""
     return len(B) == 1 or (len(A) - 1 == len(B) and A[:-1] == B)
 
 
-def broadcast_batches(*matrices: Any) -> list:
+def broadcast_batches(*matrices: Any) -> list[Any]:
     """Broadcast matrices to a common batch."""
     batch = broadcast_shapes(*(x.shape[:-2] for x in matrices))
     return [jnp.broadcast_to(x, batch + x.shape[-2:]) for x in matrices]
@@ -90,7 +90,7 @@ def require_invariant(name: str, what: str, turns: list[tuple[Any, Any, int, int
         )
 
 
-def not_implemented(name: str, instead: str) -> Callable:
+def not_implemented(name: str, instead: str) -> Callable[..., Any]:
     """Make the formula of a missing gradient: it raises an error in backward, as in PyTorch."""
 
     def formula(grads: Any) -> Any:

@@ -14,7 +14,7 @@ from ...dispatch.declare import composite, operator
 from ...tensor import Tensor
 from .checks import adjoint, broadcast_batches, check_info, no_info, require_matrices
 
-failing = partial(operator, namespace="linalg", method=False, function=False)
+failing: Any = partial(operator, namespace="linalg", method=False, function=False)
 
 
 def _cholesky(A, upper):

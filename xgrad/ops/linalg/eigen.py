@@ -19,7 +19,7 @@ from ...dispatch.declare import composite, operator
 from ...tensor import Tensor
 from .checks import adjoint, differences, require_invariant, require_matrices
 
-linalg = partial(operator, namespace="linalg", method=False)
+linalg: Any = partial(operator, namespace="linalg", method=False)
 
 
 # -- Hermitian matrices -----------------------------------------------------------------------------------------------

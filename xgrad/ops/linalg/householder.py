@@ -16,7 +16,7 @@ from ...dispatch.declare import operator
 from ...dispatch.tables import FUNCTIONS, METHODS
 from .checks import adjoint, not_implemented, require_matrices
 
-linalg = partial(operator, namespace="linalg", method=False)
+linalg: Any = partial(operator, namespace="linalg", method=False)
 
 
 # -- QR ---------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ...tensor import Tensor
 from .checks import broadcast_batches, check_info, no_info, not_implemented, require_matrices
 from .products import require_same
 
-linalg = partial(operator, namespace="linalg", method=False)
+linalg: Any = partial(operator, namespace="linalg", method=False)
 
 # At this ratio one block of two and two single pivots make elements grow equally.
 _ALPHA = (1 + 17**0.5) / 8

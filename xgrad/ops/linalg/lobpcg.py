@@ -131,8 +131,8 @@ def _lobpcg_sparse(values, indices, X, iK, *, k, niter, tol, largest):
 def lobpcg(
     A: Tensor, k: int | None = None, B: Tensor | None = None, X: Tensor | None = None, n: int | None = None,
     iK: Tensor | None = None, niter: int | None = None, tol: float | None = None, largest: bool | None = None,
-    method: str | None = None, tracker: Any = None, ortho_iparams: dict | None = None,
-    ortho_fparams: dict | None = None, ortho_bparams: dict | None = None,
+    method: str | None = None, tracker: Any = None, ortho_iparams: dict[Any, Any] | None = None,
+    ortho_fparams: dict[Any, Any] | None = None, ortho_bparams: dict[Any, Any] | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The k largest (or smallest) eigenvalues and eigenvectors of symmetric matrices: (*, k) and (*, m, k).
 

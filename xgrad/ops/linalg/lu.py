@@ -17,7 +17,7 @@ from .checks import adjoint as adjoint_of
 from .checks import broadcast_batches, check_info, first_zero, no_info, require_matrices
 from .products import require_same
 
-linalg = partial(operator, namespace="linalg", method=False)
+linalg: Any = partial(operator, namespace="linalg", method=False)
 
 
 def _factor(A: Any, pivot: bool, name: str) -> tuple[Any, Any, Any]:

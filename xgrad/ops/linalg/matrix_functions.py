@@ -31,7 +31,7 @@ from .householder import qr
 from .products import require_same
 from .singular import pinv, svd, svdvals
 
-linalg = partial(operator, namespace="linalg", method=False)
+linalg: Any = partial(operator, namespace="linalg", method=False)
 
 
 # -- determinants -----------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def logdet(self):
 
 # Operators that can fail return an `info`, and the others are made of these; `info` comes from the decomposition that
 # solves, which XLA computes once.
-failing = partial(linalg, function=False)
+failing: Any = partial(linalg, function=False)
 
 
 def _singular(A: Any) -> Any:

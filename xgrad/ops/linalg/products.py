@@ -32,7 +32,7 @@ def require_ndim(x: Any, ndim: int, name: str, argument: str) -> None:
         raise ShapeMismatchError(f"{name}: {argument} must be {what}, but it has {x.ndim} dimensions ({list(x.shape)})")
 
 
-def shapes_error(name: str, first: tuple, second: tuple) -> ShapeMismatchError:
+def shapes_error(name: str, first: tuple[Any, ...], second: tuple[Any, ...]) -> ShapeMismatchError:
     text = "x".join(map(str, first)), "x".join(map(str, second))
     return ShapeMismatchError(f"{name}: mat1 and mat2 shapes cannot be multiplied ({text[0]} and {text[1]})")
 

@@ -17,7 +17,7 @@ from ...tensor import Tensor
 from .checks import adjoint, require_invariant, require_matrices
 from .eigen import watched
 
-linalg = partial(operator, namespace="linalg", method=False)
+linalg: Any = partial(operator, namespace="linalg", method=False)
 
 
 @linalg("linalg_svd", signature="A, full_matrices=True, *, driver=None", outputs=return_types.linalg_svd)

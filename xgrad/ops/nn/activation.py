@@ -23,8 +23,8 @@ from ..create.scalars import fill_value, require_fit_beside
 from ..random.keys import draw_key
 from ..reduce.norms import magnitude
 
-functional = partial(operator, namespace="nn.functional", method=False, out=False)
-activation = partial(functional, inplace="argument")
+functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
+activation: Any = partial(functional, inplace="argument")
 
 _BENT = unary(-5, 8)  # numbers on both sides of the kinks of relu6 and hardsigmoid
 _ALONG = (sample(real(2, 3), dim=1), sample(real(2, 3), dim=0), sample(real(), dim=0), sample(real(0, 3), dim=1))

@@ -14,7 +14,7 @@ from ...dispatch.samples import COMPLEX, key, real, sample, truth
 from ...tensor import Tensor
 from ..random.keys import draw_key
 
-functional = partial(operator, namespace="nn.functional", method=False, out=False)
+functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
 @functional(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ...dispatch.declare import linear, operator
 from ...dispatch.promotion import require_same_dtype
 
-functional = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
+functional: Any = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
 
 
 def expand(value: Any, n: int, name: str) -> tuple[int, ...]:
@@ -160,8 +160,14 @@ def _declare(n: int) -> tuple[Any, Any]:
     return convolution, transposed
 
 
+conv1d: Any
+conv_transpose1d: Any
 conv1d, conv_transpose1d = _declare(1)
+conv2d: Any
+conv_transpose2d: Any
 conv2d, conv_transpose2d = _declare(2)
+conv3d: Any
+conv_transpose3d: Any
 conv3d, conv_transpose3d = _declare(3)
 
 

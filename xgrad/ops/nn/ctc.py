@@ -13,7 +13,7 @@ from ...dispatch.declare import composite, operator
 from ...tensor import Tensor, from_array
 from .loss import reduction_of
 
-hidden = partial(operator, function=False, method=False)
+hidden: Any = partial(operator, function=False, method=False)
 
 
 def _nll(log_p: Any, labels: Any, input_lengths: Any, target_lengths: Any, blank: int) -> Any:

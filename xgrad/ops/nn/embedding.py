@@ -17,7 +17,7 @@ from ...tensor import Tensor, from_array
 from ..index.index_checks import check_range, on_host
 from ..reduce.norms import p_norm
 
-functional = partial(operator, method=False, out=False)
+functional: Any = partial(operator, method=False, out=False)
 
 
 def _rows(weight: Any, indices: Any) -> Any:

@@ -10,7 +10,7 @@ from ...dispatch.declare import linear, operator
 from ...dispatch.promotion import require_floating, require_same_dtype
 from ...dispatch.tables import FUNCTIONS
 
-functional = partial(operator, namespace="nn.functional", method=False, out=False)
+functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
 def _place(coordinate: Any, size: int, align_corners: bool) -> Any:

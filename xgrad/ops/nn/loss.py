@@ -19,8 +19,8 @@ from ...tensor import Tensor
 from ..reduce.distances import pairwise_distance
 from ..reduce.norms import magnitude, p_norm
 
-functional = partial(operator, namespace="nn.functional", method=False, out=False)
-everywhere = partial(functional, namespace=("nn.functional", ""))
+functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
+everywhere: Any = partial(functional, namespace=("nn.functional", ""))
 
 
 def reduction_of(size_average: Any, reduce: Any, reduction: str) -> str:

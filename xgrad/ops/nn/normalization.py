@@ -21,7 +21,7 @@ from ...dispatch.tables import FUNCTIONS
 from ...engine.programs.unfused import apart
 from ...tensor import Tensor
 
-functional = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
+functional: Any = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
 
 
 def _standardize(x: Any, axes: tuple[int, ...], eps: Any) -> tuple[Any, Any, Any]:
@@ -208,7 +208,16 @@ def batch_norm(
     return batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
-def batch_normalized(input, running_mean, running_var, weight, bias, training, momentum, eps) -> Tensor:
+def batch_normalized(
+    input: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: Any,
+    eps: float,
+) -> Tensor:
     """`batch_norm` without its refusal of one value per channel."""
     require_floating(input, "batch_norm")
     shape = tuple(input.shape)

@@ -23,7 +23,7 @@ from ..index.index_checks import check_range
 from ..pointwise.arithmetic import zero
 from .convolution import expand
 
-functional = partial(operator, namespace="nn.functional", method=False, out=False)
+functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
 # -- windows ----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ...dispatch.promotion import require_same_dtype
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor, from_array
 
-hidden = partial(operator, function=False, method=False, out=False)
+hidden: Any = partial(operator, function=False, method=False, out=False)
 
 
 # -- one step: (x, the input's product and bias; the state's weight and bias; state) → state ---------------------------

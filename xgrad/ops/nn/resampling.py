@@ -19,7 +19,7 @@ from ...dispatch.promotion import require_floating, widen
 from ...tensor import Tensor
 from .pooling import adaptive_mean
 
-functional = partial(operator, namespace="nn.functional", method=False, out=False)
+functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
 
 _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
 

@@ -51,7 +51,7 @@ def _refuse_bool(what: str, *operands: Any) -> None:
         raise RuntimeError(f"{what}, the `-` operator, with {found} is not supported. {advice} operator instead.")
 
 
-def run(op: Operator, args: tuple, out: Tensor | None, statics: tuple = ()) -> Tensor:
+def run(op: Operator, args: tuple[Any, ...], out: Tensor | None, statics: tuple[Any, ...] = ()) -> Tensor:
     """Call an operator as its function form does: with `out=` if there is one, else by the shortest path."""
     if out is not None:
         return call_out(op, args, statics, out)
@@ -142,7 +142,7 @@ def _plus_minus(name: str, plain: Operator, scaled: Operator, aliases: tuple, do
     return composite(name, aliases=aliases)(function)
 
 
-add = _plus_minus(
+add: Any = _plus_minus(
     "add", _plain_add.operator, _scaled_add, (),
     """input + alpha * other, broadcast.
 
@@ -151,7 +151,7 @@ add = _plus_minus(
     tensor([6., 7.])
     """,
 )  # fmt: skip
-sub = _plus_minus(
+sub: Any = _plus_minus(
     "sub", _plain_sub.operator, _scaled_sub, ("subtract",),
     "input - alpha * other, broadcast.  Raises `RuntimeError` for bools.",
 )  # fmt: skip

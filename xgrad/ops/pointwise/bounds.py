@@ -16,7 +16,7 @@ from ...tensor import Tensor
 from ..create.scalars import require_fit_beside
 
 
-def ordered(name: str, *operands: Any) -> tuple:
+def ordered(name: str, *operands: Any) -> tuple[Any, ...]:
     """Promote the operands to their common dtype.  Raises `NotImplementedError` for complex numbers."""
     operands = promote_together(*operands)
     if operands[0].dtype in dtypes.COMPLEX:

@@ -25,9 +25,11 @@ class _Family(NamedTuple):
     """`first`: slope and constant of the polynomial of degree 1.  `step`: (a, b, c, e) for k."""
 
     first: tuple[float, float]
-    step: Callable[[Any], tuple]
-    ends: tuple[tuple[int, Callable], ...] = ()  # (x, its value for a degree), for each x where the values are integers
-    wave: Callable | None = None  # the value at cos(angle), for a degree and an angle
+    step: Callable[[Any], tuple[Any, ...]]
+    ends: tuple[
+        tuple[int, Callable[..., Any]], ...
+    ] = ()  # (x, its value for a degree), for each x where the values are integers
+    wave: Callable[..., Any] | None = None  # the value at cos(angle), for a degree and an angle
     limited: bool = False  # above the degree 128 (in float64: 512) PyTorch gives NaN
 
 

@@ -77,7 +77,7 @@ def _cot_tangent(primals: tuple, tangents: tuple) -> tuple:
     return out, -math.pi * (1 + out * out) * tangents[0]
 
 
-def series(y: Any, terms: int, ratio: Callable) -> Any:
+def series(y: Any, terms: int, ratio: Callable[..., Any]) -> Any:
     """1 + y * ratio(1) * (1 + y * ratio(2) * (...)), by Horner's rule."""
     total = jnp.ones_like(y)
     for k in range(terms, 0, -1):
@@ -114,7 +114,7 @@ def _angle(x: Any) -> Any:
     return jnp.where(origin, jax.lax.stop_gradient(jnp.angle(x)), jnp.angle(jnp.where(origin, 1, x)))
 
 
-def unary(name: str, compute: Callable, doc: str, samples: tuple, **options: Any) -> Declared:
+def unary(name: str, compute: Callable[..., Any], doc: str, samples: tuple[Any, ...], **options: Any) -> Declared:
     """Declare a floating-point function of one array.  With `COMPLEX` beside its samples it takes complex numbers."""
     complex_too = COMPLEX[0] in samples
 
@@ -183,7 +183,7 @@ _floating("tanh", jnp.tanh, "The hyperbolic tangent.").derivative(
     self=lambda grad, result: grad * conj(1 - result * result)
 )
 
-angle = unary("angle", _angle, "The angle of complex numbers; 0 or pi of real ones.", REAL + COMPLEX)
+angle: Declared = unary("angle", _angle, "The angle of complex numbers; 0 or pi of real ones.", REAL + COMPLEX)
 
 
 # -- rounding: integers are as they are -------------------------------------------------------------------------------

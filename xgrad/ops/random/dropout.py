@@ -20,7 +20,7 @@ from ...dispatch.wrong_arguments import require_tensor
 from ...tensor import Tensor
 from .keys import draw_key
 
-hidden = partial(operator, function=False, method=False, out=False)
+hidden: Any = partial(operator, function=False, method=False, out=False)
 
 # SELU's limit at minus infinity: alpha_dropout sets dropped elements to it.
 _ALPHA = -1.7580993408473766

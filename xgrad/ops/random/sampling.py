@@ -130,8 +130,10 @@ def _random(name: str, op: Operator, doc: str) -> Callable:
     return factory
 
 
-rand = _random("rand", _rand.operator, "numbers uniform on [0, 1)")
-randn = _random("randn", _randn.operator, "numbers of the standard normal distribution (complex: of variance 1)")
+rand: Callable[..., Any] = _random("rand", _rand.operator, "numbers uniform on [0, 1)")
+randn: Callable[..., Any] = _random(
+    "randn", _randn.operator, "numbers of the standard normal distribution (complex: of variance 1)"
+)
 
 
 def _bounds(low: Any, high: Any, dtype: np.dtype) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from ...dispatch.declare import operator
 from ...dispatch.promotion import promote, require_floating, scalar, wrap_dim
 from .norms import p_norm
 
-functional = partial(operator, namespace="nn.functional", method=False, out=False)
+functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
 @functional(out=True, signature="input, p=2.0, dim=1, eps=1e-12")

@@ -42,7 +42,7 @@ def gather(self: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     return values, indices.astype(dtypes.default_integer())
 
 
-def scatter(grad: Any, indices: Any, shape: tuple, dim: int, keepdim: bool = True) -> Any:
+def scatter(grad: Any, indices: Any, shape: tuple[Any, ...], dim: int, keepdim: bool = True) -> Any:
     """Scatter the gradient of values that were gathered at `indices` along `dim`."""
     if not shape:
         return grad

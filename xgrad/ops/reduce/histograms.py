@@ -28,7 +28,7 @@ from ..create.factories import spaced
 from ..index.index_checks import on_host
 
 hidden: dict[str, Any] = dict(function=False, method=False, out=False, differentiable=False)
-without_derivative = hidden | {
+without_derivative: Any = hidden | {
     "differentiable": True, "node": "torch::autograd::NotImplemented", "missing": "aten::histogram",
 }  # fmt: skip
 

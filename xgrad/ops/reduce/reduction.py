@@ -29,12 +29,12 @@ from ...tensor import Tensor
 REDUCTION = "input, dim=None, keepdim=False, *, dtype=None"
 
 
-def spread(grad: Any, shape: tuple, dim: Any, keepdim: bool) -> Any:
+def spread(grad: Any, shape: tuple[Any, ...], dim: Any, keepdim: bool) -> Any:
     """Spread the gradient of a sum over `dim`: broadcast it to `shape`."""
     return restore_dims(grad, shape, wrap_dims(dim, len(shape)), keepdim)
 
 
-def count(shape: tuple, dim: Any) -> int:
+def count(shape: tuple[Any, ...], dim: Any) -> int:
     """The number of elements that a reduction over `dim` combines."""
     return math.prod(shape[d] for d in wrap_dims(dim, len(shape)))
 
@@ -142,7 +142,7 @@ logsumexp.derivative(
 # -- variance ---------------------------------------------------------------------------------------------------------
 
 
-def variance(self, dim, correction, keepdim):
+def variance(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
     require_float(self, "std and var")
     dims = wrap_dims(dim, self.ndim)
     n = math.prod(self.shape[d] for d in dims)
@@ -158,7 +158,7 @@ def _freedom(n: int, correction: Any, like: Any) -> Any:
     return jnp.maximum(0, n - correction).astype(like.dtype)
 
 
-def deviation(self, dim, correction, keepdim):
+def deviation(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
     return safe_sqrt(variance(self, dim, correction, keepdim))
 
 
@@ -168,14 +168,14 @@ def safe_sqrt(x: Any) -> Any:
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
 
 
-def variance_grad(grad, self, dim, correction, keepdim):
+def variance_grad(grad: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
     dims = wrap_dims(dim, self.ndim)
     n = math.prod(self.shape[d] for d in dims)
     grad = restore_dims(grad, self.shape, dims, keepdim)
     return grad * (self - jnp.mean(self, axis=dims, keepdims=True)) * (2 / _freedom(n, correction, grad))
 
 
-def deviation_grad(grad, self, result, dim, correction, keepdim):
+def deviation_grad(grad: Any, self: Any, result: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
     grad = jnp.where(result == 0, 0, grad / jnp.where(result == 0, 1, 2 * result))
     return variance_grad(grad, self, dim, correction, keepdim)
 

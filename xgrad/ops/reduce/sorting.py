@@ -74,7 +74,7 @@ for _op in (sort, topk):
 
 # -- unique: the number of results depends on the values, so it is not traced -----------------------------------------
 
-unjitted = partial(operator, jit=False, out=False, function=False, method=False)
+unjitted: Any = partial(operator, jit=False, out=False, function=False, method=False)
 
 
 def _require_values(self: Any, what: str) -> None:

@@ -17,7 +17,7 @@ from ...tensor import Tensor
 from ..create.scalars import fill_value
 from ..nn.convolution import expand
 
-functional = partial(operator, namespace="nn.functional", method=False, out=False)
+functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
 def _fitting(args: tuple, statics: tuple) -> tuple:

@@ -91,7 +91,7 @@ def _sizes_and_dims(x: Any, base: str, s: Any, dim: Any) -> tuple[list[int], lis
     return sizes, dims
 
 
-def check_ints(values: tuple) -> None:
+def check_ints(values: tuple[Any, ...]) -> None:
     """Raise for values that are no ints, at each call: 2.0 and True equal ints, and would find their kernels."""
     for value in values:
         if value.__class__ is not int and value is not None:

@@ -23,7 +23,7 @@ def same(array: Any) -> Any:
     return array
 
 
-def private(tensor: Tensor, place: Callable = same) -> Tensor:
+def private(tensor: Tensor, place: Callable[..., Any] = same) -> Tensor:
     """A tensor with the same array (or `place` of it), outside of all graphs; writes to one do not change the other."""
     require_plain("sparse tensor", tensor)
     twin = from_array(place(tensor._read()))

@@ -16,7 +16,7 @@ _BOOL = np.dtype(bool)
 
 # Classes of values that equal an int, or have such elements, and so would be found in its place where ints are keys.
 NO_DIM = frozenset([bool, float, np.bool_, np.float64])
-NO_DIMS = NO_DIM | {tuple, list}
+NO_DIMS: Any = NO_DIM | {tuple, list}
 
 
 def int_of(value: Any) -> int:
@@ -53,7 +53,7 @@ def sizes_of(args: Sequence[Any]) -> Shape:
     return tuple(args)
 
 
-def variadic(function: str, name: str, args: tuple, named: dict[str, Any]) -> Shape:
+def variadic(function: str, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Shape:
     """Return the ints of `f(2, 3)`, `f((2, 3))` and `f(size=(2, 3))`; `TypeError` unless they are passed once.
 
     Python allows no parameter with the name of `*size`: `named` are the keyword arguments that `**named` caught.
