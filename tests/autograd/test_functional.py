@@ -290,6 +290,7 @@ def second_order(T, function, *v, **kwargs):
     return T.autograd.grad((last * last).sum(), [x, w, *vectors], allow_unused=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("function", "v", "kwargs"),
     [

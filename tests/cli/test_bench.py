@@ -103,6 +103,7 @@ def test_a_row_whose_library_is_missing_says_so_and_is_not_made():
     assert (result.verdict, result.failed) == ("no_such_library is not installed", False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("theirs", "message"),
     [

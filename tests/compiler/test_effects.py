@@ -240,6 +240,7 @@ def test_what_is_written_without_grad_is_as_in_eager(function, donate, path):
     agree(on_copies(function), traces=traces, donate=donate)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", [under_no_grad, by_data, views_of_arguments, views_of_what_is_made, expanded])
 def test_what_is_written_of_leaves_is_as_in_eager(function, path):
     agree(given(function))

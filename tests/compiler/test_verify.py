@@ -220,6 +220,7 @@ def histories():
     return function, [leaf(3.0, 2.0, 1.0)], [x]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("program", [momentum, views_and_hooks, histories])
 def test_a_verified_call_does_what_it_does_without(program):
     traces = 2 if program in (momentum, views_and_hooks) else 1

@@ -56,6 +56,7 @@ def test_product_through_a_view(take, path):
     as_torch(program)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("take", list(VIEWS.values())[::3], ids=list(VIEWS)[::3])
 def test_copy_into_a_view(take, path):
     def program(T):
@@ -214,6 +215,7 @@ def test_state_read_from_the_buffer_that_it_is_written_to(path):
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 def test_overlapping_views_written_in_turn(path):
     def program(T):
         x, w = leaf(T, 4, 4), leaf(T, 4, seed=1)

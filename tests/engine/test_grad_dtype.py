@@ -39,6 +39,7 @@ def test_default_is_the_tensors_dtype():
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float32", None])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_gradients_arrive_in_it(dtype, when):

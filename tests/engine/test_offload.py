@@ -38,6 +38,7 @@ def packed(monkeypatch):
     return seen
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("pin", PIN)
 @pytest.mark.parametrize("accelerator", [False, True])
 def test_gradients_and_second_gradients(pin, accelerator, request):

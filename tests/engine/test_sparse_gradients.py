@@ -196,6 +196,7 @@ def test_write_of_a_sparse_gradient_costs_no_copy_of_the_weights():
 # -- the buffer of a node ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("inner", ["leaf", "mul", "view", "function", "clone", "two results"])
@@ -454,6 +455,7 @@ def gradient_parts(g):
     return [g.is_sparse, g._indices(), g._values(), tuple(g.shape), g.is_coalesced()]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", [{}, {"padding_idx": 1}, {"padding_idx": -2}, {"max_norm": 0.5}], ids=str)
 @pytest.mark.parametrize("indices", [[1, 3, 1], [[1, 3], [0, 4]], []], ids=str)
 def test_embedding_gradient_has_an_entry_for_each_index(indices, options):

@@ -100,6 +100,7 @@ class Small(eqx.Module):
 X = np.arange(3.0) / 10
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("kind", "run", "inputs", "labels"),
     [(Convolutional, convolve, IMAGES, LABELS), (Transformer, read, TOKENS, TOKENS)],

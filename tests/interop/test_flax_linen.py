@@ -61,6 +61,7 @@ def small(**options):
     return wrap(Small(), jax.random.key(0), X, **options)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("model", "inputs", "labels"), [(Convolutional(), IMAGES, LABELS), (Transformer(), TOKENS, TOKENS)]
 )

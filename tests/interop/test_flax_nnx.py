@@ -99,6 +99,7 @@ def own_step(model, optimizer, inputs, labels):
     return loss
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kind", "inputs", "labels"), [(Convolutional, IMAGES, LABELS), (Transformer, TOKENS, TOKENS)])
 def test_twenty_steps_are_those_of_nnx(kind, inputs, labels):
     model, reference = kind(nnx.Rngs(1)), kind(nnx.Rngs(1))
@@ -274,6 +275,7 @@ def test_functional_call_takes_other_tensors():
     assert net.first.kernel.grad is None
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_checkpoint_draws_the_same_numbers_again_and_moves_no_state(compiled):
     def gradients(run):
@@ -416,6 +418,7 @@ def test_bad_input_is_told():
         wrap(Counting())(xgrad.ones(3))
 
 
+@pytest.mark.exhaustive
 def test_nothing_of_flax_is_changed_before_a_module_is_wrapped():
     code = """
 from flax import nnx

@@ -27,6 +27,7 @@ def exp_sin(x):
     return jnp.exp(x) * jnp.sin(x)
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_value_gradient_and_second_derivative_equal_torchs(policy):
     f = xgrad.from_jax(exp_sin, policy=policy)
@@ -84,6 +85,7 @@ def test_only_some_leaves_and_some_results_have_gradients(policy):
         assert not f(x, y)[0].requires_grad
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_static_arguments_have_a_program_each_and_the_type_counts(policy):
     traced = []
@@ -129,6 +131,7 @@ def test_other_leaves_are_static():
     assert f(leaf([4.0]), {"name": "leave", "with": jnp.sqrt}).tolist() == [4.0]
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_complex_gradients_follow_pytorchs_convention(policy):
     z, t = leaf([1 + 2j, 3 - 1j]), torch.tensor([1 + 2j, 3 - 1j], requires_grad=True)
@@ -138,6 +141,7 @@ def test_complex_gradients_follow_pytorchs_convention(policy):
     np.testing.assert_allclose(z.grad.numpy(), t.grad.numpy(), rtol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_tangents_and_batches(policy):
     f = xgrad.from_jax(exp_sin, policy=policy)
@@ -166,6 +170,7 @@ def test_a_custom_vjp_inside_is_what_runs(policy):
     assert xgrad.autograd.grad(g.sum(), x)[0].tolist() == pytest.approx([10.0] * 3)
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_keys_and_integers_are_arguments_like_any_other(policy):
     f = xgrad.from_jax(lambda key, x, i: x[i] * jax.random.normal(key, (2,)), policy=policy)
@@ -251,6 +256,7 @@ def test_compiled_backward_and_compiled_steps(policy):
     assert step.metrics().traces == 1
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_scans_and_jitted_functions_inside(policy):
     @jax.jit

@@ -56,6 +56,7 @@ def test_products_of_two(name):
     agree(lambda lib, x, y: getattr(lib, name)(x, y, **options), x, y)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted(set(PRODUCTS) - {"cross", "kron"}))
 def test_products_of_complex_tensors(name):
     x, y = (numbers(*s, seed=i) + 1j * numbers(*s, seed=i + 5) for i, s in enumerate(PRODUCTS[name]))
@@ -68,6 +69,7 @@ BLENDS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", BLENDS)
 @pytest.mark.parametrize("options", [{}, {"beta": 0.5, "alpha": -2.0}])
 def test_input_plus_product(name, options):
@@ -261,6 +263,7 @@ def test_rank_counts_singular_values_above_the_tolerance():
 # -- older names ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "function",
     [
@@ -297,6 +300,7 @@ def test_older_norms_refuse_what_they_cannot_measure():
             call()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", [{}, {"N": 2, "increasing": True}, {"N": 5}, {"N": 1}])
 def test_vander_as_numpy(options):
     x = numbers(3)

@@ -25,6 +25,7 @@ def signed(vectors):
     return v * np.sign(top)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("options", "largest"),
     [("plain", None), ("plain", False), ("batch", True), ("general", False), ("preconditioned", True)],
@@ -67,6 +68,7 @@ def test_a_sparse_matrix_is_used_by_its_products(layout):
         xgrad.lobpcg(A.to_sparse().requires_grad_())
 
 
+@pytest.mark.exhaustive
 def test_gradients_are_those_of_torch():
     def run(T):
         A = matrix(T).requires_grad_()
@@ -85,6 +87,7 @@ def test_gradients_are_those_of_torch():
         np.testing.assert_allclose(array(ours), array(ours).T, atol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("general", [False, True])
 def test_derivatives_agree_with_differences(general):
     X = xgrad.from_numpy(np.random.default_rng(1).standard_normal((6, 2)))

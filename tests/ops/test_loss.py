@@ -29,6 +29,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_of_input_and_target(name, reduction):
@@ -85,6 +86,7 @@ CLASSES = np.array([2, -100, 0])
 WEIGHT = random(4, seed=7) ** 2
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("weighted", [True, False])

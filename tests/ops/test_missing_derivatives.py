@@ -25,6 +25,7 @@ MISSING = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", MISSING)
 def test_a_derivative_that_nobody_has_is_refused_in_backward(name):
     results = {T: MISSING[name](T, leaf(T, 2, 3)) for T in (torch, xgrad)}
@@ -96,6 +97,7 @@ def _written(T, name, which):
         return value.clone(), None if tangent is None else tangent.clone(), None if whole is None else whole.clone()
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", UNARY + BINARY)
 def test_what_an_operator_without_derivative_writes_over_has_no_tangent(name):
     for which in ("self", "view", "other"):
@@ -118,6 +120,7 @@ def _saved_indices(T, index):
     return node.name(), list(node._saved_indices)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "index",
     [

@@ -11,6 +11,7 @@ from xgrad.dispatch.saved_attributes import kept_names
 from .agreement import agree, random
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(3,), (2, 3)])
 def test_layer_norm_and_rms_norm(shape):
     x, weight, bias = random(2, 2, 3), random(*shape, seed=1), random(*shape, seed=2)
@@ -33,6 +34,7 @@ def test_group_norm():
     agree(lambda f, x, w, b: f.group_norm(x, 2, w, b), random(2, 4, 3), random(4, seed=1), random(4, seed=2))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("affine", [True, False])
 def test_batch_norm(training, affine):

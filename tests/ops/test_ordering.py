@@ -24,6 +24,7 @@ def numbers(dtype):
     return np.array([[high, low, 0, 1, low, high, 1, 0, 0, 1, low, high]] * 2)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sort_is_stable_in_every_dtype(dtype, descending):
@@ -47,6 +48,7 @@ def test_extreme_integers():
     as_torch(lambda T: list(program(T)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (1,), (3, 1)])
 def test_little_to_sort(shape):
     as_torch(lambda T: [list(T.sort(T.ones(shape), dim=d)) for d in range(len(shape))])
@@ -60,6 +62,7 @@ def test_selections_by_rank():
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("descending", [False, True])
 def test_other_platforms_give_the_same(descending):
     """What runs where the pair is sorted equals what runs on the CPU."""
@@ -72,6 +75,7 @@ def test_other_platforms_give_the_same(descending):
         np.testing.assert_array_equal(packed[1], pair[1])
 
 
+@pytest.mark.exhaustive
 def test_without_64_bit_mode():
     code = """
 import numpy as np, xgrad

@@ -43,6 +43,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_number(dtype, writer):
@@ -66,6 +67,7 @@ def test_number(dtype, writer):
             as_torch(left)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("dtype", "value"), [("uint8", 300), ("float16", 1e6), ("int64", nan), ("bool", 2.5), ("int64", 2.5)]
 )

@@ -57,16 +57,19 @@ COMPLEX = [
 POSITIVE = ["acosh", "log", "log10", "log2", "rsqrt", "sqrt"]
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name):
     agree(lambda T, x: getattr(T, name)(x), np.abs(X) if name == "logit" else X)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", POSITIVE)
 def test_unary_of_positive_numbers(name):
     agree(lambda T, x: getattr(T, name)(x), X + 2)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", COMPLEX)
 def test_unary_complex(name):
     agree(lambda T, z: getattr(T, name)(z), X + 1j * Y)
@@ -78,11 +81,13 @@ BINARY = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", [*BINARY, "fmod", "remainder"])
 def test_binary(name):
     agree(lambda T, x, y: getattr(T, name)(x, y), np.abs(X) + 0.1 if name == "pow" else X, Y)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow"])
 def test_complex_with_real(name):
     agree(lambda T, x, y: getattr(T, name)(x, y), X + 1j * Y, Y)
@@ -105,6 +110,7 @@ def test_fused_products():
 OPERATORS = [python.add, python.sub, python.mul, python.truediv, python.floordiv, python.mod, python.pow]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("op", OPERATORS)
 def test_python_operators(op):
     def program(T):
@@ -117,6 +123,7 @@ def test_python_operators(op):
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", [python.and_, python.or_, python.xor, python.lshift, python.rshift])
 def test_operators_on_bits(op):
     as_torch(
@@ -124,6 +131,7 @@ def test_operators_on_bits(op):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("op", [python.lt, python.le, python.gt, python.ge, python.eq, python.ne])
 def test_comparisons(op):
     as_torch(lambda T: (op(T.tensor([1, 2]), T.tensor([1.5, 2.0])), op(1, T.tensor([0, 1])), op(T.tensor([1.0]), 2)))
@@ -136,6 +144,7 @@ def test_comparison_with_what_is_no_operand():
         x + None
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, 4, 0.5, -1, -2, -0.5, 2.5, 0.0])
 def test_pow_of_a_number_at_zero_and_elsewhere(exponent):
     x = np.array([0.0, 2.0, 1.0])
@@ -180,12 +189,14 @@ CORNERS = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CORNERS)
 def test_subgradients(name):
     at = np.array([0.0, 2.0, -1.0])
     same(derived(xgrad, CORNERS[name], at)[:2], derived(torch, CORNERS[name], at)[:2])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["abs", "clamp", "maximum", "sinc", "i0"])
 def test_tangents_at_corners(name):
     at = np.array([0.0, 2.0, -1.0])
@@ -223,6 +234,7 @@ def test_where_with_numbers_and_as_method():
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["trunc", "floor"])
 def test_rounded_division(mode):
     a, b = [7.0, -7.0, 1.0, 0.0, 5.5], [2.0, 2.0, 0.0, 0.0, -2.0]
@@ -262,6 +274,7 @@ def test_result_dtypes():
 POLES_AND_ZEROS = np.array([-8.9, -2.5, -1.5, -0.5, 0.3, 1.2])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["digamma", "lgamma"])
 def test_second_derivatives_of_gamma_functions_at_half_integers(name):
     agree(lambda T, x: getattr(T, name)(x), POLES_AND_ZEROS)
@@ -271,6 +284,7 @@ def test_polygamma_at_half_integers():
     as_torch(lambda T: [T.polygamma(n, T.tensor(POLES_AND_ZEROS)) for n in (1, 2, 3, 4)], rtol=1e-7)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("f", [lambda T, x: T.sinc(x), lambda T, x: T.special.i1(x)], ids=["sinc", "i1"])
 def test_derivatives_near_a_removable_singularity(f):
     agree(f, np.array([0.02, -0.1, 0.158, 0.16, 0.49, 0.51, 3.0]))
@@ -296,6 +310,7 @@ def test_zeta_below_zero_and_at_its_corners():
 INF = float("inf")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
 def test_a_sum_of_exponentials_beside_an_infinity(name):
     x, y = np.array([1.0, INF, -INF, 3.0, 2.0]), np.array([INF, 0.5, 1.0, -INF, 2.0])
