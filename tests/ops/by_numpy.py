@@ -101,6 +101,28 @@ def _dot(a: Any, b: Any, *, dimension_numbers: tuple, **_: Any) -> Any:
     return np.einsum(a, of_a, b, of_b, out)
 
 
+def _convolve(
+    x: Any, w: Any, *, window_strides: tuple, padding: tuple, lhs_dilation: tuple, rhs_dilation: tuple,
+    dimension_numbers: Any, feature_group_count: int, batch_group_count: int, **_: Any,
+) -> Any:  # fmt: skip
+    """A convolution: a product of the kernel with each window of the input, for each group of channels or examples."""
+    n, kind = len(window_strides), np.result_type(x)
+    x, w = (np.asarray(a, np.float32) if a.dtype.kind == "V" else a for a in (x, w))
+    x, w = x.transpose(dimension_numbers.lhs_spec), w.transpose(dimension_numbers.rhs_spec)
+    sides = [(low, high, d - 1) for (low, high), d in zip(padding, lhs_dilation, strict=True)]
+    x = _pad(x, 0, padding_config=[(0, 0, 0)] * 2 + sides)
+    w = _pad(w, 0, padding_config=[(0, 0, 0)] * 2 + [(0, 0, d - 1) for d in rhs_dilation])
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], tuple(range(2, n + 2)))
+    windows = windows[(slice(None), slice(None), *(slice(None, None, s) for s in window_strides))]
+    groups = max(feature_group_count, batch_group_count)
+    parts = np.split(windows, groups, axis=1 if feature_group_count > 1 else 0)
+    of_window, of_kernel = (1, *range(n + 2, 2 * n + 2)), (1, *range(2, n + 2))
+    pairs = zip(parts, np.split(w, groups), strict=True)
+    found = [np.tensordot(p, kernel, (of_window, of_kernel)) for p, kernel in pairs]  # (batch, *space, out)
+    out = np.moveaxis(np.concatenate(found, axis=-1), -1, 1).astype(kind)
+    return out.transpose(np.argsort(dimension_numbers.out_spec))
+
+
 def _slice(x: Any, *, start_indices: tuple, limit_indices: tuple, strides: tuple | None) -> Any:
     steps = strides or (1,) * x.ndim
     return x[tuple(slice(*s) for s in zip(start_indices, limit_indices, steps, strict=True))]
@@ -144,7 +166,7 @@ def _extreme(compute: Callable) -> Callable:
 
 _SHAPES: dict[str, Callable] = {
     "argmax": _extreme(np.argmax), "argmin": _extreme(np.argmin), "broadcast_in_dim": _broadcast,
-    "concatenate": lambda *x, dimension: np.concatenate(x, dimension),
+    "conv_general_dilated": _convolve, "concatenate": lambda *x, dimension: np.concatenate(x, dimension),
     "convert_element_type": lambda x, *, new_dtype, **_: _converted(x, new_dtype),
     "cummax": _cumulative(np.maximum.accumulate), "cummin": _cumulative(np.minimum.accumulate),
     "cumprod": _cumulative(np.cumprod), "cumsum": _cumulative(np.cumsum), "dot_general": _dot,
@@ -155,7 +177,7 @@ _SHAPES: dict[str, Callable] = {
     "iota": lambda *, dtype, shape, dimension, **_: np.broadcast_to(
         np.arange(shape[dimension]).reshape([-1 if d == dimension else 1 for d in range(len(shape))]), shape
     ),
-    "reshape": lambda x, *, new_sizes, **_: x.reshape(new_sizes),
+    "reshape": lambda x, *, new_sizes, dimensions=None, **_: x.transpose(dimensions or range(x.ndim)).reshape(new_sizes),
     "rev": lambda x, *, dimensions: np.flip(x, dimensions),
     "round": lambda x, *, rounding_method: np.round(x) if int(rounding_method) else _from_zero(x), "slice": _slice,
     "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),

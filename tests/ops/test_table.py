@@ -23,7 +23,7 @@ from xgrad.dispatch.call import call
 from xgrad.dispatch.inplace import call_inplace
 from xgrad.dispatch.operator import Operator, asks_for, formula_of, linear
 from xgrad.dispatch.out import call_out
-from xgrad.dispatch.samples import COMPLEX, FIRST_ORDER, SINGLE, STOPPED, Draw, Sample
+from xgrad.dispatch.samples import COMPLEX, CONVENTION, FIRST_ORDER, SINGLE, STOPPED, Draw, Sample
 from xgrad.dispatch.saved_attributes import kept_names
 from xgrad.dispatch.tables import OPERATORS, VARIANTS
 from xgrad.tensor import from_array
@@ -353,8 +353,9 @@ def checks_of(op: Operator) -> list:
     """The checks that apply to an operator, by what its declaration says."""
     found = [value, batch] if op.jit else [value]
     if op.differentiable:
-        found += [refused] if op.missing else [formula, tangent, saved]
-        if not op.missing and FIRST_ORDER[0] not in op.samples:
+        own = CONVENTION[0] in op.samples
+        found += [refused] if op.missing else [saved] if own else [formula, tangent, saved]
+        if not op.missing and not own and FIRST_ORDER[0] not in op.samples:
             found.append(second)
     if SINGLE[0] not in op.samples:
         found.append(low)
@@ -458,9 +459,7 @@ MISSING = """
     linalg_svd linalg_svdvals linalg_pinv linalg_matrix_rank linalg_lstsq lobpcg lobpcg_sparse linalg_lu
     linalg_lu_factor_ex lu_unpack linalg_lu_solve linalg_det linalg_slogdet logdet linalg_inv_ex linalg_solve_ex
     linalg_solve_triangular triangular_solve linalg_matrix_power linalg_matrix_exp linalg_vander
-    conv1d conv_transpose1d conv2d
-    conv_transpose2d conv3d conv_transpose3d conv_tbc ctc_loss embedding embedding_renorm embedding_bag
-    embedding_bag_indices one_hot_of fractional_max_pool grid_sample affine_grid linear_cross_entropy layer_norm
+    layer_norm
     rms_norm group_norm native_batch_norm running_batch_norm running_statistic native_instance_norm
     local_response_norm max_pool2d_with_indices_backward max_pool1d max_pool1d_with_indices
     adaptive_max_pool1d_with_indices max_unpool1d avg_pool1d adaptive_avg_pool1d max_pool2d max_pool2d_with_indices

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 COMPLEX = ("complex",)  # beside samples: the operator takes complex numbers too, and is tested with them
 SINGLE = ("single",)  # beside samples: it refuses the half precisions
+CONVENTION = ("convention",)  # beside samples: PyTorch's gradient is not the function's derivative
 FIRST_ORDER = ("first order",)  # beside samples: there are no second derivatives, which is an error
 STOPPED = ("stopped",)  # beside samples: its derivatives are 0 by definition, though differences are not
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from ...dispatch.declare import linear, operator
 from ...dispatch.promotion import require_same_dtype
+from ...dispatch.samples import COMPLEX, real, sample
 
 functional: Any = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
 
@@ -135,12 +136,25 @@ def _convolve_transposed(n, x, weight, bias, stride, padding, output_padding, gr
     )  # fmt: skip
 
 
+def _samples(n: int, transposed: bool) -> tuple:
+    """Samples with a bias; with stride and padding; unbatched; in groups; with a dilation, or a larger result."""
+    x, weight = (3,) * n, (2,) * n
+    last: dict = {"stride": 3, "output_padding": 1} if transposed else {"dilation": 2, "padding": 1}
+    return (
+        sample(real(1, 2, *x), real(2, 2, *weight), real(2)),
+        sample(real(2, *x), real(2, 2, *weight), stride=2, padding=1),
+        sample(real(1, 2, *x), real(2, 1, *weight), groups=2),
+        sample(real(1, 2, *x), real(2, 2, *weight), **last),
+        sample(real(0, 2, *x), real(2, 2, *weight), real(2)),
+    ) + COMPLEX
+
+
 def _declare(n: int) -> tuple[Any, Any]:
-    @functional(f"conv{n}d")
+    @functional(f"conv{n}d", samples=_samples(n, False))
     def convolution(self, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1):
         return _convolve(n, self, weight, bias, stride, padding, dilation, groups)
 
-    @functional(f"conv_transpose{n}d")
+    @functional(f"conv_transpose{n}d", samples=_samples(n, True))
     def transposed(self, weight, bias=None, *, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
         return _convolve_transposed(n, self, weight, bias, stride, padding, output_padding, groups, dilation)
 
@@ -171,7 +185,13 @@ conv_transpose3d: Any
 conv3d, conv_transpose3d = _declare(3)
 
 
-@functional("conv_tbc")
+@functional(
+    "conv_tbc",
+    samples=(
+        sample(real(3, 1, 2), real(2, 2, 2), real(2)), sample(real(3, 2, 1), real(2, 1, 2), real(2), pad=1),
+        sample(real(3, 0, 2), real(2, 2, 2), real(2)), *COMPLEX,
+    ),
+)  # fmt: skip
 def conv_tbc(self, weight, bias, *, pad=0):
     """Cross-correlate `input` (time, batch, channels) with `weight` (kernel, in, out) along time, plus `bias` (out)."""
     if self.ndim != 3:

@@ -10,6 +10,8 @@ import numpy as np
 from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
+from ...dispatch.promotion import require_real_floating
+from ...dispatch.samples import CONVENTION, real, sample, whole
 from ...tensor import Tensor, from_array
 from .loss import reduction_of
 
@@ -49,8 +51,17 @@ def _nll(log_p: Any, labels: Any, input_lengths: Any, target_lengths: Any, blank
     return jnp.where(loss > 1e29, jnp.inf, loss)
 
 
-@hidden("ctc_loss")
+_LABELS, _LONG, _SHORT = whole(1, 3, 2, 2), whole(4, 5, 2), whole(1, 3, 2)
+_SAMPLES = (
+    sample(real(4, 2, 3), _LABELS, _LONG, _SHORT, blank=0, zero_infinity=False),
+    sample(real(4, 2, 3), _LABELS, whole(3, 5, 2), _SHORT, blank=0, zero_infinity=True),
+    *CONVENTION,
+)
+
+
+@hidden("ctc_loss", samples=_SAMPLES)
 def _ctc(self, labels, input_lengths, target_lengths, *, blank, zero_infinity):
+    require_real_floating(self, "ctc_loss")
     loss = _nll(self, labels, input_lengths, target_lengths, blank)
     return jnp.where(jnp.isinf(loss), 0, loss) if zero_infinity else loss
 

@@ -13,6 +13,8 @@ from ...config import state
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.inplace import call_inplace
+from ...dispatch.promotion import refuse_complex
+from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...tensor import Tensor, from_array
 from ..index.index_checks import check_range, on_host
 from ..reduce.norms import p_norm
@@ -34,7 +36,16 @@ def _rows(weight: Any, indices: Any) -> Any:
     return jnp.take(weight, beyond, axis=0, mode="fill", fill_value=jnp.nan)
 
 
-@functional("embedding", signature="weight, indices, padding_idx=-1, scale_grad_by_freq=False", function=False)
+@functional(
+    "embedding",
+    signature="weight, indices, padding_idx=-1, scale_grad_by_freq=False",
+    function=False,
+    samples=(
+        sample(real(3, 2), whole(0, 3, 4)), sample(real(3, 2), whole(0, 2, 4), padding_idx=2),
+        sample(real(3, 2), whole(0, 3, 3), scale_grad_by_freq=True), sample(real(3, 2), whole(0, 3)),
+        sample(real(3, 2), whole(0, 3, 0)), *COMPLEX,
+    ),
+)  # fmt: skip
 def embedding(weight, indices, *, padding_idx=-1, scale_grad_by_freq=False):
     """The rows of `weight` (number, size) that `indices` name; row `padding_idx` gets no gradient."""
     rows = _rows(weight, indices)
@@ -72,7 +83,14 @@ def _embedding_gradient(grad, indices, shapes, padding_idx, scale_grad_by_freq):
 embedding.derivative(weight=_embedding_gradient)
 
 
-@operator("embedding_renorm", function=False, method=False, differentiable=False)
+@operator(
+    "embedding_renorm",
+    function=False,
+    method=False,
+    differentiable=False,
+    samples=(sample(real(3, 2), whole(0, 3, 2), 1.0, norm_type=2.0), sample(real(3, 2), whole(0, 3), 1.0, norm_type=1))
+    + COMPLEX,
+)
 def _renorm(self, indices, max_norm, *, norm_type):
     norms = p_norm(self, norm_type, (1,), True)
     used = jnp.zeros((self.shape[0], 1), bool).at[indices.reshape(-1)].set(True)
@@ -148,9 +166,23 @@ def _embedding(
 # -- bags -------------------------------------------------------------------------------------------------------------
 
 
-@functional("embedding_bag", function=False)
+_OFFSETS = whole(0, 1, 2)  # an empty bag, and one of all rows
+
+
+def _bags(mode: str, *others: Any, padding: int = -1, last: int = 0) -> Any:
+    return sample(real(3, 2), whole(0, 3, 4), _OFFSETS, *others, mode=mode, padding_idx=padding, last=last)
+
+
+_BAGS = (
+    _bags("sum", None), _bags("sum", real(4), padding=1), _bags("mean", None, padding=0), _bags("max", None),
+    _bags("mean", None, last=1),
+)  # fmt: skip
+
+
+@functional("embedding_bag", function=False, samples=_BAGS)
 def _bag(weight, indices, offsets, per_sample_weights, *, mode, padding_idx, last):
     """Reduce the rows of each bag to their sum, mean or maximum; a bag's rows are adjacent, from its offset on."""
+    refuse_complex(weight, "embedding_bag")
     bags = offsets.shape[0] - last
     number = indices.shape[0]
     bag = jnp.searchsorted(offsets, jnp.arange(number), side="right") - 1
@@ -281,9 +313,15 @@ def embedding_bag(
     return call(_bag.operator, (weight, input, offsets, per_sample_weights), (mode, padding, int(include_last_offset)))
 
 
-@functional("embedding_bag_indices", function=False, differentiable=False)
+@functional(
+    "embedding_bag_indices",
+    function=False,
+    differentiable=False,
+    samples=(_bags("max"), _bags("mean", padding=1), _bags("sum")),
+)
 def _bag_indices(weight, indices, offsets, *, mode, padding_idx, last):
     """(the bag of each index, the sizes of the bags, the row of each maximum): PyTorch saves them for backward."""
+    refuse_complex(weight, "embedding_bag")
     bags = offsets.shape[0] - last
     places = jnp.arange(indices.shape[0])
     bag = jnp.searchsorted(offsets, places, side="right") - 1
@@ -334,7 +372,12 @@ def _bags_and_indices(
 # -- one_hot ----------------------------------------------------------------------------------------------------------
 
 
-@functional("one_hot_of", function=False, differentiable=False)
+@functional(
+    "one_hot_of",
+    function=False,
+    differentiable=False,
+    samples=(sample(whole(0, 3, 4), num_classes=3), sample(whole(0, 3), num_classes=3)),
+)
 def _one_hot(self, *, num_classes):
     return (self[..., None] == jnp.arange(num_classes)).astype(self.dtype)
 

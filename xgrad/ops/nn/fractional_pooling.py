@@ -11,7 +11,8 @@ import jax.numpy as jnp
 
 from ... import dtypes
 from ...dispatch.declare import composite, operator
-from ...dispatch.promotion import require_floating
+from ...dispatch.promotion import require_real_floating
+from ...dispatch.samples import between, fixed, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 
@@ -27,9 +28,22 @@ def _starts(random: Any, size: int, out: int, kernel: int) -> Any:
     return jnp.concatenate([found, jnp.full((*random.shape, 1), last, found.dtype)], axis=-1)
 
 
-@operator("fractional_max_pool", namespace="nn.functional", method=False, function=False, out=False)
+_RANDOM = fixed(between(0, 1, 1, 2, 2))
+
+
+@operator(
+    "fractional_max_pool",
+    namespace="nn.functional",
+    method=False,
+    function=False,
+    out=False,
+    samples=(
+        sample(real(1, 2, 4, 3), _RANDOM, kernel=(2, 2), size=(2, 1)),
+        sample(real(1, 1, 3, 3, 3), fixed(between(0, 1, 1, 1, 3)), kernel=(2, 2, 1), size=(2, 1, 2)),
+    ),
+)
 def _pool(self, random, *, kernel, size):
-    require_floating(self, "fractional_max_pool")
+    require_real_floating(self, "fractional_max_pool")
     n, space = len(size), self.shape[2:]
     # For two dimensions PyTorch uses the random numbers in reverse order.
     order = range(n) if n == 3 else range(n - 1, -1, -1)

@@ -7,7 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from ...dispatch.declare import linear, operator
-from ...dispatch.promotion import require_floating, require_same_dtype
+from ...dispatch.promotion import require_real_floating, require_same_dtype
+from ...dispatch.samples import between, real, sample
 from ...dispatch.tables import FUNCTIONS
 
 functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
@@ -66,14 +67,24 @@ def _cubic(t: Any) -> list[Any]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-@functional(signature="input, grid, mode='bilinear', padding_mode='zeros', align_corners=None")
+_IMAGE, _GRID = real(1, 1, 3, 3), between(-1.3, 1.4, 1, 2, 2, 2)
+
+
+@functional(
+    signature="input, grid, mode='bilinear', padding_mode='zeros', align_corners=None",
+    samples=(
+        sample(_IMAGE, _GRID), sample(_IMAGE, _GRID, padding_mode="border", align_corners=True),
+        sample(_IMAGE, _GRID, padding_mode="reflection"), sample(_IMAGE, _GRID, mode="nearest"),
+        sample(_IMAGE, _GRID, mode="bicubic"), sample(real(1, 1, 2, 2, 2), between(-0.9, 0.8, 1, 1, 1, 2, 3)),
+    ),
+)  # fmt: skip
 def grid_sample(self, grid, *, mode="bilinear", padding_mode="zeros", align_corners=None):
     """Sample `input` (batch, channels, *space) at `grid` (batch, *out, dimensions), with places in [-1, 1], x first.
 
     `mode`: "bilinear" (linear in three dimensions too), "nearest", or "bicubic" (two dimensions only).  Outside:
     `padding_mode` "zeros", "border" or "reflection".
     """
-    require_floating(self, "grid_sample")
+    require_real_floating(self, "grid_sample")
     require_same_dtype(self, grid, "grid_sample")
     n = self.ndim - 2
     if n not in (2, 3) or grid.ndim != self.ndim or grid.shape[0] != self.shape[0] or grid.shape[-1] != n:
@@ -119,9 +130,15 @@ def grid_sample(self, grid, *, mode="bilinear", padding_mode="zeros", align_corn
     return total
 
 
-@functional(signature="theta, size, align_corners=None")
+@functional(
+    signature="theta, size, align_corners=None",
+    samples=(
+        sample(real(1, 2, 3), size=(1, 1, 2, 3)), sample(real(1, 3, 4), size=(1, 1, 2, 1, 2), align_corners=True),
+    ),
+)  # fmt: skip
 def affine_grid(theta, *, size, align_corners=None):
     """The grid for `grid_sample` of affine maps `theta` (batch, n, n + 1); `size`: (batch, channels, *space)."""
+    require_real_floating(theta, "affine_grid")
     n = len(size) - 2
     if theta.shape != (size[0], n, n + 1) or n not in (2, 3):
         raise ValueError(

@@ -10,20 +10,31 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite
+from ...dispatch.promotion import require_real_floating
+from ...dispatch.samples import positive, real, sample, whole
 from ...tensor import Tensor
 from .attention import linear
 from .classification import _cross_entropy, check_classes, cross_entropy
 from .loss import functional
 
+_ARRAYS = (real(3, 2), real(4, 2), whole(0, 4, 3))
+_SAMPLES = (
+    sample(*_ARRAYS, rows=2, acc_dtype=np.dtype("float64")),
+    sample(*_ARRAYS, real(4), positive(4), rows=3, ignore_index=1, acc_dtype=np.dtype("float64")),
+    sample(*_ARRAYS, real(4), rows=2, reduction="none", acc_dtype=np.dtype("float64")),
+)
 
-@functional("linear_cross_entropy", function=False)
+
+@functional("linear_cross_entropy", function=False, samples=_SAMPLES)
 def _in_chunks(
     self, weight, target, bias=None, class_weight=None, *, reduction="mean", ignore_index=-100, rows=1, acc_dtype=None
 ):
+    require_real_floating(self, "linear_cross_entropy")
     batch = self.shape[0]
     chunks = -(-batch // rows)
     # The rows that fill up the last chunk are ignored.
