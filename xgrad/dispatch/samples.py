@@ -121,3 +121,7 @@ TERNARY = (
     sample(real(2, 3), positive(3), positive(2, 1)), sample(real(), positive(), positive()),
     sample(real(0, 3), positive(3), positive(3)),
 )  # fmt: skip
+ALONG = (sample(real(2, 3), dim=1), sample(real(2, 3), dim=0), sample(real(), dim=0), sample(real(0, 3), dim=0))
+REDUCTION = (
+    sample(real(2, 3)), sample(real(2, 3), dim=1, keepdim=True), sample(real(), dim=()), sample(real(0, 3), dim=1),
+)  # fmt: skip

@@ -24,9 +24,10 @@ from ...dispatch.promotion import (
     wrap_dim,
     wrap_dims,
 )
+from ...dispatch.samples import ALONG, COMPLEX, REDUCTION, real, sample, whole
 from ...tensor import Tensor
 
-REDUCTION = "input, dim=None, keepdim=False, *, dtype=None"
+SIGNATURE = "input, dim=None, keepdim=False, *, dtype=None"
 
 
 def spread(grad: Any, shape: tuple[Any, ...], dim: Any, keepdim: bool) -> Any:
@@ -42,7 +43,7 @@ def count(shape: tuple[Any, ...], dim: Any) -> int:
 # -- sums -------------------------------------------------------------------------------------------------------------
 
 
-@operator("sum", signature=REDUCTION)
+@operator("sum", signature=SIGNATURE, samples=REDUCTION + COMPLEX)
 def sum_(self, *, dim=None, keepdim=False, dtype=None):
     """Sum over `dim` (all dimensions by default); integers and bools are summed as the default integer.
 
@@ -57,7 +58,7 @@ def sum_(self, *, dim=None, keepdim=False, dtype=None):
 sum_.derivative(self=lambda grad, shapes, dim, keepdim: spread(grad, shapes[0], dim, keepdim))
 
 
-@operator(signature=REDUCTION)
+@operator(signature=SIGNATURE, samples=REDUCTION)
 def nansum(self, *, dim=None, keepdim=False, dtype=None):
     """Sum over `dim`, NaN counting as zero."""
     if self.dtype in dtypes.COMPLEX:
@@ -70,7 +71,7 @@ nansum.derivative(
 )
 
 
-@operator(signature=REDUCTION)
+@operator(signature=SIGNATURE, samples=REDUCTION[:3] + COMPLEX)
 def mean(self, *, dim=None, keepdim=False, dtype=None):
     """Mean over `dim` (all dimensions by default).  Raises `RuntimeError` for integers, unless `dtype` is given.
 
@@ -92,7 +93,7 @@ mean.derivative(
 )
 
 
-@operator(signature=REDUCTION)
+@operator(signature=SIGNATURE, samples=REDUCTION[:3])
 def nanmean(self, *, dim=None, keepdim=False, dtype=None):
     """Mean over `dim` of the elements that are not NaN."""
     self = self if dtype is None else self.astype(dtype)
@@ -103,14 +104,17 @@ def nanmean(self, *, dim=None, keepdim=False, dtype=None):
     return jnp.nanmean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
 
 
-@operator(signature=REDUCTION)
+@operator(
+    signature=SIGNATURE,
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=1, keepdim=True), sample(real(0, 3), dim=0)) + COMPLEX,
+)
 def prod(self, *, dim=None, keepdim=False, dtype=None):
     """Product over one dimension, or of all elements; derivatives of any order are right where elements are zero."""
     axis = tuple(range(self.ndim)) if dim is None else wrap_dims(wrap_dim(dim, self.ndim), self.ndim)
     return jnp.prod(self, axis=axis, keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
 
 
-@operator
+@operator(samples=(sample(real(2, 3)), sample(real(3, 3))) + COMPLEX)
 def trace(self):
     """The sum of a matrix's diagonal."""
     if self.ndim != 2:
@@ -121,7 +125,7 @@ def trace(self):
 trace.derivative(self=lambda grad, shapes: grad * jnp.eye(*shapes[0], dtype=grad.dtype))
 
 
-@operator
+@operator(samples=ALONG[:3] + (sample(real(2, 3), dim=(0, 1), keepdim=True),) + COMPLEX)
 def logsumexp(self, *, dim, keepdim=False):
     """log(sum(exp(input))) over `dim`, without overflow.  Integers are computed in the default dtype."""
     self = as_float(self)
@@ -183,22 +187,25 @@ def deviation_grad(grad: Any, self: Any, result: Any, dim: Any, correction: Any,
 private: dict[str, Any] = dict(function=False, method=False, signature="input, dim=None, correction=1, keepdim=False")
 
 
-@operator("var", **private)
+_VARIANCES = (sample(real(2, 3)), sample(real(2, 3), 0, dim=1, keepdim=True), sample(real(2, 3), dim=(0, 1)))
+
+
+@operator("var", **private, samples=_VARIANCES + COMPLEX)
 def _var(self, correction=1, *, dim=None, keepdim=False):
     return variance(self, dim, correction, keepdim)
 
 
-@operator("std", **private)
+@operator("std", **private, samples=_VARIANCES + COMPLEX)
 def _std(self, correction=1, *, dim=None, keepdim=False):
     return deviation(self, dim, correction, keepdim)
 
 
-@operator("var_mean", **private)
+@operator("var_mean", **private, samples=_VARIANCES + COMPLEX)
 def _var_mean(self, correction=1, *, dim=None, keepdim=False):
     return variance(self, dim, correction, keepdim), jnp.mean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
 
 
-@operator("std_mean", **private)
+@operator("std_mean", **private, samples=_VARIANCES + COMPLEX)
 def _std_mean(self, correction=1, *, dim=None, keepdim=False):
     return deviation(self, dim, correction, keepdim), jnp.mean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
 
@@ -249,25 +256,33 @@ def _truth_dims(dim, ndim):
     return () if isinstance(dim, (tuple, list)) and not dim else wrap_dims(dim, ndim)
 
 
-@operator("all", signature="input, dim=None, keepdim=False", differentiable=False)
+@operator("all", signature="input, dim=None, keepdim=False", differentiable=False, samples=REDUCTION + COMPLEX)
 def all_(self, *, dim=None, keepdim=False):
     """Return whether all elements along `dim` are true (not zero): of all dimensions by default, of none for ()."""
     return _truth(self, jnp.all(self, axis=_truth_dims(dim, self.ndim), keepdims=keepdim))
 
 
-@operator("any", signature="input, dim=None, keepdim=False", differentiable=False)
+@operator("any", signature="input, dim=None, keepdim=False", differentiable=False, samples=REDUCTION + COMPLEX)
 def any_(self, *, dim=None, keepdim=False):
     """Return whether any element along `dim` is true (not zero): of all dimensions by default, of none for ()."""
     return _truth(self, jnp.any(self, axis=_truth_dims(dim, self.ndim), keepdims=keepdim))
 
 
-@operator(differentiable=False, out=False)
+@operator(
+    differentiable=False,
+    out=False,
+    samples=(sample(real(2, 3)), sample(whole(-1, 2, 2, 3), dim=1), sample(real(0, 3), dim=0)) + COMPLEX,
+)
 def count_nonzero(self, *, dim=None):
     """The number of elements along `dim` (all dimensions by default) that are not zero."""
     return jnp.count_nonzero(self, axis=wrap_dims(dim, self.ndim)).astype(dtypes.default_integer())
 
 
-@operator(signature="input, dim=(), *, keepdim=False, mode=0", differentiable=False)
+@operator(
+    signature="input, dim=(), *, keepdim=False, mode=0",
+    differentiable=False,
+    samples=(sample(real(2, 3)), sample(whole(0, 9, 2, 3), dim=1)),
+)
 def hash_tensor(self, *, dim=(), keepdim=False, mode=0):
     """The bits of all elements, or of those along `dim`, combined by exclusive or: a uint64, which needs x64.
 

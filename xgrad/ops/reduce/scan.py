@@ -11,6 +11,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, linear, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
+from ...dispatch.samples import ALONG, COMPLEX, real, sample
 from ...tensor import Tensor
 from ..shape.joining import cat
 from .extrema import gather
@@ -21,7 +22,7 @@ def _prepared(self, dim, dtype):
     return self.astype(accumulate_dtype(self, dtype)), dim
 
 
-@operator(inplace=True, signature="input, dim, *, dtype=None")
+@operator(inplace=True, signature="input, dim, *, dtype=None", samples=ALONG + COMPLEX)
 def cumsum(self, *, dim, dtype=None):
     """The running sum along `dim`.
 
@@ -38,14 +39,14 @@ cumsum.derivative(
 )
 
 
-@operator(inplace=True, signature="input, dim, *, dtype=None")
+@operator(inplace=True, signature="input, dim, *, dtype=None", samples=ALONG + COMPLEX)
 def cumprod(self, *, dim, dtype=None):
     """The running product along `dim`; derivatives of any order are right where elements are zero."""
     self, dim = _prepared(self, dim, dtype)
     return jax.lax.cumprod(self, axis=dim) if self.ndim else self
 
 
-@operator
+@operator(samples=ALONG + COMPLEX)
 def logcumsumexp(self, *, dim):
     """The logarithm of the running sum of exponentials along `dim`, without overflow."""
     dim = wrap_dim(dim, self.ndim)
@@ -75,13 +76,13 @@ def _extremum(self, dim, better):
     return gather(self, indices, dim, True)
 
 
-@operator(outputs=return_types.cummax)
+@operator(outputs=return_types.cummax, samples=ALONG)
 def cummax(self, *, dim):
     """The named tuple (values, indices) of the running maximum along `dim`; of ties the last one counts."""
     return _extremum(self, dim, jnp.greater_equal)
 
 
-@operator(outputs=return_types.cummin)
+@operator(outputs=return_types.cummin, samples=ALONG)
 def cummin(self, *, dim):
     """The named tuple (values, indices) of the running minimum along `dim`; of ties the last one counts."""
     return _extremum(self, dim, jnp.less_equal)
@@ -101,7 +102,13 @@ for _op in (cummax, cummin):
     _op.derivative(self=lambda grad, indices, dim: _scatter_add(grad, indices, dim))
 
 
-@operator("diff", function=False, method=False, out=False)
+@operator(
+    "diff",
+    function=False,
+    method=False,
+    out=False,
+    samples=(sample(real(2, 3), n=1, dim=1), sample(real(2, 3), n=2, dim=1), sample(real(0, 3), n=1, dim=1)) + COMPLEX,
+)
 def _diff(self, *, n, dim):
     return jnp.diff(self, n=min(n, self.shape[dim]), axis=dim)
 

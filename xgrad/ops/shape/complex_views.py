@@ -12,6 +12,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.out import write_out
+from ...dispatch.samples import COMPLEX, REAL
 from ...dispatch.tables import METHODS
 from ...dispatch.view import view
 from ...tensor import Tensor
@@ -87,7 +88,7 @@ def resolve_neg(input: Tensor) -> Tensor:
     return input.clone() if is_neg(input) else input
 
 
-@operator("conj_physical", function=False, method=False, out=False)
+@operator("conj_physical", function=False, method=False, out=False, samples=REAL + COMPLEX)
 def _conj_physical(self):
     return jnp.conj(self)
 

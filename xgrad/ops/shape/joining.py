@@ -15,6 +15,7 @@ from ... import dtypes
 from ...config import settings
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import common_dtype, wrap_dim
+from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...limits import LIMIT, check_bytes, check_size
 from ...tensor import Tensor
@@ -27,7 +28,13 @@ def _require_tensors(tensors: Sequence, name: str) -> None:
         raise ValueError(f"torch.{name}(): expected a non-empty list of Tensors")
 
 
-@operator(signature="tensors, dim=0", method=False, aliases=("concat", "concatenate"))
+@operator(
+    signature="tensors, dim=0",
+    method=False,
+    aliases=("concat", "concatenate"),
+    samples=(sample(real(2, 3), real(1, 3)), sample(real(2, 3), real(2, 3), dim=1), sample(real(2, 3), real(0, 3)))
+    + COMPLEX,
+)
 def cat(*tensors, dim=0):
     """The tensors joined along a dimension that they have, promoted to a common dtype.
 
@@ -70,7 +77,11 @@ def _cut(grad: Any, shapes: Any, dim: Any, needs: Any) -> list:
 cat.derivative(all=_cut)
 
 
-@operator(signature="tensors, dim=0", method=False)
+@operator(
+    signature="tensors, dim=0",
+    method=False,
+    samples=(sample(real(2, 3), real(2, 3)), sample(real(), real()), sample(real(0, 3), real(0, 3), dim=-1)) + COMPLEX,
+)
 def stack(*tensors, dim=0):
     """The tensors, of one shape, joined along a new dimension."""
     _require_tensors(tensors, "stack")
@@ -116,7 +127,12 @@ def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Ten
     return cat.function(columns, 1, out=out)
 
 
-@operator(signature="*tensors", method=False, out=False)
+@operator(
+    signature="*tensors",
+    method=False,
+    out=False,
+    samples=(sample(real(2, 3), real(3), real()), sample(real(2, 2), real(0, 3))) + COMPLEX,
+)
 def block_diag(*tensors):
     """The matrix with the given matrices on its diagonal and zeros elsewhere; a vector counts as one row."""
     if not tensors:

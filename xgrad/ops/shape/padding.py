@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from ...dispatch.call import call
 from ...dispatch.declare import composite, linear, operator
 from ...dispatch.promotion import scalar
+from ...dispatch.samples import COMPLEX, real, sample
 from ...tensor import Tensor
 from ..create.scalars import fill_value
 from ..nn.convolution import expand
@@ -25,7 +26,14 @@ def _fitting(args: tuple, statics: tuple) -> tuple:
     return (self, *(fill_value(v, self.dtype) for v in numbers)) if isinstance(self, Tensor) else args
 
 
-@operator(method=False, out=False, signature="input, pad, value=0", check=_fitting)
+@operator(
+    method=False,
+    out=False,
+    signature="input, pad, value=0",
+    check=_fitting,
+    samples=(sample(real(2, 3), 1.5, pad=(1, 2)), sample(real(2, 3), pad=(-1, 1, 1, 0)), sample(real(0, 3), pad=(1, 1)))
+    + COMPLEX,
+)
 def constant_pad_nd(self, value=0, *, pad):
     """`value` around the last dimensions: `pad` is (before, after) for the last one, then for the one before it."""
     if len(pad) % 2:
@@ -53,7 +61,13 @@ constant_pad_nd.derivative(self=linear)
 _NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-@functional("pad_nd", function=False)
+@functional(
+    "pad_nd",
+    function=False,
+    samples=tuple([sample(real(1, 2, 3), pad=(1, 2), mode=m) for m in ("reflect", "replicate", "circular")])
+    + (sample(real(2, 2, 3), pad=(-1, 1), mode="reflect"),)
+    + COMPLEX,
+)
 def pad_from_input(self, *, pad, mode):
     """Pad with the input's own elements; a negative width crops."""
     n = len(pad) // 2
@@ -153,7 +167,11 @@ def _pairs(kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> tuple:
     return found
 
 
-@functional(method=False)
+@functional(
+    method=False,
+    samples=(sample(real(1, 2, 3, 4), kernel_size=2), sample(real(1, 3, 4), kernel_size=(2, 1), padding=1, stride=2))
+    + COMPLEX,
+)
 def unfold(self, *, kernel_size, dilation=1, padding=0, stride=1):
     """Sliding blocks as columns: (batch, channels, height, width) to (batch, channels * kernel, positions).
 
@@ -168,7 +186,13 @@ def unfold(self, *, kernel_size, dilation=1, padding=0, stride=1):
     return out if self.ndim == 4 else out[0]
 
 
-@functional()
+@functional(
+    samples=(
+        sample(real(1, 8, 4), output_size=3, kernel_size=2),
+        sample(real(4, 2), output_size=(3, 4), kernel_size=2, dilation=(2, 1), stride=2),
+    )
+    + COMPLEX
+)
 def fold(self, *, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """The transpose of `unfold`: columns of blocks, added up where they overlap, to an array of `output_size`."""
     how = _pairs(kernel_size, dilation, padding, stride)
@@ -196,7 +220,12 @@ def fold(self, *, output_size, kernel_size, dilation=1, padding=0, stride=1):
 # -- channels ---------------------------------------------------------------------------------------------------------
 
 
-@operator(method=False, out=False, namespace=("nn.functional", ""))
+@operator(
+    method=False,
+    out=False,
+    namespace=("nn.functional", ""),
+    samples=(sample(real(1, 4, 2, 1), upscale_factor=2),) + COMPLEX,
+)
 def pixel_shuffle(self, *, upscale_factor):
     """(..., channels * r², height, width) to (..., channels, height * r, width * r)."""
     r = upscale_factor
@@ -213,7 +242,12 @@ def pixel_shuffle(self, *, upscale_factor):
     return x.transpose(order).reshape(*lead, c // (r * r), h * r, w * r)
 
 
-@operator(method=False, out=False, namespace=("nn.functional", ""))
+@operator(
+    method=False,
+    out=False,
+    namespace=("nn.functional", ""),
+    samples=(sample(real(1, 1, 2, 4), downscale_factor=2),) + COMPLEX,
+)
 def pixel_unshuffle(self, *, downscale_factor):
     """The inverse of `pixel_shuffle`: (..., channels, height * r, width * r) to (..., channels * r², height, width)."""
     r = downscale_factor
@@ -228,7 +262,13 @@ def pixel_unshuffle(self, *, downscale_factor):
     return x.transpose(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
 
 
-@operator(method=False, out=False, namespace=("nn.functional", ""), aliases=("native_channel_shuffle",))
+@operator(
+    method=False,
+    out=False,
+    namespace=("nn.functional", ""),
+    aliases=("native_channel_shuffle",),
+    samples=(sample(real(1, 4, 2), groups=2),) + COMPLEX,
+)
 def channel_shuffle(self, *, groups):
     """Take one channel of each of `groups` groups in turn (dimension 1)."""
     if self.ndim < 3 or groups < 1 or self.shape[1] % groups:

@@ -15,6 +15,7 @@ from ...dispatch.argument_kinds import require_int
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import scalar, wrap_dim, wrap_dims
+from ...dispatch.samples import COMPLEX, REAL, real, sample, whole
 from ...engine.fit import expandable
 from ...limits import check_size
 from ...tensor import Tensor
@@ -27,7 +28,7 @@ def transposed(grad: Any, function: Any, shapes: Any, dtypes: Any) -> Any:
     return jax.vjp(function, jnp.zeros(shapes[0], dtypes[0]))[1](grad.astype(dtypes[0]))[0]
 
 
-@operator(signature="input, *, memory_format=None", out=False)
+@operator(signature="input, *, memory_format=None", out=False, samples=REAL + COMPLEX)
 def clone(self):
     """A copy of the tensor, recorded.
 
@@ -47,7 +48,19 @@ clone.derivative(self=lambda grad: grad)
 # -- repeating --------------------------------------------------------------------------------------------------------
 
 
-@operator("repeat", function=False, method=False, out=False)
+@operator(
+    "repeat",
+    function=False,
+    method=False,
+    out=False,
+    samples=(
+        sample(real(2, 3), repeats=(2, 1)),
+        sample(real(3), repeats=(2, 2)),
+        sample(real(), repeats=()),
+        sample(real(2, 3), repeats=(0, 1)),
+    )
+    + COMPLEX,
+)
 def _repeat(self, *, repeats):
     if len(repeats) < self.ndim:
         raise RuntimeError(
@@ -83,7 +96,13 @@ def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
-@operator(function=False, method=False, out=False, node="RepeatInterleaveBackward0")
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    node="RepeatInterleaveBackward0",
+    samples=(sample(real(2, 3), repeats=2, dim=1), sample(real(0, 3), repeats=2, dim=0)) + COMPLEX,
+)
 def _repeated(self, *, repeats, dim):
     return jnp.repeat(self, repeats, axis=wrap_dim(dim, self.ndim))
 
@@ -91,7 +110,7 @@ def _repeated(self, *, repeats, dim):
 _repeated.derivative(self=transposed)
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(function=False, method=False, out=False, differentiable=False, samples=(sample(whole(0, 3, 3), total=3),))
 def _repeat_indices(self, *, total):
     return jnp.repeat(jnp.arange(self.shape[0], dtype=dtypes.default_integer()), self, total_repeat_length=total)
 
@@ -135,7 +154,13 @@ def repeat_interleave(
 # -- flipping and rolling ---------------------------------------------------------------------------------------------
 
 
-@operator("flip", function=False, method=False, out=False)
+@operator(
+    "flip",
+    function=False,
+    method=False,
+    out=False,
+    samples=(sample(real(2, 3), dims=(0, 1)), sample(real(), dims=()), sample(real(0, 3), dims=(1,))) + COMPLEX,
+)
 def _flip(self, *, dims):
     return jnp.flip(self, wrap_dims(dims, self.ndim)) if len(dims) else self
 
@@ -163,7 +188,7 @@ _mirror("fliplr", 1)
 _mirror("flipud", 0)
 
 
-@operator(out=False)
+@operator(out=False, samples=(sample(real(2, 3)), sample(real(2, 3), k=-2, dims=(1, 0))) + COMPLEX)
 def rot90(self, *, k=1, dims=(0, 1)):
     """A copy rotated `k` times by 90 degrees in the plane of two dimensions, from the first towards the second."""
     if len(dims) != 2:
@@ -176,7 +201,14 @@ def rot90(self, *, k=1, dims=(0, 1)):
 rot90.derivative(self=transposed)
 
 
-@operator("roll", function=False, method=False, out=False)
+@operator(
+    "roll",
+    function=False,
+    method=False,
+    out=False,
+    samples=(sample(real(2, 3), 1, dims=()), sample(real(2, 3), 1, -1, dims=(0, 1)), sample(real(0, 3), 1, dims=(0,)))
+    + COMPLEX,
+)
 def _roll(self, *shifts, dims):
     if not dims and len(shifts) == 1:
         return jnp.roll(self, shifts[0])
@@ -224,14 +256,14 @@ def _upper(x: Any, diagonal: Any) -> Any:
     return jnp.where(here >= first, x, jnp.zeros((), x.dtype))
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=(sample(real(2, 3)), sample(real(2, 3), 1), sample(real(0, 3), -1)) + COMPLEX)
 def tril(self, diagonal=0):
     """The lower triangle of matrices, up to a diagonal; zeros elsewhere."""
     _require_matrix(self, "tril")
     return _lower(self, diagonal)
 
 
-@operator(inplace=True)
+@operator(inplace=True, samples=(sample(real(2, 3)), sample(real(2, 3), 1), sample(real(0, 3), -1)) + COMPLEX)
 def triu(self, diagonal=0):
     """The upper triangle of matrices, from a diagonal on; zeros elsewhere."""
     _require_matrix(self, "triu")
@@ -242,7 +274,10 @@ tril.derivative(self=lambda grad, diagonal: _lower(grad, diagonal))
 triu.derivative(self=lambda grad, diagonal: _upper(grad, diagonal))
 
 
-@operator(out=False)
+@operator(
+    out=False,
+    samples=(sample(real(2, 3)), sample(real(3), offset=1), sample(real(2, 3), offset=-1, dim1=0, dim2=2)) + COMPLEX,
+)
 def diag_embed(self, *, offset=0, dim1=-2, dim2=-1):
     """Matrices, in the dimensions `dim1` and `dim2`, with the last dimension on a diagonal and zeros elsewhere."""
     ndim, n = self.ndim + 1, (self.shape[-1] if self.ndim else 1) + abs(offset)
