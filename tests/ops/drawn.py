@@ -8,7 +8,7 @@ import numpy as np
 from xgrad.dispatch.operator import Operator
 from xgrad.dispatch.samples import HERE, Draw, Sample
 
-FLOATING = ("real", "complex", "definite", "regular")
+FLOATING = ("real", "complex", "definite", "regular", "rising")
 
 _OFFSETS = (0.37, 0.43, 0.61, 0.71, 0.29, 0.53, 0.67, 0.83, 0.47)  # so that no element of two arguments is equal
 
@@ -31,7 +31,8 @@ def values(draw: Draw, seed: int) -> np.ndarray:
     if draw.kind == "regular":  # a diagonal that grows outweighs the rest
         rest = (cells - 0.5).reshape(draw.shape) / draw.shape[-1]
         return rest + np.eye(*draw.shape[-2:]) * (1 + np.arange(draw.shape[-1]))
-    return (draw.low + (draw.high - draw.low) * cells).reshape(draw.shape)
+    spread = (draw.low + (draw.high - draw.low) * cells).reshape(draw.shape)
+    return np.sort(spread, -1) if draw.kind == "rising" else spread
 
 
 def _here() -> Any:
@@ -50,6 +51,8 @@ def arguments(op: Operator, sample: Sample, dtype: Any, seed: int = 0) -> tuple[
     floating = [i for i, a in enumerate(arrays) if isinstance(a, Draw) and a.kind in FLOATING]
     moving = [i for i in floating if arrays[i].moves]
     for i, draw in enumerate(arrays):
+        if isinstance(draw, list):
+            arrays[i] = np.asarray(draw)
         if isinstance(draw, Draw):
             found = values(draw, seed + i)
             if i in floating:

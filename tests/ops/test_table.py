@@ -466,11 +466,6 @@ MISSING = """
     adaptive_max_pool2d_with_indices max_unpool2d avg_pool2d adaptive_avg_pool2d max_pool3d max_pool3d_with_indices
     adaptive_max_pool3d_with_indices max_unpool3d avg_pool3d adaptive_avg_pool3d rnn_tanh_cell rnn_relu_cell
     gru_cell lstm_cell recurrent_layer upsample
-    linalg_vector_norm linalg_matrix_norm dist renorm cdist normalize cosine_similarity pairwise_distance pdist
-    trapezoid cumulative_trapezoid gradient max.dim min.dim amax amin max.all min.all aminmax argmax argmin
-    median.all median.dim nanmedian.all nanmedian.dim kthvalue mode.dim histc histogramdd _histogramdd_bin_edges
-    bincount segment_reduce sort argsort topk _unique
-    _unique_consecutive searchsorted cov corrcoef quantile nanquantile
 """
 
 

@@ -13,6 +13,7 @@ from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import check_broadcast, promote_float, wrap_dims
+from ...dispatch.samples import COMPLEX, real, sample
 from ...tensor import Tensor
 from ...views.named.arguments import own_dim
 
@@ -41,7 +42,12 @@ def _panels(y: Any, x: Any, dx: Any, dim: int, name: str) -> Any:
 
 
 def _integral(name: str, doc: str, combine: Any, aliases: tuple = ()) -> None:
-    @operator(name, function=False, method=False)
+    @operator(
+        name,
+        function=False,
+        method=False,
+        samples=(sample(real(2, 4)), sample(real(2, 4), real(4)), sample(real(2, 4), None, 0.5, dim=0)) + COMPLEX,
+    )
     def run(y, x=None, dx=None, *, dim=-1):
         dim = own_dim(dim, y.ndim)
         if name == "trapezoid" and not y.shape[dim]:
@@ -81,7 +87,14 @@ _integral(
 # -- the derivative of samples ----------------------------------------------------------------------------------------
 
 
-@operator("gradient", function=False, method=False, out=False, node="GradientBackward0")
+@operator(
+    "gradient",
+    function=False,
+    method=False,
+    out=False,
+    node="GradientBackward0",
+    samples=(sample(real(2, 4), 0.5, dim=1, edge_order=1), sample(real(2, 4), real(4), dim=1, edge_order=2)) + COMPLEX,
+)
 def _slope(self, spacing, *, dim, edge_order):
     """Differences along `dim`, central inside and one-sided at the ends; `spacing`: one distance, or the places."""
     if self.dtype == dtypes.bool:

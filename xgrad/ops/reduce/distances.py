@@ -9,12 +9,17 @@ import numpy as np
 
 from ...dispatch.declare import operator
 from ...dispatch.promotion import promote, require_floating, scalar, wrap_dim
+from ...dispatch.samples import COMPLEX, real, sample
 from .norms import p_norm
 
 functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
 
 
-@functional(out=True, signature="input, p=2.0, dim=1, eps=1e-12")
+@functional(
+    out=True,
+    signature="input, p=2.0, dim=1, eps=1e-12",
+    samples=(sample(real(2, 3)), sample(real(2, 3), p=3.5, dim=0)) + COMPLEX,
+)
 def normalize(self, eps=1e-12, *, p=2.0, dim=1):
     """`input` over its `p`-norm along `dim`, which counts as at least `eps`."""
     require_floating(self, "normalize")
@@ -24,7 +29,11 @@ def normalize(self, eps=1e-12, *, p=2.0, dim=1):
     return self / jnp.where(norm < eps, eps, norm).astype(norm.dtype)
 
 
-@functional(namespace=("nn.functional", ""), signature="x1, x2, dim=1, eps=1e-08")
+@functional(
+    namespace=("nn.functional", ""),
+    signature="x1, x2, dim=1, eps=1e-08",
+    samples=(sample(real(2, 3), real(3)), sample(real(2, 3), real(2, 3), dim=0)),
+)
 def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
     """The cosine of the angle between `x1` and `x2` along `dim`; each norm counts as at least `eps`."""
     x1, x2 = promote(x1, x2)
@@ -40,14 +49,18 @@ def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
     return jnp.sum(unit(x1) * unit(x2), axis=along)
 
 
-@functional(namespace=("nn.functional", ""), signature="x1, x2, p=2.0, eps=1e-06, keepdim=False")
+@functional(
+    namespace=("nn.functional", ""),
+    signature="x1, x2, p=2.0, eps=1e-06, keepdim=False",
+    samples=(sample(real(2, 3), real(3)), sample(real(2, 3), real(2, 3), p=1.0, keepdim=True)) + COMPLEX,
+)
 def pairwise_distance(x1, x2, eps=1e-6, *, p=2.0, keepdim=False):
     """The `p`-norm of x1 - x2 + eps along the last dimension."""
     x1, x2 = promote(x1, x2)
     return p_norm(x1 - x2 + scalar(x1, eps, "eps"), p, (-1,), keepdim)
 
 
-@functional(namespace=("nn.functional", ""))
+@functional(namespace=("nn.functional", ""), samples=(sample(real(3, 2)), sample(real(3, 2), p=1.0)))
 def pdist(self, *, p=2.0):
     """The `p`-norm between each two rows: (number, size) to (number * (number - 1) / 2), by the first of the two."""
     require_floating(self, "pdist")

@@ -16,6 +16,7 @@ from ... import dtypes, return_types
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import require_real, restore_dims, wrap_dim, wrap_dims
+from ...dispatch.samples import ALONG, REAL, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .sort_kernel import ordered
@@ -75,7 +76,13 @@ def _selected(name: str, choose: Any) -> Any:
         return gather(self, choose(self, dim), dim, keepdim)
 
     node = f"{name.capitalize()}Backward{1 if name == 'median' else 0}"
-    op = operator(f"{name}.dim", outputs=getattr(return_types, name), node=node, **private)(along)
+    op = operator(
+        f"{name}.dim",
+        outputs=getattr(return_types, name),
+        node=node,
+        **private,
+        samples=(*ALONG[:3], sample(real(2, 3), dim=0, keepdim=True)),
+    )(along)
     op.derivative(self=lambda grad, indices, shapes, dim, keepdim: scatter(grad, indices, shapes[0], dim, keepdim))
     return op
 
@@ -92,24 +99,40 @@ def _extremum(self, dim, keepdim, reduce, name):
     return reduce(self, axis=dims, keepdims=keepdim)
 
 
-@operator(signature="input, dim=(), keepdim=False")
+@operator(
+    signature="input, dim=(), keepdim=False",
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=(1,), keepdim=True), sample(real())),
+)
 def amax(self, *, dim=(), keepdim=False):
     """The largest elements along `dim` (all dimensions by default); ties share the gradient evenly."""
     return _extremum(self, dim, keepdim, jnp.max, "amax")
 
 
-@operator(signature="input, dim=(), keepdim=False")
+@operator(
+    signature="input, dim=(), keepdim=False",
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=(1,), keepdim=True), sample(real())),
+)
 def amin(self, *, dim=(), keepdim=False):
     """The smallest elements along `dim` (all dimensions by default); ties share the gradient evenly."""
     return _extremum(self, dim, keepdim, jnp.min, "amin")
 
 
-@operator("max.all", node="MaxBackward1", **private)
+@operator(
+    "max.all",
+    node="MaxBackward1",
+    **private,
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=(1,), keepdim=True), sample(real())),
+)
 def _max_all(self, *, dim=(), keepdim=False):
     return _extremum(self, dim, keepdim, jnp.max, "max")
 
 
-@operator("min.all", node="MinBackward1", **private)
+@operator(
+    "min.all",
+    node="MinBackward1",
+    **private,
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=(1,), keepdim=True), sample(real())),
+)
 def _min_all(self, *, dim=(), keepdim=False):
     return _extremum(self, dim, keepdim, jnp.min, "min")
 
@@ -118,7 +141,11 @@ for _op in (amax, amin, _max_all, _min_all):
     _op.derivative(self=share)
 
 
-@operator(signature="input, *, dim=None, keepdim=False", outputs=return_types.aminmax)
+@operator(
+    signature="input, *, dim=None, keepdim=False",
+    outputs=return_types.aminmax,
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=1, keepdim=True)),
+)
 def aminmax(self, *, dim=None, keepdim=False):
     """The named tuple (min, max) along one dimension, or of all elements; ties share the gradients evenly."""
     dim = () if dim is None else wrap_dim(dim, self.ndim)
@@ -180,13 +207,21 @@ def _index(self, dim, keepdim, choose, name):
     return choose(self, axis=None if dim is None else dims[0], keepdims=keepdim).astype(dtypes.default_integer())
 
 
-@operator(signature="input, dim=None, keepdim=False", differentiable=False)
+@operator(
+    signature="input, dim=None, keepdim=False",
+    differentiable=False,
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=1, keepdim=True)),
+)
 def argmax(self, *, dim=None, keepdim=False):
     """The index of the first largest element along `dim`; by default in the flattened input."""
     return _index(self, dim, keepdim, jnp.argmax, "argmax")
 
 
-@operator(signature="input, dim=None, keepdim=False", differentiable=False)
+@operator(
+    signature="input, dim=None, keepdim=False",
+    differentiable=False,
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=1, keepdim=True)),
+)
 def argmin(self, *, dim=None, keepdim=False):
     """The index of the first smallest element along `dim`; by default in the flattened input."""
     return _index(self, dim, keepdim, jnp.argmin, "argmin")
@@ -242,7 +277,7 @@ def _median_all(choose, name):
             return jnp.full((), jnp.nan if self.dtype in dtypes.FLOATS else jnp.iinfo(self.dtype).min, self.dtype)
         return _middle(flat, choose)
 
-    op = operator(f"{name}.all", node=f"{name.capitalize()}Backward0", **private)(whole)
+    op = operator(f"{name}.all", node=f"{name.capitalize()}Backward0", **private, samples=REAL)(whole)
     op.derivative(self=lambda grad, self, result: share(grad, self, result, (), False))
     return op
 
@@ -265,7 +300,11 @@ _median("median", _median_index, "median (of an even number of elements the lowe
 _median("nanmedian", _nanmedian_index, "median of the elements that are not NaN")
 
 
-@operator(signature="input, k, dim=-1, keepdim=False", outputs=return_types.kthvalue)
+@operator(
+    signature="input, k, dim=-1, keepdim=False",
+    outputs=return_types.kthvalue,
+    samples=(sample(real(2, 3), k=2), sample(real(2, 3), k=1, dim=0, keepdim=True), sample(real(), k=1)),
+)
 def kthvalue(self, *, k, dim=-1, keepdim=False):
     """The named tuple (values, indices) of the k-th smallest elements along `dim`; k counts from 1."""
     require_real(self, "kthvalue")

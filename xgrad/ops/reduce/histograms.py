@@ -20,6 +20,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import promote_float, require_real
+from ...dispatch.samples import positive, real, rising, sample, whole
 from ...errors import TracedValueError
 from ...limits import checked
 from ...tensor import Tensor
@@ -42,7 +43,7 @@ def _counted(places: Any, inside: Any, weights: Any, n: int, dtype: Any) -> Any:
 # -- one dimension, bins of one width ---------------------------------------------------------------------------------
 
 
-@operator("histc", **hidden)
+@operator("histc", **hidden, samples=(sample(real(2, 3), -1.5, 1.5, bins=4), sample(real(0, 3), -1.5, 1.5, bins=4)))
 def _histc(self, low, high, *, bins):
     require_real(self, "histogram_cpu")
     (x,) = promote_float(self.reshape(-1))  # integers are counted as well, as PyTorch does on CUDA
@@ -86,7 +87,14 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
 # -- several dimensions, any edges ------------------------------------------------------------------------------------
 
 
-@operator("histogramdd", **without_derivative)
+@operator(
+    "histogramdd",
+    **without_derivative,
+    samples=(
+        sample(real(5, 2), positive(5), rising(4), rising(3), density=False),
+        sample(real(5, 1), None, rising(4), density=True),
+    ),
+)
 def _histogramdd(self, weight, *edges, density):
     """The histogram of points (..., n) over n sequences of edges."""
     points = self.reshape(-1, len(edges))
@@ -105,7 +113,9 @@ def _histogramdd(self, weight, *edges, density):
     return found.astype(self.dtype)
 
 
-@operator("_histogramdd_bin_edges", **without_derivative)
+@operator(
+    "_histogramdd_bin_edges", **without_derivative, samples=(sample(real(5, 2), -2.0, 2.0, -1.0, 1.0, bins=(3, 2)),)
+)
 def _edges(self, *bounds, bins):
     """Edges of bins of one width between `bounds` (low, high, low, high, ...), or else the points' extrema."""
     points = self.reshape(-1, len(bins))
@@ -248,7 +258,13 @@ def histogram(
 # -- the integers -----------------------------------------------------------------------------------------------------
 
 
-@operator("bincount", function=False, method=False, out=False)
+@operator(
+    "bincount",
+    function=False,
+    method=False,
+    out=False,
+    samples=(sample(whole(0, 4, 5), None, size=4, dtype=None), sample(whole(0, 4, 5), positive(5), size=4, dtype=None)),
+)
 def _bincount(self, weights, *, size, dtype):
     return _counted(self, self >= 0, 1 if weights is None else weights, size, dtype)
 

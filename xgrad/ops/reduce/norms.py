@@ -13,6 +13,7 @@ from ... import dtypes
 from ...dispatch.argument_kinds import checking, require_number
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import as_float, broadcast_shapes, promote, wrap_dims
+from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .reduction import safe_sqrt
@@ -71,6 +72,9 @@ def _converted(self, dtype, name):
     namespace="linalg",
     method=False,
     signature="x, ord=2, dim=None, keepdim=False, *, dtype=None",
+    samples=tuple([sample(real(2, 3), ord=p) for p in (2, 1, 0, 3.5, -1, INF, -INF)])
+    + (sample(real(2, 3), dim=1, keepdim=True), sample(real(0, 3)))
+    + COMPLEX,
 )
 def vector_norm(x, *, ord=2, dim=None, keepdim=False, dtype=None):
     """The `ord`-norm of vectors along `dim`, or of all elements.
@@ -85,7 +89,13 @@ def vector_norm(x, *, ord=2, dim=None, keepdim=False, dtype=None):
     return p_norm(x, float(ord), wrap_dims(dim, x.ndim), keepdim)
 
 
-@operator("linalg_matrix_norm", signature="A, ord, dim, keepdim", **private)
+@operator(
+    "linalg_matrix_norm",
+    signature="A, ord, dim, keepdim",
+    **private,
+    samples=tuple([sample(real(2, 3), ord=p, dim=(0, 1), keepdim=p == 1) for p in ("fro", "nuc", 2, -2, 1, -1, INF)])
+    + COMPLEX,
+)
 def _matrix_norm(A, *, ord, dim, keepdim):
     rows, columns = dim
     A = jnp.moveaxis(A, dim, (-2, -1))
@@ -163,7 +173,7 @@ def norm(
     return vector_norm.function(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype, **given)
 
 
-@operator(out=False)
+@operator(out=False, samples=tuple([sample(real(2, 3), real(3), p=p) for p in (2, 1, 0, 3.5, INF)]) + COMPLEX)
 def dist(self, other, *, p=2):
     """The `p`-norm of `input - other`, which broadcast."""
     self, other = promote(self, other)
@@ -174,7 +184,11 @@ def dist(self, other, *, p=2):
     return p_norm(difference, float(p), None, False)
 
 
-@operator(inplace=True, signature="input, p, dim, maxnorm")
+@operator(
+    inplace=True,
+    signature="input, p, dim, maxnorm",
+    samples=(sample(real(2, 3), 1.5, p=2, dim=0), sample(real(2, 3), 1.5, p=1.5, dim=1)) + COMPLEX,
+)
 def renorm(self, maxnorm, *, p, dim):
     """The sub-tensors along `dim`, those whose `p`-norm is larger scaled down to `maxnorm`."""
     if not isinstance(p, (int, float)):
@@ -195,7 +209,12 @@ def renorm(self, maxnorm, *, p, dim):
     return self * factor.astype(self.dtype)
 
 
-@operator(method=False, out=False, signature="x1, x2, p=2.0, compute_mode=None")
+@operator(
+    method=False,
+    out=False,
+    signature="x1, x2, p=2.0, compute_mode=None",
+    samples=tuple([sample(real(2, 3), real(4, 3), p=p) for p in (2.0, 1.0, 0.0, 3.5, INF)]),
+)
 def cdist(x1, x2, *, p=2.0, compute_mode=None):
     """The `p`-norms of the differences of all pairs of rows: (..., m, d) and (..., n, d) give (..., m, n).
 

@@ -14,6 +14,7 @@ from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import wrap_dim
+from ...dispatch.samples import real, sample
 from ...tensor import Tensor
 from ..index.index_checks import on_host
 from ..index.scatter import scatter_reduce
@@ -28,7 +29,13 @@ _REDUCTIONS: dict[str, tuple] = {
 }
 
 
-@operator("segment_reduce", function=False, method=False, out=False)
+@operator(
+    "segment_reduce", function=False, method=False, out=False,
+    samples=(
+        *[sample(real(5, 2), [2, 1, 2], None, reduce=r, axis=0, by_length=True) for r in ("sum", "mean", "prod")],
+        *[sample(real(5), [0, 3, 5], 0.5, reduce=r, axis=0, by_length=False) for r in ("max", "min")],
+    ),
+)  # fmt: skip
 def _reduced(data, given, initial, *, reduce, axis, by_length):
     """Reduce segments given by lengths, or by offsets: `given` (..., segments), for offsets (..., segments + 1).
 

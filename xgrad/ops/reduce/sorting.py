@@ -14,6 +14,7 @@ import numpy as np
 from ... import dtypes, return_types
 from ...dispatch.declare import composite, operator, refuse_derivative
 from ...dispatch.promotion import wrap_dim
+from ...dispatch.samples import real, rising, sample, whole
 from ...errors import TracedValueError
 from ...tensor import Tensor
 from ...views.storage import Tracer, value_needed
@@ -31,7 +32,11 @@ def _sorted(self: Any, dim: int, descending: bool) -> tuple[Any, Any]:
     return ordered(self, dim, descending)
 
 
-@operator(signature="input, dim=-1, descending=False, *, stable=False", outputs=return_types.sort)
+@operator(
+    signature="input, dim=-1, descending=False, *, stable=False",
+    outputs=return_types.sort,
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=0, descending=True), sample(real()), sample(real(0, 3))),
+)
 def sort(self, *, dim=-1, descending=False, stable=False):
     """The named tuple (values, indices) of the elements sorted along `dim`.  The sort is always stable.
 
@@ -42,7 +47,11 @@ def sort(self, *, dim=-1, descending=False, stable=False):
     return tuple(_sorted(self, dim, descending))
 
 
-@operator(signature="input, dim=-1, descending=False, *, stable=False", differentiable=False)
+@operator(
+    signature="input, dim=-1, descending=False, *, stable=False",
+    differentiable=False,
+    samples=(sample(real(2, 3)), sample(real(2, 3), dim=0, descending=True), sample(real())),
+)
 def argsort(self, *, dim=-1, descending=False, stable=False):
     """The indices that sort the elements along `dim`."""
     return _sorted(self, dim, descending)[1]
@@ -55,7 +64,11 @@ def msort(input: Tensor, *, out: Any = None) -> Tensor:
     return values if out is None else out.copy_(values)
 
 
-@operator(signature="input, k, dim=-1, largest=True, sorted=True", outputs=return_types.topk)
+@operator(
+    signature="input, k, dim=-1, largest=True, sorted=True",
+    outputs=return_types.topk,
+    samples=(sample(real(2, 3), k=2), sample(real(2, 3), k=1, dim=0, largest=False), sample(real(), k=1)),
+)
 def topk(self, *, k, dim=-1, largest=True, sorted=True):
     """The named tuple (values, indices) of the `k` largest (or smallest) elements along `dim`, in order."""
     if self.dtype == dtypes.bool:
@@ -88,7 +101,14 @@ def _require_values(self: Any, what: str) -> None:
         )
 
 
-@unjitted("_unique", missing="_unique2")
+@unjitted(
+    "_unique",
+    missing="_unique2",
+    samples=(
+        sample(whole(0, 3, 5), dim=None, inverse=True, counts=True),
+        sample(real(2, 3), dim=0, inverse=False, counts=False),
+    ),
+)
 def _unique(self, *, dim, inverse, counts):
     _require_values(self, "unique")
     if dim is None:
@@ -101,7 +121,14 @@ def _unique(self, *, dim, inverse, counts):
 _unique.derivative(all=lambda dim: refuse_derivative("_unique2" if dim is None else "unique_dim"))
 
 
-@unjitted("_unique_consecutive", missing="unique_consecutive")
+@unjitted(
+    "_unique_consecutive",
+    missing="unique_consecutive",
+    samples=(
+        sample(whole(0, 3, 5), dim=None, inverse=True, counts=True),
+        sample(real(2, 3), dim=0, inverse=False, counts=False),
+    ),
+)
 def _unique_consecutive(self, *, dim, inverse, counts):
     _require_values(self, "unique_consecutive")
     x = self.reshape(-1) if dim is None else jnp.moveaxis(self, wrap_dim(dim, self.ndim), 0)
@@ -160,6 +187,7 @@ def _plain(found: Any) -> Any:
     signature="sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None",
     differentiable=False,
     method=False,
+    samples=(sample(rising(4), real(2, 3)), sample(rising(2, 4), real(2, 3), right=True)),
 )
 def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=False, side=None):
     """Positions for inserting `input` into `sorted_sequence` (sorted along its last dimension) so that it stays sorted.

@@ -16,6 +16,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import as_float, conj, wrap_dim
+from ...dispatch.samples import COMPLEX, between, fixed, positive, real, sample, whole
 from ...tensor import Tensor
 from ..index.index_checks import on_host
 
@@ -102,7 +103,13 @@ def _covariance(self, fweights, aweights, correction):
     return (product / freedom).squeeze()
 
 
-@operator(signature="input, *, correction=1, fweights=None, aweights=None", check=_check_weights, out=False)
+@operator(
+    signature="input, *, correction=1, fweights=None, aweights=None",
+    check=_check_weights,
+    out=False,
+    samples=(sample(real(2, 3)), sample(real(3), correction=0), sample(real(2, 3), whole(1, 4, 3), positive(3)))
+    + COMPLEX,
+)
 def cov(self, fweights=None, aweights=None, *, correction=1):
     """The covariance matrix of variables (rows) over observations (columns), divided by n - `correction`.
 
@@ -123,7 +130,7 @@ def _clipped(x: Any) -> Any:
     return jnp.where(x < -1, -1, jnp.where(x > 1, 1, x)).astype(x.dtype)
 
 
-@operator(out=False)
+@operator(out=False, samples=(sample(real(2, 3)), sample(real(3))) + COMPLEX)
 def corrcoef(self):
     """The matrix of Pearson's correlation coefficients of variables (rows) over observations (columns)."""
     _require_matrix(self, "corrcoef")
@@ -179,7 +186,15 @@ def _quantiles(self, q, dim, keepdim, interpolation, skip_nan):
 
 
 def _declare(name: str, skip_nan: bool, doc: str) -> None:
-    @operator(name, function=False, method=False)
+    @operator(
+        name,
+        function=False,
+        method=False,
+        samples=tuple(
+            [sample(real(2, 3), between(0.1, 0.9, 2), dim=1, interpolation=i) for i in ("linear", "lower", "midpoint")]
+        )
+        + (sample(real(2, 3), fixed(between(0.1, 0.9)), keepdim=True),),
+    )
     def run(self, q, *, dim=None, keepdim=False, interpolation="linear"):
         if q.ndim > 1:
             raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
