@@ -2,8 +2,9 @@
 
     @operator(samples=(sample(real(2, 3), dim=1), sample(real(), dim=0)) + COMPLEX)
 
-An array argument is a domain with a shape, from which the test draws numbers, always the same; a list is an array of
-its numbers; a number, or None, is itself.  Static arguments go by their names; those that are not named, and arrays at the end, have their defaults.
+An array argument is a domain with a shape, from which the test draws numbers, always the same.  A list is an array of
+its numbers; a number, or None, is itself.  Static arguments go by their names; those that are not named, and arrays at
+the end, have their defaults.
 
 The tables of samples at the end are shared by operators of one kind.  Choose shapes from those that others use, for a
 test compiles some of what it runs once for each shape; no more than a dozen elements.

@@ -46,7 +46,7 @@ def _integral(name: str, doc: str, combine: Any, aliases: tuple = ()) -> None:
         name,
         function=False,
         method=False,
-        samples=(sample(real(2, 4)), sample(real(2, 4), real(4)), sample(real(2, 4), None, 0.5, dim=0)) + COMPLEX,
+        samples=(sample(real(2, 4), real(4)), sample(real(2, 4), None, 0.5, dim=0)) + COMPLEX,
     )
     def run(y, x=None, dx=None, *, dim=-1):
         dim = own_dim(dim, y.ndim)

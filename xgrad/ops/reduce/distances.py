@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...dispatch.declare import operator
-from ...dispatch.promotion import promote, require_floating, scalar, wrap_dim
+from ...dispatch.promotion import promote, require_floating, require_real_floating, scalar, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample
 from .norms import p_norm
 
@@ -37,7 +37,7 @@ def normalize(self, eps=1e-12, *, p=2.0, dim=1):
 def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
     """The cosine of the angle between `x1` and `x2` along `dim`; each norm counts as at least `eps`."""
     x1, x2 = promote(x1, x2)
-    require_floating(x1, "cosine_similarity")
+    require_real_floating(x1, "cosine_similarity")
     x1, x2 = jnp.broadcast_arrays(x1, x2)
     along = (wrap_dim(dim, x1.ndim),) if x1.ndim else None
 
@@ -63,7 +63,7 @@ def pairwise_distance(x1, x2, eps=1e-6, *, p=2.0, keepdim=False):
 @functional(namespace=("nn.functional", ""), samples=(sample(real(3, 2)), sample(real(3, 2), p=1.0)))
 def pdist(self, *, p=2.0):
     """The `p`-norm between each two rows: (number, size) to (number * (number - 1) / 2), by the first of the two."""
-    require_floating(self, "pdist")
+    require_real_floating(self, "pdist")
     if self.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self.ndim}D")
     if p < 0:

@@ -19,7 +19,7 @@ from ...dispatch.argument_kinds import require_int, require_no_grad, require_num
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
-from ...dispatch.promotion import promote_float, require_real
+from ...dispatch.promotion import promote_float, refuse_complex, require_real
 from ...dispatch.samples import positive, real, rising, sample, whole
 from ...errors import TracedValueError
 from ...limits import checked
@@ -97,6 +97,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
 )
 def _histogramdd(self, weight, *edges, density):
     """The histogram of points (..., n) over n sequences of edges."""
+    refuse_complex(self, "histogramdd")
     points = self.reshape(-1, len(edges))
     shape = tuple(e.shape[0] - 1 for e in edges)
     place, inside = jnp.zeros(points.shape[0], jnp.int32), jnp.ones(points.shape[0], bool)
@@ -118,6 +119,7 @@ def _histogramdd(self, weight, *edges, density):
 )
 def _edges(self, *bounds, bins):
     """Edges of bins of one width between `bounds` (low, high, low, high, ...), or else the points' extrema."""
+    refuse_complex(self, "histogramdd")
     points = self.reshape(-1, len(bins))
     found = []
     for i, n in enumerate(bins):

@@ -13,7 +13,7 @@ import numpy as np
 from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
-from ...dispatch.promotion import wrap_dim
+from ...dispatch.promotion import refuse_complex, wrap_dim
 from ...dispatch.samples import real, sample
 from ...tensor import Tensor
 from ..index.index_checks import on_host
@@ -41,6 +41,7 @@ def _reduced(data, given, initial, *, reduce, axis, by_length):
 
     The leading dimensions of `given` are those of `data` before `axis`.
     """
+    refuse_complex(data, "segment_reduce")
     if by_length:
         start = jnp.zeros((*given.shape[:-1], 1), given.dtype)
         offsets = jnp.concatenate([start, jnp.cumsum(given, axis=-1, dtype=given.dtype)], axis=-1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import dtypes, return_types
 from ...dispatch.declare import composite, operator, refuse_derivative
-from ...dispatch.promotion import wrap_dim
+from ...dispatch.promotion import refuse_complex, wrap_dim
 from ...dispatch.samples import real, rising, sample, whole
 from ...errors import TracedValueError
 from ...tensor import Tensor
@@ -195,6 +195,7 @@ def searchsorted(sorted_sequence, input, sorter=None, *, out_int32=False, right=
     `sorted_sequence` has one dimension, or all but its last are those of `input`.
     """
     input = jnp.asarray(input)
+    refuse_complex(input, "searchsorted")
     if side not in (None, "left", "right"):
         raise RuntimeError(f"side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
