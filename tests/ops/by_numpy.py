@@ -12,6 +12,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .numpy_gather import INDEXING
+from .numpy_linalg import LINALG
+
 _lgamma = np.vectorize(math.lgamma, otypes=[float])
 
 
@@ -31,6 +34,13 @@ def _sign(x: Any) -> Any:
     return np.where(x == 0, 0, x / np.abs(x)) if np.iscomplexobj(x) else np.sign(x)
 
 
+def _select(which: Any, *cases: Any) -> Any:
+    found = cases[0]
+    for i, case in enumerate(cases[1:], 1):
+        found = np.where(which == i, case, found)
+    return found
+
+
 def _inner(a: Any) -> Any:
     return a.jaxpr if hasattr(a, "jaxpr") else a
 
@@ -44,14 +54,14 @@ _POINTWISE: dict[str, Callable] = {
     "div": _divide, "eq": np.equal, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "floor": np.floor,
     "ge": np.greater_equal, "gt": np.greater, "imag": np.imag, "is_finite": np.isfinite, "le": np.less_equal,
     "log": np.log, "log1p": np.log1p, "logistic": _logistic, "lt": np.less, "max": np.maximum, "min": np.minimum,
-    "mul": np.multiply, "ne": np.not_equal, "neg": np.negative, "nextafter": np.nextafter, "not": np.invert,
-    "or": np.bitwise_or, "pow": np.power, "real": np.real, "rem": np.fmod, "rsqrt": lambda x: 1 / np.sqrt(x),
-    "select_n": lambda which, *cases: np.where(which.astype(int) == 0, cases[0], cases[-1]), "sign": _sign,
+    "lt_to": np.less, "mul": np.multiply, "ne": np.not_equal, "neg": np.negative, "nextafter": np.nextafter,
+    "not": np.invert, "or": np.bitwise_or, "pow": np.power, "real": np.real, "rem": np.fmod,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "select_n": _select, "sign": _sign,
     "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt, "square": np.square, "sub": np.subtract, "tan": np.tan,
     "tanh": np.tanh, "xor": np.bitwise_xor, "copy": lambda x: x, "copy_p": lambda x: x, "lgamma": _lgamma,
     "erf": np.vectorize(math.erf, otypes=[float]), "erfc": np.vectorize(math.erfc, otypes=[float]),
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high), "conj": np.conj,
-    "optimization_barrier": lambda *x: x if len(x) > 1 else x[0],
+    "stop_gradient": lambda x: x, "optimization_barrier": lambda *x: x if len(x) > 1 else x[0],
 }  # fmt: skip
 _REAL_ONLY = {"lgamma", "erf", "erfc"}
 
@@ -98,6 +108,8 @@ def _dot(a: Any, b: Any, *, dimension_numbers: tuple, **_: Any) -> Any:
         for d in dims:
             letters[d] = next(names)
             out.append(letters[d])
+    if a.dtype.kind == "V":  # bfloat16, for which NumPy has no einsum
+        a, b = a.astype(np.float32), b.astype(np.float32)
     return np.einsum(a, of_a, b, of_b, out)
 
 
@@ -177,12 +189,14 @@ _SHAPES: dict[str, Callable] = {
     "iota": lambda *, dtype, shape, dimension, **_: np.broadcast_to(
         np.arange(shape[dimension]).reshape([-1 if d == dimension else 1 for d in range(len(shape))]), shape
     ),
-    "reshape": lambda x, *, new_sizes, dimensions=None, **_: x.transpose(dimensions or range(x.ndim)).reshape(new_sizes),
+    "reshape": lambda x, *, new_sizes, dimensions=None, **_: (
+        x.transpose(dimensions or range(x.ndim)).reshape(new_sizes)
+    ),
     "rev": lambda x, *, dimensions: np.flip(x, dimensions),
     "round": lambda x, *, rounding_method: np.round(x) if int(rounding_method) else _from_zero(x), "slice": _slice,
     "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),
     "squeeze": lambda x, *, dimensions: np.squeeze(x, dimensions),
-    "transpose": lambda x, *, permutation: np.transpose(x, permutation),
+    "transpose": lambda x, *, permutation: np.transpose(x, permutation), **INDEXING, **LINALG,
 }  # fmt: skip
 
 
@@ -229,7 +243,12 @@ def _apply(equation: Any, operands: list) -> Sequence:
         return _run_closed(params["branches"][int(np.clip(operands[0], 0, len(params["branches"]) - 1))], operands[1:])
     if name == "scan":
         return _scan(params, operands)
-    if inner is not None and name not in ("shard_map", "reduce", "custom_root", "custom_linear_solve"):
+    if name == "custom_linear_solve":
+        lengths = params["const_lengths"]
+        before = lengths.matvec + lengths.vecmat
+        consts = operands[before : before + lengths.solve]
+        return _run_closed(params["jaxprs"].solve, [*consts, *operands[sum(lengths) :]])
+    if inner is not None and name not in ("shard_map", "reduce", "custom_root"):
         return _run_closed(inner, operands)
     if all(0 in v.aval.shape for v in equation.outvars):
         return [np.zeros(v.aval.shape, v.aval.dtype) for v in equation.outvars]

@@ -20,6 +20,8 @@ def values(draw: Draw, seed: int) -> np.ndarray:
     if draw.kind == "whole":
         spread = np.arange(int(draw.low), int(draw.high))
         return np.resize(np.random.RandomState(seed).permutation(spread), n).reshape(draw.shape)
+    if draw.kind == "exchanges":
+        return values(draw._replace(kind="whole"), seed).astype(np.int32)
     if draw.kind == "truth":
         return (order % 2 == 0).reshape(draw.shape)
     if draw.kind == "key":
@@ -57,7 +59,11 @@ def arguments(op: Operator, sample: Sample, dtype: Any, seed: int = 0) -> tuple[
             found = values(draw, seed + i)
             if i in floating:
                 complex_too = np.dtype(dtype).kind == "c" or draw.kind == "complex"
-                found = found + 0.5j * values(draw, seed + i + 3) if complex_too else found
+                if complex_too and draw.kind == "definite":  # Hermitian: a skew part, too small to change the sign
+                    part = 0.05j * values(draw._replace(kind="regular"), seed + i + 3)
+                    found = found + part - np.swapaxes(part, -1, -2)
+                elif complex_too:
+                    found = found + 0.5j * values(draw, seed + i + 3)
                 found = found.astype(np.promote_types(dtype, np.complex64) if complex_too else dtype)
             arrays[i] = np.asarray(found)
     return arrays, moving, tuple([statics.pop(n) if n in statics else op.defaults[n] for n in op.static_names])

@@ -76,13 +76,18 @@ def rising(*shape: int) -> Draw:
     return Draw("rising", shape, -2, 2, False)
 
 
+def exchanges(n: int, *shape: int) -> Draw:
+    """The row exchanges of a factorization of n rows: int32, counted from 1."""
+    return Draw("exchanges", shape, 1, n + 1)
+
+
 def truth(*shape: int) -> Draw:
     """Truth values of both kinds."""
     return Draw("truth", shape, 0, 2)
 
 
 def definite(*shape: int) -> Draw:
-    """Symmetric positive definite matrices, with eigenvalues that differ."""
+    """Symmetric (Hermitian) positive definite matrices, with eigenvalues that differ, and derivatives along such."""
     return Draw("definite", shape, 1, 4)
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from ... import return_types
 from ...dispatch.declare import composite, operator
+from ...dispatch.samples import COMPLEX, SINGLE, definite, real, regular, sample
 from ...tensor import Tensor
 from .checks import adjoint, broadcast_batches, check_info, no_info, require_matrices
 
@@ -38,7 +39,10 @@ def _first_minor(A: Any) -> Any:
 
 
 @failing(
-    "linalg_cholesky_ex", signature="A, *, upper=False, check_errors=False", outputs=return_types.linalg_cholesky_ex
+    "linalg_cholesky_ex",
+    signature="A, *, upper=False, check_errors=False",
+    outputs=return_types.linalg_cholesky_ex,
+    samples=(sample(definite(3, 3)), sample(definite(2, 2, 2), upper=True), sample(real(0, 0))) + COMPLEX + SINGLE,
 )
 def _cholesky_ex(A, *, upper=False, check_errors=False):
     require_matrices(A, "linalg.cholesky")
@@ -96,7 +100,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return L
 
 
-@operator
+@operator(samples=(sample(regular(3, 3)), sample(regular(2, 2, 2), upper=True)) + COMPLEX + SINGLE)
 def cholesky_inverse(self, *, upper=False):
     """The inverse of L L^H (U^H U if `upper`), given the factor."""
     L = adjoint(jnp.triu(self)) if upper else jnp.tril(self)
@@ -104,7 +108,10 @@ def cholesky_inverse(self, *, upper=False):
     return jax.scipy.linalg.cho_solve((L, True), eye)
 
 
-@operator(signature="B, L, upper=False")
+@operator(
+    signature="B, L, upper=False",
+    samples=(sample(real(3, 2), regular(3, 3)), sample(real(2, 3), regular(2, 2, 2), upper=True)) + COMPLEX + SINGLE,
+)
 def cholesky_solve(B, L, *, upper=False):
     """The X with A X = B, given the Cholesky factor L of A."""
     L, B = broadcast_batches(L, B)

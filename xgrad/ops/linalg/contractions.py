@@ -9,13 +9,22 @@ from typing import Any
 import jax.numpy as jnp
 
 from ...dispatch.declare import composite, linear, operator
+from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...dispatch.wrong_arguments import require_tensor
 from ...tensor import Tensor
 from .products import require_same, shapes_error
 
 
-@operator("tensordot", function=False, method=False)
+@operator(
+    "tensordot",
+    function=False,
+    method=False,
+    samples=(
+        sample(real(2, 3), real(3, 2), dims=1), sample(real(2, 3), real(2, 3), dims=((0, 1), (0, 1))),
+        sample(real(2, 3), real(1, 2), dims=((1,), (0,))), sample(real(2), real(3), dims=0),
+    ) + COMPLEX,
+)  # fmt: skip
 def _tensordot(self, other, *, dims):
     require_same(self, other, "tensordot")
     if not isinstance(dims, int):  # a contracted dimension of size 1 broadcasts: sum the other side first
@@ -49,7 +58,15 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     return _tensordot.function(a, b, dims, **given)
 
 
-@operator(namespace="linalg", method=False, signature="*tensors")
+@operator(
+    namespace="linalg",
+    method=False,
+    signature="*tensors",
+    samples=(
+        sample(real(2, 3), real(3, 2)), sample(real(3), real(3, 2), real(2, 3), real(3)),
+        sample(real(2, 3), real(3, 2), real(2, 2)),
+    ) + COMPLEX,
+)  # fmt: skip
 def linalg_multi_dot(*tensors):
     """The product of matrices, in the order that is cheapest; the first and the last may be vectors."""
     if len(tensors) < 2:
@@ -64,7 +81,16 @@ def linalg_multi_dot(*tensors):
 linalg_multi_dot.derivative(all=linear)
 
 
-@operator("einsum", function=False, method=False, signature="equation, *operands")
+@operator(
+    "einsum",
+    function=False,
+    method=False,
+    signature="equation, *operands",
+    samples=(
+        sample(real(2, 3), real(3, 2), equation="ij,jk->ik"), sample(real(3, 3), equation="ii->i"),
+        sample(real(2, 2, 3), real(3), real(2, 2), equation="...ij,j,ik->...k"), sample(real(), equation="->"),
+    ) + COMPLEX,
+)  # fmt: skip
 def _einsum(*operands, equation):
     for other in operands[1:]:
         require_same(operands[0], other, "einsum")

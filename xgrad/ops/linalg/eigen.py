@@ -16,6 +16,7 @@ from ... import dtypes as _dtypes
 from ... import return_types
 from ...config import state
 from ...dispatch.declare import composite, operator
+from ...dispatch.samples import COMPLEX, SINGLE, definite, real, regular, sample
 from ...tensor import Tensor
 from .checks import adjoint, differences, require_invariant, require_matrices
 
@@ -44,7 +45,11 @@ def _eigh_tangent(UPLO: str, primals: tuple, tangents: tuple) -> Any:
     return (values, V), (jnp.real(jnp.diagonal(inner, axis1=-2, axis2=-1)), V @ _rotation(inner, values))
 
 
-@linalg("linalg_eigh", signature='A, UPLO="L"', outputs=return_types.linalg_eigh)
+_HERMITIAN = (sample(definite(3, 3)), sample(definite(2, 2, 2), UPLO="U")) + COMPLEX + SINGLE
+_GENERAL = (sample(regular(3, 3)), sample(regular(2, 2, 2)), sample(real(0, 0))) + COMPLEX + SINGLE
+
+
+@linalg("linalg_eigh", signature='A, UPLO="L"', outputs=return_types.linalg_eigh, samples=_HERMITIAN)
 def eigh(A, *, UPLO="L"):
     """The named tuple (eigenvalues, eigenvectors) of Hermitian matrices, of which one triangle is read.
 
@@ -81,7 +86,7 @@ def _check_phases(name: str) -> Any:
 eigh.operator.check_gradients = _check_phases("linalg_eigh_backward")
 
 
-@linalg("linalg_eigvalsh", signature='A, UPLO="L"', function=False)
+@linalg("linalg_eigvalsh", signature='A, UPLO="L"', function=False, samples=_HERMITIAN)
 def _eigvalsh(A, *, UPLO="L"):
     require_matrices(A, "linalg.eigvalsh")
     return eigh(A, UPLO=UPLO)[0]
@@ -106,7 +111,7 @@ def _eig_tangent(primals: tuple, tangents: tuple) -> Any:
     return (values, V), (jnp.diagonal(inner, axis1=-2, axis2=-1), moved - V * lengthened)
 
 
-@linalg("linalg_eig", outputs=return_types.linalg_eig)
+@linalg("linalg_eig", outputs=return_types.linalg_eig, samples=_GENERAL)
 def eig(A):
     """The named tuple (eigenvalues, eigenvectors) of square matrices, complex.  Not on every device and jax release.
 
@@ -141,10 +146,22 @@ eig.derivative(A=_eig_gradient)
 eig.operator.check_gradients = _check_phases("linalg_eig_backward")
 
 
-@linalg("linalg_eigvals", function=False)
+@jax.custom_jvp
+def _values(A: Any) -> Any:
+    return jnp.linalg.eigvals(A)
+
+
+@_values.defjvp
+def _values_tangent(primals: tuple, tangents: tuple) -> Any:
+    """That of eig, which has derivatives of every order: JAX's own has the first alone."""
+    (values, _), (moved, _) = jax.jvp(_eig, primals, tangents)
+    return values, moved
+
+
+@linalg("linalg_eigvals", function=False, samples=_GENERAL)
 def _eigvals(A):
     require_matrices(A, "linalg.eigvals")
-    return eig(A)[0] if not A.size else jnp.linalg.eigvals(A)
+    return _values(A) if A.size else eig(A)[0]
 
 
 # -- eigenvalues alone ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from ... import return_types
 from ...dispatch.declare import operator
+from ...dispatch.samples import COMPLEX, SINGLE, fixed, real, regular, sample
 from ...dispatch.tables import FUNCTIONS, METHODS
 from .checks import adjoint, not_implemented, require_matrices
 
@@ -22,7 +23,15 @@ linalg: Any = partial(operator, namespace="linalg", method=False)
 # -- QR ---------------------------------------------------------------------------------------------------------------
 
 
-@linalg("linalg_qr", signature="A, mode='reduced'", outputs=return_types.linalg_qr)
+@linalg(
+    "linalg_qr",
+    signature="A, mode='reduced'",
+    outputs=return_types.linalg_qr,
+    samples=(
+        sample(real(3, 2)), sample(real(2, 3)), sample(regular(2, 2, 2), mode="complete"),
+        sample(fixed(real(3, 2)), mode="complete"), sample(fixed(real(3, 2)), mode="r"), sample(real(0, 3)),
+    ) + COMPLEX + SINGLE,
+)  # fmt: skip
 def qr(A, *, mode="reduced"):
     """The named tuple (Q, R) of A = Q R; `mode`: "reduced", "complete" or "r" (Q is then empty)."""
     require_matrices(A, "linalg.qr", square=False)
@@ -84,7 +93,11 @@ def _qr_gradient(grads, results, mode):
 qr.derivative(A=_qr_gradient)
 
 
-@operator(outputs=return_types.geqrf)
+@operator(
+    outputs=return_types.geqrf,
+    missing="geqrf",
+    samples=(sample(real(3, 2)), sample(real(0, 3))) + COMPLEX + SINGLE,
+)
 def geqrf(self):
     """The named tuple (a, tau): R on and above the diagonal of `a`, Householder vectors below, and their factors.
 
@@ -97,7 +110,7 @@ def geqrf(self):
     return a.mT, tau
 
 
-geqrf.derivative(self=not_implemented("geqrf", "use linalg.qr"))
+geqrf.derivative(all=not_implemented("geqrf", "use linalg.qr"))
 
 
 # -- reflections ------------------------------------------------------------------------------------------------------
@@ -134,7 +147,13 @@ def _check_factors(name: str, A: Any, tau: Any) -> None:
         raise RuntimeError(f"{name}: tau dtype {tau.dtype.name} does not match input dtype {A.dtype.name}")
 
 
-@linalg("linalg_householder_product", signature="A, tau")
+@linalg(
+    "linalg_householder_product",
+    signature="A, tau",
+    samples=(sample(real(3, 2), real(2)), sample(real(2, 2, 2), real(2, 1)), sample(real(3, 2), real(0)))
+    + COMPLEX
+    + SINGLE,
+)
 def householder_product(A, tau):
     """The first n columns of a product of Householder reflections, from the results of `geqrf`.
 
@@ -157,7 +176,13 @@ def householder_product(A, tau):
 FUNCTIONS[""]["orgqr"] = METHODS["orgqr"] = householder_product.function
 
 
-@operator(signature="input, tau, other, left=True, transpose=False")
+@operator(
+    signature="input, tau, other, left=True, transpose=False",
+    samples=(
+        sample(real(3, 2), real(2), real(3, 2)), sample(real(3, 2), real(2), real(2, 3), left=False),
+        sample(real(3, 2), real(2), real(3, 1), transpose=True),
+    ) + COMPLEX + SINGLE,
+)  # fmt: skip
 def ormqr(self, tau, other, *, left=True, transpose=False):
     """The product Q C (C Q if not `left`; with Q^H for Q if `transpose`) of reflections and the matrix C = `other`."""
     require_matrices(self, "ormqr", square=False)

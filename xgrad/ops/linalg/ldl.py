@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from ... import return_types
 from ...dispatch.declare import composite, operator
+from ...dispatch.samples import COMPLEX, SINGLE, definite, exchanges, real, regular, sample, whole
 from ...tensor import Tensor
 from .checks import broadcast_batches, check_info, no_info, not_implemented, require_matrices
 from .products import require_same
@@ -100,6 +101,10 @@ def _conjugate(hermitian: bool) -> Any:
     signature="A, *, hermitian=False, check_errors=False",
     outputs=return_types.linalg_ldl_factor_ex,
     function=False,
+    missing="linalg_ldl_factor_ex",
+    samples=(sample(definite(3, 3)), sample(real(3, 3)), sample(real(2, 2), hermitian=True), sample(real(0, 0)))
+    + COMPLEX
+    + SINGLE,
 )
 def _ldl_factor(A, *, hermitian=False, check_errors=False):
     require_matrices(A, "torch.linalg.ldl_factor_ex")
@@ -108,7 +113,7 @@ def _ldl_factor(A, *, hermitian=False, check_errors=False):
     return _over_batch(partial(_factor, conj=_conjugate(hermitian and jnp.iscomplexobj(A))), A)
 
 
-_ldl_factor.derivative(A=not_implemented("linalg_ldl_factor_ex", "use linalg.eigh or linalg.lu_factor"))
+_ldl_factor.derivative(all=not_implemented("linalg_ldl_factor_ex", "use linalg.eigh or linalg.lu_factor"))
 
 
 def _zero_pivot(i: int) -> str:
@@ -162,7 +167,14 @@ def _solve(LD: Any, pivots: Any, B: Any, conj: Any) -> Any:
     return by(found, transpose_a=True, conjugate_a=conj is jnp.conj)[jnp.argsort(order)]
 
 
-@linalg("linalg_ldl_solve", signature="LD, pivots, B, *, hermitian=False")
+@linalg(
+    "linalg_ldl_solve",
+    signature="LD, pivots, B, *, hermitian=False",
+    samples=(
+        sample(regular(3, 3), exchanges(3, 3), real(3, 2)),
+        sample(regular(2, 2), whole(-2, -1, 2), real(2, 1), hermitian=True),  # a block of two
+    ) + COMPLEX + SINGLE,
+)  # fmt: skip
 def ldl_solve(LD, pivots, B, *, hermitian=False):
     """The X with A X = B, given `linalg.ldl_factor(A)`.
 

@@ -16,6 +16,7 @@ from ...batching.batched_tensor import inner_value
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import broadcast_shapes
+from ...dispatch.samples import COMPLEX, SINGLE, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .checks import is_vector
@@ -53,7 +54,15 @@ def _check(A: Any, B: Any) -> None:
         )
 
 
-@_with_rank("linalg_lstsq", outputs=return_types.linalg_lstsq, output_differentiability=(True, True, False, False))
+@_with_rank(
+    "linalg_lstsq",
+    outputs=return_types.linalg_lstsq,
+    output_differentiability=(True, True, False, False),
+    samples=(
+        sample(real(3, 2), real(3, 2), None, driver="gelsy"), sample(real(3, 2), real(3), 0.01, driver="gelsd"),
+        sample(real(2, 3), real(2, 1), None, driver="gels"),
+    ) + COMPLEX + SINGLE,
+)  # fmt: skip
 def _lstsq(A, B, rcond, *, driver):
     """Solution, residuals of all right-hand sides, ranks and singular values."""
     _check(A, B)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from ... import dtypes
 from ...config import state
 from ...dispatch.declare import composite, operator
+from ...dispatch.samples import SINGLE, definite, fixed, positive, real, sample, whole
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .checks import differences
@@ -28,6 +29,8 @@ _MANY = 2**31 - 1
 def _iterate(product: Any, X: Any, iK: Any, k: int, niter: int, tol: float, largest: bool) -> tuple:
     """(eigenvalues, eigenvectors) of a matrix; `product` multiplies it with a block of vectors."""
     n = X.shape[1]
+    if jnp.iscomplexobj(X):
+        raise RuntimeError("lobpcg: A must be real. Use linalg.eigh for complex matrices.")
 
     def best(basis: Any) -> tuple:
         """The Ritz pairs within the span of orthonormal columns, the wanted ones first."""
@@ -98,7 +101,16 @@ def _eigenpairs_tangent(
     return (values, V), along
 
 
-@operator("lobpcg", function=False, method=False, out=False)
+@operator(
+    "lobpcg",
+    function=False,
+    method=False,
+    out=False,
+    samples=(
+        sample(definite(3, 3), fixed(real(3, 1)), None, k=1, niter=9, tol=1e-14, largest=True),
+        sample(definite(4, 4), fixed(real(4, 1)), fixed(definite(4, 4)), k=1, niter=40, tol=1e-14, largest=False),
+    ) + SINGLE,
+)  # fmt: skip
 def _lobpcg(A, X, iK, *, k, niter, tol, largest):
     return _eigenpairs(A, X, iK, k, niter, tol, largest)
 
@@ -117,7 +129,16 @@ def _gradient(grads, A, results, defined):
 _lobpcg.derivative(A=_gradient)  # X and iK are detached
 
 
-@operator("lobpcg_sparse", function=False, method=False, out=False, differentiable=False)
+@operator(
+    "lobpcg_sparse",
+    function=False,
+    method=False,
+    out=False,
+    differentiable=False,
+    samples=(
+        sample(positive(3), whole(0, 3, 2, 3), real(3, 1), None, k=1, niter=3, tol=1e-9, largest=True),
+    ) + SINGLE,
+)  # fmt: skip
 def _lobpcg_sparse(values, indices, X, iK, *, k, niter, tol, largest):
     def product(block: Any) -> Any:
         return (

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from ... import return_types
 from ...dispatch.declare import composite, linear, operator
+from ...dispatch.samples import COMPLEX, SINGLE, exchanges, real, regular, sample
 from ...tensor import Tensor
 from ..index.index_checks import on_host
 from .checks import adjoint as adjoint_of
@@ -55,6 +56,10 @@ def _order(pivots: Any, m: int) -> Any:
     return jax.lax.linalg.lu_pivots_to_permutation(jnp.clip(pivots - 1, 0, m - 1), m)
 
 
+_FACTORED = (
+    sample(regular(3, 3)), sample(real(3, 2)), sample(real(2, 3)), sample(regular(2, 2, 2)), sample(real(0, 2)),
+) + COMPLEX + SINGLE  # fmt: skip
+
 # -- decompositions ---------------------------------------------------------------------------------------------------
 
 
@@ -63,6 +68,7 @@ def _order(pivots: Any, m: int) -> Any:
     signature="A, *, pivot=True",
     outputs=return_types.linalg_lu,
     output_differentiability=(False, True, True),
+    samples=_FACTORED,
 )
 def lu(A, *, pivot=True):
     """The named tuple (P, L, U) of A = P L U: permutation, unit lower and upper triangular."""
@@ -75,6 +81,7 @@ def lu(A, *, pivot=True):
     signature="A, *, pivot=True, check_errors=False",
     outputs=return_types.linalg_lu_factor_ex,
     function=False,
+    samples=_FACTORED,
 )
 def _lu_factor(A, *, pivot=True, check_errors=False):
     LU, pivots, _ = _factor(A, pivot, "linalg.lu_factor")
@@ -147,7 +154,11 @@ def _check_unpack(arrays: tuple, statics: tuple) -> None:
     outputs=return_types.lu_unpack,
     output_differentiability=(False, True, True),
     check=_check_unpack,
-)
+    samples=(
+        sample(real(3, 3), exchanges(3, 3)), sample(real(3, 2), exchanges(3, 2)),
+        sample(real(2, 3), exchanges(2, 2), unpack_pivots=False),
+    ) + COMPLEX,
+)  # fmt: skip
 def lu_unpack(LU_data, LU_pivots, *, unpack_data=True, unpack_pivots=True):
     """The named tuple (P, L, U) from the results of `linalg.lu_factor`; results that are not wanted are empty."""
     nothing = jnp.zeros((0,), LU_data.dtype)
@@ -173,7 +184,16 @@ def _check_solve(arrays: tuple, statics: tuple) -> None:
     _check_pivots("linalg.lu_solve", *arrays[:2])
 
 
-@linalg("linalg_lu_solve", signature="LU, pivots, B, *, left=True, adjoint=False", check=_check_solve)
+@linalg(
+    "linalg_lu_solve",
+    signature="LU, pivots, B, *, left=True, adjoint=False",
+    check=_check_solve,
+    samples=(
+        sample(regular(3, 3), exchanges(3, 3), real(3, 2)), sample(regular(2, 2), exchanges(2, 2), real(2, 2, 1)),
+        sample(regular(3, 3), exchanges(3, 3), real(3, 2), adjoint=True),
+        sample(regular(3, 3), exchanges(3, 3), real(2, 3), left=False),
+    ) + COMPLEX + SINGLE,
+)  # fmt: skip
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     """The X with A X = B (X A = B if not `left`; A^H for A if `adjoint`), given `linalg.lu_factor(A)`.
 

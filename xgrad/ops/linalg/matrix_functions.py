@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from ... import dtypes, return_types
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
+from ...dispatch.samples import COMPLEX, SINGLE, real, regular, sample
 from ...dispatch.tables import FUNCTIONS, METHODS
 from ...tensor import Tensor
 from ...views.named.arguments import int_of
@@ -37,7 +38,10 @@ linalg: Any = partial(operator, namespace="linalg", method=False)
 # -- determinants -----------------------------------------------------------------------------------------------------
 
 
-@linalg("linalg_det")
+_SQUARE = (sample(regular(3, 3)), sample(regular(2, 2, 2)), sample(real(0, 0))) + COMPLEX + SINGLE
+
+
+@linalg("linalg_det", samples=_SQUARE)
 def det(A):
     """The determinants of square matrices."""
     require_matrices(A, "linalg.det")
@@ -46,7 +50,7 @@ def det(A):
     return jnp.linalg.det(A)
 
 
-@linalg("linalg_slogdet", outputs=return_types.linalg_slogdet)
+@linalg("linalg_slogdet", outputs=return_types.linalg_slogdet, samples=_SQUARE)
 def slogdet(A):
     """The named tuple (sign, logabsdet) of the determinants of square matrices."""
     require_matrices(A, "linalg.slogdet")
@@ -54,7 +58,7 @@ def slogdet(A):
     return sign, logabsdet
 
 
-@operator
+@operator(samples=_SQUARE)
 def logdet(self):
     """The logarithms of the determinants of square matrices; NaN where one is negative."""
     require_matrices(self, "logdet")
@@ -76,7 +80,7 @@ def _singular(A: Any) -> Any:
     return first_zero(jnp.diagonal(jax.lax.linalg.lu(jax.lax.stop_gradient(A))[0], axis1=-2, axis2=-1))
 
 
-@failing("linalg_inv_ex", signature="A, *, check_errors=False", outputs=return_types.linalg_inv_ex)
+@failing("linalg_inv_ex", signature="A, *, check_errors=False", outputs=return_types.linalg_inv_ex, samples=_SQUARE)
 def _inv(A, *, check_errors=False):
     require_matrices(A, "linalg.inv")
     return jnp.linalg.inv(A) if A.size else A, _singular(A)
@@ -116,7 +120,15 @@ def _solve(A, B, left=True):
     return jnp.linalg.solve(A, B) if A.size and B.size else jnp.zeros_like(B)
 
 
-@failing("linalg_solve_ex", signature="A, B, *, left=True, check_errors=False", outputs=return_types.linalg_solve_ex)
+@failing(
+    "linalg_solve_ex",
+    signature="A, B, *, left=True, check_errors=False",
+    outputs=return_types.linalg_solve_ex,
+    samples=(
+        sample(regular(3, 3), real(3, 2)), sample(regular(3, 3), real(3)), sample(regular(2, 2, 2), real(2, 1)),
+        sample(regular(2, 2), real(3, 2), left=False), sample(regular(2, 2), real(2, 0)),
+    ) + COMPLEX + SINGLE,
+)  # fmt: skip
 def _solved(A, B, *, left=True, check_errors=False):
     require_matrices(A, "linalg.solve")
     require_same(A, B, "linalg.solve")
@@ -178,7 +190,14 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
     return result
 
 
-@linalg("linalg_solve_triangular", signature="A, B, *, upper, left=True, unitriangular=False")
+@linalg(
+    "linalg_solve_triangular",
+    signature="A, B, *, upper, left=True, unitriangular=False",
+    samples=(
+        sample(regular(3, 3), real(3, 2), upper=False), sample(regular(2, 2, 2), real(3, 2), upper=True, left=False),
+        sample(regular(3, 3), real(3, 2), upper=True, unitriangular=True),
+    ) + COMPLEX + SINGLE,
+)  # fmt: skip
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     """The X with A X = B (X A = B if not `left`) for triangular A; the other triangle is not read."""
     require_matrices(A, "linalg.solve_triangular")
@@ -187,7 +206,14 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     return jax.lax.linalg.triangular_solve(A, B, left_side=left, lower=not upper, unit_diagonal=unitriangular)
 
 
-@operator(signature="b, A, upper=True, transpose=False, unitriangular=False", outputs=return_types.triangular_solve)
+@operator(
+    signature="b, A, upper=True, transpose=False, unitriangular=False",
+    outputs=return_types.triangular_solve,
+    samples=(
+        sample(real(3, 2), regular(3, 3)), sample(real(2, 1), regular(2, 2, 2), upper=False, transpose=True),
+        sample(real(3, 2), regular(3, 3), unitriangular=True),
+    ) + COMPLEX + SINGLE,
+)  # fmt: skip
 def triangular_solve(b, A, *, upper=True, transpose=False, unitriangular=False):
     """The named tuple (solution, cloned_coefficient) of A X = b, or A^T X = b: `linalg.solve_triangular`, formerly."""
     require_matrices(A, "triangular_solve")
@@ -255,7 +281,11 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
 # -- powers and exponentials ------------------------------------------------------------------------------------------
 
 
-@linalg("linalg_matrix_power", function=False)
+@linalg(
+    "linalg_matrix_power",
+    function=False,
+    samples=(sample(real(2, 2), n=3), sample(real(2, 2, 2), n=2), sample(real(2, 2), n=0)) + COMPLEX + SINGLE,
+)
 def _matrix_power(A, *, n):
     require_matrices(A, "linalg.matrix_power")
     return jnp.linalg.matrix_power(A, n)
@@ -271,14 +301,14 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     return _matrix_power.function(A if n >= 0 else inv(A), abs(n), out=out)
 
 
-@linalg("linalg_matrix_exp")
+@linalg("linalg_matrix_exp", samples=(sample(real(2, 2)), sample(real(2, 2, 2)), sample(real(0, 0))) + COMPLEX + SINGLE)
 def matrix_exp(A):
     """The exponentials of square matrices."""
     require_matrices(A, "linalg.matrix_exp")
     return jax.scipy.linalg.expm(A) if A.size else A
 
 
-@linalg("linalg_vander", signature="x, *, N=None")
+@linalg("linalg_vander", signature="x, *, N=None", samples=(sample(real(3)), sample(real(2, 2), N=4)) + COMPLEX)
 def vander(x, *, N=None):
     """The Vandermonde matrices: the powers 0 to N - 1 of each element."""
     x = jnp.atleast_1d(x)

@@ -13,6 +13,7 @@ import numpy as np
 from ... import dtypes
 from ...dispatch.declare import linear, operator
 from ...dispatch.promotion import conj, promote, wrap_dim
+from ...dispatch.samples import COMPLEX, real, sample
 from ...errors import ShapeMismatchError
 
 
@@ -51,7 +52,15 @@ def product(first: Any, second: Any, name: str) -> Any:
 # -- products of two --------------------------------------------------------------------------------------------------
 
 
-@operator(dunder="__matmul__", rdunder="__rmatmul__", namespace=("", "linalg"))
+@operator(
+    dunder="__matmul__",
+    rdunder="__rmatmul__",
+    namespace=("", "linalg"),
+    samples=(
+        sample(real(2, 3), real(3, 2)), sample(real(3), real(3)), sample(real(2, 2, 3), real(3)),
+        sample(real(3), real(2, 3, 2)), sample(real(2, 1, 2, 2), real(2, 2, 1)), sample(real(0, 3), real(3, 2)),
+    ) + COMPLEX,
+)  # fmt: skip
 def matmul(self, other):
     """The product of two matrices, batches of matrices (which broadcast) or vectors; also written `@`.
 
@@ -70,7 +79,17 @@ def matmul(self, other):
 matmul.derivative(self=linear, other=linear)
 
 
-@operator(signature="input, mat2")
+_MATRICES = (sample(real(2, 3), real(3, 2)), sample(real(0, 3), real(3, 2)), sample(real(2, 0), real(0, 2))) + COMPLEX
+_BATCHES = (sample(real(2, 2, 3), real(2, 3, 2)), sample(real(0, 2, 3), real(0, 3, 2))) + COMPLEX
+_VECTORS = (sample(real(3), real(3)), sample(real(0), real(0))) + COMPLEX
+_CROSSED = (
+    sample(real(2, 3), real(2, 3), dim=1),
+    sample(real(3, 2), real(3, 1), dim=0),
+    sample(real(0, 3), real(0, 3)),
+)
+
+
+@operator(signature="input, mat2", samples=_MATRICES)
 def mm(self, mat2):
     """The product of two matrices."""
     require_ndim(self, 2, "mm", "input")
@@ -84,7 +103,7 @@ mm.derivative(
 )
 
 
-@operator(signature="input, mat2")
+@operator(signature="input, mat2", samples=_BATCHES)
 def bmm(self, mat2):
     """The products of two batches of as many matrices: (b, n, m) and (b, m, p)."""
     require_ndim(self, 3, "bmm", "input")
@@ -104,7 +123,7 @@ bmm.derivative(
 )
 
 
-@operator(signature="input, vec")
+@operator(signature="input, vec", samples=(sample(real(2, 3), real(3)), sample(real(0, 3), real(3))) + COMPLEX)
 def mv(self, vec):
     """The product of a matrix and a vector."""
     require_ndim(self, 2, "mv", "input")
@@ -127,7 +146,7 @@ def _inner_product(self, other, name):
     return product(self, other, name)
 
 
-@operator(signature="input, tensor")
+@operator(signature="input, tensor", samples=_VECTORS)
 def dot(self, tensor):
     """The sum of the products of two vectors' elements (not conjugated)."""
     return _inner_product(self, tensor, "dot")
@@ -136,7 +155,7 @@ def dot(self, tensor):
 dot.derivative(self=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, self: grad * conj(self))
 
 
-@operator
+@operator(samples=_VECTORS)
 def vdot(self, other):
     """The dot product of the conjugate of a vector with another."""
     return _inner_product(conj(self), other, "vdot")
@@ -145,7 +164,7 @@ def vdot(self, other):
 vdot.derivative(self=lambda grad, other: conj(grad) * other, other=lambda grad, self: grad * self)
 
 
-@operator
+@operator(samples=(sample(real(2, 3), real(2, 3)), sample(real(3), real(2, 3)), sample(real(2, 3), real())) + COMPLEX)
 def inner(self, other):
     """The dot products of the vectors along the last dimensions of both."""
     require_same(self, other, "inner")
@@ -162,7 +181,9 @@ def inner(self, other):
 inner.derivative(self=linear, other=linear)
 
 
-@operator(signature="input, vec2", aliases=("ger",))
+@operator(
+    signature="input, vec2", aliases=("ger",), samples=(sample(real(2), real(3)), sample(real(0), real(3))) + COMPLEX
+)
 def outer(self, vec2):
     """The matrix of all products of two vectors' elements."""
     require_ndim(self, 1, "outer", "self")
@@ -173,7 +194,7 @@ def outer(self, vec2):
 outer.derivative(self=linear, vec2=linear)
 
 
-@operator
+@operator(samples=(sample(real(2, 3), real(2)), sample(real(2, 2), real(1, 2)), sample(real(), real(3))) + COMPLEX)
 def kron(self, other):
     """The Kronecker product: `other` scaled by each element of `input`."""
     self, other = promote(self, other)
@@ -200,7 +221,7 @@ def _cross(self, other, dim, name):
     return jnp.cross(self, other, axis=dim)
 
 
-@operator
+@operator(samples=(*_CROSSED, sample(real(3, 2), real(3, 2))) + COMPLEX)
 def cross(self, other, *, dim=None):
     """The cross product of vectors of three elements along `dim`: by default the first dimension of that size."""
     if dim is None:
@@ -210,13 +231,18 @@ def cross(self, other, *, dim=None):
     return _cross(self, other, dim, "cross")
 
 
-@operator(signature="input, other, *, dim=-1", namespace="linalg", method=False)
+@operator(signature="input, other, *, dim=-1", namespace="linalg", method=False, samples=_CROSSED + COMPLEX)
 def linalg_cross(self, other, *, dim=-1):
     """The cross products of the vectors of three elements along `dim`; batches broadcast."""
     return _cross(self, other, dim, "linalg.cross")
 
 
-@operator(signature="x, y, *, dim=-1", namespace="linalg", method=False)
+@operator(
+    signature="x, y, *, dim=-1",
+    namespace="linalg",
+    method=False,
+    samples=(sample(real(2, 3), real(3)), sample(real(2, 3), real(2, 3), dim=0), sample(real(3), real(2, 3))) + COMPLEX,
+)
 def linalg_vecdot(x, y, *, dim=-1):
     """The sum of conj(x) * y along `dim`; batches broadcast."""
     return jnp.sum(jnp.multiply(*promote(conj(x), y)), axis=wrap_dim(dim, max(x.ndim, y.ndim)))
@@ -252,7 +278,14 @@ def scale(grad: Any, number: Any) -> Any:
     return (grad * conj(jnp.asarray(number))).astype(grad.dtype)
 
 
-@operator(inplace=True, signature="input, mat1, mat2, *, beta=1, alpha=1")
+@operator(
+    inplace=True,
+    signature="input, mat1, mat2, *, beta=1, alpha=1",
+    samples=(
+        sample(real(2, 2), real(2, 3), real(3, 2)), sample(real(2), real(2, 3), real(3, 2), 0.5, 2.25),
+        sample(real(2, 2), real(2, 0), real(0, 2), 0),
+    ) + COMPLEX,
+)  # fmt: skip
 def addmm(self, mat1, mat2, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)."""
     return blend(self, mm(mat1, mat2), beta, alpha, "addmm")
@@ -265,7 +298,11 @@ addmm.derivative(
 )
 
 
-@operator(inplace=True, signature="input, mat, vec, *, beta=1, alpha=1")
+@operator(
+    inplace=True,
+    signature="input, mat, vec, *, beta=1, alpha=1",
+    samples=(sample(real(2), real(2, 3), real(3)), sample(real(), real(2, 3), real(3), 0.5, 2.25)) + COMPLEX,
+)
 def addmv(self, mat, vec, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)."""
     return blend(self, mv(mat, vec), beta, alpha, "addmv")
@@ -278,7 +315,11 @@ addmv.derivative(
 )
 
 
-@operator(inplace=True, signature="input, vec1, vec2, *, beta=1, alpha=1")
+@operator(
+    inplace=True,
+    signature="input, vec1, vec2, *, beta=1, alpha=1",
+    samples=(sample(real(2, 3), real(2), real(3)), sample(real(3), real(2), real(3), 0.5, 2.25)) + COMPLEX,
+)
 def addr(self, vec1, vec2, beta=1, alpha=1):
     """beta * input + alpha * outer(vec1, vec2)."""
     self, product = promote(self, outer(vec1, vec2))
@@ -292,7 +333,13 @@ addr.derivative(
 )
 
 
-@operator(inplace=True, signature="input, batch1, batch2, *, beta=1, alpha=1")
+@operator(
+    inplace=True,
+    signature="input, batch1, batch2, *, beta=1, alpha=1",
+    samples=(
+        sample(real(2, 2, 2), real(2, 2, 3), real(2, 3, 2)), sample(real(2), real(2, 2, 3), real(2, 3, 2), 0.5, 2.25),
+    ) + COMPLEX,
+)  # fmt: skip
 def baddbmm(self, batch1, batch2, beta=1, alpha=1):
     """beta * input + alpha * bmm(batch1, batch2)."""
     return blend(self, bmm(batch1, batch2), beta, alpha, "baddbmm")
@@ -305,7 +352,13 @@ baddbmm.derivative(
 )
 
 
-@operator(inplace=True, signature="input, batch1, batch2, *, beta=1, alpha=1")
+@operator(
+    inplace=True,
+    signature="input, batch1, batch2, *, beta=1, alpha=1",
+    samples=(
+        sample(real(2, 2), real(2, 2, 3), real(2, 3, 2)), sample(real(2), real(2, 2, 3), real(2, 3, 2), 0.5, 2.25),
+    ) + COMPLEX,
+)  # fmt: skip
 def addbmm(self, batch1, batch2, beta=1, alpha=1):
     """beta * input + alpha * the sum of the products of a batch of matrices."""
     bmm(batch1, batch2)  # checks

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from ... import dtypes, return_types
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import conj
+from ...dispatch.samples import COMPLEX, SINGLE, definite, real, regular, sample
 from ...tensor import Tensor
 from .checks import adjoint, require_invariant, require_matrices
 from .eigen import watched
@@ -20,7 +21,15 @@ from .eigen import watched
 linalg: Any = partial(operator, namespace="linalg", method=False)
 
 
-@linalg("linalg_svd", signature="A, full_matrices=True, *, driver=None", outputs=return_types.linalg_svd)
+_WIDE_AND_TALL = (sample(regular(3, 2)), sample(regular(2, 3)), sample(regular(2, 2, 2))) + COMPLEX + SINGLE
+
+
+@linalg(
+    "linalg_svd",
+    signature="A, full_matrices=True, *, driver=None",
+    outputs=return_types.linalg_svd,
+    samples=(*_WIDE_AND_TALL, sample(regular(3, 2), full_matrices=False)),
+)
 def svd(A, *, full_matrices=True, driver=None):
     """The named tuple (U, S, Vh) of A = U diag(S) Vh.
 
@@ -89,7 +98,7 @@ def _check_phases(grads: list, saved: list) -> None:
 svd.operator.check_gradients = _check_phases
 
 
-@linalg("linalg_svdvals", signature="A, *, driver=None", function=False)
+@linalg("linalg_svdvals", signature="A, *, driver=None", function=False, samples=_WIDE_AND_TALL)
 def _svdvals(A, *, driver=None):
     require_matrices(A, "linalg.svdvals", square=False)
     return jnp.linalg.svd(A, compute_uv=False)
@@ -123,7 +132,13 @@ def _relative(A: Any, values: Any, atol: Any, rtol: Any) -> Any:
     return jnp.maximum(atol / jnp.max(values, axis=-1), rtol)
 
 
-@linalg("linalg_pinv", signature="A, rcond=None, hermitian=False, *, atol=None, rtol=None")
+_WITH_BOUNDS = (
+    sample(real(3, 2)), sample(real(2, 3), None, 0.01), sample(definite(2, 2), None, None, 0.01, hermitian=True),
+    sample(real(0, 2)),
+) + COMPLEX + SINGLE  # fmt: skip
+
+
+@linalg("linalg_pinv", signature="A, rcond=None, hermitian=False, *, atol=None, rtol=None", samples=_WITH_BOUNDS)
 def pinv(A, rcond=None, atol=None, rtol=None, *, hermitian=False):
     """The pseudo-inverse: singular values up to max(atol, rtol * the largest one) count as zero."""
     require_matrices(A, "linalg.pinv", square=hermitian)
@@ -151,7 +166,12 @@ def _pseudo_inverse_tangent(hermitian: bool, primals: tuple, tangents: tuple) ->
     return P, (P @ Ph) @ left + right @ (Ph @ P) - P @ (dA @ P)
 
 
-@linalg("linalg_matrix_rank", signature="A, tol=None, hermitian=False, *, atol=None, rtol=None", differentiable=False)
+@linalg(
+    "linalg_matrix_rank",
+    signature="A, tol=None, hermitian=False, *, atol=None, rtol=None",
+    differentiable=False,
+    samples=(*_WITH_BOUNDS, sample(real(3, 2), 0.5)),
+)
 def matrix_rank(A, tol=None, atol=None, rtol=None, *, hermitian=False):
     """The number of singular values above max(atol, rtol * the largest one); `tol` is an absolute bound."""
     require_matrices(A, "linalg.matrix_rank", square=hermitian)

@@ -1,0 +1,25 @@
+"""Functions of results that are fixed up to a phase or a sign: the test of the table compares those, which are fixed.
+
+A column of eigenvectors times the conjugate of its first element stays the same as the column is turned.  Columns of
+U and rows of Vh turn together.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def _eigenvectors(values: Any, vectors: Any) -> list:
+    return [values, vectors * vectors[..., :1, :].conj()]
+
+
+def _singular_vectors(u: Any, s: Any, vh: Any) -> list:
+    """Without the columns beyond the reduced form, which are any basis."""
+    k = s.shape[-1]
+    first = u[..., :1, :k]
+    return [u[..., :k] * first.conj(), s, vh[..., :k, :] * first.mT]
+
+
+FIXED: dict[str, Callable] = {
+    "linalg_eigh": _eigenvectors, "linalg_eig": _eigenvectors, "lobpcg": _eigenvectors,
+    "lobpcg_sparse": _eigenvectors, "linalg_svd": _singular_vectors,
+}  # fmt: skip
