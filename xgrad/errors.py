@@ -1,6 +1,7 @@
 """Exceptions on which a caller could act; each derives from the type that PyTorch raises in its place."""
 
 import builtins
+import sys
 
 __all__ = [
     "CompiledMismatchError",
@@ -91,3 +92,17 @@ class NotDifferentiableError(builtins.RuntimeError):
 
 class LinAlgError(builtins.RuntimeError):
     """An algorithm cannot go on with a matrix: a singular one to invert, one that is not positive definite."""
+
+
+_OPERATORS = ("xgrad.ops.", "xgrad.dispatch.", "xgrad.tensor_methods.", "xgrad.views.", "xgrad.sparse.")
+
+
+def public_caller() -> str:
+    """Return the name of the operator that the user called: the outermost frame of those below; "" for indexing."""
+    name, frame = "", sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_OPERATORS):
+        found = frame.f_code.co_name
+        if not found.startswith(("_", "<")) or found.startswith("__"):
+            name = found
+        frame = frame.f_back
+    return "" if name.startswith("__") or name in ("getitem", "setitem") else name

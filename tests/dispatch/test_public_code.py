@@ -25,22 +25,23 @@ PUBLIC = [
 
 
 @pytest.mark.parametrize(
-    ("function", "first"),
+    ("function", "first", "inside"),
     [
-        (xgrad.hypot, "@operator(inplace=True)\ndef hypot(self, other):"),
-        (xgrad.Tensor.hypot, "@operator(inplace=True)\ndef hypot(self, other):"),
-        (xgrad.Tensor.hypot_, "@operator(inplace=True)\ndef hypot(self, other):"),
-        (xgrad.ones(2).hypot_, "@operator(inplace=True)\ndef hypot(self, other):"),
-        (xgrad.acosh, '_floating("acosh", jnp.arccosh, "The inverse hyperbolic cosine.", "arccosh")\n'),
-        (xgrad.Tensor.arccosh_, '_floating("acosh", jnp.arccosh, "The inverse hyperbolic cosine.", "arccosh")\n'),
-        (xgrad.digamma, '_floating("digamma", _digamma, "The logarithmic derivative of the gamma function."'),
-        (xgrad.linalg.inv, '@composite("inv", method=False, namespace="linalg")\ndef inv('),
-        (xgrad.nn.functional.conv2d, "    @functional("),
+        (xgrad.hypot, "@operator(", "\ndef hypot(self, other):"),
+        (xgrad.Tensor.hypot, "@operator(", "\ndef hypot(self, other):"),
+        (xgrad.Tensor.hypot_, "@operator(", "\ndef hypot(self, other):"),
+        (xgrad.ones(2).hypot_, "@operator(", "\ndef hypot(self, other):"),
+        (xgrad.acosh, '_floating("acosh", jnp.arccosh', '"The inverse hyperbolic cosine."'),
+        (xgrad.Tensor.arccosh_, '_floating("acosh", jnp.arccosh', '"The inverse hyperbolic cosine."'),
+        (xgrad.digamma, "_floating(", "derivative(self=lambda grad, self: grad * _polygamma(1, self))"),
+        (xgrad.linalg.inv, '@composite("inv"', "\ndef inv("),
+        (xgrad.nn.functional.conv2d, "conv2d, conv_transpose2d = ", "(2)"),
     ],
 )
-def test_source_is_the_declaration(function, first):
+def test_source_is_the_declaration(function, first, inside):
     lines, number = inspect.getsourcelines(function)
     assert "".join(lines).startswith(first)
+    assert inside in "".join(lines)
     file = inspect.getsourcefile(function)
     path, _, row = file.partition(".py:")
     if row:  # of a table: in a file of its own, whose name has the row's line
@@ -82,7 +83,7 @@ def test_traceback_names_the_operator_and_shows_its_line():
     assert ("hypot", "def hypot(self, other):") in frames_of(xgrad.hypot, x, y)
     assert ("hypot_", "def hypot(self, other):") in frames_of(x.hypot_, y)
     row = next(line for name, line in frames_of(xgrad.acosh, "no tensor") if name == "acosh")
-    assert row == '_floating("acosh", jnp.arccosh, "The inverse hyperbolic cosine.", "arccosh")'
+    assert row.startswith('_floating("acosh", jnp.arccosh')
     assert all(name not in ("operator", "first_call", "looks") for name, _ in frames_of(xgrad.std, x, 5))
 
 

@@ -200,7 +200,7 @@ def test_invariants_are_checked_in_torchs_words(given):
         torch.sparse_csr_tensor(*rest, size, check_invariants=True)
     with pytest.raises(RuntimeError) as ours:
         xgrad.sparse_csr_tensor(*rest, size, check_invariants=True)
-    assert str(ours.value).startswith(str(theirs.value).rstrip("."))
+    assert str(theirs.value).rstrip(".") in str(ours.value)
 
 
 def test_what_leads_nowhere_is_refused_without_being_asked_and_disorder_is_not():

@@ -100,7 +100,7 @@ def test_an_argument_that_a_composite_reads_is_refused_if_its_kind_is_wrong(line
     theirs, ours = run(line, torch), run(line, xgrad)
     assert isinstance(theirs, TypeError), theirs
     assert isinstance(ours, TypeError), ours
-    assert str(ours).startswith("expected Tensor") or "must be int, not float" in str(ours)
+    assert "expected Tensor" in str(ours) or "must be int, not float" in str(ours)
 
 
 def test_the_message_names_function_argument_and_kinds():

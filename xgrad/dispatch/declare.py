@@ -43,6 +43,7 @@ from .argument_names import MISSING, Shown, renamed, widened
 from .autocasting import asking
 from .call import call
 from .call_pair import call_pair
+from .error_names import name_error
 from .inplace import call_inplace
 from .operands import is_operand
 from .operator import Operator as Operator
@@ -77,7 +78,8 @@ def _write(function: Any) -> Callable:
     body = scope["_body"].replace("\n", "\n    ")  # inside a `try`, which costs nothing
     text = (
         f"def {function.__name__}({scope['_parameters']}):\n    try:\n        {body}\n"
-        "    except AttributeError as error:\n        _refuse(_me, locals(), error)\n        raise\n"
+        "    except Exception as error:\n        _refuse(_me, locals(), error)\n"
+        "        _name_error(error, _name)\n        raise\n"
     )
     own = compiled(text, function.__name__, scope["_place"], scope)
     function.__defaults__, function.__kwdefaults__ = own.__defaults__, own.__kwdefaults__
@@ -127,7 +129,8 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "NotImplemented": NotImplemented, "_NO_DIMS": NO_DIMS, "_require_dims": require_dims, "_defaults": op.defaults,
         "_checked": argument_kinds.checked, "_kinds": op.kinds,
-        "_MISSING": MISSING, "_renamed": renamed, "_write": _write, "_refuse": refuse,
+        "_MISSING": MISSING, "_renamed": renamed, "_write": _write, "_refuse": refuse, "_name_error": name_error,
+        "_name": op.name if public.startswith("__") else public,
         "_parameters": taken or parameters, "_body": body, "_place": op.place, "_waits": True,
     }  # fmt: skip
     scope["_me"] = function = unwritten(public, op.place, scope)
@@ -314,6 +317,8 @@ def composite(
     def declare(fn: Callable) -> Callable:
         known = name if isinstance(name, str) else fn.__name__.rstrip("_")
         places = (namespace,) if isinstance(namespace, str) else tuple(namespace)
+        if fn.__code__.co_name != known:  # tracebacks and errors show the code's name
+            fn.__code__ = fn.__code__.replace(co_name=known, co_qualname=known)
         fn = asking(f"{places[0]}_{known}" if places[0] in ("linalg", "fft") else known, fn)
         fn = argument_kinds.checking(known, fn)
         for alias in (known, *aliases):

@@ -14,6 +14,7 @@ from typing import Any
 from ..overrides import dispatch, overloaded
 from ..tensor import Tensor
 from .argument_names import accepting, aliases_of, translated
+from .error_names import name_error, naming
 from .operator import Operator
 from .public_code import called_as
 from .tables import FUNCTIONS, METHODS, OPERATORS
@@ -29,6 +30,8 @@ _BY_NUMPY_NAMES = (
     "argsort", "chunk", "log_softmax", "max", "median", "min", "mode", "nanmedian", "nanquantile", "quantile",
     "softmax", "std", "std_mean", "take_along_dim", "tensor_split", "var", "var_mean",
 )  # fmt: skip
+# Composites that name their errors by themselves: those of `arithmetic.run`, and those that make a view.
+_COMMON = frozenset({"add", "sub", "subtract", "div", "divide", "true_divide", "pow", "view", "expand"})
 _TABLES = ("", "nn.functional", "linalg", "special")
 
 
@@ -137,18 +140,18 @@ def _looking(function: Callable) -> Callable:
             if not kwargs:
                 try:
                     return function(*args)
-                except AttributeError as error:
+                except Exception as error:
                     refuse(function, given(function, args, kwargs), error)
+                    name_error(error, function.__name__)
                     raise
-        if kwargs:
-            kwargs = translated(function, table, args, kwargs)
-        asked = overloaded((*args, *kwargs.values()))
-        if asked:
-            return dispatch(looks, asked, args, kwargs)
         try:
-            return function(*args, **kwargs)
-        except AttributeError as error:
+            if kwargs:
+                kwargs = translated(function, table, args, kwargs)
+            asked = overloaded((*args, *kwargs.values()))
+            return dispatch(looks, asked, args, kwargs) if asked else function(*args, **kwargs)
+        except Exception as error:
             refuse(function, given(function, args, kwargs), error)
+            name_error(error, function.__name__)
             raise
 
     return called_as(function, looks)
@@ -162,17 +165,27 @@ def _takes_tensors(function: Callable) -> bool:
 
 
 def replace_composites() -> None:
-    """Make the composites in the tables of functions test their arguments; once, when all are declared."""
-    seen: dict[Any, Callable] = {}
-    for place in _TABLES:
-        table = FUNCTIONS.get(place, {})
-        for name, function in table.items():
-            own = hasattr(function, "operator") or name in _ONE_VIEW or (name in _SAME and name in OPERATORS)
-            if not own and _takes_tensors(function):
-                if function not in seen:
-                    seen[function] = _looking(function)
-                table[name] = seen[function]
+    """Wrap the composites in the tables: they test their arguments and name their errors; once, when all are declared.
+
+    Those that make one view, and the commonest binary ones, are not wrapped.
+    """
+    seen: dict[tuple[Any, str], Callable] = {}
     for name in _BY_NUMPY_NAMES:
         METHODS[name] = accepting(METHODS[name])
     for name in ("softmax", "log_softmax"):
         FUNCTIONS[""][name] = accepting(FUNCTIONS[""][name])
+    for place, table in FUNCTIONS.items():
+        for name, function in table.items():
+            if not _names_itself(name, function):
+                looks = place in _TABLES and not (name in _SAME and name in OPERATORS) and _takes_tensors(function)
+                key = function, "" if looks else name
+                if key not in seen:
+                    seen[key] = _looking(function) if looks else naming(function, name)
+                table[name] = seen[key]
+    for name, function in METHODS.items():
+        if not isinstance(function, property) and not name.startswith("__") and not _names_itself(name, function):
+            METHODS[name] = naming(function, name)
+
+
+def _names_itself(name: str, function: Any) -> bool:
+    return hasattr(function, "operator") or name in _ONE_VIEW or name in _COMMON or not hasattr(function, "__code__")

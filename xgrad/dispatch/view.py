@@ -11,11 +11,13 @@ from ..config import settings, state, to_outer_forward_level
 from ..engine.edges import gradient_edge
 from ..engine.hooks import hooks_of, move_retained_hook
 from ..engine.view_nodes import ChainBackward, ChainsBackward, chain_node, chains_node, restrided_node
+from ..errors import public_caller
 from ..tensor import Tensor, make_view
 from ..views.chain import ViewChain
 from ..views.meta import CreationMeta, chain_now, check_inplace, relation_of
 from ..views.named.arguments import NO_DIM, int_of
 from ..views.part import within
+from .error_names import name_error
 from .override_calls import ask_view
 from .wrong_arguments import require_tensor
 
@@ -39,18 +41,22 @@ def try_view(self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMe
     if self.__class__ is not Tensor:
         if (result := ask_view(self, key)) is not NotImplemented:
             return result
-        require_tensor(key[0], self)
+        require_tensor(public_caller() or key[0], self)
     if self._storage is None or self._version_counter is None:
         self._share()
-    for argument in key:  # the first is a name
-        if argument.__class__ in NO_DIM:
-            int_of(argument)
     chain = self._chain
-    seen = chain.children.get(key)
-    if seen is None:
-        seen = chain.view(*key)
+    try:
+        for argument in key:  # the first is a name
+            if argument.__class__ in NO_DIM:
+                int_of(argument)
+        seen = chain.children.get(key)
         if seen is None:
-            return None
+            seen = chain.view(*key)
+            if seen is None:
+                return None
+    except Exception as error:
+        name_error(error)
+        raise
     if chain.is_root:
         relative = seen
     elif key[0] == "as_strided":

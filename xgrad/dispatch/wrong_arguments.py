@@ -30,9 +30,9 @@ def given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         return {}
 
 
-def refuse(function: Callable[..., Any], values: Mapping[str, Any], error: AttributeError) -> None:
+def refuse(function: Callable[..., Any], values: Mapping[str, Any], error: Exception) -> None:
     """Raise `TypeError` if the error came from an argument that is no Tensor; `values` are all arguments, in order."""
-    if error.__class__ is not AttributeError or overloaded(values.values()):
+    if type(error) is not AttributeError or overloaded(values.values()):
         return
     for place, (name, value) in enumerate(values.items(), 1):
         if isinstance(value, Tensor):

@@ -16,6 +16,7 @@ from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.call_pair import call_pair
 from ...dispatch.declare import composite, operator, variant
+from ...dispatch.error_names import name_error
 from ...dispatch.inplace import call_inplace
 from ...dispatch.operator import Operator
 from ...dispatch.out import call_out
@@ -53,9 +54,13 @@ def _refuse_bool(what: str, *operands: Any) -> None:
 
 def run(op: Operator, args: tuple[Any, ...], out: Tensor | None, statics: tuple[Any, ...] = ()) -> Tensor:
     """Call an operator as its function form does: with `out=` if there is one, else by the shortest path."""
-    if out is not None:
-        return call_out(op, args, statics, out)
-    return call(op, args, statics) if statics or len(args) != 2 else call_pair(op, *args)
+    try:
+        if out is not None:
+            return call_out(op, args, statics, out)
+        return call(op, args, statics) if statics or len(args) != 2 else call_pair(op, *args)
+    except Exception as error:
+        name_error(error)
+        raise
 
 
 # -- sums -------------------------------------------------------------------------------------------------------------

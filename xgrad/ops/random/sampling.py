@@ -20,6 +20,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import Operator, composite, operator, variant
 from ...dispatch.inplace import call_inplace
 from ...dispatch.samples import STOPPED, between, key, positive, real, sample
+from ...dispatch.wrong_arguments import require_tensor
 from ...random import Generator
 from ...tensor import Tensor
 from ...views.named.arguments import variadic
@@ -242,6 +243,7 @@ def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None
 ) -> Tensor:
     """Ones with the probabilities in `input` (or `p`), else zeros, in the dtype of `input`."""
+    require_tensor("bernoulli", input)
     _require_range(input if p is None else p, 0, 1, "Expected p_in >= 0 && p_in <= 1: probabilities are from 0 to 1")
     return made(call(_bernoulli.operator, (input, draw_key(generator), p), ()), False, out, "bernoulli")
 

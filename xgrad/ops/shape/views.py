@@ -30,7 +30,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """The view of `length` elements from `start` on in one dimension."""
     if isinstance(start, Tensor) and (start.ndim or start.dtype not in dtypes.INTEGERS):
-        raise RuntimeError("start must be an 0-dim integral Tensor.")
+        raise RuntimeError("narrow(): start must be an 0-dim integral Tensor.")
     return view(input, ("narrow", int_of(dim), int_of(start), int_of(length)), "SliceBackward0")
 
 
@@ -210,6 +210,9 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 def _strided(size: Any, stride: Any, storage_offset: Any = None) -> tuple:
     offset = None if storage_offset is None else int_of(storage_offset)
+    for name, value in (("size", size), ("stride", stride)):
+        if not isinstance(value, Sequence):
+            raise TypeError(f"as_strided(): argument '{name}' must be tuple of ints, not {type(value).__name__}")
     return "as_strided", sizes_of(tuple(size)), sizes_of(tuple(stride)), offset
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import public_caller
 from ..geometry import Shape
 
 _BOOL = np.dtype(bool)
@@ -28,7 +29,9 @@ def int_of(value: Any) -> int:
             raise TypeError
         return value.__index__()
     except (AttributeError, TypeError):
-        raise TypeError(f"sizes and dims must be ints, but got {type(value).__name__}") from None
+        name = public_caller()
+        called = f"{name}(): " if name else ""
+        raise TypeError(f"{called}sizes and dims must be ints, but got {type(value).__name__}") from None
 
 
 def require_dims(dim: Any) -> None:

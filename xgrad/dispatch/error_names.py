@@ -1,0 +1,69 @@
+"""The operator's public name in front of its errors: `softmax(): Dimension out of range (expected ...)`.
+
+Whatever a public function raises gets its name, in the `except` clause of the function or of its wrapper: a call that
+raises nothing pays nothing.  Texts that begin with the name stay as they are, and so do errors of users' code that an
+operator calls (an override, a hook, a function that `apply_` maps).
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from ..errors import public_caller
+from .public_code import called_as
+
+# Python's own texts for arguments that do not fit; the name is that of the Python function.
+_BINDING = re.compile(r"[\w.<>]+\(\) (?=takes |missing |got )")
+_NAMESPACE = r"(?:(?:linalg|fft|special|nn\.functional)[._])?"
+_LIBRARIES = (
+    frozenset({"xgrad", "jax", "jaxlib", "numpy", "ml_dtypes", "opt_einsum", "scipy"}) | sys.stdlib_module_names
+)
+
+
+def name_error(error: Exception, name: str = "") -> None:
+    """Put an operator's name in front of an error's text; without `name`, that of the function that the user called.
+
+    The name of an operator that was called inside of this one goes.
+    """
+    text = error.args[0] if error.args else None
+    if not isinstance(text, str) or str(error) != text or isinstance(error, Warning) or _is_users(error):
+        return
+    name = name or public_caller()
+    inner = getattr(error, "_operator", None)
+    if inner == name or not name:
+        return
+    if inner is not None:
+        text = text.removeprefix(f"{inner}(): ")
+    text = text.removeprefix("torch.").removeprefix("xgrad.")
+    if binding := _BINDING.match(text):
+        text = f"{name}() {text[binding.end() :]}"
+    elif not re.match(rf"{_NAMESPACE}{re.escape(name.rstrip('_'))}_?[(:]", text):
+        text = f"{name}(): {text}"
+        error._operator = name  # pyright: ignore[reportAttributeAccessIssue]
+    error.args = (text, *error.args[1:])
+
+
+def _is_users(error: Exception) -> bool:
+    """Tell if an error passed a frame that belongs to no library on its way here."""
+    trace = error.__traceback__
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _LIBRARIES:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def naming(function: Callable[..., Any], name: str) -> Any:
+    """Return a composite that puts its public name in front of its errors."""
+
+    @wraps(function)
+    def names(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            name_error(error, name)
+            raise
+
+    return called_as(function, names, name)
