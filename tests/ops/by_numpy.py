@@ -189,9 +189,9 @@ _SHAPES: dict[str, Callable] = {
     "iota": lambda *, dtype, shape, dimension, **_: np.broadcast_to(
         np.arange(shape[dimension]).reshape([-1 if d == dimension else 1 for d in range(len(shape))]), shape
     ),
-    "reshape": lambda x, *, new_sizes, dimensions=None, **_: (
-        x.transpose(dimensions or range(x.ndim)).reshape(new_sizes)
-    ),
+    "reshape": lambda x, *, new_sizes, dimensions=None, **_: x.transpose(
+        range(x.ndim) if dimensions is None else dimensions
+    ).reshape(new_sizes),
     "rev": lambda x, *, dimensions: np.flip(x, dimensions),
     "round": lambda x, *, rounding_method: np.round(x) if int(rounding_method) else _from_zero(x), "slice": _slice,
     "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),

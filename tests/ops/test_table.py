@@ -482,13 +482,6 @@ def test_complex_numbers_are_refused_where_no_samples_are_complex(name):
 MISSING = """
     gather scatter scatter_add scatter_reduce index_reduce masked_fill masked_scatter _masked nonzero_static
     _unraveled index index_put index_select index_add index_copy index_fill take put
-    layer_norm
-    rms_norm group_norm native_batch_norm running_batch_norm running_statistic native_instance_norm
-    local_response_norm max_pool2d_with_indices_backward max_pool1d max_pool1d_with_indices
-    adaptive_max_pool1d_with_indices max_unpool1d avg_pool1d adaptive_avg_pool1d max_pool2d max_pool2d_with_indices
-    adaptive_max_pool2d_with_indices max_unpool2d avg_pool2d adaptive_avg_pool2d max_pool3d max_pool3d_with_indices
-    adaptive_max_pool3d_with_indices max_unpool3d avg_pool3d adaptive_avg_pool3d rnn_tanh_cell rnn_relu_cell
-    gru_cell lstm_cell recurrent_layer upsample
 """
 
 

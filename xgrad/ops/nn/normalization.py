@@ -16,12 +16,16 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.plan import pulled_back
-from ...dispatch.promotion import conj, require_floating, scalar, widen
+from ...dispatch.promotion import conj, refuse_complex, require_floating, require_real_floating, scalar, widen
+from ...dispatch.samples import COMPLEX, fixed, positive, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...engine.programs.unfused import apart
 from ...tensor import Tensor
 
 functional: Any = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
+
+_CHANNELS = real(2, 4, 2)
+_BY_CHANNEL = (sample(_CHANNELS, real(4), real(4), 1e-2), sample(real(3, 2), None, None, 1e-2))
 
 
 def _standardize(x: Any, axes: tuple[int, ...], eps: Any) -> tuple[Any, Any, Any]:
@@ -63,9 +67,15 @@ def _check_shape(name: str, x: Any, normalized_shape: Any, **parameters: Any) ->
 @functional(
     signature="input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True",
     node="NativeLayerNormBackward0",
+    samples=(
+        sample(real(2, 3), real(3), real(3), 1e-2, normalized_shape=(3,)),
+        sample(real(2, 3), normalized_shape=(2, 3)),
+        sample(real(0, 3), real(3), normalized_shape=(3,)),
+    ),
 )
 def layer_norm(self, weight=None, bias=None, eps=1e-5, *, normalized_shape):
     """Mean 0 and variance 1 over the last dimensions, of sizes `normalized_shape`; then `* weight + bias`."""
+    refuse_complex(self, "layer_norm")
     axes = _check_shape("layer_norm", self, normalized_shape, weight=weight, bias=bias)
     return _affine(_standardize(self, axes, eps)[0], weight, bias, normalized_shape).astype(self.dtype)
 
@@ -85,7 +95,15 @@ layer_norm.derivative(
 )
 
 
-@functional(signature="input, normalized_shape, weight=None, eps=None")
+@functional(
+    signature="input, normalized_shape, weight=None, eps=None",
+    samples=(
+        sample(real(2, 3), real(3), 1e-2, normalized_shape=(3,)),
+        sample(real(2, 3), normalized_shape=(2, 3)),
+        sample(real(0, 3), real(3), normalized_shape=(3,)),
+        *COMPLEX,
+    ),
+)
 def rms_norm(self, weight=None, eps=None, *, normalized_shape):
     """Mean square 1 over the last dimensions, of sizes `normalized_shape`; then `* weight`.
 
@@ -109,6 +127,11 @@ rms_norm.derivative(
 @functional(
     signature="input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True",
     node="NativeGroupNormBackward0",
+    samples=(
+        sample(_CHANNELS, real(4), real(4), 1e-2, num_groups=2),
+        sample(real(2, 4), num_groups=2),
+        sample(real(0, 4, 2), real(4), num_groups=2),
+    ),
 )
 def group_norm(self, weight=None, bias=None, eps=1e-5, *, num_groups):
     """Mean 0 and variance 1 over each of `num_groups` groups of channels; then `* weight + bias` by channel."""
@@ -120,7 +143,7 @@ def group_norm(self, weight=None, bias=None, eps=1e-5, *, num_groups):
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape "
             f"{list(self.shape)} and num_groups={num_groups}"
         )
-    require_floating(self, "group_norm")
+    require_real_floating(self, "group_norm")
     _check_channels("group_norm", channels, weight=weight, bias=bias)
     grouped = self.reshape(self.shape[0], num_groups, prod(self.shape[1:]) // num_groups)
     x = _standardize(grouped, (2,), eps)[0].reshape(self.shape)
@@ -140,9 +163,10 @@ def _check_channels(name: str, channels: int, **parameters: Any) -> None:
 # -- with running statistics ------------------------------------------------------------------------------------------
 
 
-@functional("native_batch_norm", function=False)
+@functional("native_batch_norm", function=False, output_differentiability=(True, False, False), samples=_BY_CHANNEL)
 def _by_batch(self, weight, bias, eps):
     """Normalize by the statistics of the batch: (result, mean, unbiased variance)."""
+    require_real_floating(self, "batch_norm")
     axes = (0, *range(2, self.ndim))
     x, mean, var = _standardize(self, axes, eps)
     n = self.size // self.shape[1]
@@ -167,9 +191,18 @@ def _by_batch_gradient(grads, self, weight, eps):
 _by_batch.derivative(all=_by_batch_gradient)
 
 
-@functional("running_batch_norm", function=False, node="NativeBatchNormBackward0")
+_MEAN, _VAR = fixed(real(4)), fixed(positive(4))
+
+
+@functional(
+    "running_batch_norm",
+    function=False,
+    node="NativeBatchNormBackward0",
+    samples=(sample(_CHANNELS, _MEAN, _VAR, real(4), real(4), 1e-2), sample(real(3, 4), _MEAN, _VAR, None, None, 1e-2)),
+)
 def _by_running(self, running_mean, running_var, weight, bias, eps):
     """Normalize by the running statistics."""
+    require_real_floating(self, "batch_norm")
     shape = _by_channel(self)
     x = (widen(self) - running_mean.reshape(shape)) * jax.lax.rsqrt(
         running_var.reshape(shape) + scalar(running_var, eps, "eps")
@@ -177,7 +210,13 @@ def _by_running(self, running_mean, running_var, weight, bias, eps):
     return _affine(x, weight, bias, shape).astype(self.dtype)
 
 
-@operator("running_statistic", method=False, function=False, differentiable=False)
+@operator(
+    "running_statistic",
+    method=False,
+    function=False,
+    differentiable=False,
+    samples=(sample(real(4), real(4), 0.1), *COMPLEX),
+)
 def _follow(self, batch, momentum):
     """The running statistic after a batch."""
     return (1 - momentum) * self + momentum * batch.astype(self.dtype)
@@ -281,10 +320,14 @@ def instance_norm(
     return out
 
 
-@functional("native_instance_norm", function=False)
+@functional(
+    "native_instance_norm",
+    function=False,
+    samples=(sample(_CHANNELS, real(4), real(4), 1e-2), sample(real(1, 2, 3), None, None, 1e-2)),
+)
 def _by_instance(self, weight, bias, eps):
     """Normalize each example by its own statistics: (result, mean of their means, mean of their unbiased variances)."""
-    require_floating(self, "instance_norm")
+    require_real_floating(self, "instance_norm")
     _check_channels("instance_norm", self.shape[1], weight=weight, bias=bias)
     x, mean, var = _standardize(self, tuple(range(2, self.ndim)), eps)
     n = prod(self.shape[2:])
@@ -292,12 +335,20 @@ def _by_instance(self, weight, bias, eps):
     return out, jnp.mean(mean, axis=0).reshape(-1), jnp.mean(var, axis=0).reshape(-1) * (n / max(n - 1, 1))
 
 
-@functional(namespace="nn.functional", signature="input, size, alpha=0.0001, beta=0.75, k=1.0")
+_LOCAL = (
+    sample(real(1, 3, 2), 0.5, size=2),
+    sample(real(1, 3, 2), 0.5, 0.5, 1.5, size=3),
+    sample(real(0, 3, 2), size=2),
+)
+
+
+@functional(namespace="nn.functional", signature="input, size, alpha=0.0001, beta=0.75, k=1.0", samples=_LOCAL)
 def local_response_norm(self, alpha=1e-4, beta=0.75, k=1.0, *, size):
     """Each element over (k + alpha * the mean square of the `size` channels around it) ** beta."""
     if self.ndim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {self.ndim} dimensions)")
     channels = self.shape[1]
+    refuse_complex(self, "local_response_norm")
     low, high = (min(n, channels) for n in (size // 2, size - 1 - size // 2))  # beyond them there are zeros only
     pads = [(0, 0)] * self.ndim
     pads[1] = (low, high)

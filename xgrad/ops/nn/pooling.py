@@ -15,7 +15,8 @@ from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, linear, operator
 from ...dispatch.operator import freeze
-from ...dispatch.promotion import require_floating, require_real
+from ...dispatch.promotion import refuse_complex, require_real, require_real_floating
+from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...dispatch.tables import FUNCTIONS
 from ...limits import check_bytes, check_size
 from ...tensor import Tensor
@@ -148,7 +149,13 @@ def _scatter(grad: Any, at: Any, spatial: tuple) -> Any:
     return flat.reshape(lead + tuple(spatial))
 
 
-@operator("max_pool2d_with_indices_backward", function=False, method=False, out=False)
+@operator(
+    "max_pool2d_with_indices_backward",
+    function=False,
+    method=False,
+    out=False,
+    samples=(sample(real(1, 1, 2, 2), real(1, 1, 3, 3), whole(0, 9, 1, 1, 2, 2)),) + COMPLEX,
+)
 def max_pool2d_backward(grad_output, self, indices):
     """Put each element of a gradient at its index in a tensor like the input, whose values do not matter."""
     return _scatter(grad_output, indices, self.shape[self.ndim - 2 :])
@@ -170,13 +177,16 @@ def _declare_max(n: int) -> None:
         at = _max(self, windows(self, kernel_size, stride, padding, dilation, ceil_mode), True)[1]
         return _scatter(grad, at, self.shape[self.ndim - n :])
 
-    @functional(name, function=False)
+    x = real(1, 2, *(3,) * n)
+    windowed = (sample(x, kernel_size=2, stride=1), sample(x, kernel_size=2, stride=2, padding=1, ceil_mode=True))
+
+    @functional(name, function=False, samples=windowed)
     def pool(self, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         return _max(self, windows(self, kernel_size, stride, padding, dilation, ceil_mode), False)[0]
 
     pool.derivative(self=gradient)
 
-    @functional(f"{name}_with_indices", function=False)
+    @functional(f"{name}_with_indices", function=False, samples=windowed)
     def pool_with_indices(self, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         values, at = _max(self, windows(self, kernel_size, stride, padding, dilation, ceil_mode), True)
         return values, at.astype(dtypes.default_integer())
@@ -214,7 +224,7 @@ def _declare_max(n: int) -> None:
     declare(f"{name}_with_indices", True, doc)
     adaptive = f"adaptive_max_pool{n}d"
 
-    @functional(f"{adaptive}_with_indices")
+    @functional(f"{adaptive}_with_indices", samples=(sample(x, output_size=2), sample(x, output_size=1)))
     def adaptive_pool(self, *, output_size):
         require_real(self, adaptive)
         _check(adaptive, self, n)
@@ -242,8 +252,11 @@ def _declare_max(n: int) -> None:
 def _declare_unpool(n: int) -> None:
     name = f"max_unpool{n}d"
 
-    @functional(name, function=False)
+    places = whole(0, 3**n, 1, 1, *(2,) * n)
+
+    @functional(name, function=False, samples=(sample(real(1, 1, *(2,) * n), places, size=(3,) * n),))
     def unpool(self, indices, *, size):
+        refuse_complex(self, name)
         if self.shape != indices.shape:
             raise RuntimeError(
                 f"{name}: the shape of indices should match the shape of the input, but got {list(indices.shape)} and "
@@ -299,12 +312,19 @@ def _sum(x: Any, windows: list) -> Any:
 def _declare_mean(n: int) -> None:
     name = f"avg_pool{n}d"
 
-    @functional(name, namespace=("nn.functional", "") if n == 1 else "nn.functional")
+    x = real(1, 2, *(3,) * n)
+    padded = {"kernel_size": 2, "stride": 2, "padding": 1}
+    windowed = (
+        sample(x, kernel_size=2, stride=1), sample(x, **padded, ceil_mode=True),
+        sample(x, **padded, count_include_pad=False), sample(x, **padded, divisor_override=3),
+    )  # fmt: skip
+
+    @functional(name, namespace=("nn.functional", "") if n == 1 else "nn.functional", samples=windowed)
     def pool(
         self, *, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
     ):
         _check(name, self, n)
-        require_floating(self, name)
+        require_real_floating(self, name)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
         spatial = self.shape[self.ndim - n :]
@@ -326,10 +346,14 @@ def _declare_mean(n: int) -> None:
     `divisor_override` replaces the count.
     """
 
-    @functional(f"adaptive_avg_pool{n}d", namespace=("nn.functional", "") if n == 1 else "nn.functional")
+    @functional(
+        f"adaptive_avg_pool{n}d",
+        namespace=("nn.functional", "") if n == 1 else "nn.functional",
+        samples=(sample(x, output_size=2), sample(x, output_size=1)),
+    )
     def adaptive(self, *, output_size):
         _check(f"adaptive_avg_pool{n}d", self, n)
-        require_floating(self, f"adaptive_avg_pool{n}d")
+        require_real_floating(self, f"adaptive_avg_pool{n}d")
         return adaptive_mean(self, n, output_size)
 
     adaptive.derivative(self=linear)

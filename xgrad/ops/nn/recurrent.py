@@ -17,7 +17,8 @@ import numpy as np
 from ... import dtypes
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
-from ...dispatch.promotion import require_same_dtype
+from ...dispatch.promotion import refuse_complex, require_same_dtype
+from ...dispatch.samples import COMPLEX, between, real, sample, truth
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor, from_array
 
@@ -85,17 +86,30 @@ def _declare_cell(kind: str) -> None:
 
     def cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
         _check_cell(input, (hx,), w_ih, w_hh, gates, name)
+        if kind == "rnn_relu":
+            refuse_complex(input, name)
         return step(_product(input, w_ih, b_ih), w_hh, b_hh, None, hx, None)[0]
 
     cell.__doc__ = f"One step of `{kind}`: the next state (batch, hidden), from `input` (batch, features) and `hx`."
-    operator(name, method=False, out=False)(cell)
+    x, h, w_ih, w_hh = real(2, 3), real(2, 2), real(2 * gates, 3), real(2 * gates, 2)
+    samples = (sample(x, h, w_ih, w_hh, real(2 * gates), real(2 * gates)), sample(x, h, w_ih, w_hh))
+    operator(name, method=False, out=False, samples=samples if kind == "rnn_relu" else samples + COMPLEX)(cell)
 
 
 for _kind in ("rnn_tanh", "rnn_relu", "gru"):
     _declare_cell(_kind)
 
 
-@hidden("lstm_cell")
+_STATE = real(2, 2)
+
+
+@hidden(
+    "lstm_cell",
+    samples=(
+        sample(real(2, 3), _STATE, _STATE, real(8, 3), real(8, 2), real(8), real(8)),
+        sample(real(2, 3), _STATE, _STATE, real(8, 3), real(8, 2)), *COMPLEX,
+    ),
+)  # fmt: skip
 def _lstm_cell(input, h, c, w_ih, w_hh, b_ih=None, b_hh=None):
     _check_cell(input, (h, c), w_ih, w_hh, 4, "lstm_cell")
     return _lstm(_product(input, w_ih, b_ih), w_hh, b_hh, None, h, c)
@@ -115,7 +129,24 @@ def lstm_cell(
 # -- layers -----------------------------------------------------------------------------------------------------------
 
 
-@hidden("recurrent_layer")
+def _small(*shape: int) -> Any:
+    return between(-0.7, 0.7, *shape)  # for large complex numbers tanh has poles
+
+
+def _layer_sample(kind: str, *rest: Any, biased: bool = True, cell: Any = None, reverse: bool = False) -> Any:
+    rows = 2 * _GATES[kind]
+    biases = (_small(rows), _small(rows)) if biased else (None, None)
+    arrays = (_small(2, 2, 1), _small(2, 2), cell, _small(rows, 1), _small(rows, 2), *biases)
+    return sample(*arrays, *rest, kind=kind, reverse=reverse)
+
+
+_LAYERS = (
+    _layer_sample("rnn_tanh", None, None), _layer_sample("gru", None, truth(2, 2), biased=False),
+    _layer_sample("lstm", None, None, cell=_small(2, 2), reverse=True), *COMPLEX,
+)  # fmt: skip
+
+
+@hidden("recurrent_layer", samples=_LAYERS)
 def _layer(input, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, alive, *, kind, reverse):
     """One direction of one layer: (outputs (time, batch, hidden), last state, last cell of an lstm)."""
     step = _STEPS[kind]

@@ -15,7 +15,8 @@ import numpy as np
 from ...dispatch.argument_kinds import require_int
 from ...dispatch.call import call
 from ...dispatch.declare import composite, linear, operator
-from ...dispatch.promotion import require_floating, widen
+from ...dispatch.promotion import require_real_floating, widen
+from ...dispatch.samples import real, sample
 from ...tensor import Tensor
 from .pooling import adaptive_mean
 
@@ -80,9 +81,22 @@ def _weights(size: int, out: int, scale: float | None, align_corners: bool, cubi
     return matrix
 
 
-@functional("upsample", function=False)
+def _sample(x: Any, *size: int, mode: str, align: bool = False, antialias: bool = False) -> Any:
+    how = {"scales": (None,) * len(size), "mode": mode, "align_corners": align, "antialias": antialias}
+    return sample(x, size=size, **how)
+
+
+_ROW, _IMAGE = real(1, 1, 3), real(1, 1, 3, 2)
+_SAMPLES = (
+    _sample(_ROW, 5, mode="nearest"), _sample(_ROW, 5, mode="nearest-exact"), _sample(_ROW, 2, mode="area"),
+    _sample(_ROW, 5, mode="linear"), _sample(_ROW, 5, mode="linear", align=True), _sample(_IMAGE, 2, 4, mode="bicubic"),
+    _sample(_IMAGE, 2, 4, mode="bilinear", antialias=True),
+)  # fmt: skip
+
+
+@functional("upsample", function=False, samples=_SAMPLES)
 def _resample(self, *, size, scales, mode, align_corners, antialias):
-    require_floating(self, f"upsample_{mode}")
+    require_real_floating(self, f"upsample_{mode}")
     if 0 in self.shape[1:] or any(s < 1 for s in size):
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(self.shape[2:])} output {list(size)}"
