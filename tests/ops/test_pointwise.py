@@ -57,16 +57,19 @@ COMPLEX = [
 POSITIVE = ["acosh", "log", "log10", "log2", "rsqrt", "sqrt"]
 
 
-@pytest.mark.one_in(8)
+def equal_values(function, *arrays):
+    """Assert that values are PyTorch's; test_table.py holds the derivatives to the function."""
+    same(*[array(function(T, *map(T.tensor, arrays))) for T in (xgrad, torch)], rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name):
-    agree(lambda T, x: getattr(T, name)(x), np.abs(X) if name == "logit" else X)
+    equal_values(lambda T, x: getattr(T, name)(x), np.abs(X) if name == "logit" else X)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", POSITIVE)
 def test_unary_of_positive_numbers(name):
-    agree(lambda T, x: getattr(T, name)(x), X + 2)
+    equal_values(lambda T, x: getattr(T, name)(x), X + 2)
 
 
 @pytest.mark.one_in(6)
@@ -81,10 +84,9 @@ BINARY = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", [*BINARY, "fmod", "remainder"])
 def test_binary(name):
-    agree(lambda T, x, y: getattr(T, name)(x, y), np.abs(X) + 0.1 if name == "pow" else X, Y)
+    equal_values(lambda T, x, y: getattr(T, name)(x, y), np.abs(X) + 0.1 if name == "pow" else X, Y)
 
 
 @pytest.mark.one_in(2)
@@ -358,16 +360,12 @@ def test_gradient_at_the_ends_of_the_normal_distribution():
 # -- in place ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["exp_", "tanh_", "sqrt_", "sigmoid_", "reciprocal_", "square_", "neg_", "sign_", "round_"]
-)
+@pytest.mark.parametrize("name", ["tanh_", "square_"])  # of all operators in test_table.py
 def test_inplace_unary(name):
     agree(lambda T, x: getattr(x * 2 + 3, name)() * x, X)
 
 
-@pytest.mark.parametrize(
-    "name", ["add_", "sub_", "mul_", "div_", "pow_", "atan2_", "fmod_", "remainder_", "clamp_min_"]
-)
+@pytest.mark.parametrize("name", ["mul_", "atan2_"])
 def test_inplace_binary(name):
     agree(lambda T, x, y: getattr(x * 2 + 3, name)(y) * x, X, Y)
 
