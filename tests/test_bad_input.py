@@ -69,6 +69,7 @@ WRONG = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_call(name, path):
     call, text = WRONG[name]

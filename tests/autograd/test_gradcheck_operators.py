@@ -89,7 +89,7 @@ OPERATORS = {
 }
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_first_derivatives(name):
     function, inputs = OPERATORS[name]
@@ -99,7 +99,7 @@ def test_first_derivatives(name):
     )  # fmt: skip
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_second_derivatives(name):
     function, inputs = OPERATORS[name]

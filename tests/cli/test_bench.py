@@ -39,6 +39,7 @@ def test_bench_prints_a_line_with_spread_for_each_row(capsys, no_clock):
         assert line.endswith(("holds", "FALLS SHORT", "ahead")) == (r.bound is not None)
 
 
+@pytest.mark.exhaustive
 def test_bench_draws_a_picture_and_writes_all_numbers(capsys, no_clock, tmp_path):
     pytest.importorskip("matplotlib")
     picture, numbers = tmp_path / "bench.png", tmp_path / "bench.json"
@@ -148,7 +149,7 @@ def test_verdicts_go_by_the_median(bound, aim, verdict):
 NUMBERS = ("write_1e8", "first_backward", "programs", "checkpoint_bytes")
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", [r.name for r in ROWS if r.name not in NUMBERS])
 def test_both_sides_of_each_row_compute_the_same(name, monkeypatch):
     monkeypatch.setattr(xgrad, "compile", lambda function: function, raising=False)  # only what is computed matters

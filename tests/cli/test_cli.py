@@ -89,6 +89,7 @@ def test_demo_refuses_an_out_that_is_a_file(capsys, tmp_path):
     assert "cannot be a folder" in refused(capsys, "demo", "--out", str(file))
 
 
+@pytest.mark.exhaustive
 def test_demo_runs_an_epoch_and_leaves_a_picture(tmp_path):
     pytest.importorskip("optax")
     pytest.importorskip("sklearn")
@@ -101,6 +102,7 @@ def test_demo_runs_an_epoch_and_leaves_a_picture(tmp_path):
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.exhaustive
 def test_demo_trains_the_same_when_it_is_compiled(tmp_path):
     pytest.importorskip("optax")
     pytest.importorskip("sklearn")

@@ -105,6 +105,7 @@ def test_a_process_that_takes_too_long_ends_itself():
     time.sleep(0.05)  # in time
 
 
+@pytest.mark.exhaustive
 def test_demo_over_two_processes(capfd, monkeypatch):
     """One epoch; the loss of each step is that of a process alone, and parameters are equal."""
     monkeypatch.setenv("XLA_FLAGS", "")  # a device each

@@ -104,7 +104,7 @@ BACKWARD = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("function", BACKWARD, ids=lambda f: f.__name__)
 def test_gradients_arrive_as_in_eager(function, path):
     """The second call finds a `.grad` where the first found none, and is traced anew."""
@@ -232,7 +232,7 @@ INPLACE = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("donate", [True, False])
 @pytest.mark.parametrize("function", INPLACE, ids=lambda f: f.__name__)
 def test_what_is_written_without_grad_is_as_in_eager(function, donate, path):
@@ -240,7 +240,7 @@ def test_what_is_written_without_grad_is_as_in_eager(function, donate, path):
     agree(on_copies(function), traces=traces, donate=donate)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", [under_no_grad, by_data, views_of_arguments, views_of_what_is_made, expanded])
 def test_what_is_written_of_leaves_is_as_in_eager(function, path):
     agree(given(function))

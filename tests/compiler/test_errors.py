@@ -390,7 +390,7 @@ RETURNED = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
 @pytest.mark.parametrize("name", RETURNED)
 def test_what_no_later_call_could_return_is_refused(name):

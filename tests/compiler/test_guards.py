@@ -90,7 +90,7 @@ def describing(x):
     return [xgrad.ones(2) * (x if isinstance(x, (int, float)) else 1), str(x) if callable(x) else None]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_kind_of_argument(name):
     before, after, reason = CHANGES[name]
@@ -111,7 +111,7 @@ def test_views_that_are_only_read_run_the_same_program():
     assert function.compiled(batches[2])[1] is not None
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "use",
     [
@@ -218,6 +218,7 @@ MODES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("reason", MODES)
 def test_modes(reason):
     function, x = Compared(lambda x, w: (x * w).sum().requires_grad), leaf(xgrad, 3)

@@ -102,7 +102,7 @@ def looks_up(x):
     return x * sys.modules["xgrad_test_imported"].scale
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", [imports, imports_from, imports_part, imports_by_name, looks_up])
 def test_modules_that_a_function_imports(function, module):
     changed = module.part if function is imports_part else module

@@ -266,7 +266,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", CASES)
 def test_functions_of_packages(name, package):
     make, changes, reason = CASES[name]
@@ -313,7 +313,7 @@ MODEL = {
 }  # fmt: skip
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", MODEL)
 @pytest.mark.parametrize("how", ["closure", "argument"])
 def test_objects_of_packages(name, how, package):
@@ -339,6 +339,7 @@ OBJECTS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", OBJECTS)
 def test_what_objects_of_packages_look_up(name, package):
     make, change = OBJECTS[name]

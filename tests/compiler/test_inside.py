@@ -208,7 +208,7 @@ INSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("function", INSIDE, ids=lambda f: f.__name__)
 def test_inside_is_as_in_eager(function):
     """The grads are there from the start, so that all calls are alike."""

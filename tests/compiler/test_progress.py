@@ -102,6 +102,7 @@ CONSTANTS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_clocks_and_random_numbers_are_warned_of_once(name):
     read, said = CONSTANTS[name]

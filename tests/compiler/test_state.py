@@ -349,6 +349,7 @@ def state_of(world):
     return world() if callable(world) and not isinstance(world, xgrad.Tensor) else world
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_a_program_cannot_repeat_is_refused_and_undone(name):
     function, world = REFUSALS[name]()

@@ -41,6 +41,7 @@ def test_arrays_and_tensors_give_the_same(name, chain):
     np.testing.assert_array_equal(np.asarray(of_arrays), of_tensors.numpy())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 @pytest.mark.parametrize("name", MAPS)
 def test_tensors_are_recorded(name, chain):

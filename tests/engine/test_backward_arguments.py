@@ -150,6 +150,7 @@ def test_inputs_are_the_only_ones_that_accumulate():
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("call", "match"),
     [

@@ -41,7 +41,7 @@ def gradients(T, loss, inputs):
     return first, T.autograd.grad(penalty, inputs, allow_unused=True)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("take", VIEWS.values(), ids=VIEWS)
 def test_product_through_a_view(take, path):
     def program(T):
@@ -56,7 +56,7 @@ def test_product_through_a_view(take, path):
     as_torch(program)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("take", list(VIEWS.values())[::3], ids=list(VIEWS)[::3])
 def test_copy_into_a_view(take, path):
     def program(T):
@@ -173,7 +173,7 @@ MOVES = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("write", MOVES)
 def test_inplace_view_operations_and_writes(write, path):
     def program(T):
@@ -190,6 +190,7 @@ def test_inplace_view_operations_and_writes(write, path):
 # -- several writes ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 def test_many_writes_into_one_base(path):
     def program(T):
         x = leaf(T, 3)
@@ -203,6 +204,7 @@ def test_many_writes_into_one_base(path):
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 def test_state_read_from_the_buffer_that_it_is_written_to(path):
     def program(T):
         x, w = leaf(T, 3), leaf(T, 3, 3, seed=1)
@@ -240,6 +242,7 @@ def test_write_that_drops_all_of_the_base(path):
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 def test_constant_written_into_a_view_has_no_gradient(path):
     def program(T):
         x = leaf(T, 2, 3)
@@ -264,6 +267,7 @@ def test_base_outside_of_the_graph_enters_it_by_a_write(path):
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 def test_source_is_another_part_of_the_same_base(path):
     def program(T):
         x = leaf(T, 3, 3)

@@ -213,6 +213,7 @@ def _no_warnings():
         yield
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("error", [PlantedError, KeyboardInterrupt])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_fault_arrives_as_it_is_and_the_next_run_is_right(place, error):
@@ -231,7 +232,7 @@ def test_a_fault_arrives_as_it_is_and_the_next_run_is_right(place, error):
     np.testing.assert_allclose(array(x.grad), [2.0, 2.0], rtol=1e-5)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_fault_leaves_nothing_behind(place):
     """Without the collector: the tensors and the graph die with the exception's traceback."""

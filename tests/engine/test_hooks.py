@@ -731,6 +731,7 @@ MOVES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("start", ["first", "removed", "later", "on a view", "retained"])
 @pytest.mark.parametrize("move", MOVES)
 def test_hooks_before_and_after_an_inplace_operation_run_in_order(move, start):

@@ -30,7 +30,7 @@ def strided(x, geometry, T):
     return x.as_strided(*geometry)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("part", PARTS)
 def test_as_strided_of_a_detached_part_addresses_the_storage(part):
     """Read and written, within the part and beyond it."""
@@ -52,7 +52,7 @@ def test_as_strided_of_a_detached_part_addresses_the_storage(part):
     as_torch(program)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("part", PARTS)
 def test_gradients_of_as_strided_of_a_detached_part_stop_at_the_part(part, path):
@@ -114,7 +114,7 @@ def test_as_strided_in_place_beyond_a_part_says_so():
 SELF_OVERLAPPING = [((3, 3), (1, 1), 0), ((2, 3), (0, 1), 2), ((4,), (0,), 5)]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("own", SELF_OVERLAPPING)
 def test_as_strided_of_a_view_that_overlaps_itself_divides_its_gradient(own, path):
@@ -146,7 +146,7 @@ def test_as_strided_of_a_view_that_overlaps_itself_divides_its_gradient(own, pat
         same(y.grad, x.grad)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(0,), (0, 2), (2, 0), (3, 0, 2), (2, 2)])
 @pytest.mark.parametrize("name", ["complex64", "float32", "int16", "bool"])
 def test_the_bits_of_empty_tensors_as_another_dtype(shape, name):

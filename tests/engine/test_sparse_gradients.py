@@ -196,7 +196,7 @@ def test_write_of_a_sparse_gradient_costs_no_copy_of_the_weights():
 # -- the buffer of a node ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("inner", ["leaf", "mul", "view", "function", "clone", "two results"])
@@ -265,7 +265,7 @@ STAY = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("before", STAY.values(), ids=STAY)
 def test_pointwise_nodes_keep_it_sparse(before, create_graph):
@@ -306,7 +306,7 @@ DENSE = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("before", DENSE.values(), ids=DENSE)
 def test_other_nodes_get_the_dense_gradient(before, create_graph):
@@ -488,7 +488,7 @@ BAGS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("options", BAGS.values(), ids=BAGS)
 def test_embedding_bag_gradient_is_sparse(options):
     def program(T):

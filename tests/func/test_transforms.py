@@ -46,6 +46,7 @@ COMPOSED = {
 }
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", COMPOSED)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_transforms_compose(function, name):
@@ -55,6 +56,7 @@ def test_transforms_compose(function, name):
     as_torch(program, rtol=1e-9)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["grad", "jacrev", "jacfwd", "hessian", "vjp", "jvp", "jvp of grad"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_inside_of_vmap_a_derivative_is_one_for_each_entry(function, name):
@@ -128,6 +130,7 @@ def test_no_grad_inside_makes_constants():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_structures_and_argnums():
     def program(T):
         F, x, y = T.func, data(T, (3,)), data(T, (2,), 1)
@@ -303,6 +306,7 @@ def test_forward_over_reverse_leaves_no_history_behind():
         assert xgrad.autograd.grad(tangent.sum(), w)[0].abs().sum() > 0
 
 
+@pytest.mark.exhaustive
 def test_forward_over_forward_of_writes_inside_of_vmap():
     def program(T):
         def f(x):

@@ -48,6 +48,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("function", [*OPERATORS.values(), *VIEWS.values()], ids=[*OPERATORS, *VIEWS])
 def test_a_function_is_mapped_entry_by_entry(function):
     """Against PyTorch's vmap, and against one call for each entry."""

@@ -177,6 +177,7 @@ def test_modes_keys_and_flags():
     assert not wrap(eqx.nn.inference_mode(Small())).training
 
 
+@pytest.mark.exhaustive
 def test_freezing_hooks_double_backward_and_functional_call():
     net, x = wrap(eqx.nn.inference_mode(Small())), xgrad.tensor(X, requires_grad=True)
     net.first.bias.requires_grad_(False)
@@ -196,6 +197,7 @@ def test_freezing_hooks_double_backward_and_functional_call():
     assert np.allclose(found["first.weight"].numpy(), expected.first.weight)
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_moves_the_state_once():
     def gradients(run):
         net = wrap(*eqx.nn.make_with_state(Convolutional)(), function=convolve)

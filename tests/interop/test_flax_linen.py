@@ -144,6 +144,7 @@ def test_collections_change_in_train_mode_only():
     assert net.rngs.dropout.count.item() == 1
 
 
+@pytest.mark.exhaustive
 def test_freezing_hooks_double_backward_and_functional_call():
     net, x = small(), xgrad.tensor(X, requires_grad=True)
     net.first.bias.requires_grad_(False)

@@ -99,7 +99,7 @@ def own_step(model, optimizer, inputs, labels):
     return loss
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("kind", "inputs", "labels"), [(Convolutional, IMAGES, LABELS), (Transformer, TOKENS, TOKENS)])
 def test_twenty_steps_are_those_of_nnx(kind, inputs, labels):
     model, reference = kind(nnx.Rngs(1)), kind(nnx.Rngs(1))

@@ -53,6 +53,7 @@ def test_the_node_has_the_functions_name_and_an_edge_for_each_leaf(policy):
     assert y.grad_fn.next_functions[0][0].variable is x
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_trees_go_in_and_come_out(policy):
     @xgrad.from_jax(policy=policy)
@@ -71,6 +72,7 @@ def test_trees_go_in_and_come_out(policy):
     assert b.grad.tolist() == [8.0, 8.0]
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_only_some_leaves_and_some_results_have_gradients(policy):
     f = xgrad.from_jax(lambda x, y: (x * y, y, x.astype(int)), policy=policy)
@@ -85,7 +87,7 @@ def test_only_some_leaves_and_some_results_have_gradients(policy):
         assert not f(x, y)[0].requires_grad
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @policies
 def test_static_arguments_have_a_program_each_and_the_type_counts(policy):
     traced = []
@@ -131,7 +133,7 @@ def test_other_leaves_are_static():
     assert f(leaf([4.0]), {"name": "leave", "with": jnp.sqrt}).tolist() == [4.0]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @policies
 def test_complex_gradients_follow_pytorchs_convention(policy):
     z, t = leaf([1 + 2j, 3 - 1j]), torch.tensor([1 + 2j, 3 - 1j], requires_grad=True)
@@ -141,7 +143,7 @@ def test_complex_gradients_follow_pytorchs_convention(policy):
     np.testing.assert_allclose(z.grad.numpy(), t.grad.numpy(), rtol=1e-5)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @policies
 def test_tangents_and_batches(policy):
     f = xgrad.from_jax(exp_sin, policy=policy)
@@ -156,6 +158,7 @@ def test_tangents_and_batches(policy):
     np.testing.assert_allclose(jacobian.numpy(), [np.diag(row) for row in np.diag(second)], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_a_custom_vjp_inside_is_what_runs(policy):
     @jax.custom_vjp
@@ -170,7 +173,7 @@ def test_a_custom_vjp_inside_is_what_runs(policy):
     assert xgrad.autograd.grad(g.sum(), x)[0].tolist() == pytest.approx([10.0] * 3)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @policies
 def test_keys_and_integers_are_arguments_like_any_other(policy):
     f = xgrad.from_jax(lambda key, x, i: x[i] * jax.random.normal(key, (2,)), policy=policy)
@@ -179,6 +182,7 @@ def test_keys_and_integers_are_arguments_like_any_other(policy):
     assert x.grad.tolist() == pytest.approx([0, float(jax.random.normal(jax.random.key(0), (2,)).sum()), 0])
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_hooks_and_writes_to_results(policy):
     f, x = xgrad.from_jax(lambda x: (x * 2, x * 3), policy=policy), leaf()
@@ -194,6 +198,7 @@ def test_hooks_and_writes_to_results(policy):
     assert x.grad.tolist() == [20.0, 26.0, 26.0]
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_saved_tensors_are_packed_and_released(policy):
     f, x, packed = xgrad.from_jax(exp_sin, policy=policy), leaf(), []
@@ -238,6 +243,7 @@ def test_residuals_are_kept_and_the_function_is_not_computed_again():
     assert text.count("dot_general") == 1
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_compiled_backward_and_compiled_steps(policy):
     f, x = xgrad.from_jax(exp_sin, policy=policy), leaf()
@@ -256,7 +262,7 @@ def test_compiled_backward_and_compiled_steps(policy):
     assert step.metrics().traces == 1
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @policies
 def test_scans_and_jitted_functions_inside(policy):
     @jax.jit
@@ -270,6 +276,7 @@ def test_scans_and_jitted_functions_inside(policy):
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @policies
 def test_nothing_is_kept_alive(policy):
     f, x = xgrad.from_jax(exp_sin, policy=policy), leaf()

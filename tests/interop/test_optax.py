@@ -33,6 +33,7 @@ def assert_same(ours, theirs):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("tx", "theirs"),
     [
@@ -160,6 +161,7 @@ def test_arrays_that_others_hold_are_left_alone():
     jax.tree.map(np.testing.assert_array_equal, held, before)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex128"])
 def test_dtypes_stay(dtype):
     value = np.array([1.5, -2.0]) * (1 + 0.5j if dtype == "complex128" else 1)
@@ -458,6 +460,7 @@ def test_a_step_leaves_nothing_of_a_parameter_behind():
     assert params[0].detach().abs().max().item() > 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", [None, "cpu:0", "cpu:1"])
 def test_steps_are_compiled_once(device):
     params = [xgrad.tensor(v, device=device, requires_grad=True) for v in VALUES]

@@ -50,6 +50,7 @@ def closure_of(optimizer, x, loss=rosenbrock):
     return closure
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "tx",
     [

@@ -59,6 +59,7 @@ def test_a_state_that_was_given_out_keeps_its_values():
     np.testing.assert_array_equal(saved, before)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", ["tensors", "arrays", "numbers"])
 def test_training_goes_on_from_a_loaded_state(form):
     params, optimizer = trained()

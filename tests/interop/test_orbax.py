@@ -374,6 +374,7 @@ print("done")
 """
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_of_eight_devices_is_restored_onto_other_meshes(tmp_path):
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-W", "error", "-c", MESHES, str(tmp_path / "x")]

@@ -238,6 +238,7 @@ TIES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", TIES)
 def test_jaxs_derivative_of_an_operator_is_pytorchs_where_there_are_several(name):
     function, at = TIES[name]
@@ -349,6 +350,7 @@ READS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize("transform", [jax.jit, jax.vmap], ids=["jit", "vmap"])
 def test_a_value_that_is_read_inside_is_an_error_that_says_what_to_do(name, transform):
@@ -396,6 +398,7 @@ USES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_tracer_that_is_kept_past_its_trace_is_an_error_at_each_use(leak):
     """It names the line where the tracer was made; nothing is half-changed, and `.data` mends the tensor."""

@@ -42,6 +42,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_marks_of_the_tape_count(name):
     function, expected = CASES[name]

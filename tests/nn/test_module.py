@@ -83,6 +83,7 @@ TREE = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("look", TREE.values(), ids=TREE)
 def test_tree_and_state_are_those_of_torch(look):
     as_torch(lambda T: look(T, net(T)))
@@ -287,6 +288,7 @@ CONTAINERS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("look", CONTAINERS.values(), ids=CONTAINERS)
 def test_containers_are_those_of_torch(look):
     as_torch(lambda T: look(T, containers(T)))

@@ -190,7 +190,7 @@ def test_slogdet():
     agree(lambda lib, x: x.logdet(), P, order=1)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("first", "second", "left"),
     [
@@ -263,7 +263,7 @@ def test_rank_counts_singular_values_above_the_tolerance():
 # -- older names ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     "function",
     [

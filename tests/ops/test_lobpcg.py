@@ -25,7 +25,7 @@ def signed(vectors):
     return v * np.sign(top)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("options", "largest"),
     [("plain", None), ("plain", False), ("batch", True), ("general", False), ("preconditioned", True)],

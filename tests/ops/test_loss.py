@@ -29,7 +29,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_of_input_and_target(name, reduction):

@@ -52,7 +52,7 @@ SEPARATE = {
 UNBATCHED = {name: random(n, SIZE, seed=n) for name, n in (("query", LENGTH), ("key", SOURCE), ("value", SOURCE))}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize(
     "options",

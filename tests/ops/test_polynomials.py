@@ -17,6 +17,7 @@ X = np.array([-3.0, -1.0, -0.6, 0.0, 0.3, 1.0, 1.4, np.inf, np.nan])
 DEGREES = np.array([-2, 0, 1, 2, 5, 12, 40])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_values(name):
     as_torch(lambda T: getattr(T.special, name)(T.tensor(X[:, None]), T.tensor(DEGREES)), rtol=1e-8, atol=1e-9)
@@ -42,6 +43,7 @@ def test_a_hermite_polynomial_of_too_high_a_degree_is_none(dtype):
         )
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives_of_first_and_second_order(name):
     polynomial, degrees = getattr(xgrad.special, name), xgrad.tensor([0, 1, 2, 3, 10])

@@ -13,6 +13,7 @@ from .agreement import agree, random
 SHAPES = {1: (2, 3, 9), 2: (2, 2, 7, 6), 3: (1, 2, 5, 4, 5)}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", SHAPES)
 @pytest.mark.parametrize(
     "options",
@@ -33,6 +34,7 @@ def test_max_pool_propagates_nan_and_minus_infinity():
     agree(lambda f, x: f.max_pool1d(x, 2), x, order=0)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", SHAPES)
 def test_indices_are_those_of_the_maxima_in_the_channel(n):
     name, x = f"max_pool{n}d", random(*SHAPES[n])
@@ -49,6 +51,7 @@ def test_max_pool_of_integers_with_padding():
     np.testing.assert_array_equal(F.max_pool2d(xgrad.tensor(x), 3, 2, 1).numpy(), wanted.numpy())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("n", SHAPES)
 @pytest.mark.parametrize(
     "options", [{}, {"stride": 2, "padding": 1, "ceil_mode": True}, {"padding": 1, "count_include_pad": False}]
@@ -75,6 +78,7 @@ def test_avg_pool_with_a_divisor_of_ones_own_saves_nothing():
     assert kept_names(F.avg_pool2d(xgrad.ones(1, 2, 4, 4, requires_grad=True), 2).grad_fn) == []
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", ["avg", "max"])
 @pytest.mark.parametrize(("n", "size"), [(1, 3), (1, 4), (2, (1, None)), (2, (5, 3)), (3, (2, 3, 4))])
 def test_adaptive_pools(kind, n, size):
@@ -98,6 +102,7 @@ def test_wrong_calls_say_what_is_wrong(call, text):
         call(xgrad.ones(1, 1, 4, 4))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "shape", "norm_type", "size", "options"),
     [

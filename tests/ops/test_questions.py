@@ -53,6 +53,7 @@ def test_other_numbers_of_elements_are_ambiguous(shape):
     same_error(lambda T: T.is_nonzero(T.ones(shape)), "Boolean value of Tensor with")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "options",
     [

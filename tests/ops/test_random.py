@@ -40,6 +40,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_distribution_and_reproducibility(name):
     make, mean, deviation = SAMPLES[name]
@@ -168,6 +169,7 @@ def test_wrong_parameters(program, match):
     same_error(program, match)
 
 
+@pytest.mark.exhaustive
 def test_binomial_numbers_of_sure_trials_and_of_none():
     x = xgrad.binomial(xgrad.tensor([[3.0], [0.0]]), xgrad.tensor([0.0, 1.0]))
     assert x.tolist() == [[0, 3], [0, 0]]
@@ -262,6 +264,7 @@ TRACES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("changes", [_forks, _sets, _seeds, _draws_a_seed, _clones, _fails])
 @pytest.mark.parametrize("trace", TRACES)
 @pytest.mark.filterwarnings("ignore:Random numbers that are drawn under a JAX trace")

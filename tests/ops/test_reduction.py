@@ -17,32 +17,38 @@ TIES = np.array([[3.0, 1.0, 3.0, 1.0], [2.0, 2.0, 2.0, 2.0], [0.0, -1.0, 4.0, -1
 BY_DIM = ["sum", "mean", "nansum", "nanmean", "prod", "logsumexp", "amax", "amin", "std", "var"]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", BY_DIM)
 def test_reductions_over_one_dimension_and_their_derivatives(name):
     agree(lambda lib, x: getattr(lib, name)(x, dim=1), X)
     agree(lambda lib, x: getattr(x, name)(-2, keepdim=True), X, order=1, forward=False)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", sorted(set(BY_DIM) - {"logsumexp"}))
 def test_reductions_of_all_elements(name):
     agree(lambda lib, x: getattr(lib, name)(x), X)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["sum", "mean", "amax", "var", "logsumexp"])
 def test_reductions_over_several_dimensions(name):
     agree(lambda lib, x: getattr(lib, name)(x, (0, -1)), numbers(2, 3, 2), order=1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["sum", "mean", "amax", "amin", "prod", "all", "any"])
 def test_zero_dimensional_input(name):
     agree(lambda lib, x: getattr(lib, name)(x, dim=0), np.array(2.0))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["nansum", "nanmean", "nanmedian", "max", "median"])
 def test_nan(name):
     agree(lambda lib, x: getattr(lib, name)(x), NAN, order=1, forward=False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64"])
 def test_integers_are_summed_as_int64(dtype):
     x = (np.arange(6) % 3).astype(dtype)
@@ -64,6 +70,7 @@ def test_mean_of_integers_is_refused():
         xgrad.mean(xgrad.tensor(np.arange(3)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("zeros", [(), (1,), (1, 2), (0, 1, 2)])
 def test_prod_and_cumprod_with_zeros_to_second_order(zeros):
     x = numbers(4)
@@ -84,6 +91,7 @@ def test_a_sum_saves_nothing_and_a_maximum_only_indices():
 # -- variance ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", ["var", "std", "var_mean", "std_mean"])
 @pytest.mark.parametrize(
     ("args", "options"),
@@ -128,6 +136,7 @@ def test_ties_of_all_elements_share_the_gradient_evenly(name):
     agree(lambda lib, x: getattr(lib, name)(x), TIES, order=1, forward=False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_along_a_dimension_the_index_gets_the_whole_gradient(name):
     agree(lambda lib, x: tuple(getattr(lib, name)(x, 1)), TIES)
@@ -154,12 +163,14 @@ def test_max_and_min_of_two_tensors():
     agree(lambda lib, x, y: lib.min(x, other=y), X, numbers(4, seed=5))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_indices_of_extrema(name):
     for args in ((), (1,), (0, True)):
         agree(lambda lib, x, args=args: getattr(lib, name)(x, *args), TIES)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["median", "nanmedian", "mode", "kthvalue"])
 def test_selection_by_rank(name):
     args = (2,) if name == "kthvalue" else ()
@@ -193,28 +204,33 @@ def test_dimensions_out_of_range_or_repeated_are_refused():
 ORDERS = [0, 0.5, 1, 1.5, 2, 3, np.inf, -1, -np.inf]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("p", ORDERS)
 def test_vector_norms(p):
     agree(lambda lib, x: lib.linalg.vector_norm(x, p, dim=1), X, order=1)
     agree(lambda lib, x: lib.norm(x, p), X, order=1 if p else 0, forward=False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("p", [1, 2, 3, np.inf])
 def test_second_derivatives_of_vector_norms(p):
     agree(lambda lib, x: lib.linalg.vector_norm(x, p), X)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("p", [0.5, 1, 1.5, 2, 3, np.inf])
 def test_norms_have_gradient_zero_at_zero_and_share_ties(p):
     for x in ([0.0, 0.0], [0.0, 1.0], [1.0, -1.0]):
         agree(lambda lib, x: lib.linalg.vector_norm(x, p), np.array(x), order=1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("p", [1, 2, 3, np.inf])
 def test_norms_of_complex_numbers_are_real(p):
     agree(lambda lib, x: lib.norm(x, p, 1), X + 1j * numbers(3, 4, seed=2), order=1)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("p", ["fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf])
 def test_matrix_norms(p):
     agree(lambda lib, x: lib.linalg.matrix_norm(x, p), numbers(2, 3, 4), order=1)
@@ -228,6 +244,7 @@ def test_norm_in_another_dtype():
         xgrad.linalg.vector_norm(xgrad.tensor(np.arange(3)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_distances(p):
     agree(lambda lib, x, y: lib.dist(x, y, p), X, numbers(4, seed=1), order=1)

@@ -44,6 +44,7 @@ CALLS = {
 NUMBERS = {"bool": [True, False, True], "complex64": [1 + 1j, 2, -1j]}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_taken_or_refused(dtype, name):

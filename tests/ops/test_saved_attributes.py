@@ -67,6 +67,7 @@ def plain(value):
     return tuple(plain(v) for v in value) if isinstance(value, (tuple, list)) else value
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SHOWN)
 def test_saved_attributes(name):
     program, wanted = SHOWN[name]
@@ -123,6 +124,7 @@ NAMED = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMED)
 def test_node_names(name):
     theirs, ours = (NAMED[name](T, leaf(T, 3, 3)).grad_fn.name() for T in (torch, xgrad))

@@ -12,6 +12,7 @@ X = numbers(3, 5)
 TIES = np.array([[2.0, 1.0, 2.0, 3.0, 1.0], [0.0, 0.0, -1.0, -1.0, 0.0]])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp"])
 def test_scans_and_their_derivatives(name):
     agree(lambda lib, x: getattr(lib, name)(x, 1), X, forward=name != "logcumsumexp")
@@ -35,6 +36,7 @@ def test_cumsum_in_place_and_of_integers():
     assert xgrad.cumsum(xgrad.tensor(np.ones(3, "int8")), 0).dtype == xgrad.int64
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["cummax", "cummin"])
 def test_running_extrema_send_the_gradient_to_the_last_of_ties(name):
     agree(lambda lib, x: tuple(getattr(lib, name)(x, 1)), TIES)
@@ -60,6 +62,7 @@ def test_nan_is_the_greatest(descending):
     agree(lambda lib, x: tuple(lib.sort(x, descending=descending, stable=True)), x, order=1, forward=False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("largest", [False, True])
 @pytest.mark.parametrize("dim", [0, -1])
 def test_topk(largest, dim):

@@ -40,6 +40,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_and_derivatives(name):
     program, arrays = PROGRAMS[name], (A, B, V)
@@ -50,6 +51,7 @@ def test_values_and_derivatives(name):
         np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["cat", "flip", "triangles", "repeat"])
 def test_complex(name):
     program, arrays = PROGRAMS[name], (C, C * 2, C[0])
@@ -57,6 +59,7 @@ def test_complex(name):
         np.testing.assert_allclose(got, wanted, rtol=1e-10)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "program", [lambda x: x.flip(0), lambda x: x.tril(), lambda x: x.repeat(2, 2), lambda x: xgrad.cat([x, x]),
                 lambda x: x.roll(1), lambda x: x.clone(), lambda x: x.diag_embed()]

@@ -159,6 +159,7 @@ FORWARD = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("program", FORWARD.values(), ids=FORWARD)
 def test_values_and_structure_are_torchs(program):
     as_torch_parts(program)
@@ -174,6 +175,7 @@ SUMS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("program", SUMS.values(), ids=SUMS)
 def test_sums_of_sparse_tensors_have_torchs_values(program):
     as_dense(program)
@@ -229,6 +231,7 @@ GRADIENTS = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("program", GRADIENTS.values(), ids=GRADIENTS)
 def test_gradients_are_torchs(program):
     as_torch(lambda T: [_bare(g) for g in program(T, *leaves(T))])
@@ -253,6 +256,7 @@ DENSE_FORMS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("form", DENSE_FORMS.values(), ids=DENSE_FORMS)
 def test_first_and_second_derivatives_are_those_of_the_dense_form(form):
     def run(is_sparse):
@@ -406,6 +410,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("program", "match"), REFUSED.values(), ids=REFUSED)
 def test_refused_as_by_torch(program, match):
     same_error(program, match)
@@ -541,6 +546,7 @@ def test_jax_functions_refuse_it():
         jax.jit(lambda a: a)(sparse(xgrad))
 
 
+@pytest.mark.exhaustive
 def test_jax_sparse_arrays_there_and_back():
     x = sparse(xgrad, "repeated")
     made = xgrad.sparse.to_bcoo(x)

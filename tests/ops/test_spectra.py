@@ -13,6 +13,7 @@ HERMITIAN = np.array([[1, 1j, 0], [-1j, 2, 1], [0, 1, 3]])
 EQUAL = {"identity": np.eye(3), "zero": np.zeros((3, 3)), "rank one": np.ones((3, 3))}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("x", EQUAL.values(), ids=EQUAL)
 def test_gradients_of_equal_and_zero_values_alone(x):
     agree(lambda lib, x: lib.linalg.eigvalsh(x).sum(), x, order=1)
@@ -28,6 +29,7 @@ def gradient(library, function, x):
     return value(t.grad)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "function",
     [
@@ -42,6 +44,7 @@ def test_vectors_of_equal_values_have_no_gradient(function):
         assert not np.isfinite(gradient(library, function, np.eye(3))).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "field", "node"),
     [("eigh", 1, "linalg_eigh_backward"), ("eig", 1, "linalg_eig_backward"), ("svd", 0, "svd_backward")],
@@ -66,6 +69,7 @@ def test_losses_in_which_phases_cancel_are_not():
         agree(polar, numbers(*shape) + 1j * numbers(*shape, seed=1), order=1)
 
 
+@pytest.mark.exhaustive
 def test_eigenvectors_of_general_matrices():
     for x in (numbers(2, 3, 3), numbers(3, 3) + 1j * numbers(3, 3, seed=1)):
         agree(lambda lib, x: lib.linalg.eigvals(x).abs().sum(), x)
@@ -73,6 +77,7 @@ def test_eigenvectors_of_general_matrices():
     assert xgrad.linalg.eig(xgrad.zeros(2, 0, 0, dtype=xgrad.float64)).eigenvectors.dtype == xgrad.complex128
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("UPLO", ["L", "U"])
 def test_eigh_reads_one_triangle_also_for_its_derivatives(UPLO):
     agree(lambda lib, x: lib.linalg.eigh(x, UPLO).eigenvalues, numbers(3, 3))

@@ -163,6 +163,7 @@ def first_arguments():
                     yield f"{namespace}.{name}", value, refusal(xgrad, ours, [value, *rest], {})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")
 def test_first_argument_that_is_no_tensor_is_a_type_error():
     calls = list(first_arguments())

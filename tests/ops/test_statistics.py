@@ -15,12 +15,14 @@ FREQUENCIES, WEIGHTS = np.array([1, 2, 0, 3, 1]), np.array([0.5, 1.0, 0.2, 0.0, 
 NAN = np.where(X > 1.5, np.nan, X)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("x", [X, COMPLEX, X[0]], ids=["real", "complex", "vector"])
 def test_covariance_and_its_derivatives(x):
     agree(lambda lib, x: [lib.cov(x), x.cov(correction=0)], x)
     agree(lambda lib, x: lib.corrcoef(x), x)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("correction", [0, 1, 2])
 def test_covariance_with_weights(correction):
     def program(lib, x, aweights):
@@ -66,12 +68,14 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     program, match = REFUSED[name]
     same_error(lambda T: program(T, T.tensor(X)), match)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "midpoint", "nearest"])
 def test_quantiles(name, interpolation):
@@ -83,6 +87,7 @@ def test_quantiles(name, interpolation):
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["quantile", "nanquantile"])
 def test_derivatives_of_quantiles(name):
     agree(lambda lib, x, q: getattr(lib, name)(x, q, 0), X, np.array([0.1, 0.5, 0.8]))
@@ -94,6 +99,7 @@ def test_the_gradient_of_a_quantile_that_is_nan_goes_to_the_nan():
     agree(lambda lib, x: lib.nanquantile(x, 0.5, dim=1), NAN, order=1)
 
 
+@pytest.mark.exhaustive
 def test_shapes_of_quantiles():
     def program(T):
         x, q = data(T, (2, 3)), T.tensor([0.25, 0.5], dtype=T.float64)

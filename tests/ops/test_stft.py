@@ -20,6 +20,7 @@ OPTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_stft(options):
     width = {"win_length": 6} if "center" in options else {}
@@ -37,6 +38,7 @@ def test_stft_of_one_signal_as_a_method_in_parts():
     agree(lambda T, x, w: x.stft(8, window=w, return_complex=False), SIGNAL[0], WINDOW)
 
 
+@pytest.mark.exhaustive
 def test_stft_of_complex_numbers():
     agree(lambda T, x, w: T.stft(x, 8, window=w), SIGNAL + 1j * SIGNAL[::-1], WINDOW)
     agree(lambda T, x, w: T.stft(x, 8, window=w), SIGNAL, WINDOW + 0.5j)
@@ -46,6 +48,7 @@ def test_frames_that_overlap_often():
     agree(lambda T, x: T.stft(x, 40, hop_length=1, center=False, return_complex=True), numbers(1, 44), order=1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "options",
     [{}, {"length": 15}, {"length": 22}, {"normalized": True}, {"onesided": False}, {"hop_length": 3}],
@@ -87,6 +90,7 @@ WRONG_FRAMES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("case", WRONG_FRAMES)
 def test_wrong_frames(case):
     call, text = WRONG_FRAMES[case]

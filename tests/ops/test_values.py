@@ -8,6 +8,7 @@ import xgrad
 from ..oracle import as_torch, leaf, same_error
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("value", [1, 3, 2.0, 1j, True, float("nan"), np.float32(2), np.int64(1)])
 def test_contains_a_number(value):
     as_torch(lambda T: (value in T.tensor([1.0, 2.0]), value in T.tensor(1.0), value in T.zeros(0)))

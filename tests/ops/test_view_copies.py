@@ -24,6 +24,7 @@ COPIES = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", COPIES)
 def test_out_is_filled_and_returned(name):
     def program(T):

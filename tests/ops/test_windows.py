@@ -14,6 +14,7 @@ NAMES = {
 PLAIN = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_windows_of_signal(name):
     def program(T):
@@ -43,6 +44,7 @@ def test_numbers_of_windows():
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_dtypes(dtype):
     assert xgrad.hann_window(4, dtype=dtype).dtype == getattr(xgrad, dtype)

@@ -19,14 +19,14 @@ from . import drawing, programs, through_jax
 
 # The same programs in each run, so that a failure speaks of the change at hand; the command draws others.
 # A budget is (how many of each flavour in the quick lane, how many in the exhaustive one).
-EXAMPLES = budget(5, 45)  # of a plain flavour; each runs in both paths
+EXAMPLES = budget(3, 45)  # of a plain flavour; each runs in both paths
 # Programs of the other flavours compile more.
 FIXED = tuple(name for name in drawing.FLAVOURS if name not in drawing.PLAIN)
 FEW = budget(2, 10)
-COMPILED = budget(5, 38)  # whose backward is compiled
-WHOLE = budget(4, 40)  # of which xgrad.compile runs a part
-SHARDED = budget(3, 10)  # over eight devices
-TO_JAX = budget(4, 34)  # that run through to_jax
+COMPILED = budget(3, 38)  # whose backward is compiled
+WHOLE = budget(2, 40)  # of which xgrad.compile runs a part
+SHARDED = budget(2, 10)  # over eight devices
+TO_JAX = budget(2, 34)  # that run through to_jax
 
 
 class HypothesisDraw(drawing.Draw):

@@ -85,6 +85,7 @@ def test_each_shard_is_written_where_it_is():
     np.testing.assert_allclose(x.numpy(), expected)
 
 
+@pytest.mark.one_in(2)
 def test_what_is_not_read_is_written_where_it_was(path):
     for place in (sharding("a", "b"), jax.devices()[1]):
         x = xgrad.tensor(values((8, 4)), device=place)

@@ -25,6 +25,7 @@ def spec(x):
     return x.sharding.spec
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "make",
     [
@@ -103,6 +104,7 @@ def inside(call):
     return run
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -59,6 +59,7 @@ def pair(T, *places):
     return made[0] * 1, made[1]
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("write", WRITES)
 def test_write_keeps_the_sharding(write, path):
     expected, other = pair(torch)
@@ -79,6 +80,7 @@ def shards(x):
     return [shard.data.unsafe_buffer_pointer() for shard in array.addressable_shards]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("write", ["row", "column", "flat", "transposed", "whole, by a number", "item"])
 def test_each_shard_is_written_where_it_is(write):
     x, y = pair(xgrad, sharding("a", "b"), sharding("a", "b"))
@@ -117,6 +119,7 @@ def test_write_of_a_value_made_elsewhere_keeps_the_device():
             assert x.sharding == where
 
 
+@pytest.mark.one_in(2)
 def test_recorded_write_through_views_of_a_sharded_base(path):
     """The transposed, the strided and the flat view; equal to torch, and the gradients are placed as their leaves."""
 
