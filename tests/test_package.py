@@ -1,6 +1,7 @@
 """What importing xgrad does and needs; the stubs; the layers of the package."""
 
 import ast
+import importlib
 import importlib.util
 import pathlib
 import subprocess
@@ -122,3 +123,25 @@ def test_no_private_jax():
         text = path.read_text()
         assert "jax._src" not in text, path
         assert "jax.interpreters" not in text, path
+
+
+def test_dir_shows_what_users_may_use_and_nothing_else():
+    """Modules of the engine can be imported all the same."""
+    shown = dir(xgrad)
+    assert shown == sorted(xgrad.__all__)
+    assert {"add", "Tensor", "no_grad", "compile", "vmap", "nn", "fft", "float32", "__version__"} <= set(shown)
+    assert not {"engine", "dispatch", "attach", "ops", "compile_cache", "tensor_methods", "_importlib", "_os"} & set(
+        shown
+    )
+    assert xgrad.engine.node.Node
+    names = """
+        autograd autograd.forward_ad autograd.graph fft func linalg masked nn nn.functional random return_types signal
+        signal.windows sparse special utils views
+    """
+    for name in names.split():
+        module = importlib.import_module(f"xgrad.{name}")
+        assert dir(module), name
+        assert not [n for n in dir(module) if n.startswith("_") or not hasattr(module, n)], name
+        assert not {"Any", "Callable", "TYPE_CHECKING", "Tensor", "jax", "np"} & set(dir(module)), name
+    assert "add" in dir(xgrad.ones(1))
+    assert not [n for n in dir(xgrad.ones(1)) if n.startswith("_") and not n.endswith("__")]

@@ -99,6 +99,7 @@ if _TYPE_CHECKING:
     from . import serialization as serialization
     from . import signal as signal
     from . import sparse as sparse
+    from . import types as types
     from . import utils as utils
     from .amp.autocast_mode import autocast as autocast
     from .amp.settings import autocast_decrement_nesting as autocast_decrement_nesting
@@ -203,6 +204,7 @@ _MODULES = (
     "serialization",
     "signal",
     "sparse",
+    "types",
     "utils",
 )
 
@@ -218,5 +220,18 @@ def __getattr__(name: str) -> _Any:
     raise AttributeError(f"module 'xgrad' has no attribute {name!r}")
 
 
+# Modules for users.  Python puts the others that are imported into this one's globals too.
+_PUBLIC = frozenset({
+    *_MODULES, "autograd", "config", "errors", "linalg", "nn", "overrides", "random", "return_types", "special",
+    "views",
+})  # fmt: skip
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_MODULES})
+    """Return the names that users may use, which `__all__` has too."""
+    modules = {name for name, value in globals().items() if isinstance(value, type(_os))}
+    shown = {"__version__"} | {name for name in globals() if not name.startswith("_")}
+    return sorted((shown - modules) | _PUBLIC | _LATER.keys())
+
+
+globals()["__all__"] = __dir__()  # made at run time, which type checkers do not follow: they see the imports above

@@ -202,3 +202,8 @@ def uncollected() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
+
+
+def __dir__() -> list[str]:
+    """Return the name that users may use."""
+    return ["async_dispatch"]

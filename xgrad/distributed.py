@@ -81,3 +81,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
     if not isinstance(where, NamedSharding):
         raise PlacementError(f"full_tensor() takes a tensor over a mesh, and this one is sharded by {where}")
     return move(tensor, NamedSharding(where.mesh, PartitionSpec()))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

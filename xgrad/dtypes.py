@@ -240,3 +240,7 @@ def set_default_dtype(d: Any) -> None:
     if found != settings.default_dtype:
         settings.default_dtype = found
         jax.clear_caches()  # kernels read the default when they are traced
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -106,3 +106,7 @@ def public_caller() -> str:
             name = found
         frame = frame.f_back
     return "" if name.startswith("__") or name in ("getitem", "setitem") else name
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

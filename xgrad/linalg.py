@@ -4,3 +4,11 @@ from .dispatch.tables import FUNCTIONS as _FUNCTIONS
 from .errors import LinAlgError as LinAlgError
 
 globals().update(_FUNCTIONS["linalg"])
+
+
+def __dir__() -> list[str]:
+    """Return the names that users may use, which `__all__` has too."""
+    return sorted(_FUNCTIONS["linalg"].keys() | {"LinAlgError"})
+
+
+globals()["__all__"] = __dir__()

@@ -259,3 +259,7 @@ def __getattr__(name: str) -> Any:
     if (found := unsupported("masked", name)) is not None:
         return found
     raise AttributeError(f"module 'xgrad.masked' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -296,3 +296,7 @@ def attach(tensor: Any) -> None:
     tensor.__xgrad_function__ = classmethod(default_xgrad_function)
     tensor.as_subclass = as_subclass
     tensor._make_subclass = staticmethod(make_subclass)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -320,3 +320,7 @@ def draw_again(log: dict[Generator, Any], generator: Generator | None) -> None:
     """
     state.random_again = {known: known._twin(key) for known, key in log.items()}
     state.random_log, state.generator = None, generator
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -36,3 +36,11 @@ globals().update({name: _make(name, fields) for name, fields in _FIELDS.items()}
 
 def __getattr__(name: str) -> Any:  # for type checkers: the names are made from the table
     raise AttributeError(f"module 'xgrad.return_types' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """Return the names that users may use, which `__all__` has too."""
+    return sorted(_FIELDS)
+
+
+globals()["__all__"] = __dir__()

@@ -141,6 +141,10 @@ class Tensor(TensorMethods):
     def __new__(cls, *data: Any, **options: Any) -> Self:
         return cls._construct(data, options)
 
+    def __dir__(self) -> list[str]:
+        """Return the names that users may use: the engine's helpers, which begin with an underscore, are left out."""
+        return [name for name in object.__dir__(self) if not name.startswith("_") or name.endswith("__")]
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if cls.__module__.startswith("xgrad.") and cls.__module__ != "xgrad.overrides":

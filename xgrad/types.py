@@ -45,3 +45,7 @@ DType: TypeAlias = np.dtype[Any] | type[Any] | str
 Device: TypeAlias = device | str | JaxDevice | Sharding | PartitionSpec
 Layout: TypeAlias = str  # xgrad.strided, xgrad.sparse_coo, ...
 MemoryFormat: TypeAlias = str  # xgrad.contiguous_format, ...
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

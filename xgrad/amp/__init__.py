@@ -8,3 +8,7 @@ from .custom import custom_fwd as custom_fwd
 from .grad_scaler import GradScaler as GradScaler
 
 __all__ = ["GradScaler", "autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

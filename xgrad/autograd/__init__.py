@@ -4,7 +4,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from ..engine.saved_variable import SavedVariable as SavedTensor  # noqa: F401 - the name by which PyTorch shows it
+from ..engine.saved_variable import SavedVariable as SavedTensor  # the name by which PyTorch shows it
 from . import forward_ad as forward_ad
 from . import graph as graph
 from .anomaly_mode import _current_autograd_node as _current_autograd_node
@@ -39,3 +39,16 @@ def __getattr__(name: str) -> _Any:
     if name in ("functional", "profiler"):  # loaded at first use
         return _import_module(f".{name}", __name__)
     raise AttributeError(f"module 'xgrad.autograd' has no attribute {name!r}")
+
+
+__all__ = [
+    "Function", "NestedIOFunction", "SavedTensor", "Variable", "anomaly_mode", "backward", "compiled_backward",
+    "detect_anomaly", "enable_grad", "enforce_grad_layout_policy", "forward_ad", "function", "functional", "grad",
+    "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_multithreading_enabled",
+    "is_view_replay_enabled", "no_grad", "once_differentiable", "profiler", "set_detect_anomaly", "set_grad_enabled",
+    "set_multithreading_enabled", "variable",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -224,3 +224,8 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 def tangent_of(self: Tensor) -> Tensor | None:
     """Return the tangent at the present level, or None."""
     return self._tangent_at(state.forward_level)
+
+
+def __dir__() -> list[str]:
+    """Return PyTorch's names, which users may use."""
+    return ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]

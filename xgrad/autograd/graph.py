@@ -119,3 +119,7 @@ def region_activation_memory_budget(budget: float) -> Any:
 def _engine_run_backward(t_outputs: Sequence[Tensor | GradientEdge], *args: Any, **kwargs: Any) -> Any:
     """Run `Variable._execution_engine.run_backward`; the logger "xgrad.autograd.graph" logs the nodes at DEBUG."""
     return ExecutionEngine.run_backward(t_outputs, *args, **kwargs)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

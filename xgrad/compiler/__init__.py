@@ -36,3 +36,9 @@ rehearsal.py         which leaves nothing behind
 from .function import CompiledFunction as CompiledFunction
 from .function import Metrics as Metrics
 from .function import compile as compile
+
+__all__ = ["CompiledFunction", "Metrics", "compile"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

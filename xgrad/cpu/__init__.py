@@ -3,3 +3,7 @@
 from . import amp as amp
 
 __all__ = ["amp"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

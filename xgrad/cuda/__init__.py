@@ -109,3 +109,7 @@ def memory_allocated(device: Any = None) -> int:
 def max_memory_allocated(device: Any = None) -> int:
     """Return the most bytes that were in use on a GPU since the process began; 0 without one."""
     return _memory(device, "peak_bytes_in_use")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,3 +12,12 @@ from .modules import functional_call as functional_call
 from .modules import stack_module_state as stack_module_state
 from .vmap import debug_unwrap as debug_unwrap
 from .vmap import vmap as vmap
+
+__all__ = [
+    "debug_unwrap", "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+    "stack_module_state", "vjp", "vmap",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

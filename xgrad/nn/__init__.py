@@ -40,4 +40,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, "utils"})
+    """Return the names that users may use, which `__all__` has too."""
+    return sorted({*_HOMES, "functional", "utils"})
+
+
+globals()["__all__"] = __dir__()

@@ -22,3 +22,11 @@ def __getattr__(name: str) -> Any:
     if (found := _unsupported("nn.functional", name)) is not None:
         return found
     raise AttributeError(f"module 'xgrad.nn.functional' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the names that users may use, which `__all__` has too."""
+    return sorted(_FUNCTIONS["nn.functional"].keys())
+
+
+globals()["__all__"] = __dir__()

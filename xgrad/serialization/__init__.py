@@ -166,3 +166,7 @@ def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:
         if mmap and os.fstat(file.fileno()).st_size:  # an empty file can't be mapped
             return memoryview(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_READ)), str(name)
         return memoryview(file.read()), str(name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

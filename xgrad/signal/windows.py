@@ -3,3 +3,11 @@
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS
 
 globals().update(_FUNCTIONS["signal.windows"])
+
+
+def __dir__() -> list[str]:
+    """Return the names that users may use, which `__all__` has too."""
+    return sorted(_FUNCTIONS["signal.windows"].keys())
+
+
+globals()["__all__"] = __dir__()

@@ -23,6 +23,8 @@ from . import compressed_tensor as _compressed
 from . import operators as _ops
 from . import tensor as _tensors
 
+__all__ = ["SparseTensor", "addmm", "check_sparse_tensor_invariants", "from_bcoo", "mm", "sum", "to_bcoo"]
+
 SparseTensor = _tensors.SparseTensor
 
 
@@ -152,3 +154,7 @@ def __getattr__(name: str) -> Any:
     if (found := _unsupported("sparse", name)) is not None:
         return found
     raise AttributeError(f"module 'xgrad.sparse' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -314,3 +314,7 @@ class GraphExecGroup:
     @classmethod
     def _get_current_group(cls) -> "GraphExecGroup | None":
         return state.graph_exec_group
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -146,3 +146,7 @@ def to_dlpack(tensor: Tensor) -> Any:
     tensor([1., 1.])
     """
     return tensor.__dlpack__()
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

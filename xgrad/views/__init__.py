@@ -2,3 +2,9 @@
 
 from . import named as named
 from .tracking import tracking as tracking
+
+__all__ = ["tracking"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -8,3 +8,7 @@ from .products import vhp as vhp
 from .products import vjp as vjp
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -181,3 +181,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(legacy, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -392,3 +392,7 @@ class record_function(ContextDecorator):
 
     def __exit__(self, *error: Any) -> None:
         self._blocks.pop().__exit__(None, None, None)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
