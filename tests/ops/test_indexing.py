@@ -234,3 +234,22 @@ def test_only_the_index_is_saved():
     for out in (x.gather(1, index), x.index_select(0, index[0]), x.take(index), x[index[0]]):
         assert all(s.dtype == xgrad.int64 for s in out.grad_fn.saved)
     assert x[index[0]].grad_fn.name() == "IndexBackward0"
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean", "prod"])
+def test_complex_numbers_are_combined_and_differentiated(kind):
+    """PyTorch has the values alone, and refuses to differentiate them."""
+    x, y = A[:, :2] + 1j * A[:, 2:], B[:, :2] + 1j * B[:, 2:]
+    index = [[0, 1], [0, 2]]
+    leaves = [xgrad.tensor(a, requires_grad=True) for a in (x, y)]
+    found = leaves[0].scatter_reduce(0, xgrad.tensor(index), leaves[1], kind)
+    expected = torch.tensor(x).scatter_reduce(0, torch.tensor(index), torch.tensor(y), kind)
+    np.testing.assert_allclose(found.detach().numpy(), expected.numpy())
+    assert xgrad.autograd.gradcheck(lambda a, b: a.scatter_reduce(0, xgrad.tensor(index), b, kind), leaves)
+
+
+def test_complex_numbers_have_no_order():
+    x = xgrad.tensor([1j, 2.0])
+    for function in (x.scatter_reduce, x.index_reduce):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Complex"):
+            function(0, xgrad.tensor([0, 1]), x, "amax")

@@ -7,9 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ... import dtypes
 from ...dispatch.declare import operator
 from ...dispatch.promotion import cast, conj, wrap_dim
-from ...dtypes import COMPLEX
+from ...dispatch.samples import COMPLEX, real, sample, whole
 from ..create.scalars import fill_value
 from .index_checks import check_range, require_integers, same_dtype
 from .scatter import adjoint_of_read, in_range, wrapped_in_range
@@ -47,7 +48,14 @@ def _source(self: Any, index: Any, source: Any, dim: int, name: str) -> Any:
     return source
 
 
-@operator(signature="input, dim, index", check=in_range)
+@operator(
+    signature="input, dim, index",
+    check=in_range,
+    samples=(
+        sample(real(2, 3), whole(0, 3, 4), dim=1), sample(real(), whole(0, 1, 1), dim=0),
+        sample(real(2, 3), whole(0, 3, 0), dim=1), *COMPLEX,
+    ),
+)  # fmt: skip
 def index_select(self, index, *, dim):
     """The slices of `input` along `dim` that a vector of indices names.
 
@@ -69,7 +77,16 @@ def _selected(grad: Any, index: Any, dim: int, shapes: Any) -> Any:
     return jnp.take(x, index, axis=dim).reshape(shapes[2])
 
 
-@operator(signature="input, dim, index, source, *, alpha=1", inplace=True, check=in_range)
+@operator(
+    signature="input, dim, index, source, *, alpha=1",
+    inplace=True,
+    check=in_range,
+    samples=(
+        sample(real(2, 3), whole(0, 3, 4), real(2, 4), dim=1),
+        sample(real(2, 3), whole(0, 2, 2), real(2, 3), 2.5, dim=0),
+        sample(real(), whole(0, 1), real(), dim=0), *COMPLEX,
+    ),
+)  # fmt: skip
 def index_add(self, index, source, alpha=1, *, dim):
     """A copy of `input` with `alpha * source` added to the slices along `dim` that `index` names."""
     x, index, dim = _vector(self, index, dim, "index_add")
@@ -85,7 +102,15 @@ index_add.derivative(
 )
 
 
-@operator(signature="input, dim, index, source", inplace=True, check=in_range)
+@operator(
+    signature="input, dim, index, source",
+    inplace=True,
+    check=in_range,
+    samples=(
+        sample(real(2, 4), whole(0, 4, 3), real(2, 3), dim=1), sample(real(2, 3), whole(0, 2, 2), real(2, 3), dim=0),
+        sample(real(), whole(0, 1), real(), dim=0), *COMPLEX,
+    ),
+)  # fmt: skip
 def index_copy(self, index, source, *, dim):
     """A copy of `input` with the slices of `source` written at the places along `dim` that `index` names."""
     x, index, dim = _vector(self, index, dim, "index_copy")
@@ -95,12 +120,22 @@ def index_copy(self, index, source, *, dim):
 def _fitting_in_range(args: tuple, statics: tuple) -> tuple:
     wrapped_in_range(args, statics)
     self, index, value = args
-    if (isinstance(value, complex) or getattr(value, "dtype", None) in COMPLEX) and self.dtype not in COMPLEX:
+    if (
+        isinstance(value, complex) or getattr(value, "dtype", None) in dtypes.COMPLEX
+    ) and self.dtype not in dtypes.COMPLEX:
         raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
     return self, index, fill_value(value, self.dtype)
 
 
-@operator(signature="input, dim, index, value", inplace=True, check=_fitting_in_range)
+@operator(
+    signature="input, dim, index, value",
+    inplace=True,
+    check=_fitting_in_range,
+    samples=(
+        sample(real(2, 3), whole(0, 3, 2), 1.25, dim=1), sample(real(2, 3), whole(0, 2, 2), real(), dim=0),
+        sample(real(), whole(0, 1), 1.25, dim=0), *COMPLEX,
+    ),
+)  # fmt: skip
 def index_fill(self, index, value, *, dim):
     """A copy of `input` with `value`, a number or a 0-dim tensor, in the slices along `dim` that `index` names."""
     x, index, dim = _vector(self, index, dim, "index_fill")
@@ -133,7 +168,13 @@ def _in_flat_range(args: tuple, statics: tuple) -> None:
     check_range(args[1], args[0].shape.numel(), 0, negative=True)
 
 
-@operator(check=_in_flat_range)
+@operator(
+    check=_in_flat_range,
+    samples=(
+        sample(real(2, 3), whole(-6, 6, 2, 2)), sample(real(), whole(0, 1)), sample(real(2, 3), whole(0, 6, 0)),
+        *COMPLEX,
+    ),
+)  # fmt: skip
 def take(self, index):
     """The elements of the flattened input at the given indices, in the shape of `index`."""
     require_integers(index, "take")
@@ -143,7 +184,16 @@ def take(self, index):
 take.derivative(self=adjoint_of_read)
 
 
-@operator(inplace=True, check=_in_flat_range, out=False)
+@operator(
+    inplace=True,
+    check=_in_flat_range,
+    out=False,
+    samples=(
+        sample(real(2, 3), whole(0, 6, 2, 2), real(2, 2)),
+        sample(real(2, 3), whole(0, 6, 4), real(2, 2), accumulate=True),
+        sample(real(), whole(0, 1), real()), *COMPLEX,
+    ),
+)  # fmt: skip
 def put(self, index, source, *, accumulate=False):
     """A copy of `input` with the elements of `source` written (or added) at indices of the flattened tensor."""
     require_integers(index, "put")

@@ -15,6 +15,8 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import broadcast_shapes, cast, check_broadcast
+from ...dispatch.samples import COMPLEX, real, sample, whole
+from ...dispatch.samples import truth as true_or_false
 from ...dispatch.tables import METHODS
 from ...errors import TracedValueError
 from ...limits import checked
@@ -37,7 +39,15 @@ def _fitting(args: tuple, statics: tuple) -> tuple:
     return (self, mask, fill_value(value, self.dtype)) if isinstance(self, Tensor) else args
 
 
-@operator(inplace=True, out=False, check=_fitting)
+@operator(
+    inplace=True,
+    out=False,
+    check=_fitting,
+    samples=(
+        sample(real(2, 3), true_or_false(2, 3), 1.25), sample(real(2, 3), true_or_false(3), real()),
+        sample(real(), true_or_false(), 1.25), sample(real(0, 3), true_or_false(3), 1.25), *COMPLEX,
+    ),
+)  # fmt: skip
 def masked_fill(self, mask, value):
     """A copy of `input` with `value`, a number or a 0-dim tensor, where the mask, which broadcasts, is true.
 
@@ -90,7 +100,15 @@ def _enough(args: tuple, statics: tuple) -> None:
             )
 
 
-@operator(inplace=True, out=False, check=_enough)
+@operator(
+    inplace=True,
+    out=False,
+    check=_enough,
+    samples=(
+        sample(real(2, 3), true_or_false(2, 3), real(6)), sample(real(2, 3), true_or_false(3), real(2, 4)),
+        sample(real(0, 3), true_or_false(3), real(3)), *COMPLEX,
+    ),
+)  # fmt: skip
 def masked_scatter(self, mask, source):
     """A copy of `input` with the elements of `source`, in their order, where the mask is true."""
     _require_mask(mask, "masked_scatter_")
@@ -114,7 +132,16 @@ def _scattered_source(grad: Any, mask: Any, shapes: Any) -> Any:
 masked_scatter.derivative(self=lambda grad, mask: jnp.where(mask, 0, grad), source=_scattered_source)
 
 
-@operator(function=False, method=False, out=False, node="MaskedSelectBackward0")
+@operator(
+    function=False,
+    method=False,
+    out=False,
+    node="MaskedSelectBackward0",
+    samples=(
+        sample(real(2, 3), whole(0, 6, 4), shape=(2, 3)), sample(real(3), whole(0, 6, 4), shape=(2, 3)),
+        sample(real(2, 3), whole(0, 6, 0), shape=(2, 3)), *COMPLEX,
+    ),
+)  # fmt: skip
 def _masked(self, index, *, shape):
     return jnp.broadcast_to(self, shape).reshape(-1)[index]
 
@@ -191,7 +218,15 @@ def argwhere(input: Tensor) -> Tensor:
     return nonzero(input)
 
 
-@operator(differentiable=False, out=False, signature="input, *, size, fill_value=-1")
+@operator(
+    differentiable=False,
+    out=False,
+    signature="input, *, size, fill_value=-1",
+    samples=(
+        sample(true_or_false(2, 3), size=2), sample(true_or_false(2, 3), 7, size=9), sample(real(0, 3), size=2),
+        *COMPLEX,
+    ),
+)  # fmt: skip
 def nonzero_static(self, fill_value=-1, *, size):
     """The indices of `nonzero`, cut or filled up to exactly `size` rows; works under a trace."""
     if size < 0:
@@ -214,7 +249,9 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return call(_unraveled.operator, (indices,), (sizes,))
 
 
-@operator(function=False, method=False, out=False, differentiable=False)
+@operator(
+    function=False, method=False, out=False, differentiable=False, samples=(sample(whole(0, 6, 4), sizes=(2, 3)),)
+)
 def _unraveled(self, *, sizes):
     strides = np.cumprod((1, *sizes[:0:-1]))[::-1]
     return tuple(self // int(s) % n for s, n in zip(strides, sizes))

@@ -13,7 +13,8 @@ from jax.lax import stop_gradient
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
-from ...dispatch.promotion import broadcast_shapes, cast, wrap_dim
+from ...dispatch.promotion import broadcast_shapes, cast, refuse_complex, wrap_dim
+from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...dtypes import FLOATS, INEXACT
 from ...tensor import Tensor
 from ..create.scalars import fill_value
@@ -82,7 +83,14 @@ def _part(src: Any, index: Any) -> Any:
     return _lift(src)[tuple(slice(n) for n in index.shape)]
 
 
-@operator(signature="input, dim, index, *, sparse_grad=False", check=in_range)
+@operator(
+    signature="input, dim, index, *, sparse_grad=False",
+    check=in_range,
+    samples=(
+        sample(real(2, 3), whole(0, 3, 2, 4), dim=1), sample(real(2, 3), whole(0, 2, 3, 2), dim=0),
+        sample(real(), whole(0, 1), dim=0), sample(real(2, 3), whole(0, 3, 2, 0), dim=1), *COMPLEX,
+    ),
+)  # fmt: skip
 def gather(self, index, *, dim, sparse_grad=False):
     """`out[i][j] = input[index[i][j]][j]` for `dim=0`, and so on; the result has the shape of `index`.
 
@@ -113,7 +121,17 @@ def _fitting_in_range(args: tuple, statics: tuple) -> tuple:
     return self, index, *(x if isinstance(x, Tensor) else fill_value(x, self.dtype) for x in (src, value))
 
 
-@operator(signature="input, dim, index, src=None, *, value=None, reduce=None", inplace=True, check=_fitting_in_range)
+@operator(
+    signature="input, dim, index, src=None, *, value=None, reduce=None",
+    inplace=True,
+    check=_fitting_in_range,
+    # No index is there twice: it would be left to the device which element stays.
+    samples=(
+        sample(real(2, 4), whole(0, 4, 1, 4), real(2, 4), dim=1), sample(real(2, 3), whole(0, 3, 2, 1), 1.25, dim=1),
+        sample(real(2, 3), whole(0, 3, 2, 4), real(2, 4), dim=1, reduce="add"),
+        sample(real(), whole(0, 1), real(), dim=0), sample(real(2, 3), whole(0, 3, 2, 0), real(2, 0), dim=1), *COMPLEX,
+    ),
+)  # fmt: skip
 def scatter(self, index, src, value=None, *, dim, reduce=None):
     """A copy of `input` with `src` (a tensor or a number) written where `index` says along `dim`.
 
@@ -156,7 +174,16 @@ def _gathered(grad: Any, index: Any, shapes: Any, dim: int, reduce: Any) -> Any:
     return jnp.pad(part, [(0, n - m) for n, m in zip(shape, part.shape)]).reshape(shapes[2])
 
 
-@operator(signature="input, dim, index, src", inplace=True, check=in_range)
+@operator(
+    signature="input, dim, index, src",
+    inplace=True,
+    check=in_range,
+    samples=(
+        sample(real(2, 3), whole(0, 3, 2, 4), real(2, 4), dim=1),
+        sample(real(2, 3), whole(0, 2, 3, 2), real(3, 3), dim=0),
+        sample(real(), whole(0, 1), real(), dim=0), sample(real(2, 3), whole(0, 3, 2, 0), real(2, 0), dim=1), *COMPLEX,
+    ),
+)  # fmt: skip
 def scatter_add(self, index, src, *, dim):
     """A copy of `input` with `src` added where `index` says along `dim`; duplicates add up."""
     self_, index_, dim = _lay_out(self, index, dim, "scatter_add", src)
@@ -171,7 +198,19 @@ scatter_add.derivative(
 )
 
 
-@operator(signature="input, dim, index, src, reduce, *, include_self=True", inplace=True, check=in_range)
+@operator(
+    signature="input, dim, index, src, reduce, *, include_self=True",
+    inplace=True,
+    check=in_range,
+    samples=(
+        sample(real(2, 3), whole(0, 3, 2, 4), real(2, 4), dim=1, reduce="amax"),
+        sample(real(2, 3), whole(0, 3, 2, 4), real(2, 4), dim=1, reduce="sum"),
+        sample(real(2, 3), whole(0, 3, 2, 4), real(2, 4), dim=1, reduce="mean", include_self=False),
+        sample(real(2, 3), whole(0, 3, 2, 4), real(2, 4), dim=1, reduce="prod"),
+        sample(real(2, 3), whole(0, 3, 2, 4), real(2, 4), dim=1, reduce="amin", include_self=False),
+        sample(real(), whole(0, 1), real(), dim=0, reduce="prod"),
+    ),
+)
 def scatter_reduce(self, index, src, *, dim, reduce, include_self=True):
     """A copy of `input` combined with `src` where `index` says: "sum", "prod", "mean", "amax" or "amin".
 
@@ -205,6 +244,7 @@ def _mean(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
 
 def _extreme(kind: str) -> Any:
     def reduce(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
+        refuse_complex(self, f"scatter_reduce_a{kind}")
         least = -jnp.inf if self.dtype in FLOATS else jnp.iinfo(self.dtype).min if self.dtype != bool else False
         most = jnp.inf if self.dtype in FLOATS else jnp.iinfo(self.dtype).max if self.dtype != bool else True
         base = self if left_out is None else jnp.where(left_out, least if kind == "max" else most, self)
@@ -225,7 +265,7 @@ def _extreme(kind: str) -> Any:
 def _prod(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
     base = self if left_out is None else jnp.where(left_out, 1, self)
     value = stop_gradient(base).at[where].multiply(stop_gradient(src))
-    if self.dtype not in FLOATS:
+    if self.dtype not in INEXACT:
         return value
 
     # JAX has no derivative of a scattered product with duplicates.  This is the same product, smooth in all factors:
@@ -235,8 +275,11 @@ def _prod(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
         return mine.at[where].add(theirs)
 
     zero, zero_src = base == 0, src == 0
-    logs = add_up(jnp.log(jnp.abs(jnp.where(zero, 1, base))), jnp.log(jnp.abs(jnp.where(zero_src, 1, src))))
-    sign = 1 - 2 * (add_up((base < 0).astype(jnp.int32), (src < 0).astype(jnp.int32)) % 2)
+    if self.dtype in FLOATS:
+        logs = add_up(jnp.log(jnp.abs(jnp.where(zero, 1, base))), jnp.log(jnp.abs(jnp.where(zero_src, 1, src))))
+        sign = 1 - 2 * (add_up((base < 0).astype(jnp.int32), (src < 0).astype(jnp.int32)) % 2)
+    else:
+        logs, sign = add_up(jnp.log(jnp.where(zero, 1, base)), jnp.log(jnp.where(zero_src, 1, src))), jnp.ones(())
     count = add_up(zero.astype(jnp.int32), zero_src.astype(jnp.int32))
     once, once_src = jnp.where(zero, base, 0), jnp.where(zero_src, src, 0)
     first, second = add_up(once, once_src), add_up(once**2, once_src**2)
@@ -250,7 +293,17 @@ def _prod(self: Any, src: Any, where: tuple, left_out: Any) -> Any:
 _REDUCE = {"sum": _sum, "mean": _mean, "prod": _prod, "amax": _extreme("max"), "amin": _extreme("min")}
 
 
-@operator(signature="input, dim, index, source, reduce, *, include_self=True", inplace=True, check=in_range)
+@operator(
+    signature="input, dim, index, source, reduce, *, include_self=True",
+    inplace=True,
+    check=in_range,
+    samples=(
+        sample(real(2, 3), whole(0, 3, 4), real(2, 4), dim=1, reduce="amax"),
+        sample(real(2, 3), whole(0, 3, 4), real(2, 4), dim=1, reduce="mean"),
+        sample(real(2, 3), whole(0, 3, 4), real(2, 4), dim=1, reduce="prod", include_self=False),
+        sample(real(2, 3), whole(0, 2, 2), real(2, 3), dim=0, reduce="amin"),
+    ),
+)
 def index_reduce(self, index, source, *, dim, reduce, include_self=True):
     """A copy of `input` whose slices along `dim` that `index` names are combined with those of `source`.
 
