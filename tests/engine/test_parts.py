@@ -173,6 +173,7 @@ def test_resize_in_inference_mode_of_a_tensor_that_requires_grad(kind):
             found = [x.detach().clone(), x.requires_grad, x.is_inference()]
             x.resize_as_(T.ones(1, 2))
             found += [tuple(x.shape)]
-        return found, str(outcome(lambda T: x.resize_(1), T))[:42] if kind != "inference" else None
+        refused = None if kind == "inference" else str(outcome(lambda T: x.resize_(1), T)).removeprefix("resize_(): ")
+        return found, refused and refused[:42]
 
     same(program(xgrad), program(torch))
