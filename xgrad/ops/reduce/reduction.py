@@ -200,12 +200,12 @@ def _std(self, correction=1, *, dim=None, keepdim=False):
     return deviation(self, dim, correction, keepdim)
 
 
-@operator("var_mean", **private, samples=_VARIANCES + COMPLEX)
+@operator("var_mean", out=False, **private, samples=_VARIANCES + COMPLEX)
 def _var_mean(self, correction=1, *, dim=None, keepdim=False):
     return variance(self, dim, correction, keepdim), jnp.mean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
 
 
-@operator("std_mean", **private, samples=_VARIANCES + COMPLEX)
+@operator("std_mean", out=False, **private, samples=_VARIANCES + COMPLEX)
 def _std_mean(self, correction=1, *, dim=None, keepdim=False):
     return deviation(self, dim, correction, keepdim), jnp.mean(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim)
 

@@ -21,6 +21,8 @@ _SIGN, _INFINITY, _NAN = np.uint32(1 << 31), np.uint32(0x7F800000), np.uint32(0x
 
 def ordered(x: Any, dim: int, descending: bool = False) -> tuple[Any, Any]:
     """(values, indices) sorted along `dim`, NaN as the greatest; equal elements keep their order.  Real dtypes."""
+    if not x.size:  # jax 0.7 cannot differentiate a sort of nothing
+        return x, jax.lax.broadcasted_iota(dtypes.default_integer(), x.shape, dim)
     if x.dtype.itemsize > 4 or x.shape[dim] > np.iinfo(np.int32).max:
         return _as_pair(x, dim, descending)
     return jax.lax.platform_dependent(
