@@ -60,7 +60,7 @@ USUAL = {
     "value": 1.0, "fill_value": 1.0,
 }  # fmt: skip
 # They change a setting, or what they call is the user's.
-SKIPPED = {"set_default_tensor_type", "map_", "apply_", "map2_"}
+SKIPPED = {"set_default_tensor_type", "set_printoptions", "map_", "apply_", "map2_"}
 
 
 def wrong_calls(function, is_method):
