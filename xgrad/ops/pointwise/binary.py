@@ -22,7 +22,7 @@ from ...dispatch.promotion import (
     require_floating,
     widen,
 )
-from ...dispatch.samples import BINARY, BINARY_POSITIVE, BINARY_WHOLE, COMPLEX, real, sample, truth
+from ...dispatch.samples import BINARY, BINARY_POSITIVE, BINARY_WHOLE, COMPLEX, SINGLE, real, sample, truth
 from ...dispatch.tables import FUNCTIONS
 from ...dtypes import category, torch_name
 from ...tensor import Tensor
@@ -220,7 +220,7 @@ def _parts(a: Any, b: Any) -> None:
     broadcast_shapes(a.shape, b.shape)
 
 
-@operator("complex", method=False, samples=BINARY[:4])
+@operator("complex", method=False, samples=BINARY[:4] + SINGLE)
 def _complex(real, imag):
     """The complex numbers with these real and imaginary parts.
 
@@ -234,7 +234,7 @@ def _complex(real, imag):
 _complex.derivative(real=lambda grad: jnp.real(grad), imag=lambda grad: jnp.imag(grad))
 
 
-@operator(method=False, samples=BINARY[:4])
+@operator(method=False, samples=BINARY[:4] + SINGLE)
 def polar(abs, angle):
     """The complex numbers with these absolute values and angles."""
     _parts(abs, angle)
