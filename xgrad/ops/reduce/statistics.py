@@ -16,7 +16,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import as_float, conj, wrap_dim
-from ...dispatch.samples import COMPLEX, between, fixed, positive, real, sample, whole
+from ...dispatch.samples import COMPLEX, SINGLE, between, fixed, positive, real, sample, whole
 from ...tensor import Tensor
 from ..index.index_checks import on_host
 
@@ -193,7 +193,7 @@ def _declare(name: str, skip_nan: bool, doc: str) -> None:
         samples=tuple(
             [sample(real(2, 3), between(0.1, 0.9, 2), dim=1, interpolation=i) for i in ("linear", "lower", "midpoint")]
         )
-        + (sample(real(2, 3), fixed(between(0.1, 0.9)), keepdim=True),),
+        + (sample(real(2, 3), fixed(between(0.1, 0.9)), keepdim=True), *SINGLE),
     )
     def run(self, q, *, dim=None, keepdim=False, interpolation="linear"):
         if q.ndim > 1:
