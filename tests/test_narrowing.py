@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -82,7 +83,8 @@ def outcomes(T, operations, dtype, operand):
             result = operation(T, x, operand)
             result = None if result is None else (result.tolist(), str(result.dtype).removeprefix("torch."))
         except Exception as error:
-            result = f"{type(error).__name__}: {error}"
+            behind_name = re.sub(r"^\w+\(\): ", "", str(error))  # of the operator
+            result = f"{type(error).__name__}: {behind_name}"
         found[name] = [result, x.tolist(), x._version]
     return json.loads(json.dumps(found))
 
