@@ -6,6 +6,7 @@ dictionaries of these.
 """
 
 import contextlib
+import re
 from typing import Any
 
 import numpy as np
@@ -81,10 +82,13 @@ def outcome(program, T):
         return error
 
 
+def behind_name(error):
+    """Return an error's text without the operator's name in front, which PyTorch's text may lack."""
+    return re.sub(r"^\w+\(\): ", "", str(error))
+
+
 def same_error(program, match):
     """Assert that both libraries raise, xgrad an error of torch's type, whose text matches `match`; return it."""
-    import re
-
     theirs = outcome(program, torch)
     assert isinstance(theirs, Exception), f"torch raised nothing: {theirs}"
     ours = outcome(program, xgrad)

@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import re
 import subprocess
 import sys
 
@@ -12,6 +11,8 @@ import pytest
 import torch
 
 import xgrad
+
+from .oracle import behind_name
 
 WITH_ARRAY = {
     "add": lambda T, x, a: x + a,
@@ -83,8 +84,7 @@ def outcomes(T, operations, dtype, operand):
             result = operation(T, x, operand)
             result = None if result is None else (result.tolist(), str(result.dtype).removeprefix("torch."))
         except Exception as error:
-            behind_name = re.sub(r"^\w+\(\): ", "", str(error))  # of the operator
-            result = f"{type(error).__name__}: {behind_name}"
+            result = f"{type(error).__name__}: {behind_name(error)}"
         found[name] = [result, x.tolist(), x._version]
     return json.loads(json.dumps(found))
 

@@ -27,9 +27,8 @@ class ThreadState(threading.local):
     inference: bool = False
     grad_in_inference: bool = False  # switched by no_grad and its like in inference mode, without effect
     tracking: str | None = None  # "replay", "geometry", or None: the device decides
-    saved_hooks: tuple[
-        tuple[Callable[..., Any], Callable[..., Any]], ...
-    ] = ()  # (pack, unpack); only the last, innermost pair is called
+    # (pack, unpack); only the last, innermost pair is called
+    saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
     saved_hooks_disabled: str | None = None
     overrides_disabled: bool = False  # True if instances of Tensor's subclasses are plain tensors
     mutation_allowed: Any = None  # the context of allow_mutation_on_saved_tensors
@@ -51,9 +50,8 @@ class ThreadState(threading.local):
     graph_task: Any = None  # the GraphTask that this thread drives
     current_node: Any = None  # the node that is being evaluated
     generator: Any = None  # the one that `use_key` put in place of the default generator
-    random_log: dict[Any, Any] | None = (
-        None  # {generator: its key at first use} of the innermost block that may run again
-    )
+    # {generator: its key at first use} of the innermost block that may run again
+    random_log: dict[Any, Any] | None = None
     random_again: dict[Any, Any] | None = None  # {generator: its twin} after `random.draw_again`
     operator_mode: Any = None  # the innermost dispatch.operator_modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's

@@ -81,7 +81,7 @@ class compiled_backward(ContextDecorator):
         clear()
 
 
-def use(compiled: bool | None) -> None:
+def use(compiled: bool) -> None:
     """Switch to the engine that an argument `compiled=` asks for.  The caller restores `state.compiled`."""
-    if compiled is not None and bool(compiled) != (state.compiled is not None):
+    if bool(compiled) != (state.compiled is not None):
         state.compiled = compiled_backward()._options if compiled else None

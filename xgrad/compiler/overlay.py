@@ -99,9 +99,8 @@ class Overlay:
         self.by_id: dict[int, Reached] = {}
         self.owners: dict[int, Reached] = {}  # by the id of a twin of a storage or of a version counter
         self.storages: dict[int, tuple[Storage, Storage, Any]] = {}  # by a storage's id: it, its twin, its root
-        self.counters: dict[
-            int, tuple[VersionCounter, dict[Any, Any]]
-        ] = {}  # by a twin's id: the twin, its state at first
+        # By a twin's id: the twin, its state at first.
+        self.counters: dict[int, tuple[VersionCounter, dict[Any, Any]]] = {}
         self._counters: dict[int, tuple[VersionCounter, VersionCounter]] = {}  # by a counter's id: it, its twin
         self.generators: list[tuple[Any, Any, Any]] = []  # (generator, its root, its twin)
 

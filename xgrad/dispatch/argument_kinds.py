@@ -146,7 +146,7 @@ def require_int(function: str, **numbers: Any) -> None:
 
 
 def require_no_grad(function: str, **numbers: Any) -> None:
-    """Raise `TypeError` for a tensor that requires grad in the place of a number, which would get no gradient."""
+    """Raise `TypeError` if a number is given as a tensor that requires grad: the tensor would get no gradient."""
     for name, value in numbers.items():
         if isinstance(value, Tensor) and value.requires_grad:
             raise TypeError(

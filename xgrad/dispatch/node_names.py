@@ -1,7 +1,7 @@
 """PyTorch's names of nodes that the rule `mul` → `MulBackward0` does not give.
 
-PyTorch numbers the overloads of an operator, some of which are static arguments here, and composes some operators of
-others, whose name the node then has (tools/autograd/derivatives.yaml).
+PyTorch numbers the overloads of an operator; here some overloads are static arguments.  It composes some operators of
+others; the node then has the inner operator's name (tools/autograd/derivatives.yaml).
 """
 
 from collections.abc import Callable

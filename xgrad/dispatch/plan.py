@@ -87,9 +87,8 @@ class Plan:
         self.used: tuple[str, ...] = names
         self.saved: tuple[int, ...] = tuple(i for i in range(count) if names[i] in wanted)
         self.pick: Any = _picker(self.saved)
-        self.fits: set[tuple[Any, ...]] = (
-            set()
-        )  # shapes of results whose gradient had to be summed or cast for an argument
+        # Shapes of results whose gradient had to be summed or cast for an argument.
+        self.fits: set[tuple[Any, ...]] = set()
         self.simple: dict[int, Callable[..., Any]] = {}  # programs for one defined gradient and nothing to fit
         self.no_metas: tuple[None, ...] = (None,) * count
         formulas = [formula_of(operator, names[i]) for i in self.indices]

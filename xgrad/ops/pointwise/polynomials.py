@@ -26,9 +26,8 @@ class _Family(NamedTuple):
 
     first: tuple[float, float]
     step: Callable[[Any], tuple[Any, ...]]
-    ends: tuple[
-        tuple[int, Callable[..., Any]], ...
-    ] = ()  # (x, its value for a degree), for each x where the values are integers
+    # (x, its value for a degree), for each x where the values are integers
+    ends: tuple[tuple[int, Callable[..., Any]], ...] = ()
     wave: Callable[..., Any] | None = None  # the value at cos(angle), for a degree and an angle
     limited: bool = False  # above the degree 128 (in float64: 512) PyTorch gives NaN
 
