@@ -95,12 +95,19 @@ def test_profilers_name_the_operator():
     assert {"mul", "std"} <= names
 
 
-def test_functions_are_pickled_and_copied_by_name():
-    for name, function in FUNCTIONS[""].items():
-        if function.__module__ == "xgrad" and getattr(xgrad, function.__qualname__, None) is function:
-            assert pickle.loads(pickle.dumps(function)) is function, name
+def test_functions_are_pickled_by_the_name_under_which_users_find_them():
+    modules = {f"xgrad.{namespace}".strip(".") for namespace in FUNCTIONS}
+    for name, function in PUBLIC:
+        assert pickle.loads(pickle.dumps(function)) is function, name
+        assert function.__module__ in modules, name
+
+
+def test_functions_have_the_name_of_their_declaration():
+    names = [(f.__module__, f.__qualname__) for f in (xgrad.mul, xgrad.std, xgrad.concat, xgrad.linalg.det)]
+    assert names == [("xgrad", "mul"), ("xgrad", "std"), ("xgrad", "cat"), ("xgrad.linalg", "det")]
+    assert xgrad.nn.functional.conv2d.__module__ == "xgrad.nn.functional"
+    assert xgrad.Tensor.float.__qualname__ == "Tensor.float"
     assert copy.deepcopy(xgrad.mul) is xgrad.mul
-    assert (xgrad.mul.__module__, xgrad.mul.__qualname__) == ("xgrad", "mul")
 
 
 def test_source_of_a_function_of_from_jax_is_the_users():
