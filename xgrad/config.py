@@ -71,6 +71,14 @@ class ThreadState(threading.local):
         # `next_sequence_nr`, which anomaly mode replaces by a function that adds to the result of `count`.
         self.count = self.next_sequence_nr = itertools.count().__next__
 
+    def sequence_nr(self) -> int:
+        """Return the number that `count` gives next.  A counter cannot be asked, so a new one begins at its number."""
+        number, before = self.count(), self.count
+        self.count = itertools.count(number).__next__
+        if self.next_sequence_nr is before:
+            self.next_sequence_nr = self.count
+        return number
+
     def put_back(self, before: dict[str, Any]) -> None:
         """Restore the modes that users' code may have left switched, from `before`, a copy of `__dict__`.
 

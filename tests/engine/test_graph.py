@@ -391,6 +391,10 @@ def test_the_next_sequence_number():
     y = leaf(xgrad, 2) * 2
     assert y.grad_fn._sequence_nr() == before
     assert engine._get_sequence_nr() == engine._get_sequence_nr() == before + 1
+    with xgrad.autograd.set_detect_anomaly(True):  # numbers with an origin
+        assert engine._get_sequence_nr() == before + 1
+        assert (y * 2).grad_fn._sequence_nr() == before + 1
+    assert (y * 2).grad_fn._sequence_nr() == engine._get_sequence_nr() - 1 == before + 2
 
 
 def test_knobs_of_devices_that_xla_has_not():

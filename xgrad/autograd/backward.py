@@ -90,7 +90,8 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
             if any(n != 1 for n in meta.shape):
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             return from_array(jnp.ones(meta.shape, meta.dtype))
-        value = tensor._read() if tensor.__class__ is Tensor else tensor
+        plain = tensor.__class__ is Tensor
+        value = tensor._read() if plain else tensor
         if prod(value.shape) != 1:
             raise RuntimeError(
                 f"grad can be implicitly created only for scalar outputs, but output {i} has shape "
@@ -105,7 +106,9 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
                 "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
                 f"dimension, but there is none for output {i}. Give a batch of ones."
             )
-        return from_array(_ones(tensor._read()) if tensor._level is None else jnp.ones((), value.dtype))
+        if tensor._level is not None:
+            return from_array(jnp.ones((), value.dtype))
+        return from_array(_ones(value if plain else tensor._read()))
     meta = tensor.node.avals[tensor.output_nr] if isinstance(tensor, GradientEdge) else tensor
     if batched:
         _check_batch(grad, meta, i)

@@ -72,7 +72,7 @@ def _get_current_graph_task_keep_graph() -> bool:
 
 def _get_sequence_nr() -> int:
     """Return the sequence number of this thread's next node."""
-    return int(repr(state.count.__self__)[len("count(") : -1])  # looking does not count
+    return state.sequence_nr()
 
 
 class ExecutionEngine:

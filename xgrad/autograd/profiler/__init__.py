@@ -117,8 +117,7 @@ def _foreseen(args: Iterable) -> int:
     """Return the sequence number of this thread's next node, -1 if nothing is recorded of these arguments."""
     if not (state.grad_enabled and any(isinstance(a, Tensor) and a.requires_grad for a in args)):
         return -1
-    # A counter tells where it stands without being moved only when it is printed: "count(12)".
-    return int(repr(state.count.__self__)[6:-1])
+    return state.sequence_nr()
 
 
 def _number_of(out: Any) -> int:
