@@ -7,6 +7,8 @@ import torch
 
 import xgrad
 
+from ..traced import computed
+
 
 def random(*shape, seed=0):
     """Normally distributed numbers."""
@@ -14,7 +16,7 @@ def random(*shape, seed=0):
 
 
 def derivatives(library, function, arrays, order):
-    """The result, the gradients for a fixed cotangent, and the gradients of those gradients' sum of squares."""
+    """Tensors: the result, gradients for a fixed cotangent, and the gradients of those gradients' sum of squares."""
     tensors = [library.tensor(a) for a in arrays]
     for t, a in zip(tensors, arrays):
         t.requires_grad_(a.dtype.kind == "f")
@@ -29,17 +31,16 @@ def derivatives(library, function, arrays, order):
         grads = [x.detach() * 0 if g is None else g for g, x in zip(grads, inputs)]
         found += grads
         out = sum((g * g).sum() for g in grads)
-    if library is torch:  # `force`: a gradient may be one of PyTorch's ZeroTensors
-        return [t.numpy(force=True) for t in found]
-    return [t.detach().numpy() for t in found]
+    return found
 
 
 def agree(function, *arrays, order=2):
     """Assert that `function(F, *tensors)` and its derivatives are PyTorch's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's advice
-        wanted = derivatives(torch, function, arrays, order)
-    got = derivatives(xgrad, function, arrays, order)
+        # `force`: a gradient may be one of PyTorch's ZeroTensors
+        wanted = [t.numpy(force=True) for t in derivatives(torch, function, arrays, order)]
+    got = computed(lambda: derivatives(xgrad, function, arrays, order))
     assert len(got) == len(wanted)
     for g, w in zip(got, wanted):
         assert g.dtype == w.dtype

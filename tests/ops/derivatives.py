@@ -9,6 +9,8 @@ import torch
 import xgrad
 import xgrad.autograd.forward_ad
 
+from ..traced import computed
+
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     """Normally distributed numbers."""
@@ -31,29 +33,42 @@ def value(t: Any) -> np.ndarray:
 
 def derivatives(library: Any, function: Any, arrays: tuple, order: int) -> list[np.ndarray]:
     """The results, the gradients for a fixed cotangent, and the gradients of a fixed combination of those."""
+    return _numbers(library, lambda: _derivatives(library, function, arrays, order))
+
+
+def tangents(library: Any, function: Any, arrays: tuple) -> list[np.ndarray]:
+    """The tangents of the results for fixed tangents of the floating inputs."""
+    return _numbers(library, lambda: _tangents(library, function, arrays))
+
+
+def _numbers(library: Any, function: Any) -> list[np.ndarray]:
+    return computed(function) if library is xgrad else [value(t) for t in function()]
+
+
+def _derivatives(library: Any, function: Any, arrays: tuple, order: int) -> list:
     inputs = [library.tensor(a, requires_grad=a.dtype.kind in "fc") for a in arrays]
     wanted = [t for t in inputs if t.requires_grad]
     outs = flatten(function(library, *inputs))
-    found = [value(t) for t in outs]
+    found = list(outs)
     for step in range(order):
         outs = [t for t in outs if t is not None and t.requires_grad]
         weights = [library.tensor(_like(t, seed=step)) for t in outs]
         # A derivative that is not there is one of zeros.
         absent = [None] * len(wanted)
         outs = library.autograd.grad(outs, wanted, weights, create_graph=True, allow_unused=True) if outs else absent
-        found += [np.zeros_like(value(t)) if g is None else value(g) for g, t in zip(outs, wanted)]
+        found += [library.zeros_like(t) if g is None else g for g, t in zip(outs, wanted)]
     return found
 
 
 def _like(t: Any, seed: int) -> np.ndarray:
     array = numbers(*t.shape, seed=seed + 7)
-    if value(t).dtype.kind == "c":
+    name = str(t.dtype).rpartition(".")[2]
+    if name.startswith("complex"):
         array = array + 1j * numbers(*t.shape, seed=seed + 8)
-    return np.asarray(array, value(t).dtype)
+    return np.asarray(array, name)
 
 
-def tangents(library: Any, function: Any, arrays: tuple) -> list[np.ndarray]:
-    """The tangents of the results for fixed tangents of the floating inputs."""
+def _tangents(library: Any, function: Any, arrays: tuple) -> list:
     forward = library.autograd.forward_ad
     with warnings.catch_warnings(), forward.dual_level():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch compiles some of its rules with torch.jit
@@ -62,7 +77,7 @@ def tangents(library: Any, function: Any, arrays: tuple) -> list[np.ndarray]:
             t = library.tensor(a)
             duals.append(forward.make_dual(t, library.tensor(_like(t, seed=3))) if a.dtype.kind in "fc" else t)
         outs = [forward.unpack_dual(t).tangent for t in flatten(function(library, *duals))]
-        return [np.zeros(()) if t is None else value(t) for t in outs]
+        return [library.zeros(()) if t is None else t for t in outs]
 
 
 def agree(function: Any, *arrays: Any, order: int = 2, forward: bool = True) -> None:

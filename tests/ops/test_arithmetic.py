@@ -8,7 +8,8 @@ import torch
 
 import xgrad
 
-from ..oracle import array, as_torch, data, leaf, outcome, same, same_error
+from ..oracle import array, data, leaf, outcome, same, same_error
+from ..traced import as_torch
 from .derivatives import agree, numbers, tangents
 from .promotion import VECTORS, agree_on_dtypes
 

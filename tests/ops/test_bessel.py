@@ -11,7 +11,8 @@ import torch
 
 import xgrad
 
-from ..oracle import as_torch, same_error
+from ..oracle import same_error
+from ..traced import as_torch
 
 X = np.array([0.01, 0.5, 1.9, 2.1, 4.9, 5.1, 5.43, 8.0, 20.0])
 NAMES = [

@@ -10,7 +10,8 @@ import torch
 import xgrad
 import xgrad.autograd.forward_ad
 
-from ..oracle import array, as_torch, data, leaf, outcome, same, same_error
+from ..oracle import array, data, leaf, outcome, same, same_error
+from ..traced import as_torch
 from .derivatives import agree, numbers
 from .promotion import DTYPES
 

@@ -8,7 +8,8 @@ import torch
 
 import xgrad
 
-from ..oracle import array, as_torch, leaf, outcome, same_error
+from ..oracle import array, leaf, outcome, same_error
+from ..traced import as_torch
 from .promotion import DTYPES, VECTORS, agree_on_dtypes
 
 INF, NAN = float("inf"), float("nan")

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import xgrad
-from tests.oracle import as_torch, same_error
+from tests.oracle import same_error
+from tests.traced import as_torch
 
 # What torch leaves uninitialised may be NaN, of which `* 0` is NaN: it is filled with zeros.
 MADE = {

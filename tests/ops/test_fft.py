@@ -5,7 +5,8 @@ import torch
 
 import xgrad
 
-from ..oracle import as_torch, same, same_error
+from ..oracle import same, same_error
+from ..traced import as_torch
 from .derivatives import agree, numbers
 
 REAL, COMPLEX = numbers(4, 5), numbers(4, 5) + 1j * numbers(4, 5, seed=1)

@@ -5,7 +5,8 @@ import torch
 
 import xgrad
 
-from ..oracle import as_torch, data, leaf, outcome, same, same_error
+from ..oracle import data, leaf, outcome, same, same_error
+from ..traced import as_torch
 
 # Views of six numbers, and whether PyTorch differentiates a fill of them: of an expanded one its backward raises.
 OVERLAPPING = {

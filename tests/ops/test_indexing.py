@@ -8,7 +8,8 @@ import torch
 import xgrad
 from xgrad.autograd import forward_ad
 
-from ..oracle import as_torch, leaf, same_error
+from ..oracle import leaf, same_error
+from ..traced import as_torch
 from .derivatives import derivatives, numbers, tangents
 
 A, B = numbers(3, 4), numbers(2, 4, seed=1)

@@ -8,7 +8,8 @@ import torch
 
 import xgrad
 
-from ..oracle import array, as_torch, same, same_error
+from ..oracle import array, same, same_error
+from ..traced import as_torch
 
 # torch's forward mode loads its decompositions, which it compiles in a way that it deprecates itself.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")

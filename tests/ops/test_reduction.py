@@ -7,7 +7,7 @@ import torch
 import xgrad
 from xgrad.dispatch.saved_attributes import kept_names
 
-from ..oracle import as_torch
+from ..traced import as_torch
 from .derivatives import agree, numbers
 
 X = numbers(3, 4)

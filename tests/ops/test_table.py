@@ -109,26 +109,46 @@ class Case:
     def raw(self, *tensors: Any) -> list:
         return flat(call(self.op, tuple(self.filled(tensors, from_array)), self.statics))
 
+    def with_gradient(self, results: list) -> list:
+        """Those of the results that have a gradient."""
+        return [o for i, o in enumerate(results) if inexact(o) and i not in self.op.constant]
+
     def differentiable(self, *arrays: Any) -> list:
-        """The results that have a gradient."""
-        return [o for i, o in enumerate(self.function(*arrays)) if inexact(o) and i not in self.op.constant]
+        return self.with_gradient(self.function(*arrays))
 
     @functools.cached_property
     def cotangents(self) -> list:
         return directions(jax.eval_shape(lambda *a: tuple(self.differentiable(*a)), *self.arrays), 50)
 
-    def recorded(self, *arrays: Any, create_graph: bool = False) -> tuple[list, list]:
-        """(arrays that move and gradients of the results, as tensors, and xgrad's gradients for them)."""
+    def recorded(self, *arrays: Any, create_graph: bool = False) -> tuple[list, list, list]:
+        """(results, arrays that move and gradients of the results, xgrad's gradients for the arrays), as tensors."""
         n = len(self.moving)
         leaves = [from_array(a).requires_grad_() for a in arrays[:n]]
         weights = [from_array(a).requires_grad_(create_graph) for a in arrays[n:]]
-        outs = [o for o in self.called(*leaves) if o.requires_grad]
-        return [*leaves, *weights], gradient(outs, leaves, weights, create_graph)
+        results = self.called(*leaves)
+        outs = [o for o in results if o.requires_grad]
+        return results, [*leaves, *weights], gradient(outs, leaves, weights, create_graph)
+
+    @functools.cached_property
+    def along(self) -> list:
+        """Directions of the arrays."""
+        return self.hermitian(directions(self.arrays, 20))
+
+    @functools.cached_property
+    def pushed(self) -> list:
+        """`jax.jvp` of the function."""
+        n = len(self.arrays)
+        program = Traced(
+            lambda *a: list(jax.jvp(lambda *x: tuple(self.differentiable(*x)), a[:n], a[n:])[1]),
+            *self.arrays,
+            *self.along,
+        )
+        return program(*self.arrays, *self.along)
 
     @functools.cached_property
     def gradients(self) -> Traced:
         arrays = [*self.arrays, *self.cotangents]
-        return Traced(lambda *a: read(self.recorded(*a)[1]), *arrays)
+        return Traced(lambda *a: read(self.recorded(*a)[2]), *arrays)
 
 
 def flat(out: Any) -> list:
@@ -188,41 +208,69 @@ def value(case: Case) -> None:
     else:  # the shape of the result depends on values, which a trace has not
         ours = read(case.called(*map(from_array, map(jnp.asarray, case.arrays))))
         close(ours, case.function(*map(jnp.asarray, case.arrays)))
-    for out in ours:
+    finite(ours)
+
+
+def finite(results: list) -> None:
+    for out in results:
         assert not inexact(out) or np.isfinite(np.asarray(out)).all(), "a sample's result should be finite"
 
 
-def formula(case: Case) -> None:
-    """The gradient against `jax.vjp` of the function, whose product conjugates the other factor."""
+def pulled(case: Case, *arrays: Any) -> tuple[Any, list]:
+    """The function's results and its `jax.vjp`, whose product conjugates the other factor."""
+    n = len(case.moving)
 
-    def pulled(*arrays: Any) -> list:
-        n = len(case.moving)
-        pull = jax.vjp(lambda *a: tuple(case.differentiable(*a)), *arrays[:n])[1]
-        return [jnp.conj(g) for g in pull(tuple([jnp.conj(g) for g in arrays[n:]]))]
+    def split(*a: Any) -> tuple[tuple, tuple]:
+        found = case.function(*a)
+        return tuple(case.with_gradient(found)), tuple(found)
 
+    _, pull, results = jax.vjp(split, *arrays[:n], has_aux=True)
+    return results, [jnp.conj(g) for g in pull(tuple([jnp.conj(g) for g in arrays[n:]]))]
+
+
+def recorded(case: Case) -> None:
+    """`value` and `formula` of a call that is recorded, in one program of each side: the quick lane's."""
     arrays = [*case.arrays, *case.cotangents]
-    close(case.hermitian(case.gradients(*arrays)), case.hermitian(Traced(pulled, *arrays)(*arrays)))
+
+    def both(found: tuple) -> list:
+        return [*found[0], *found[-1]]
+
+    def ours(*a: Any) -> list:
+        results, _, gradients = case.recorded(*a)
+        return read([*results, *gradients])
+
+    n = len(case.moving)
+    mine = Traced(ours, *arrays)(*arrays)
+    theirs = Traced(lambda *a: both(pulled(case, *a)), *arrays)(*arrays)
+    close(mine[:-n], theirs[:-n])
+    close(case.hermitian(mine[-n:]), case.hermitian(theirs[-n:]))
+    finite(mine[:-n])
+
+
+def formula(case: Case) -> None:
+    """The gradient against `jax.vjp` of the function."""
+    arrays = [*case.arrays, *case.cotangents]
+    exact = Traced(lambda *a: pulled(case, *a)[1], *arrays)(*arrays)
+    close(case.hermitian(case.gradients(*arrays)), case.hermitian(exact))
 
 
 def tangent(case: Case) -> None:
-    """Forward mode against `jax.jvp`, and that against central differences."""
-    along = case.hermitian(directions(case.arrays, 20))
-    n = len(along)
+    """Forward mode against `jax.jvp`."""
+    n = len(case.arrays)
 
     def forward(*arrays: Any) -> list:
         with forward_ad.dual_level():
             duals = [forward_ad.make_dual(from_array(a), from_array(v)) for a, v in zip(arrays[:n], arrays[n:])]
-            outs = [o for i, o in enumerate(case.called(*duals)) if inexact(o) and i not in case.op.constant]
-            found = [forward_ad.unpack_dual(o) for o in outs]
+            found = [forward_ad.unpack_dual(o) for o in case.with_gradient(case.called(*duals))]
             return read([xgrad.zeros_like(f.primal) if f.tangent is None else f.tangent for f in found])
 
-    def pushed(*arrays: Any) -> list:
-        return list(jax.jvp(lambda *a: tuple(case.differentiable(*a)), arrays[:n], arrays[n:])[1])
+    along = case.along
+    close(Traced(forward, *case.arrays, *along)(*case.arrays, *along), case.pushed)
 
-    exact = Traced(pushed, *case.arrays, *along)(*case.arrays, *along)
-    close(Traced(forward, *case.arrays, *along)(*case.arrays, *along), exact)
-    if STOPPED[0] not in case.op.samples:
-        close(exact, Traced(case.differentiable, *case.arrays).differences(case.arrays, along), 1e-6, 1e-7)
+
+def difference(case: Case) -> None:
+    """`jax.jvp` of the function against central differences."""
+    close(case.pushed, Traced(case.differentiable, *case.arrays).differences(case.arrays, case.along), 1e-6, 1e-7)
 
 
 def second(case: Case) -> None:
@@ -232,7 +280,7 @@ def second(case: Case) -> None:
     n = len(arrays)
 
     def twice(*given: Any) -> list:
-        leaves, found = case.recorded(*given[:n], create_graph=True)
+        _, leaves, found = case.recorded(*given[:n], create_graph=True)
         kept = [(g, from_array(w)) for g, w in zip(found, given[n:], strict=True) if g.requires_grad]
         return read(gradient([g for g, _ in kept], leaves, [w for _, w in kept]))
 
@@ -376,7 +424,7 @@ def rows() -> dict[str, Operator]:
 
 
 ROWS = rows()
-FIRST = (value, formula)  # these are made with all samples; the others with the first that fits, or in the full test
+QUICK = (value, recorded, tangent)  # with the first sample that fits; a full test makes all others with all samples
 
 
 def checks_of(op: Operator) -> list:
@@ -384,7 +432,9 @@ def checks_of(op: Operator) -> list:
     found = [value, batch] if op.jit else [value]
     if op.differentiable:
         own = CONVENTION[0] in op.samples
-        found += [refused] if op.missing else [saved] if own else [formula, tangent, saved]
+        found += [refused] if op.missing else [saved] if own else [recorded, formula, tangent, saved]
+        if not op.missing and not own and STOPPED[0] not in op.samples:
+            found.append(difference)
         if not op.missing and not own and FIRST_ORDER[0] not in op.samples:
             found.append(second)
     if SINGLE[0] not in op.samples and op.jit:
@@ -398,7 +448,7 @@ def applies(check: Any, case: Case) -> bool:
         return True
     if check is in_place:
         return fits_in_place(case)
-    if check in (formula, tangent, second, saved):
+    if check in (recorded, formula, tangent, difference, second, saved):
         return bool(case.moving and case.cotangents)
     if check is refused:
         return bool(case.moving)
@@ -416,6 +466,14 @@ def fits_in_place(case: Case) -> bool:
     return found.shape == first.shape and (found.dtype == first.dtype or found.dtype == bool)
 
 
+def chosen(op: Operator, full: bool) -> list:
+    """The checks of an operator that the test makes."""
+    found = checks_of(op)
+    if full:
+        return [c for c in found if c is not recorded]
+    return [c for c in found if c in QUICK and (c is not value or recorded not in found)]
+
+
 def prove(op: Operator, full: bool) -> set[str]:
     """Run the checks that apply; give the names of those that ran."""
     ran: set[str] = set()
@@ -423,12 +481,14 @@ def prove(op: Operator, full: bool) -> set[str]:
         for dtype in (np.float64, np.complex128):
             if not isinstance(sample, Sample) or (dtype is np.complex128 and COMPLEX[0] not in op.samples):
                 continue
+            names = {f"{check.__name__} {np.dtype(dtype).name}": check for check in chosen(op, full)}
+            if not full and ran >= set(names):
+                continue
             case = Case(op, sample, dtype)
             if dtype is np.complex128 and not case.moving:
                 continue
-            for check in checks_of(op):
-                name = f"{check.__name__} {np.dtype(dtype).name}"
-                if (full or check in FIRST or (name not in ran and check is tangent)) and applies(check, case):
+            for name, check in names.items():
+                if (full or name not in ran) and applies(check, case):
                     try:
                         check(case)
                     except Exception as error:
@@ -443,7 +503,7 @@ def wanted(op: Operator, full: bool) -> set[str]:
     moves = any(
         isinstance(a, Draw) and a.kind in FLOATING for s in op.samples if isinstance(s, Sample) for a in s.arrays
     )
-    found = {c.__name__ for c in checks_of(op) if full or c in (*FIRST, tangent)}
+    found = {c.__name__ for c in chosen(op, full)}
     samples = [s for s in op.samples if isinstance(s, Sample)]
     if not moves:
         found -= {"batch", "low"}
@@ -454,7 +514,7 @@ def wanted(op: Operator, full: bool) -> set[str]:
 
 @pytest.mark.parametrize("name", [n for n, op in ROWS.items() if op.samples])
 def test_operator(name, record_property):
-    """Values and first derivatives."""
+    """Values and first derivatives, of the first sample that has them."""
     _test_row(ROWS[name], False, record_property)
 
 

@@ -4,7 +4,8 @@ import pytest
 
 import xgrad
 
-from ..oracle import as_torch, same_error
+from ..oracle import same_error
+from ..traced import as_torch
 
 NAMES = {
     "bartlett": {}, "blackman": {}, "cosine": {}, "exponential": {"tau": 2.5}, "gaussian": {"std": 1.5}, "hamming": {},

@@ -210,11 +210,9 @@ def rewritten(
     """
     if box[0] is None:
         raise no_value()
-    try:
-        where = box[0].sharding
-    except AttributeError:  # a tracer
-        where = None
-    donate = owned and sole(box, 0)
+    traced = isinstance(box[0], Tracer)
+    where = None if traced else box[0].sharding  # a tracer's costs 10 ms: an error that tells where it comes from
+    donate = owned and DONATION and sys.getrefcount(box[0]) <= ALONE and not traced  # as `sole` does
     if donate:
         for operand in operands:
             if isinstance(operand, Tracer):
