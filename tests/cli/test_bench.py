@@ -39,6 +39,16 @@ def test_bench_prints_a_line_with_spread_for_each_row(capsys, no_clock):
         assert line.endswith(("holds", "FALLS SHORT", "ahead")) == (r.bound is not None)
 
 
+def test_rich_draws_the_same_rows(capsys, no_clock, monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["bench", "--rounds", "3", "--rich"]) == 0
+    rows = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    for r in ROWS:
+        (found,) = [row for row in rows if row[1:3] == [r.what, r.against]]
+        assert found[3:5] == ["1.20", "1.15 .. 1.25"]
+
+
 @pytest.mark.exhaustive
 def test_bench_draws_a_picture_and_writes_all_numbers(capsys, no_clock, tmp_path):
     pytest.importorskip("matplotlib")

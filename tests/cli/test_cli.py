@@ -40,6 +40,24 @@ def user_file(tmp_path, monkeypatch):
 # ---------------------------------------------------------------- doctor
 
 
+@pytest.mark.parametrize("command", [["doctor"], ["bench", "product*", "--rounds", "1"], ["compare", "nothing.py:f"]])
+def test_without_rich_a_command_says_what_to_install(capsys, monkeypatch, tmp_path, command):
+    (tmp_path / "nothing.py").write_text("def f(x): return x", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert 'rich is not installed; pip install "xgrad[demo]"' in refused(capsys, *command, "--rich")
+
+
+def test_rich_draws_the_same_findings(capsys, monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setattr(doctor, "findings", lambda: iter([doctor.Finding(False, "a [b] c", "mend it")]))
+    assert main(["doctor", "--rich"]) == 1
+    text = capsys.readouterr().out
+    assert re.search(r"WRONG . a \[b\] c", text)
+    assert "mend: mend it" in text
+    assert text.endswith("1 thing is wrong\n")
+
+
 def test_doctor_finds_nothing_wrong_here(capsys):
     assert main(["doctor"]) == 0
     text = capsys.readouterr().out

@@ -14,7 +14,7 @@ import jax
 
 import xgrad
 
-from . import ratios
+from . import ratios, rich_table
 from .arguments import at_least, needs
 from .ratios import Result, Row
 from .workloads import ROWS
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser, rounds: int = 7) -> None:
     parser.add_argument("--rounds", type=at_least(1), default=rounds, help="A B pairs (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers, round by round")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the table, as PNG, SVG or PDF")
+    rich_table.add_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,6 +44,8 @@ def report(rows: list[Row], arguments: argparse.Namespace) -> list[Result]:
         for row in chosen:
             print(f"{row.name:20} {row.group:10} {row.what} / {row.against}")
         return []
+    if arguments.rich:
+        needs(parser, "demo", "rich")
     if arguments.plot:
         needs(parser, "viz", "matplotlib")
         if arguments.plot.suffix not in _FORMATS:
@@ -62,8 +65,11 @@ def report(rows: list[Row], arguments: argparse.Namespace) -> list[Result]:
             results.append(ratios.measure(row, arguments.rounds))
             yield results[-1]
 
-    for line in ratios.table(measured(), chosen):
-        print(line, flush=True)
+    if arguments.rich:
+        rich_table.show(parser, ratios.COLUMNS, ratios.styled(measured()))
+    else:
+        for line in ratios.table(measured(), chosen):
+            print(line, flush=True)
     if arguments.json:
         everything = {**facts, "rows": [result.as_dict() for result in results]}
         arguments.json.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

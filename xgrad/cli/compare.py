@@ -14,6 +14,7 @@ from typing import Any
 
 import xgrad
 
+from . import rich_table
 from .arguments import at_least, needs
 
 
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=at_least(1), default=7, help="runs that are timed (default: 7)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of random inputs (default: 0)")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the comparison into this file")
-    parser.add_argument("--rich", action="store_true", help="print with the package rich")
+    rich_table.add_argument(parser)
 
 
 def shapes(text: str) -> list[tuple[int, ...]]:

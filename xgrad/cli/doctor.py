@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 
 import xgrad
 
+from . import rich_table
 from .accelerators import accelerators
 from .requirements import LIBRARIES, NEEDED, PLUGINS, clashes, version_of
 
@@ -38,21 +40,19 @@ class Finding(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add no arguments: the command has only --help."""
+    """Add the command's arguments."""
+    rich_table.add_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line for each finding; return 1 if a finding is wrong, else 0."""
-    count, told = {False: 0, _CLASH: 0}, set()
-    for check in (installed, fitting, libraries, devices, hidden, settings, caches, donation, gradients):
-        try:
-            for found in check():
-                _print(Finding(*found), count)
-        except Exception as error:  # an exception of any type is a finding
-            text = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            if text not in told:  # a backend that cannot start fails each check
-                told.add(text)
-                _print(Finding(False, f"{check.__name__}: {text}", _after(error)), count)
+    count: Counter[bool | str | None] = Counter()
+    found = _counted(findings(), count)
+    if arguments.rich:
+        rich_table.show(arguments.parser, ("", ""), map(_cells, found))
+    else:
+        for finding in found:
+            _print(finding)
     wrong, clashing = count[False], count[_CLASH]
     if wrong:
         print(f"{wrong} thing{'s are' if wrong > 1 else ' is'} wrong")
@@ -63,13 +63,36 @@ def run(arguments: argparse.Namespace) -> int:
     return int(wrong > 0)
 
 
-def _print(found: Finding, count: dict) -> None:
-    if found.state in count:
-        count[found.state] += 1
-    mark = {True: "ok", False: "WRONG", _CLASH: "clash", None: ""}[found.state]
-    print(f"{mark:<5}  {found.line}")
+def findings() -> Iterator[Finding]:
+    """Yield the findings of all checks; an exception of any type is one."""
+    seen = set()
+    for check in (installed, fitting, libraries, devices, hidden, settings, caches, donation, gradients):
+        try:
+            yield from (Finding(*found) for found in check())
+        except Exception as error:
+            text = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            if text not in seen:  # a backend that cannot start fails each check
+                seen.add(text)
+                yield Finding(False, f"{check.__name__}: {text}", _after(error))
+
+
+def _counted(found: Iterator[Finding], count: Counter) -> Iterator[Finding]:
+    for finding in found:
+        count[finding.state] += 1
+        yield finding
+
+
+_MARKS = {True: ("ok", "green"), False: ("WRONG", "bold red"), _CLASH: ("clash", "yellow"), None: ("", "")}
+
+
+def _print(found: Finding) -> None:
+    print(f"{_MARKS[found.state][0]:<5}  {found.line}")
     if found.command:
         print(f"{'':<5}  mend: {found.command}")
+
+
+def _cells(found: Finding) -> list[rich_table.Cell]:
+    return [_MARKS[found.state], (found.line + (f"\nmend: {found.command}" if found.command else ""), "")]
 
 
 def _after(error: Exception) -> str | None:

@@ -194,6 +194,18 @@ def as_numpy(leaf: Any) -> np.ndarray:
 # ---------------------------------------------------------------- showing
 
 
+COLUMNS = ("what", "against", "ratio", "quartiles", "bound", "aim", "")
+
+
+def cells(result: Result) -> tuple[str, ...]:
+    """Return a row of the table: a text for each of COLUMNS."""
+    row = result.row
+    bound, aim = ("" if p is None else f"{p:g}" for p in (row.bound, row.aim))
+    spread = " .. ".join(map(short, result.quartiles)) if len(result.ours) > 1 else ""
+    ratio = "" if result.note else short(result.median)
+    return row.what, row.against, ratio, spread, bound, aim, result.verdict
+
+
 def table(results: Iterable[Result], rows: Iterable[Row]) -> Iterable[str]:
     """Yield the lines of a table as the results come in; `rows` are the rows of all results to come."""
     rows = list(rows)
@@ -203,17 +215,21 @@ def table(results: Iterable[Result], rows: Iterable[Row]) -> Iterable[str]:
         named = f"{what:<{widths[0]}}  {against:<{widths[1]}}"
         return f"{named}  {ratio:>6}  {spread:>16}  {bound:>5}  {aim:>5}  {verdict}".rstrip()
 
-    yield line("what", "against", "ratio", "quartiles", "bound", "aim", "")
-    group = None
-    for result in results:
-        row = result.row
-        if row.group != group:
-            group = row.group
-            yield f"-- {group} ".ljust(sum(widths) + 2, "-")
-        bound, aim = ("" if p is None else f"{p:g}" for p in (row.bound, row.aim))
-        spread = " .. ".join(map(short, result.quartiles)) if len(result.ours) > 1 else ""
-        ratio = "" if result.note else short(result.median)
-        yield line(row.what, row.against, ratio, spread, bound, aim, result.verdict)
+    yield line(*COLUMNS)
+    for group, own in itertools.groupby(results, lambda result: result.row.group):
+        yield f"-- {group} ".ljust(sum(widths) + 2, "-")
+        for result in own:
+            yield line(*cells(result))
+
+
+def styled(results: Iterable[Result]) -> Iterable[list[tuple[str, str]]]:
+    """Yield the rows of the table, each cell with a style of rich's; an empty row before each group's."""
+    for group, own in itertools.groupby(results, lambda result: result.row.group):
+        yield []
+        yield [(group, "bold")]
+        for result in own:
+            colour = {"ahead": "green", "holds": "green", "FALLS SHORT": "bold red"}.get(result.verdict, "")
+            yield [(text, colour if place in (2, 6) else "") for place, text in enumerate(cells(result))]
 
 
 def short(ratio: float) -> str:
