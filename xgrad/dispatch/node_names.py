@@ -1,50 +1,12 @@
-"""PyTorch's names of nodes that the rule `mul` → `MulBackward0` does not give.
+"""PyTorch's names of nodes that depend on the arguments of a call.
 
-PyTorch numbers the overloads of an operator; here some overloads are static arguments.  It composes some operators of
-others; the node then has the inner operator's name (tools/autograd/derivatives.yaml).
+PyTorch numbers the overloads of an operator (tools/autograd/derivatives.yaml); here some overloads are static
+arguments, or arguments that are numbers.  Other names follow from the operator's, or stand in its declaration
+(`node=`): PyTorch composes some operators of others, and the node then has the inner operator's name.
 """
 
 from collections.abc import Callable
 from typing import Any
-
-# operator -> its node's name
-NAMES = {
-    "adaptive_avg_pool2d": "AdaptiveAvgPool2DBackward0",
-    "adaptive_avg_pool3d": "AdaptiveAvgPool3DBackward0",
-    "adaptive_max_pool2d_with_indices": "AdaptiveMaxPool2DBackward0",
-    "adaptive_max_pool3d_with_indices": "AdaptiveMaxPool3DBackward0",
-    "avg_pool2d": "AvgPool2DBackward0",
-    "avg_pool3d": "AvgPool3DBackward0",
-    "conv1d": "ConvolutionBackward0",
-    "conv2d": "ConvolutionBackward0",
-    "conv3d": "ConvolutionBackward0",
-    "conv_transpose1d": "ConvolutionBackward0",
-    "conv_transpose2d": "ConvolutionBackward0",
-    "conv_transpose3d": "ConvolutionBackward0",
-    "cross": "LinalgCrossBackward0",
-    "deg2rad": "Deg2RadBackward0",
-    "fold": "Col2ImBackward0",
-    "linalg_cholesky": "LinalgCholeskyExBackward0",
-    "linalg_eigvals": "LinalgEigBackward0",
-    "linalg_eigvalsh": "LinalgEighBackward0",
-    "linalg_inv": "LinalgInvExBackward0",
-    "linalg_solve": "LinalgSolveExBackward0",
-    "linalg_svdvals": "LinalgSvdBackward0",
-    "log1p": "Log1PBackward0",
-    "logsigmoid": "LogSigmoidBackward0",
-    "max_pool2d": "MaxPool2DWithIndicesBackward0",
-    "max_pool2d_with_indices": "MaxPool2DWithIndicesBackward0",
-    "max_pool3d": "MaxPool3DWithIndicesBackward0",
-    "max_pool3d_with_indices": "MaxPool3DWithIndicesBackward0",
-    "nanmedian.dim": "NanmedianBackward1",
-    "prelu": "PreluKernelBackward0",
-    "rad2deg": "Rad2DegBackward0",
-    "relu6": "HardtanhBackward0",
-    "selu": "EluBackward0",
-    "softmin": "SoftmaxBackward0",
-    "special_xlog1py": "SpecialXlog1PyBackward0",
-    "unfold": "Im2ColBackward0",
-}
 
 
 def _over_dims(name: str) -> Callable[[dict], str]:

@@ -12,7 +12,6 @@ from typing import Any
 from ..tensor import Tensor
 from .argument_kinds import kinds_of
 from .dependence import DIFFERENTIATED, MASKED
-from .node_names import NAMES
 
 
 class Operator:
@@ -59,7 +58,7 @@ class Operator:
         # True if PyTorch knows exactly on which arguments its gradient depends; not set for a backward.
         self.first: bool = name not in DIFFERENTIATED
         self.masked: bool = name in MASKED  # True if its gradient passes a mask, which has no derivative
-        self.node_name: str = node or NAMES.get(name) or _node_name(name)
+        self.node_name: str = node or _node_name(name)
         self.kernels: dict[tuple[Any, ...], Any] = {}  # by static arguments: kernel.py fills it
         self.formulas: dict[str, Callable[..., Any]] = {}
         self.check: Callable[..., Any] | None = None
@@ -87,8 +86,8 @@ class Operator:
 
 
 def _node_name(name: str) -> str:
-    """PyTorch's name for the node of an operator: mul → MulBackward0."""
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part) + "Backward0"
+    """PyTorch's name for the node of an operator: mul → MulBackward0, avg_pool2d → AvgPool2DBackward0."""
+    return "".join(part.title() for part in name.split("_")) + "Backward0"
 
 
 def linear(*_: Any) -> Any:

@@ -86,7 +86,7 @@ def _check_phases(name: str) -> Any:
 eigh.operator.check_gradients = _check_phases("linalg_eigh_backward")
 
 
-@linalg("linalg_eigvalsh", signature='A, UPLO="L"', function=False, samples=_HERMITIAN)
+@linalg("linalg_eigvalsh", signature='A, UPLO="L"', function=False, node="LinalgEighBackward0", samples=_HERMITIAN)
 def _eigvalsh(A, *, UPLO="L"):
     require_matrices(A, "linalg.eigvalsh")
     return eigh(A, UPLO=UPLO)[0]
@@ -158,7 +158,7 @@ def _values_tangent(primals: tuple, tangents: tuple) -> Any:
     return values, moved
 
 
-@linalg("linalg_eigvals", function=False, samples=_GENERAL)
+@linalg("linalg_eigvals", function=False, node="LinalgEigBackward0", samples=_GENERAL)
 def _eigvals(A):
     require_matrices(A, "linalg.eigvals")
     return _values(A) if A.size else eig(A)[0]

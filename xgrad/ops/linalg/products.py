@@ -221,7 +221,7 @@ def _cross(self, other, dim, name):
     return jnp.cross(self, other, axis=dim)
 
 
-@operator(samples=(*_CROSSED, sample(real(3, 2), real(3, 2))) + COMPLEX)
+@operator(node="LinalgCrossBackward0", samples=(*_CROSSED, sample(real(3, 2), real(3, 2))) + COMPLEX)
 def cross(self, other, *, dim=None):
     """The cross product of vectors of three elements along `dim`: by default the first dimension of that size."""
     if dim is None:

@@ -98,7 +98,13 @@ def _check_phases(grads: list, saved: list) -> None:
 svd.operator.check_gradients = _check_phases
 
 
-@linalg("linalg_svdvals", signature="A, *, driver=None", function=False, samples=_WIDE_AND_TALL)
+@linalg(
+    "linalg_svdvals",
+    signature="A, *, driver=None",
+    function=False,
+    node="LinalgSvdBackward0",
+    samples=_WIDE_AND_TALL,
+)
 def _svdvals(A, *, driver=None):
     require_matrices(A, "linalg.svdvals", square=False)
     return jnp.linalg.svd(A, compute_uv=False)

@@ -76,7 +76,7 @@ def hardtanh(self, min_val=-1.0, max_val=1.0):
     return _hardtanh(self, min_val, max_val)
 
 
-@activation(samples=_BENT)
+@activation(node="HardtanhBackward0", samples=_BENT)
 def relu6(self):
     """The elements, cut off at 0 and 6."""
     return _hardtanh(self, 0, 6)
@@ -163,6 +163,7 @@ def hardswish(self):
 @functional(
     namespace=("nn.functional", ""),
     method=True,
+    node="PreluKernelBackward0",
     samples=(
         sample(real(2, 3), positive(3)), sample(real(2, 3), positive(1)), sample(real(), positive(1)),
         sample(real(0, 3), positive(3)),
@@ -212,7 +213,7 @@ def celu(self, alpha=1.0):
     return _elu(self, alpha, 1.0, 1.0 / alpha)
 
 
-@partial(activation, namespace=("nn.functional", ""))(samples=REAL)
+@partial(activation, namespace=("nn.functional", ""))(node="EluBackward0", samples=REAL)
 def selu(self):
     """elu with the scales that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
     return _elu(self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
@@ -259,7 +260,7 @@ def softplus(self, beta=1.0, threshold=20.0):
     return jnp.where(linear, self, jax.nn.softplus(jnp.where(linear, 0, self * beta)) / beta)
 
 
-@functional(samples=REAL)
+@functional(node="LogSigmoidBackward0", samples=REAL)
 def logsigmoid(self):
     """log(sigmoid(x))."""
     require_real_floating(self, "log_sigmoid")
@@ -346,7 +347,7 @@ def log_softmax(self, *, dim, dtype=None):
     return jax.nn.log_softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
 
 
-@functional("softmin", function=False, samples=_ALONG)
+@functional("softmin", function=False, node="SoftmaxBackward0", samples=_ALONG)
 def _softmin(self, *, dim, dtype=None):
     if self.dtype == bool:
         raise RuntimeError("softmin negates: negation, the `-` operator, on a bool tensor is not supported")

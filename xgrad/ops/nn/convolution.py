@@ -150,11 +150,11 @@ def _samples(n: int, transposed: bool) -> tuple:
 
 
 def _declare(n: int) -> tuple[Any, Any]:
-    @functional(f"conv{n}d", samples=_samples(n, False))
+    @functional(f"conv{n}d", node="ConvolutionBackward0", samples=_samples(n, False))
     def convolution(self, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1):
         return _convolve(n, self, weight, bias, stride, padding, dilation, groups)
 
-    @functional(f"conv_transpose{n}d", samples=_samples(n, True))
+    @functional(f"conv_transpose{n}d", node="ConvolutionBackward0", samples=_samples(n, True))
     def transposed(self, weight, bias=None, *, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
         return _convolve_transposed(n, self, weight, bias, stride, padding, output_padding, groups, dilation)
 

@@ -180,7 +180,7 @@ def _declare_max(n: int) -> None:
     x = real(1, 2, *(3,) * n)
     windowed = (sample(x, kernel_size=2, stride=1), sample(x, kernel_size=2, stride=2, padding=1, ceil_mode=True))
 
-    @functional(name, function=False, samples=windowed)
+    @functional(name, function=False, node=f"MaxPool{n}DWithIndicesBackward0", samples=windowed)
     def pool(self, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         return _max(self, windows(self, kernel_size, stride, padding, dilation, ceil_mode), False)[0]
 
@@ -224,7 +224,11 @@ def _declare_max(n: int) -> None:
     declare(f"{name}_with_indices", True, doc)
     adaptive = f"adaptive_max_pool{n}d"
 
-    @functional(f"{adaptive}_with_indices", samples=(sample(x, output_size=2), sample(x, output_size=1)))
+    @functional(
+        f"{adaptive}_with_indices",
+        node=f"AdaptiveMaxPool{n}DBackward0",
+        samples=(sample(x, output_size=2), sample(x, output_size=1)),
+    )
     def adaptive_pool(self, *, output_size):
         require_real(self, adaptive)
         _check(adaptive, self, n)

@@ -75,7 +75,7 @@ def _selected(name: str, choose: Any) -> Any:
             return self, jnp.zeros((), dtypes.default_integer())
         return gather(self, choose(self, dim), dim, keepdim)
 
-    node = f"{name.capitalize()}Backward{1 if name == 'median' else 0}"
+    node = f"{name.capitalize()}Backward{1 if name in ('median', 'nanmedian') else 0}"
     op = operator(
         f"{name}.dim",
         outputs=getattr(return_types, name),

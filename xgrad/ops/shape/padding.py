@@ -169,6 +169,7 @@ def _pairs(kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> tuple:
 
 @functional(
     method=False,
+    node="Im2ColBackward0",
     samples=(sample(real(1, 2, 3, 4), kernel_size=2), sample(real(1, 3, 4), kernel_size=(2, 1), padding=1, stride=2))
     + COMPLEX,
 )
@@ -187,11 +188,12 @@ def unfold(self, *, kernel_size, dilation=1, padding=0, stride=1):
 
 
 @functional(
+    node="Col2ImBackward0",
     samples=(
         sample(real(1, 8, 4), output_size=3, kernel_size=2),
         sample(real(4, 2), output_size=(3, 4), kernel_size=2, dilation=(2, 1), stride=2),
     )
-    + COMPLEX
+    + COMPLEX,
 )
 def fold(self, *, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """The transpose of `unfold`: columns of blocks, added up where they overlap, to an array of `output_size`."""
