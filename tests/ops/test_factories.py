@@ -232,3 +232,13 @@ def test_detach_inplace_as_a_function():
     assert not x.requires_grad
     with pytest.raises(RuntimeError, match="Can't detach views in-place"):
         xgrad.detach_((xgrad.ones(2, requires_grad=True) * 2)[0])
+
+
+@pytest.mark.parametrize("make", [
+    lambda **how: xgrad.zeros(2, **how), lambda **how: xgrad.zeros_like(xgrad.ones(2), **how),
+    lambda **how: xgrad.ones(1).new_full((2,), 1.0, **how), lambda **how: xgrad.randn(2, **how),
+])  # fmt: skip
+def test_a_layout_that_a_factory_does_not_make_is_refused(make):
+    assert make(layout=xgrad.strided).shape == make(layout=None).shape == (2,)
+    with pytest.raises(NotImplementedError, match="layout=sparse_coo is not implemented: make the tensor without it"):
+        make(layout=xgrad.sparse_coo)

@@ -46,6 +46,10 @@ COMPOSITES = _named("""
     polygamma qr repeat_interleave rrelu svd to to_dense vander
     cholesky_ex inv_ex ldl_factor_ex lu_factor_ex matrix_norm solve_ex to_sparse
 """)
+# Composites that have layouts beside the strided one, or an error of their own for those.
+OTHER_LAYOUTS = _named("""
+    sparse_compressed_tensor to_sparse bartlett_window blackman_window hamming_window hann_window kaiser_window
+""")
 _BY_ANNOTATION = {
     "int": "int", "bool": "bool", "int | None": "int", "bool | None": "bool", int: "int", bool: "bool",
     int | None: "int", bool | None: "bool",
@@ -128,6 +132,16 @@ def _of_kind(function: str, name: str, kind: str, value: Any, may_be_none: bool)
     raise TypeError(f"{function}(): argument '{name}' must be {wanted}, not {type(value).__name__}")
 
 
+def _require_strided(function: str, layout: Any, args: tuple[Any, ...]) -> None:
+    """Raise `NotImplementedError` for a new tensor of another layout; one like a sparse tensor is the interpreter's."""
+    if layout is None or layout == "strided" or (args and getattr(args[0], "layout", "strided") != "strided"):
+        return
+    raise NotImplementedError(
+        f"{function}(): layout={layout} is not implemented: make the tensor without it, and convert it by to_sparse(), "
+        "to_sparse_csr() and their like"
+    )
+
+
 def _may_be_none(name: str, annotation: Any) -> bool:
     return name == "pin_memory" or "None" in str(annotation)
 
@@ -180,6 +194,7 @@ def checking(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if annotated.get(n) in _BY_ANNOTATION
     ]
     dims = "dim" in names and annotated.get("dim") not in _BY_ANNOTATION
+    strided = "layout" in names and name not in OTHER_LAYOUTS
 
     @functools.wraps(function)
     def checks(*args: Any, **kwargs: Any) -> Any:
@@ -190,6 +205,8 @@ def checking(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 _of_kind(name, parameter, kind, kwargs[parameter], may_be_none)
         if dims and "dim" in kwargs:  # another overload may have a bool at its position
             _of_kind(name, "dim", "dims", kwargs["dim"], True)
+        if strided and "layout" in kwargs:
+            _require_strided(name, kwargs["layout"], args)
         return function(*args, **kwargs)
 
     return called_as(function, checks)
