@@ -14,6 +14,8 @@ import pytest
 
 from .lanes import QUICK, mark_exhaustive
 
+LAST = pytest.StashKey()  # the file of the last test
+
 
 @pytest.fixture(params=["replay", "geometry"])
 def path(request):
@@ -51,3 +53,11 @@ def pytest_collection_modifyitems(config, items):
 def pytest_collection_finish():
     """Leave what is loaded by now to no later run of the garbage collector, which would walk over it each time."""
     gc.freeze()
+
+
+def pytest_runtest_setup(item):
+    """Likewise what the tests of other files have loaded and compiled."""
+    if item.config.stash.get(LAST, None) != item.path:
+        item.config.stash[LAST] = item.path
+        gc.collect()
+        gc.freeze()

@@ -1,5 +1,6 @@
 """What checkpoints are for: memory.  Lifetimes, with the collector off; and bytes, under `jax.jit` too."""
 
+import functools
 import gc
 import weakref
 
@@ -78,6 +79,7 @@ def test_recomputed_values_that_backward_does_not_need_go_with_it(no_collector):
     assert [alive(run) for run in block.runs] == [0, 0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("reentrant", VARIANTS)
 @pytest.mark.parametrize("when", [0, 1])
 def test_an_error_keeps_nothing_alive(no_collector, reentrant, when):
@@ -160,6 +162,11 @@ def program(wrap, by_backward=False):
     return jax.jit(step).lower(*weights()).compile()
 
 
+@functools.cache
+def plain_program(by_backward):
+    return program(lambda f, *a: f(*a), by_backward)
+
+
 def temporaries(compiled):
     return compiled.memory_analysis().temp_size_in_bytes
 
@@ -175,10 +182,11 @@ WRAPS = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", WRAPS)
 def test_memory_is_saved_in_one_program(name):
     """XLA would merge the recomputation with the original, were there no dependence on the incoming gradient."""
-    plain = program(lambda f, *a: f(*a), name == "reentrant")
+    plain = plain_program(name == "reentrant")
     less = program(WRAPS[name], name == "reentrant")
     for ours, theirs in zip(less(*weights()), plain(*weights())):
         same(np.asarray(ours), np.asarray(theirs), rtol=1e-4, atol=1e-4)
@@ -186,6 +194,7 @@ def test_memory_is_saved_in_one_program(name):
     assert less.as_text().count(" dot(") > plain.as_text().count(" dot(")
 
 
+@pytest.mark.exhaustive
 def test_the_dependence_changes_no_value():
     """Whatever the gradient is: the number that decides has as many bits as it may have."""
     from xgrad.utils.recompute import after
@@ -201,6 +210,7 @@ def test_the_dependence_changes_no_value():
             assert tied.grad_fn is x.grad_fn
 
 
+@pytest.mark.exhaustive
 def test_gradients_through_the_program_of_a_checkpoint():
     """JAX may differentiate the program, in reverse and forward mode."""
 

@@ -13,6 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.lanes import budget
+from tests.traced import evaluated
 from xgrad.views.geometry import TensorGeometry
 from xgrad.views.strided import (
     add_strided,
@@ -31,9 +33,12 @@ sizes_and_strides = st.integers(0, 4).flatmap(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(sizes_and_strides)
-def test_overlap_is_exact(case):
+@budget(60, 300)
+def test_overlap_is_exact(budget):
+    settings(max_examples=budget, deadline=None, derandomize=True)(given(sizes_and_strides)(overlap_is_exact))()
+
+
+def overlap_is_exact(case):
     sizes, strides = case
     reached = [sum(i * s for i, s in zip(index, strides)) for index in itertools.product(*map(range, sizes))]
     assert TensorGeometry(sizes, strides).overlaps() == (len(set(reached)) < len(reached))
@@ -63,9 +68,14 @@ def test_overlap_of_large_views_is_decided_at_once():
     assert not TensorGeometry((0, 3), (0, 0)).overlaps()
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(sizes_and_strides, st.data())
-def test_view_strides_and_contiguity_are_those_of_torch(case, data):
+@budget(60, 300)
+def test_view_strides_and_contiguity_are_those_of_torch(budget):
+    settings(max_examples=budget, deadline=None, derandomize=True)(
+        given(sizes_and_strides, st.data())(strides_are_torchs)
+    )()
+
+
+def strides_are_torchs(case, data):
     sizes, strides = case
     geometry = TensorGeometry(sizes, strides, 2)
     x = torch.zeros(200).as_strided(sizes, strides, 2)
@@ -117,24 +127,27 @@ def flat(x):
 
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 def test_strided_read_write_and_add_equal_torch(geometry):
+    def run(function, root, *new):
+        return evaluated(lambda root, *new: function(root, geometry, *new), root, *new)
+
     args = geometry.sizes, geometry.strides, geometry.offset
     x = torch.arange(24.0, dtype=torch.float64).reshape(ROOT)
     a = jnp.array(x.numpy())
     view = x.as_strided(*args)
-    np.testing.assert_array_equal(read_strided(a, geometry), view)
+    np.testing.assert_array_equal(run(read_strided, a), view)
     assert (strided_plan(ROOT, geometry) is not None) == (GEOMETRIES.index(geometry) < 5)
     new = torch.arange(1.0, view.numel() + 1, dtype=torch.float64).reshape(view.shape)
     y = x.clone().requires_grad_()
     y.as_strided(*args).backward(new)
-    np.testing.assert_array_equal(add_strided(jnp.zeros(ROOT), geometry, jnp.array(new.numpy())), y.grad)
-    np.testing.assert_array_equal(add_strided(a, geometry, jnp.array(new.numpy())), x + y.grad)
+    np.testing.assert_array_equal(run(add_strided, jnp.zeros(ROOT), jnp.array(new.numpy())), y.grad)
+    np.testing.assert_array_equal(run(add_strided, a, jnp.array(new.numpy())), x + y.grad)
     if geometry.overlaps():
         with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
             write_strided(a, geometry, jnp.array(new.numpy()))
     else:
         y = x.clone()
         y.as_strided(*args).copy_(new)
-        np.testing.assert_array_equal(write_strided(a, geometry, jnp.array(new.numpy())), y)
+        np.testing.assert_array_equal(run(write_strided, a, jnp.array(new.numpy())), y)
 
 
 def test_slices_and_transposes_lower_without_gather():
@@ -163,7 +176,8 @@ def test_as_strided_adjoint_equals_torch(inner, outer):
     # A leaf with the input's own strides: what autograd sees of x is its geometry.
     x = torch.zeros(40, dtype=torch.float64).as_strided(*inner).detach().requires_grad_()
     x.as_strided(*outer).backward(grad)
-    ours = as_strided_adjoint(jnp.array(grad.numpy()), TensorGeometry(*inner), TensorGeometry(*outer))
+    geometries = TensorGeometry(*inner), TensorGeometry(*outer)
+    ours = evaluated(lambda grad: as_strided_adjoint(grad, *geometries), jnp.array(grad.numpy()))
     np.testing.assert_allclose(ours, x.grad, rtol=1e-15)
 
 
