@@ -48,6 +48,7 @@ def test_gradients_are_those_of_a_plain_run(result):
         np.testing.assert_array_equal(found, wanted.numpy())
 
 
+@pytest.mark.exhaustive
 def test_each_view_program_and_the_whole_one_have_a_cost(result):
     for report in result.paths.values():
         assert sorted(p.role for p in report.programs) == ["read"] * 3 + ["write"] * 3

@@ -49,6 +49,7 @@ def step(folder):
     return tuple(int(n) for n in counts.split())
 
 
+@pytest.mark.exhaustive
 def test_a_second_process_compiles_nothing_and_broken_files_do_no_harm(tmp_path):
     cache = tmp_path / "cache"
     hits, misses = step(cache)

@@ -34,6 +34,7 @@ def run_blocks(path, names):
     return names
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("path", [p for p in pages() if "```python" in p.read_text()], ids=lambda p: p.stem)
 def test_code_of_the_page_runs_and_prints_what_it_says(path, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

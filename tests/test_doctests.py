@@ -24,6 +24,7 @@ def _run(tests):
     return runner.summarize(verbose=False), "".join(report)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", _modules())
 def test_examples_of_module_run(name):
     module = importlib.import_module(name)
@@ -57,6 +58,7 @@ def test_everything_public_says_what_it_does():
     assert not [name for name, value in found.items() if not (value.__doc__ or "").strip()]
 
 
+@pytest.mark.exhaustive
 def test_examples_of_operators_run():
     finder = doctest.DocTestFinder(recurse=False)
     tests, seen = [], set()

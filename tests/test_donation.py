@@ -42,6 +42,7 @@ WRITES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_owned_buffer_is_written_in_place(write, path):
     base = owned()

@@ -250,6 +250,7 @@ def assignments(T, base):
     return base[0], base
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "program",
     [
@@ -479,6 +480,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("primal", LAYOUTS)
 def test_make_dual_shares_the_tangent_that_is_laid_out_as_the_primal_and_copies_any_other(primal):
     def program(T):
@@ -503,6 +505,7 @@ def test_make_dual_shares_the_tangent_that_is_laid_out_as_the_primal_and_copies_
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("primal", ["float32", "float16", "complex64"])
 @pytest.mark.parametrize("tangent", ["float32", "float16", "complex64"])
 def test_dtype_of_a_tangent_that_is_copied(primal, tangent):

@@ -40,6 +40,7 @@ def run(work, folder, hosts=2):
 # ---------------------------------------------------------------- training, killed and restarted
 
 
+@pytest.mark.exhaustive
 def test_killed_and_restarted_training_ends_as_an_unbroken_one(tmp_path):
     """A process dies in a step; both start again from the checkpoint, and end where one process ends that never died.
 
@@ -139,6 +140,7 @@ def train(folder, dies=False):
 # ---------------------------------------------------------------- what one process may and may not do
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_in_this_process_is_told_and_all_else_works(tmp_path):
     found = run("look", tmp_path)
     assert found[0]["same"] == found[1]["same"]

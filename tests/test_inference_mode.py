@@ -63,6 +63,7 @@ def test_nothing_is_recorded_and_results_are_inference_tensors():
     agree(program)
 
 
+@pytest.mark.exhaustive
 def test_what_is_made_in_inference_mode_by_whatever_function():
     def program(T):
         x = data(T, (2, 3))
@@ -178,6 +179,7 @@ WRITES = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("which", WRITES)
 def test_in_place_on_inference_tensors_only_in_the_mode(which):
     def program(T):

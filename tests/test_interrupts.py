@@ -23,11 +23,12 @@ N = 1 << 15
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="module")
-def counts():
+@pytest.fixture(scope="module", params=[3.0, pytest.param(8.0, marks=pytest.mark.exhaustive)])
+def counts(request):
     """What the attack counted, in a process of its own: an interrupt in a finalizer is a warning of pytest's."""
     pytest.importorskip("optax")
-    code = "import json; from tests.property import interrupts; print(json.dumps(interrupts.run(8.0, 0)))"
+    code = "import json; from tests.property import interrupts; print(json.dumps(interrupts.run(SECONDS, 0)))"
+    code = code.replace("SECONDS", str(request.param))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -95,6 +96,7 @@ def test_program_runs_in_c_again_after_its_first_call_was_interrupted():
     assert not any(name.endswith(".pjit") for name in ran)
 
 
+@pytest.mark.exhaustive
 def test_cleared_caches_are_a_first_call_again(monkeypatch):
     x = xgrad.ones(3, N)
     x.add_(7)

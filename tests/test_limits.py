@@ -8,6 +8,7 @@ import torch
 
 import xgrad
 
+from .lanes import budget
 from .property import sizes
 
 HUGE = 2**62
@@ -124,10 +125,11 @@ def test_order_of_a_function_may_be_large():
         xgrad.mvlgamma(xgrad.ones(1), 2**46)
 
 
-def test_random_calls_at_the_limits_end_as_torch_does():
-    found = sizes.run(seconds=25, seed=4, most=40)
+@budget(4, 25)  # seconds
+def test_random_calls_at_the_limits_end_as_torch_does(budget):
+    found = sizes.run(budget, seed=4, most=40)
     assert not found["failures"], "\n".join(found["failures"])
-    assert found["refused"] > 5
+    assert found["refused"] > budget / 5
 
 
 def test_random_calls_are_judged():

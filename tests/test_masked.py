@@ -19,12 +19,14 @@ def _masked(name, mask, *args, **options):
     return lambda lib, x: getattr(lib.masked, name)(x, *args, mask=lib.tensor(mask), **options)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(name):
     agree(_masked(name, SOME), X)
     agree(_masked(name, SOME[0], dim=1, keepdim=True), X, order=1, forward=False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin", "logsumexp", "mean", "var", "std"])
 def test_a_slice_of_which_nothing_is_left(name):
     as_torch(lambda T: _masked(name, MASK, 1)(T, T.tensor(X)))
@@ -55,6 +57,7 @@ def test_std_median_and_logaddexp():
     )  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin", "argmax", "argmin", "logsumexp", "var", "median"])
 @pytest.mark.parametrize("dtype", ["int64", "int8", "uint8"])
 def test_integers(name, dtype):

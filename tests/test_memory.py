@@ -53,6 +53,7 @@ def run(code):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.exhaustive
 def test_write_that_needs_memory_fails_and_loses_nothing():
     run("""
 for warm in (False, True):
@@ -72,6 +73,7 @@ for warm in (False, True):
 """)
 
 
+@pytest.mark.exhaustive
 def test_write_that_needs_none_works_where_there_is_none():
     run("""
 x, y = xgrad.ones(16 * MB), xgrad.ones(16 * MB)

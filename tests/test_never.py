@@ -23,6 +23,7 @@ def first_and_second(T, loss, *inputs):
 # -- in-place through a view -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "take",
     [
@@ -95,6 +96,7 @@ def test_reading_split_or_unbind_after_the_base_was_written():
 # -- an in-place view operation on a view ------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "move",
     [
@@ -181,6 +183,7 @@ def test_source_that_overlaps_the_written_view_is_read_as_it_was():
 # -- flatten and reshape -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "shape_of",
     [

@@ -73,6 +73,7 @@ def test_reductions_and_dtypes():
     assert_type(xgrad.allclose(x, x), bool)
 
 
+@pytest.mark.exhaustive
 def test_layers():
     x = xgrad.randn(2, 1, 8, 8, generator=xgrad.Generator())
     weight = xgrad.randn(2, 1, 3, 3, requires_grad=True)

@@ -161,6 +161,7 @@ def test_demo_shows_trainings_side_by_side():
 # ---------------------------------------------------------------- compare
 
 
+@pytest.mark.exhaustive
 def test_compare_runs_a_function_on_random_inputs_of_given_shapes(capsys, user_file):
     assert main(["compare", f"{user_file}:in_place", "--shapes", "2,3;3", "--repeats", "1"]) == 0
     text = capsys.readouterr().out

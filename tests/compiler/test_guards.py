@@ -231,6 +231,7 @@ def test_modes(reason):
     function.traced(2, reason)
 
 
+@pytest.mark.exhaustive
 def test_the_default_dtype():
     function = Compared(lambda: xgrad.ones(2).dtype)
     function()

@@ -286,6 +286,7 @@ def test_hooks_beside_those_that_are_there_may_come_and_go():
     agree(program)
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_saves_memory():
     """A deep network: with checkpoints there are fewer temporaries in the one program."""
     width, depth = 32, 8

@@ -195,6 +195,7 @@ def test_results_that_were_put_on_a_device_by_name_compile_nothing_anew():
     assert weight.tolist() == [3.0] * 3
 
 
+@pytest.mark.exhaustive
 def test_the_newest_programs_are_kept():
     step = xgrad.compile(lambda x, n: x + n)
     with warnings.catch_warnings():

@@ -28,6 +28,7 @@ def test_backward_and_destruction_of_a_long_chain():
     del y  # frees a hundred thousand nodes, one inside of the other
 
 
+@pytest.mark.exhaustive
 def test_destruction_of_a_long_chain_without_backward():
     _, y = chain(xgrad, LONG // 2)
     node = y.grad_fn

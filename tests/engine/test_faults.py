@@ -232,7 +232,7 @@ def test_a_fault_arrives_as_it_is_and_the_next_run_is_right(place, error):
     np.testing.assert_allclose(array(x.grad), [2.0, 2.0], rtol=1e-5)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_fault_leaves_nothing_behind(place):
     """Without the collector: the tensors and the graph die with the exception's traceback."""

@@ -56,7 +56,7 @@ def test_transforms_compose(function, name):
     as_torch(program, rtol=1e-9)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", ["grad", "jacrev", "jacfwd", "hessian", "vjp", "jvp", "jvp of grad"])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_inside_of_vmap_a_derivative_is_one_for_each_entry(function, name):
@@ -91,6 +91,7 @@ def test_outer_gradients_reach_what_an_inner_one_used():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_the_derivative_of_a_mapped_function():
     def program(T):
         F, x = T.func, data(T, (2, 3))

@@ -67,7 +67,7 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 @pytest.mark.parametrize(("ours", "theirs"), FUNCTIONS.values(), ids=FUNCTIONS)
 def test_transformations_of_writes_and_backward_agree_with_the_functional_form(ours, theirs, transform):

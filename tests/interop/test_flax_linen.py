@@ -168,6 +168,7 @@ def test_freezing_hooks_double_backward_and_functional_call():
     assert np.allclose(found["first.kernel"].numpy(), expected["first"]["kernel"])
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_draws_the_same_numbers_again():
     def gradients(run):
         net = small(rngs={"dropout": KEY})

@@ -116,6 +116,7 @@ def test_twenty_steps_are_those_of_nnx(kind, inputs, labels):
     assert np.allclose(given.detach().numpy(), reference(inputs), atol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_eager_steps_are_those_of_nnx():
     (model, net), reference = small(), Small(nnx.Rngs(0))
     optimizer, labels = nnx.Optimizer(reference, SGD, wrt=nnx.Param), np.array([0, 1, 1, 0])
@@ -247,6 +248,7 @@ def test_compiled_calls_follow_train_and_eval():
     assert call.metrics().traces == 2
 
 
+@pytest.mark.exhaustive
 def test_double_backward_is_that_of_jax():
     model, net = small()
     net.eval()
@@ -275,7 +277,7 @@ def test_functional_call_takes_other_tensors():
     assert net.first.kernel.grad is None
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_checkpoint_draws_the_same_numbers_again_and_moves_no_state(compiled):
     def gradients(run):

@@ -125,6 +125,7 @@ def test_functions_of_other_names():
         np.testing.assert_allclose(x.detach(), array[0], rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_search_with_the_closure_leaves_no_trace_of_it():
     x = xgrad.tensor(START, requires_grad=True)
     optimizer = Optimizer([x], optax.lbfgs(memory_size=2))

@@ -23,7 +23,7 @@ def step_of(params, optimizer):
     return step
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "tx",
     [
@@ -167,7 +167,7 @@ def sharded(spec):
     return NamedSharding(mesh, PartitionSpec(*spec))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compiled", [False, True])
 def test_sharded_parameters_and_their_state_keep_their_sharding(compiled):
     values = [np.arange(8.0).reshape(4, 2) / 7, np.array([0.5, -1.5])]

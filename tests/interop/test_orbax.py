@@ -93,6 +93,7 @@ def test_a_tree_comes_back_as_it_was(tmp_path):
     assert draws[0] == draws[1]
 
 
+@pytest.mark.exhaustive
 def test_restoring_in_place_keeps_objects_storages_and_views(tmp_path):
     saved = tree()
     before = told(saved)
@@ -290,6 +291,7 @@ def test_64_bits_without_jax_s(tmp_path):
 # -- many checkpoints -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_a_manager_keeps_the_values_of_the_call_while_training_goes_on(tmp_path):
     x = xgrad.zeros(1 << 20)
     with orbax.Manager(tmp_path / "run", max_to_keep=2) as checkpoints:

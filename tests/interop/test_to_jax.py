@@ -44,6 +44,7 @@ def of_torch(x):
 # -- JAX's transformations ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_values_and_derivatives_of_writes_through_views_are_torchs():
     value, gradient, hessian = of_torch(X)
     direction = np.array([1.0, 2.0, -1.0])
@@ -398,7 +399,7 @@ USES = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_tracer_that_is_kept_past_its_trace_is_an_error_at_each_use(leak):
     """It names the line where the tracer was made; nothing is half-changed, and `.data` mends the tensor."""

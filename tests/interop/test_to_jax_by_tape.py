@@ -58,11 +58,13 @@ def test_marks_of_the_tape_count(name):
         assert not np.allclose(jax.grad(xgrad.to_jax(function))(X), expected)  # as the docstring says
 
 
+@pytest.mark.exhaustive
 def test_second_derivatives_are_the_tapes_too():
     gradient = jax.grad(xgrad.to_jax(CASES["detach"][0], grad="tape"))
     np.testing.assert_allclose(jax.jacrev(gradient)(X), np.diag(6 * XS**2), rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_batches_scans_and_checkpoints():
     gradient = jax.grad(xgrad.to_jax(CASES["detach"][0], grad="tape"))
     np.testing.assert_allclose(jax.vmap(gradient)(jnp.stack([X, X])), [3 * XS**3] * 2)
@@ -96,6 +98,7 @@ def test_trees_numbers_integers_and_writes_to_arguments():
     np.testing.assert_array_equal(again, X)
 
 
+@pytest.mark.exhaustive
 def test_complex_gradients_are_jaxs():
     z = jnp.array([1 + 2j, 3 - 1j])
 

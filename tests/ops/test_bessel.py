@@ -39,6 +39,7 @@ def test_values_at_the_ends(name):
     as_torch(lambda T: getattr(T.special, name)(T.tensor(ends, dtype=T.float64)), rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_wronskians():
     x = xgrad.tensor(X)
     close(special.bessel_j1(x) * special.bessel_y0(x) - special.bessel_j0(x) * special.bessel_y1(x), 2 / (math.pi * X))
@@ -54,6 +55,7 @@ def test_values_where_pytorch_is_off():
     close(special.airy_ai(xgrad.tensor([-2.5, 1.0], dtype="float64")), [-0.11232506769296606, 0.13529241631288141])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("name", "wanted"),
     {
@@ -76,6 +78,7 @@ def test_derivatives(name, wanted):
     close(slope, wanted(x.detach()).numpy(), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_second_derivative_of_the_airy_function():
     x = xgrad.tensor(np.array([-8.0, -2.1, -2.0, -0.5, 0.0, 0.7, 2.0, 2.1, 6.0]))
     x.requires_grad_()
@@ -84,6 +87,7 @@ def test_second_derivative_of_the_airy_function():
     close(second, (x * special.airy_ai(x)).detach().numpy(), rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_derivatives_at_0():
     x = xgrad.zeros(1, dtype=xgrad.float64, requires_grad=True)
     found = [xgrad.autograd.grad(getattr(special, name)(x), x)[0].item() for name in NAMES[1:9]]

@@ -24,6 +24,7 @@ def test_gradient(name):
     agree(lambda lib, x: lib.gradient(x, **SPACINGS[name]), X, forward=name != "no dimension")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("edge_order", [1, 2])
 def test_gradient_at_given_places(edge_order):
     agree(lambda lib, x, r, c: lib.gradient(x, spacing=(r, c), edge_order=edge_order), X, ROWS, COLUMNS)
@@ -34,6 +35,7 @@ def test_gradient_of_integers_and_complex_numbers():
     agree(lambda lib, x: lib.gradient(x, dim=1), X + 1j * X[::-1])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["trapezoid", "trapz", "cumulative_trapezoid"])
 def test_integrals(name):
     agree(lambda lib, y: [getattr(lib, name)(y), getattr(lib, name)(y, dx=0.5, dim=0)], X)

@@ -293,6 +293,7 @@ def test_inplace_operation_leaves_a_tensor_without_aliases_on_the_fast_path():
     assert x._version == 1
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize(
     "line",

@@ -31,6 +31,7 @@ def tensors(T, dtype, *arrays):
 # -- comparisons ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", [python.eq, python.lt])
 def test_result_dtype_of_any_two_operands(op):
     agree_on_dtypes(lambda T, a, b: op(a, b))
@@ -79,6 +80,7 @@ def test_comparison_promotes_as_arithmetic_does():
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", [python.eq, python.ne, python.lt, python.le, python.gt, python.ge])
 def test_numbers_on_either_side(op):
     numbers = [1, 2.0, True, np.float64(2), np.int64(2)] + ([1j] if op in (python.eq, python.ne) else [])
@@ -184,6 +186,7 @@ def test_tests_of_complex_values():
 TOLERANCES = [{}, {"rtol": 0.5}, {"atol": 1.0, "rtol": 0.0}, {"equal_nan": True}, {"rtol": 0.0, "atol": 0.0}]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", TOLERANCES, ids=str)
 def test_closeness_at_the_corners(options):
     def program(T):
@@ -241,11 +244,13 @@ def test_logic_takes_all_but_zero_as_true(name):
     as_torch(program)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", [python.and_, python.lshift])
 def test_result_dtype_of_bits(op):
     agree_on_dtypes(lambda T, a, b: op(a, b))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", [python.ior, python.irshift])
 def test_bits_in_place_keep_the_dtype_or_are_refused(op):
     agree_on_dtypes(lambda T, a, b: op(a, b), left=VECTORS)

@@ -60,6 +60,7 @@ CONSTRUCTORS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("constructor", CONSTRUCTORS)
 def test_arguments_make_what_they_make_in_torch(constructor):
     for case, make in MADE.items():

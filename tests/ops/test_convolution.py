@@ -22,6 +22,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "shape", "kernel", "options"), CASES)
 def test_values_and_derivatives(name, shape, kernel, options):
     channels = kernel[1] * options.get("groups", 1) if "transpose" in name else kernel[0]
@@ -46,6 +47,7 @@ def test_the_gradient_of_one_argument_saves_only_the_other():
     assert "self" not in kept_names(node)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["linear", "bilinear", "conv1d", "conv_transpose1d"])
 def test_a_bias_is_not_saved_and_may_be_written(name):
     """`b.add_()` between forward and backward is no error, and the gradients are those of the first call."""

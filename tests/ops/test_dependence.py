@@ -19,6 +19,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_higher_derivatives_require_grad_where_they_depend_on_something(name):
     def program(T):
@@ -87,6 +88,7 @@ CONSTANT = {
 }
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", CONSTANT)
 def test_a_gradient_requires_grad_where_it_does_in_torch(name):
     def program(T):

@@ -118,6 +118,7 @@ FACTORIES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FACTORIES)
 def test_factory(name):
     as_torch(FACTORIES[name], rtol=1e-6)
@@ -130,6 +131,7 @@ def test_strides_of_layout_factories():
     assert (x.is_leaf, x.requires_grad, x.dtype, x._is_view()) == (True, True, xgrad.float64, False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "make",
     [

@@ -31,6 +31,7 @@ def same(function, *arrays):
 # -- LU ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("x", [SQUARE, TALL, WIDE, COMPLEX], ids=["square", "tall", "wide", "complex"])
 def test_lu_factor_packs_what_lu_unpack_unpacks(x):
     same(lambda lib, x: lib.linalg.lu_factor_ex(x), x)
@@ -51,6 +52,7 @@ def test_permutations_have_no_gradient():
     assert [t.requires_grad for t in xgrad.lu_unpack(*xgrad.linalg.lu_factor(x))] == [False, True, True]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("adjoint", [False, True])
 def test_lu_solve(left, adjoint):
@@ -84,6 +86,7 @@ def test_pivots_that_are_none_are_refused():
 # -- reflections ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("x", [SQUARE, TALL, COMPLEX], ids=["square", "tall", "complex"])
 def test_products_of_reflections(x):
     a, tau = (value(t) for t in torch.geqrf(torch.tensor(x)))
@@ -112,6 +115,7 @@ def test_shapes_of_reflections_are_checked():
         xgrad.geqrf(x.requires_grad_())[0].sum().backward()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("x", [TALL, WIDE, COMPLEX], ids=["tall", "wide", "complex"])
 def test_qr_of_every_shape_is_differentiable(x):
     agree(lambda lib, x: tuple(abs(t) for t in lib.linalg.qr(x)), x)
@@ -136,6 +140,7 @@ def indefinite(n, hermitian):
     return x
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("hermitian", [None, False, True])
 def test_ldl_chooses_the_pivots_of_lapack(hermitian):
     x, b = indefinite(7, hermitian), numbers(2, 7, 2)
@@ -146,6 +151,7 @@ def test_ldl_chooses_the_pivots_of_lapack(hermitian):
     same(lambda lib, x, b: lib.linalg.ldl_solve(*lib.linalg.ldl_factor(x, **options), b, **options), x, b)
 
 
+@pytest.mark.exhaustive
 def test_ldl_of_one_row_of_none_and_of_a_singular_matrix():
     for x in (np.full((1, 1), 3.0), np.zeros((2, 0, 0)), np.ones((3, 3)), np.zeros((3, 3))):
         same(lambda lib, x: tuple(lib.linalg.ldl_factor_ex(x)), x)
@@ -158,6 +164,7 @@ def test_ldl_of_one_row_of_none_and_of_a_singular_matrix():
 # -- least squares ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("driver", [None, "gels", "gelsd", "gelss"])
 @pytest.mark.parametrize("x", [TALL, WIDE, SQUARE], ids=["tall", "wide", "batch"])
 def test_lstsq_gives_what_its_driver_gives(x, driver):
@@ -198,6 +205,7 @@ def test_older_triangular_solve():
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("call", "text"),
     [
@@ -220,6 +228,7 @@ def test_matrices_that_cannot_be_factorized(call, text):
     assert isinstance(caught.value, LinAlgError)
 
 
+@pytest.mark.exhaustive
 def test_info_tells_which_matrices_failed():
     x = np.stack([np.diag([1.0, -2.0, 1.0]), np.eye(3), np.zeros((3, 3))])
     for name, field in (("inv_ex", 1), ("cholesky_ex", 1), ("lu_factor_ex", 2), ("ldl_factor_ex", 2)):
@@ -259,6 +268,7 @@ def test_several_results_are_written_into_tensors():
 # -- low rank ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(7, 4), (4, 7), (2, 5, 4)])
 def test_low_rank_finds_the_largest_singular_values(shape):
     x = numbers(*shape)

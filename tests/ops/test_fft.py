@@ -35,6 +35,7 @@ def test_two_dimensions(base):
     agree(lambda T, x: getattr(T.fft, base + "2")(x, s=(3, 6), norm="ortho"), given(base))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("base", BASES)
 def test_n_dimensions(base):
     agree(lambda T, x: getattr(T.fft, base + "n")(x), given(base))
@@ -110,6 +111,7 @@ def test_an_empty_batch():
     assert xgrad.fft.irfftn(xgrad.zeros(0, 4, 5), dim=(1, 2)).shape == (0, 4, 8)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dim", [None, 1, (0, 1)])
 @pytest.mark.parametrize("name", ["fftshift", "ifftshift"])
 def test_shifts(name, dim):

@@ -41,6 +41,7 @@ def test_numbers_of_every_shape(shape, scale):
     as_printed(lambda T: numbers(T, shape, scale=scale))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(5,), (2000,), (20, 9, 30)], ids=str)
 def test_numbers_of_every_dtype(dtype, shape):
@@ -84,6 +85,7 @@ def test_only_what_is_shown_decides_the_notation(shape, value, place):
     assert changed == (abs(place) == 1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "program",
     [
@@ -146,6 +148,7 @@ def test_elements_that_are_not_shown_stay_on_the_device(monkeypatch):
     assert fetched[3:] == [1000]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not storage.DONATION, reason="on a free-threaded Python nothing is donated")
 @pytest.mark.parametrize("shape", [(5,), (900,), (3000,), (70, 80)], ids=str)
 def test_printed_buffer_is_still_donated(shape):

@@ -88,6 +88,7 @@ def test_embedding_bag_with_its_indices(mode, padding):
             np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_embedding_bag_scales_gradients_by_how_often_a_row_is_named():
     """PyTorch's CPU divides by the counts of other rows here; `embedding` does not."""
     rows, weight = np.array([[1, 2, 0], [2, 3, 2]]), random(4, 3)

@@ -102,7 +102,7 @@ def test_wrong_calls_say_what_is_wrong(call, text):
         call(xgrad.ones(1, 1, 4, 4))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("name", "shape", "norm_type", "size", "options"),
     [

@@ -40,7 +40,7 @@ SAMPLES = {
 }
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_distribution_and_reproducibility(name):
     make, mean, deviation = SAMPLES[name]

@@ -51,7 +51,7 @@ def _states(kind, tensors):
     return (list(tensors[:2]), list(tensors[2:])) if kind == "lstm" else (tensors[0], list(tensors[1:]))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", GATES)
 def test_a_layer_and_its_second_derivatives(kind):
     def function(library, x, *tensors):
@@ -60,7 +60,7 @@ def test_a_layer_and_its_second_derivatives(kind):
     _agree(function, _arrays(kind, (3, 2), 2), order=2)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_two_layers_in_both_directions_with_the_batch_first(kind):
     def function(library, x, *tensors):
@@ -69,7 +69,7 @@ def test_two_layers_in_both_directions_with_the_batch_first(kind):
     _agree(function, _arrays(kind, (2, 3), 2, layers=2, directions=2, biases=False))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["rnn_tanh", "lstm"])
 def test_packed_sequences_end_where_batch_sizes_say(kind):
     def function(library, data, *tensors):
@@ -86,7 +86,7 @@ def test_lstm_with_projections():
     _agree(function, _arrays("lstm", (3, 2), 2, projected=2))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("biases", [True, False])
 def test_cells(kind, biases):

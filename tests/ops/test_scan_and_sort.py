@@ -82,6 +82,7 @@ def test_k_out_of_range_is_refused():
         xgrad.kthvalue(xgrad.tensor(X), 0)
 
 
+@pytest.mark.exhaustive
 def test_distinct_elements():
     x = np.array([3, 1, 3, 3, 1, 2])
     agree(lambda lib, x: lib.unique(x, return_inverse=True, return_counts=True), x)

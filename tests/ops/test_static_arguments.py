@@ -124,6 +124,7 @@ def accepted():
     return wrong, tried
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")
 def test_what_torch_refuses_for_its_kind_is_refused():
     with warnings.catch_warnings():

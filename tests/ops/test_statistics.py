@@ -16,14 +16,14 @@ FREQUENCIES, WEIGHTS = np.array([1, 2, 0, 3, 1]), np.array([0.5, 1.0, 0.2, 0.0, 
 NAN = np.where(X > 1.5, np.nan, X)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("x", [X, COMPLEX, X[0]], ids=["real", "complex", "vector"])
 def test_covariance_and_its_derivatives(x):
     agree(lambda lib, x: [lib.cov(x), x.cov(correction=0)], x)
     agree(lambda lib, x: lib.corrcoef(x), x)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("correction", [0, 1, 2])
 def test_covariance_with_weights(correction):
     def program(lib, x, aweights):

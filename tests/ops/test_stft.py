@@ -20,7 +20,7 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_stft(options):
     width = {"win_length": 6} if "center" in options else {}

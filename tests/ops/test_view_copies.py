@@ -86,6 +86,7 @@ def test_a_refused_out_changes_nothing():
 # -- the old order of embedding_bag -----------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_embedding_bag_in_the_old_order_warns_and_is_the_same():
     def program(T):
         weight = T.arange(8.0).reshape(4, 2).requires_grad_()

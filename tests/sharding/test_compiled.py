@@ -123,6 +123,7 @@ def test_another_sharding_is_traced_anew_and_said():
     assert bare.metrics().traces == 2
 
 
+@pytest.mark.exhaustive
 def test_random_state_is_bound_to_no_device():
     step = xgrad.compile(lambda x: x + xgrad.rand(*x.shape))
     for place in (sharding("a"), "cpu:1"):

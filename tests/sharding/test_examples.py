@@ -35,6 +35,7 @@ def outputs(monkeypatch, capsys):
     return found
 
 
+@pytest.mark.exhaustive
 def test_examples_agree_and_place_what_they_say(outputs):
     losses = {name: [float(x) for x in re.findall(r"loss (\S+)", out)] for name, out in outputs.items()}
     assert len(losses["transformer"]) == 2

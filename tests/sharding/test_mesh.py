@@ -25,7 +25,7 @@ def spec(x):
     return x.sharding.spec
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize(
     "make",
     [
@@ -184,6 +184,7 @@ def test_moved_tensor_sends_its_gradient_back():
         assert whole.grad.sharding.is_equivalent_to(NamedSharding(mesh, P("data", "model")), 2)
 
 
+@pytest.mark.exhaustive
 def test_random_numbers_do_not_depend_on_the_sharding():
     for make in (
         lambda **where: xgrad.randn(8, 4, **where),

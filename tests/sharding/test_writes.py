@@ -59,7 +59,7 @@ def pair(T, *places):
     return made[0] * 1, made[1]
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("write", WRITES)
 def test_write_keeps_the_sharding(write, path):
     expected, other = pair(torch)
@@ -102,6 +102,7 @@ def test_shards_that_somebody_holds_are_not_written():
     assert x.sharding == sharding("a", "b")
 
 
+@pytest.mark.exhaustive
 def test_write_of_a_value_made_elsewhere_keeps_the_device():
     """What is written need not depend on what was there: a program for it alone would run on the default device."""
     for place in ("cpu:1", sharding("a"), sharding()):

@@ -170,6 +170,7 @@ def test_backward_twice_recomputes_twice():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_second_derivatives():
     def program(T):
         x, w = leaf(T, 2, 3), leaf(T, 3, seed=1)

@@ -208,6 +208,7 @@ DETAILS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.filterwarnings("ignore:None of the inputs")
 @pytest.mark.parametrize("program", DETAILS)
 def test_as_in_torch(program):

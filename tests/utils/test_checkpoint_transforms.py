@@ -75,6 +75,7 @@ PROGRAMS = {
 CASES = [(name, wrap) for name in PROGRAMS for wrap in WRAPS if (name, wrap) != ("reverse over reverse", selective)]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("name", "wrap"), CASES)
 def test_transforms(name, wrap):
     def run(wrap):
@@ -91,6 +92,7 @@ def test_transforms_where_mutation_is_allowed(name):
         same(PROGRAMS[name](writable, leaf(xgrad, 2, 3)), plain)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("wrap", WRAPS)
 def test_tangents_of_gradients(wrap):
     """A dual number's gradient has a tangent, though what backward needs was packed away."""
@@ -105,6 +107,7 @@ def test_tangents_of_gradients(wrap):
     same(run(wrap), run(lambda f, x: f(x)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("wrap", [once, twice, offloaded])
 def test_transforms_inside_of_a_checkpoint(wrap):
     """Packing must not cut the graph below a vmap: gradients of the result, and their gradients, are as without."""
