@@ -35,7 +35,9 @@ PUBLIC = [
         (xgrad.Tensor.arccosh_, '_floating("acosh", jnp.arccosh', '"The inverse hyperbolic cosine."'),
         (xgrad.digamma, "_floating(", "derivative(self=lambda grad, self: grad * _polygamma(1, self))"),
         (xgrad.linalg.inv, '@composite("inv"', "\ndef inv("),
-        (xgrad.nn.functional.conv2d, "conv2d, conv_transpose2d = ", "(2)"),
+        (xgrad.nn.functional.conv2d, "conv2d, conv_transpose2d = ", "def convolution(self, weight, bias=None, *,"),
+        (xgrad.bitwise_and, '_bitwise("bitwise_and", jnp.bitwise_and', "def function(self, other):"),
+        (xgrad.nn.functional.softmax, '@composite("softmax"', "Without `dim` it is dimension 0"),
     ],
 )
 def test_source_is_the_declaration(function, first, inside):

@@ -6,7 +6,8 @@ show the declaration, a traceback says `File ".../arithmetic.py", line 161, in m
 a profiler says `arithmetic.py:158(mul)`.
 
 Many operators come from one function that declares a row of a table.  Their code stands in line 1 of a file of its
-own, `.../unary.py:108`: the row of line 108.  (In unary.py itself `inspect` would look for a `def` above the row.)
+own, `.../unary.py:108`: the row of line 108, and the function inside of the one that declares it.  (In unary.py itself
+`inspect` would look for a `def` above the row.)
 """
 
 import functools
@@ -34,15 +35,15 @@ def place_of(function: Callable[..., Any], name: str) -> Place:
         while frame is not None and frame.f_code.co_name != "<module>":
             frame = frame.f_back
         if frame is not None and frame.f_code.co_filename == code.co_filename and name in frame.f_code.co_consts:
-            return _Row(code.co_filename, frame.f_lineno).place()
+            return _Row(code, frame.f_lineno).place()
     return code.co_filename, code.co_firstlineno
 
 
 class _Row:
     """A row of a table, as a loader of source: `linecache` asks it for the row's text when something shows it."""
 
-    def __init__(self, file: str, line: int) -> None:
-        self.file, self.line = file, line
+    def __init__(self, function: CodeType, line: int) -> None:
+        self.function, self.file, self.line = function, function.co_filename, line
 
     def place(self) -> Place:
         own = f"{self.file}:{self.line}"
@@ -50,11 +51,11 @@ class _Row:
         return own, 1
 
     def get_source(self, name: str) -> str:
-        """Return the statement that begins in the row's line."""
+        """Return the statement that begins in the row's line, and below it the function that the row declares."""
         lines = linecache.getlines(self.file)[self.line - 1 :]
         tokens = tokenize.generate_tokens(iter(lines).__next__)
         last = next((token.end[0] for token in tokens if token.type == tokenize.NEWLINE), 1)
-        return textwrap.dedent("".join(lines[:last]))
+        return "".join(lines[:last]) + "\n" + textwrap.dedent(inspect.getsource(self.function))
 
 
 def put(code: CodeType, name: str, place: Place, below: int = 0) -> CodeType:

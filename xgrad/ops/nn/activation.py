@@ -383,19 +383,25 @@ def _legacy_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> i
     return 0 if input.ndim in (0, 1, 3) else 1
 
 
-def _softmax_of(name: str, doc: str, compute: Any) -> None:
-    """Declare the nn.functional form, whose `dim` may be None."""
+@composite("softmax", method=False, namespace="nn.functional")
+def _softmax_of_any_dim(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """exp(x) over its sum along `dim`: `xgrad.softmax`, computed in `dtype` if that is given.
 
-    def function(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-        return compute(input, _legacy_dim(name, input, dim, _stacklevel), dtype)
-
-    function.__name__, function.__doc__ = name, doc
-    composite(name, method=False, namespace="nn.functional")(function)
+    Without `dim` it is dimension 0 of a tensor with 0, 1 or 3 dimensions, else 1, and a warning says so.
+    """
+    return softmax.function(input, _legacy_dim("softmax", input, dim, _stacklevel), dtype)
 
 
-_softmax_of("softmax", "exp(x) over its sum along `dim`.", softmax.function)
-_softmax_of("log_softmax", "The logarithm of softmax along `dim`.", log_softmax.function)
-_softmax_of("softmin", "softmax of -x along `dim`.", _softmin.function)
+@composite("log_softmax", method=False, namespace="nn.functional")
+def _log_softmax_of_any_dim(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """The logarithm of softmax along `dim`, without its overflow: `xgrad.log_softmax`; `dim` as in `softmax`."""
+    return log_softmax.function(input, _legacy_dim("log_softmax", input, dim, _stacklevel), dtype)
+
+
+@composite("softmin", method=False, namespace="nn.functional")
+def _softmin_of_any_dim(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """softmax of -x along `dim`; `dim` as in `softmax`."""
+    return _softmin.function(input, _legacy_dim("softmin", input, dim, _stacklevel), dtype)
 
 
 @composite(method=False, namespace=("nn.functional", ""))
