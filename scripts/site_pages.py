@@ -107,6 +107,7 @@ def _entry(home: str, name: str, value: Any) -> str:
     """Heading, signature and docstring."""
     told = f"```python\n{signature(name, value)}\n```\n\n" if callable(value) else ""
     text = with_blocks(inspect.cleandoc(value.__doc__ or ""))
+    text = re.sub(r"^(Shapes|Dtypes|Errors|Backward|Forms|Source): ", r"**\1**: ", text, flags=re.MULTILINE)
     return f"\n### {name} {{ #{home}.{name} }}\n\n{told}{text}\n"
 
 

@@ -7,7 +7,7 @@ from . import overrides, unsupported
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
 from .autograd.torch_c_names import ExecutionEngine
-from .dispatch import call, forward_mode, override_calls, public_names, recorded_views, view
+from .dispatch import call, forward_mode, help_texts, override_calls, public_names, recorded_views, view
 from .dispatch.tables import FUNCTIONS, METHODS
 from .engine import grad_dtype, history, hooks
 from .ops.create import casts, constructors, copying
@@ -16,6 +16,7 @@ from .tensor_methods import conversion, copy_and_pickle, storages
 
 override_calls.replace_composites()
 public_names.name_functions()
+help_texts.attach_texts()
 
 # Methods that tensor.py, the engine and dispatch/ call on Tensors beyond their public ones.
 _internal = {
