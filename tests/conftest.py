@@ -1,6 +1,7 @@
 """What all tests share: 64-bit mode, eight fake CPU devices, and the two paths of view tracking."""
 
 import gc
+import logging
 import os
 import zlib
 
@@ -51,7 +52,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Leave what is loaded by now to no later run of the garbage collector, which would walk over it each time."""
+    """Leave what is loaded by now to no later run of the garbage collector, which would walk over it each time.
+
+    Have all loggers propagate: torch has 50 that do not, and pytest's plugin visits each of those six times in a test.
+    """
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.propagate = True
     gc.freeze()
 
 

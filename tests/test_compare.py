@@ -98,6 +98,7 @@ def test_it_shows_as_html_without_unescaped_text(result):
     assert "->" not in html
 
 
+@pytest.mark.exhaustive
 def test_it_draws_a_bar_for_each_path(result):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")

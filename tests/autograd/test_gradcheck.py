@@ -422,6 +422,7 @@ def test_imports_are_those_of_torch():
     assert xgrad.autograd.gradcheck.GradcheckError is GradcheckError  # an AttributeError in torch
 
 
+@pytest.mark.exhaustive
 def test_the_machinery_is_loaded_when_it_is_used():
     code = """
 import sys, xgrad

@@ -75,6 +75,7 @@ def test_if_one_fails_or_the_time_is_up_all_end(code, told, tmp_path, monkeypatc
     assert ended(file.read_text() for file in tmp_path.glob("*.pid"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
 def test_when_the_launcher_ends_its_processes_end(how, tmp_path):
     """By Ctrl-C, when it is asked to, and when it is killed."""
@@ -96,6 +97,7 @@ def test_when_the_launcher_ends_its_processes_end(how, tmp_path):
         launcher.communicate()
 
 
+@pytest.mark.exhaustive
 def test_a_process_that_takes_too_long_ends_itself():
     code = "import time; from xgrad.cli.launch import end_after\nwith end_after(0.2): time.sleep(60)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
@@ -118,6 +120,7 @@ def test_demo_over_two_processes(capfd, monkeypatch):
     assert drift < 1e-5
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

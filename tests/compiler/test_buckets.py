@@ -40,6 +40,7 @@ def test_a_result_that_depends_on_the_padding_is_an_error_and_nothing_is_done():
     assert count.item() == 1
 
 
+@pytest.mark.exhaustive
 def test_what_is_valid_is_told_and_state_moves_on_once_a_call():
     weight = xgrad.ones(3, requires_grad=True)
 

@@ -311,6 +311,7 @@ def traced_beside(mine, theirs):
     return failures
 
 
+@pytest.mark.exhaustive
 def test_a_thread_traces_while_another_works_on_other_tensors():
     assert not traced_beside(leaf(xgrad, 3), leaf(xgrad, 3, seed=1))
 

@@ -47,6 +47,7 @@ def test_in_a_compiled_function():
     assert inner.metrics().traces == 1
 
 
+@pytest.mark.exhaustive
 def test_in_transforms():
     compiled, x = xgrad.compile(square), values()
     rows = xgrad.stack([x, x + 1])

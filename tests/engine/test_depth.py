@@ -37,6 +37,7 @@ def test_destruction_of_a_long_chain_without_backward():
     del node
 
 
+@pytest.mark.exhaustive
 def test_gradient_of_an_input_at_the_end_of_a_long_chain():
     x, y = chain(xgrad, LONG // 10)
     (g,) = xgrad.autograd.grad(y.sum(), x)

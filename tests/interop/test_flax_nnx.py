@@ -321,6 +321,7 @@ def test_state_dict_goes_into_another_module():
     assert net(xgrad.tensor(X, device=jax.devices()[1])).device == xgrad.device(jax.devices()[1])
 
 
+@pytest.mark.exhaustive
 def test_methods_flags_and_functions():
     model, net = small()
     hidden = wrap(model, method="hidden")

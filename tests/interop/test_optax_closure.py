@@ -50,7 +50,7 @@ def closure_of(optimizer, x, loss=rosenbrock):
     return closure
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "tx",
     [

@@ -79,6 +79,7 @@ def test_values_and_derivatives_of_writes_through_views_are_torchs():
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-9, err_msg=name), found[name], theirs)
 
 
+@pytest.mark.exhaustive
 def test_batches_and_batches_of_gradients():
     batch = np.stack([X, 2 * X])
     for f in (jax.vmap(loss), jax.jit(jax.vmap(loss))):

@@ -36,7 +36,7 @@ def named(name):
 # -- dtypes -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("op", [python.add, python.truediv, python.mod, python.pow])
 def test_result_dtype_of_any_two_operands(op):
     # torch gives a bool for this one alone, and refuses the power of two bool tensors.
@@ -44,7 +44,7 @@ def test_result_dtype_of_any_two_operands(op):
     agree_on_dtypes(lambda T, a, b: op(a, b), but=but)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("op", [python.isub, python.itruediv, python.ifloordiv, python.ipow])
 def test_in_place_keeps_its_dtype_or_is_refused(op):
     but = [(((2,), "bool"), True)] if op is python.ipow else []
@@ -58,7 +58,7 @@ def test_in_place_keeps_its_dtype_or_is_refused(op):
     agree_on_dtypes(program, left=VECTORS, but=but)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["sub", "mul", "floor_divide", "float_power", "div floor"])
 def test_functions_promote_as_operators_do(name):
     agree_on_dtypes(named(name), left=VECTORS)

@@ -31,7 +31,7 @@ def same(function, *arrays):
 # -- LU ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("x", [SQUARE, TALL, WIDE, COMPLEX], ids=["square", "tall", "wide", "complex"])
 def test_lu_factor_packs_what_lu_unpack_unpacks(x):
     same(lambda lib, x: lib.linalg.lu_factor_ex(x), x)
@@ -86,7 +86,7 @@ def test_pivots_that_are_none_are_refused():
 # -- reflections ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("x", [SQUARE, TALL, COMPLEX], ids=["square", "tall", "complex"])
 def test_products_of_reflections(x):
     a, tau = (value(t) for t in torch.geqrf(torch.tensor(x)))
@@ -140,7 +140,7 @@ def indefinite(n, hermitian):
     return x
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("hermitian", [None, False, True])
 def test_ldl_chooses_the_pivots_of_lapack(hermitian):
     x, b = indefinite(7, hermitian), numbers(2, 7, 2)
@@ -172,6 +172,7 @@ def test_lstsq_gives_what_its_driver_gives(x, driver):
     same(lambda lib, x, b: tuple(lib.linalg.lstsq(x, b, driver=driver)), x, b)
 
 
+@pytest.mark.exhaustive
 def test_lstsq_is_differentiable():
     agree(lambda lib, x, b: lib.linalg.lstsq(x, b).solution, TALL, numbers(4, 2, seed=1))
     agree(lambda lib, x, b: lib.linalg.lstsq(x, b).solution, numbers(2, 4, 3), numbers(2, 4, seed=1), order=1)
@@ -268,7 +269,7 @@ def test_several_results_are_written_into_tensors():
 # -- low rank ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(7, 4), (4, 7), (2, 5, 4)])
 def test_low_rank_finds_the_largest_singular_values(shape):
     x = numbers(*shape)

@@ -184,6 +184,7 @@ def test_binomial_numbers_of_sure_trials_and_of_none():
         xgrad.binomial(xgrad.ones(2, requires_grad=True), xgrad.ones(2)).sum().backward()
 
 
+@pytest.mark.exhaustive
 def test_gumbel_softmax_draws_categories():
     chances = np.array([0.2, 0.5, 0.3])
     logits = xgrad.tensor(np.log(chances)).expand(N, 3).clone().requires_grad_()

@@ -79,6 +79,7 @@ def test_packed_sequences_end_where_batch_sizes_say(kind):
     _agree(function, _arrays(kind, (8,), 3, directions=2))
 
 
+@pytest.mark.exhaustive
 def test_lstm_with_projections():
     def function(library, x, *tensors):
         return library.lstm(x, *_states("lstm", tensors), *ONE_LAYER)
@@ -130,6 +131,7 @@ def test_dropout_is_between_layers_and_in_training_only():
     assert not dropped.numpy().any()  # the second layer has nothing but zeros to see
 
 
+@pytest.mark.exhaustive
 def test_forward_mode_and_vmap_and_jit():
     arrays = _arrays("gru", (3, 2), 2)
     x, h, *params = (xgrad.tensor(a) for a in arrays)

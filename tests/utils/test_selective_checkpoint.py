@@ -41,7 +41,7 @@ def policy_of(*keep):
     return policy
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "keep",
     [
