@@ -1,0 +1,1 @@
+"""What maintains the repository: generated files, and figures of the documentation."""
