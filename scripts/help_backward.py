@@ -15,13 +15,13 @@ from xgrad.dispatch.saved_attributes import kept_names
 def backward(entry: Entry) -> str:
     """The sentences on derivatives."""
     op = entry.operator
-    return _of_operator(op, entry) if op is not None else _of_composite(entry)
+    return _of_operator(op) if op is not None else _of_composite(entry)
 
 
-def _of_operator(op: Operator, entry: Entry) -> str:
+def _of_operator(op: Operator) -> str:
+    if op.overwrites:
+        return f"node `{op.node_name}`; the values before are lost, and get a gradient of zeros."
     if not op.differentiable:
-        if entry.inplace:
-            return "the old values are lost, and get a gradient of zeros."
         return "none; the result does not require grad."
     if op.missing:
         return f"`NotImplementedError`: PyTorch has no derivative of `{op.missing}` either."
