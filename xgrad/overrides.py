@@ -277,7 +277,7 @@ def _replacements() -> dict[str, Any]:
             asking[name] = _asking_property(value)
         elif callable(value) and not isinstance(value, (staticmethod, classmethod, type)):
             if getattr(value, "__name__", name) not in vars(Tensor):
-                value.__name__ = value.__qualname__ = name  # the name that an override is to see
+                value.__name__ = name  # the name that an override sees; pickle finds `__qualname__`
             if operator is None or operator.check is not None:
                 asking[name] = _asking(value)
     return asking
