@@ -56,6 +56,8 @@ from .dtypes import *  # noqa: F403
 from .dtypes import get_default_dtype as get_default_dtype
 from .dtypes import promote_types as promote_types
 from .dtypes import set_default_dtype as set_default_dtype
+from .execution.lazily import lazy as lazy
+from .execution.lazily import sync as sync
 from .ops.create.constructors import BFloat16Tensor as BFloat16Tensor
 from .ops.create.constructors import BoolTensor as BoolTensor
 from .ops.create.constructors import ByteTensor as ByteTensor

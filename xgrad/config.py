@@ -53,6 +53,8 @@ class ThreadState(threading.local):
     # {generator: its key at first use} of the innermost block that may run again
     random_log: dict[Any, Any] | None = None
     random_again: dict[Any, Any] | None = None  # {generator: its twin} after `random.draw_again`
+    queue: Any = None  # the execution.queue.Queue of a lazy block
+    lazy: bool | None = None  # None: as `settings.lazy` says
     operator_mode: Any = None  # the innermost dispatch.operator_modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
     autocast: Any = None  # the dispatch.autocasting.Settings, None for the defaults: nothing is cast
@@ -152,7 +154,8 @@ class Settings:
     default_dtype: Any = jnp.dtype("float32")
     check_sparse = False  # True if sparse constructors check all invariants
     warn_always = False  # True if a warning that is given once is given each time
-    operator_modes = False  # True once a thread has entered an operator mode: until then no operator looks for one
+    special = False  # True once a thread has entered an operator mode or a lazy block: until then none looks for one
+    lazy = False  # True if every thread is lazy (XGRAD_LAZY=1)
 
 
 settings: Settings = Settings()

@@ -20,8 +20,13 @@ from ..size import Size
 from ..tensor import Tensor, from_array
 from .compiled_backward import use
 
+
 # `like` is an unused operand: the result is on its devices.
-_ones = jit_checked(lambda like: jnp.ones_like(like), keep_unused=True)
+def _ones_like(like: Any) -> Any:
+    return jnp.ones_like(like)
+
+
+_ones = jit_checked(_ones_like, keep_unused=True)
 
 
 def _sequence(value: Any) -> tuple:

@@ -1,4 +1,4 @@
-"""Functions as programs: `jax.jit` of functions that pass through `limits.checked`.
+"""Functions as programs: `jax.jit` of functions that pass through `limits.checked`, which a lazy block notes.
 
 JAX's cache finds a program by its text, which begins with the function's name.  So a program has a name that is the
 same in each process: that of the function, also for a partial function, which has none (`checked`).
@@ -9,7 +9,59 @@ from typing import Any
 
 import jax
 
+from ..config import settings
+from ..execution.execute import execute
 from ..limits import checked
+
+
+class Program:
+    """A jitted function of arrays and numbers.  In a lazy block a call notes it, and returns what is pending.
+
+    `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
+    """
+
+    __slots__ = ("avals", "function", "label", "run", "within", "writes")
+    lazy = True  # False: it runs at once in a lazy block too
+    run: Any
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        self.function = function
+        self.run = jax.jit(function, **options)
+        self.within: Callable[..., Any] = function  # the function as a part of a larger program
+        self.writes = False  # True if it writes a part of its first operand
+        self.label = ""
+        self.avals: dict[Any, Any] = {}  # those of the results, by those of the operands: for a queue
+
+    def __call__(self, *operands: Any) -> Any:
+        return execute(self, operands) if settings.special else self.run(*operands)
+
+    @property
+    def name(self) -> str:
+        """The name by which a lazy block tells it: the function's, or its `label`."""
+        return self.label or self.function.__name__
+
+    @property
+    def lower(self) -> Any:
+        """`jax.jit`'s `lower`."""
+        return self.run.lower
+
+
+class Immediate(Program):
+    """A function that needs values, and so is not jitted."""
+
+    __slots__ = ()
+    lazy = False
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = self.run = self.within = function
+        self.avals, self.writes, self.label = {}, False, ""
+
+
+class Placed(Program):
+    """A program whose result has a sharding of its own."""
+
+    __slots__ = ()
+    lazy = False
 
 
 def jit_checked(
@@ -19,15 +71,15 @@ def jit_checked(
     donate: bool = False,
     keep_unused: bool = False,
     converts: bool = False,
-) -> Callable[..., Any]:
-    """Return `jax.jit(function)`; with `donate` the result is in the first argument's memory.
+) -> Program:
+    """Return `function` as a program; with `donate` the result is in the first argument's memory.
 
     `facts`, `converts`: see `limits.checked`.
     """
     function = checked(function, facts, converts=converts)
-    return jax.jit(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
+    return Program(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
 
 
-def jit_placed(function: Callable[..., Any], where: Any) -> Callable[..., Any]:
-    """Return `jax.jit(function)` that runs on its first argument's devices; its result has the sharding `where`."""
-    return jax.jit(checked(function), out_shardings=where, keep_unused=True)
+def jit_placed(function: Callable[..., Any], where: Any) -> Program:
+    """Return `function` as a program that runs on its first argument's devices; its result has the sharding `where`."""
+    return Placed(checked(function), out_shardings=where, keep_unused=True)

@@ -16,9 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..config import state
+from ..config import settings, state
 from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..errors import PlacementError
+from ..execution.execute import settle
+from ..execution.pending import quietly
 from ..random import default_generator
 from ..tensor import Tensor, blank
 from ..tensor_methods import pytrees
@@ -91,6 +93,9 @@ class Entry:
 
     def run(self, tensors: list[Any], arrays: list[Any], leaves: list[Any]) -> Any:
         """Run the program and repeat the function's effects: all of them, or none, wherever an interrupt arrives."""
+        if settings.special:  # a lazy block may have left Pendings in tensors
+            arrays[:] = map(quietly, arrays)
+            leaves = [*map(quietly, leaves)]
         if self._straight is not None:
             return self._straight(tensors, arrays, leaves)
         traced = self._traced
@@ -134,6 +139,8 @@ class Entry:
                 node.take(values)
             operands = [values[number] for number in program.inputs]
             del values
+        if settings.special:
+            operands = [quietly(array) for array in operands]
         if program.with_one:
             operands.append(one())
         operands += program.arrays
@@ -254,7 +261,7 @@ class Entry:
                 owned = holder.owned
             entry = [holder, place, None]
             taken.append(entry)
-            operands[place] = holder._array
+            operands[place] = settle(holder)
             holder._array = None
             if operands[place] is None:
                 raise no_value()
@@ -341,7 +348,7 @@ class Entry:
         keys = [(which or state.generator or default_generator)._here() for which in self._generators]
         values = self._values(list(arrays), leaves, keys)
         program = self._traced.program
-        return [*[values[n] for n in program.inputs], *([one()] if program.with_one else []), *program.arrays]
+        return [*[quietly(values[n]) for n in program.inputs], *([one()] if program.with_one else []), *program.arrays]
 
     def _call(self, operands: list) -> Any:
         """Run the executable.  `jax.jit` would compile again for operands that were put on their device explicitly."""

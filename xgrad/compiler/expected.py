@@ -5,6 +5,8 @@ Shape, dtype, sharding, requires_grad, being a leaf, hooks, the view of the stor
 
 from typing import Any
 
+from ..execution.execute import settle
+from ..execution.pending import Pending, quietly
 from ..tensor import Tensor
 from ..views.storage import Tracer
 from .containers import INTERNAL
@@ -56,7 +58,7 @@ class Expected:
         if tensor.__class__ is not self.kind:
             return None
         if self.by_value:
-            return self._value(tensor)
+            return quietly(self._value(tensor))
         attributes = tensor.__dict__
         get = attributes.get
         storage = get("_storage")
@@ -64,10 +66,14 @@ class Expected:
             array = get("_array")
             if array is None:
                 array = tensor._held()
+            elif array.__class__ is Pending:
+                array = settle(tensor)
             if self.chain is not None:
                 return None
         else:
             array = storage.array
+            if array.__class__ is Pending:
+                array = settle(storage)
             chain = attributes["_chain"]
             if chain is not self.chain and not (self.chain is None and chain.is_root):
                 return None

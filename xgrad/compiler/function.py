@@ -11,7 +11,9 @@ from weakref import WeakSet
 
 from jax.core import Tracer
 
+from ..config import settings
 from ..engine.programs import segment
+from ..execution.execute import queue_now, suspended
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import modes
@@ -90,6 +92,9 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if modes.inlined():
             return self._function(*args, **kwargs)
+        if settings.special and queue_now() is not None:
+            with suspended("a compiled function"):
+                return self(*args, **kwargs)
         return self.run(args, kwargs) if self._buckets is None else self._buckets.call(args, kwargs)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:

@@ -17,6 +17,7 @@ import jax
 from jax.extend.core import Primitive
 
 from ..config import state
+from ..execution.pending import quietly
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer
@@ -64,6 +65,7 @@ class Trace(Overlay):
         """Make a new input of the program."""
         if isinstance(array, Tracer):
             raise Inline
+        array = quietly(array)
         root = Root(len(self.roots), owner, array)
         self.roots.append(root)
         return root
@@ -72,6 +74,7 @@ class Trace(Overlay):
         now = reached.now
         reached.by_value = self.by_value and storage is not None and self._is_value(reached.tensor, now, storage)
         if storage is None:
+            now["_array"] = quietly(now["_array"])
             self._alone(reached, now["_array"])
         elif reached.by_value:
             self._value(reached, storage)

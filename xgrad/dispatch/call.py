@@ -11,6 +11,7 @@ from ..config import settings, state
 from ..dtypes import INEXACT_KINDS
 from ..engine.edges import gradient_edge
 from ..engine.saved_variable import SavedVariable
+from ..execution.execute import execute
 from ..tensor import Tensor, blank, from_array
 from ..views.storage import VersionCounter
 from .forward_mode import forward
@@ -24,7 +25,8 @@ from .record import NO_EDGE, record_many, save_for_backward, versions_of
 
 def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
     """Run an operator on Tensors and numbers; record it if a gradient may be asked for."""
-    if settings.operator_modes and (mode := state.operator_mode) is not None:
+    special = settings.special
+    if special and (mode := state.operator_mode) is not None:
         return mode.call(op, args, statics)
     try:
         kernel = op.kernels[statics]
@@ -44,7 +46,7 @@ def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
             return interpret(op, args, statics, call)
         bit += bit
     try:
-        out = kernel.run(*arrays)
+        out = kernel.run(*arrays) if not special else execute(kernel.program, arrays, args)
     except Exception as error:
         if isinstance(error, OverflowError) and (fitting := numbers_that_fit(op, args)) is not args:
             return call(op, fitting, statics)

@@ -19,7 +19,7 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
     """`call(op, (a, b), ())`."""
     if a.__class__ is not Tensor or b.__class__ is not Tensor or state.forward_level >= 0:
         return call(op, (a, b), ())
-    if settings.operator_modes and state.operator_mode is not None:
+    if settings.special and (state.operator_mode is not None or state.queue is not None or settings.lazy):
         return call(op, (a, b), ())
     x, y = a._array, b._array
     if x is None or y is None:

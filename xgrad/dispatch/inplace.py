@@ -29,7 +29,7 @@ def call_inplace(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) 
     Order: does anything require grad → check_inplace → save (the *old* array of self: free here) → kernel → write,
     bump generation and version → rebase_history → forward mode → save results.
     """
-    if settings.operator_modes and (mode := state.operator_mode) is not None:
+    if settings.special and (mode := state.operator_mode) is not None:
         return mode.call_inplace(op, args, statics)
     usual = USUAL.issuperset(map(type, args))
     if not usual:

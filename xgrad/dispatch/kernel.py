@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..compile_cache.programs import jit_checked, jit_placed
+from ..compile_cache.programs import Immediate, Program, jit_checked, jit_placed
 from ..donation import Writing
 from ..errors import ShapeMismatchError
 from ..limits import checked
@@ -52,11 +52,12 @@ class Kernel:
         self.operator: Operator = operator
         self.statics: dict[str, Any] = dict(zip(operator.static_names, statics, strict=True))
         self.function: Any = partial(operator.function, **self.statics) if statics else operator.function
-        self.program: Callable[..., Any] = (
+        self.program: Program = (
             jit_checked(self.function, self, converts=operator.converts)
             if operator.jit
-            else checked(self.function, self)
+            else Immediate(checked(self.function, self))
         )
+        self.program.label = operator.name
         self.run: Callable[..., Any] = self._first  # then `program` itself
         self.ran = False
         self.differentiable: bool = operator.differentiable
@@ -73,8 +74,8 @@ class Kernel:
         self.batched: dict[tuple[bool, ...], Any] = {}  # its operators over a batch, for each choice of arguments
 
     def _first(self, *arrays: Any) -> Any:
-        out = self.program(*arrays)
-        self.run, self.ran = self.program, True
+        out = self.program.run(*arrays)
+        self.run, self.ran = self.program.run, True
         return out
 
     def plan(self, needs: int, count: int) -> Plan:
@@ -123,6 +124,7 @@ class Kernel:
                 program = Writing(self.written, self, where)
             elif where is None:
                 program = jit_checked(self.written, self, keep_unused=True)
+                program.label = f"{self.operator.name}_"
             else:
                 program = jit_placed(self.written, where)
             self._writes[key] = program

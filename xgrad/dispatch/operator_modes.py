@@ -32,7 +32,7 @@ class OperatorMode:
     _outer: "OperatorMode | None" = None
 
     def __enter__(self) -> "OperatorMode":
-        settings.operator_modes = True
+        settings.special = True
         self._outer, state.operator_mode = state.operator_mode, self
         return self
 

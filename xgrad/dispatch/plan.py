@@ -131,6 +131,7 @@ class Plan:
             *made_for, donate = key
             facts = self.kernel, made_for
             program = self.programs[key] = jit_checked(self.backward(*made_for), facts, donate=donate)
+            program.label = self.kernel.node_class.__name__
         return program
 
     def operator(self, key: tuple[Any, ...]) -> Any:

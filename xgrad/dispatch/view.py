@@ -36,7 +36,7 @@ def view(self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMeta =
 
 def try_view(self: Tensor, key: tuple[Any, ...], name: str, creation: CreationMeta = DEFAULT) -> Tensor | None:
     """Make a view as `view` does; return None if the layout allows no view, and a copy is needed (`reshape`)."""
-    if settings.operator_modes and (mode := state.operator_mode) is not None:
+    if settings.special and (mode := state.operator_mode) is not None:
         return mode.view(key[0], self, partial(try_view, self, key, name, creation))
     if self.__class__ is not Tensor:
         if (result := ask_view(self, key)) is not NotImplemented:
@@ -225,7 +225,7 @@ def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str) -> tuple[Tens
 
     They must not be written in place while they are recorded.
     """
-    if settings.operator_modes and (mode := state.operator_mode) is not None:
+    if settings.special and (mode := state.operator_mode) is not None:
         return mode.view(name.removesuffix("Backward0").lower(), self, partial(views_of, self, keys, name))
     self._share()
     chain, root = self._chain, ViewChain.root(self.shape, self.dtype)
@@ -262,7 +262,7 @@ def view_inplace(self: Tensor, key: tuple[Any, ...], name: str) -> Tensor:
     The operation is appended to the tensor's chain *and* to autograd's chain (that of its ViewMeta, or for a base the
     chain `_moved` from its first value): forgetting the second gives silently wrong gradients later.
     """
-    if settings.operator_modes and (mode := state.operator_mode) is not None:
+    if settings.special and (mode := state.operator_mode) is not None:
         return mode.view(f"{key[0]}_", self, partial(view_inplace, self, key, name))
     chain = self._chain
     if key[0] == "as_strided" and chain is not None and not chain.is_root:  # which addresses the storage

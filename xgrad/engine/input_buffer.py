@@ -20,7 +20,12 @@ from .sparse_gradient import SparseGradient
 
 DONATE_FROM = 1 << 14  # elements; below this a fresh result is as cheap
 
-add_arrays: Callable[..., Any] = jit_checked(lambda a, b: a + b)
+
+def _add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+add_arrays: Callable[..., Any] = jit_checked(_add)
 add_into: Writing = Writing(lambda a, b: a + b)
 
 

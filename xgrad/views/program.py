@@ -67,11 +67,13 @@ class Program:
             self.seen.append((shape, dtype))
             shape, dtype = step.result(shape, dtype)
         self.shape, self.dtype = shape, dtype
-        self.view: Callable[..., Any] = jit_checked(self.trace_replay, self, converts=True)
+        self.view = jit_checked(self.trace_replay, self, converts=True)
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
-        self.write: Callable[..., Any] = jit_checked(self.trace_write, self, keep_unused=True)
+        self.write = jit_checked(self.trace_write, self, keep_unused=True)
+        self.write.writes = True
+        self.view.label, self.write.label, self.adjoint.label = "view", "write_back", "adjoint"
         self.write_donated: Writing = Writing(self.trace_write, self)
-        self.adjoint: Callable[..., Any] = jit_checked(self.trace_adjoint, self)
+        self.adjoint = jit_checked(self.trace_adjoint, self)
         self.updates: dict[tuple[Any, ...], Any] = {}
         self.placed: dict[tuple[Any, ...], Any] = {}
 
@@ -117,10 +119,15 @@ class Program:
             def view_update(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
                 return self.trace_write(root, function(self.trace_replay(root, *starts), *operands), *starts)
 
+            def update_within(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
+                part = jax.lax.optimization_barrier(self.trace_replay(root, *starts))  # read before it is written
+                return self.trace_write(root, function(part, *operands), *starts)
+
             if donate:
                 program = Writing(view_update, (self, key), where)
             elif where is None:
                 program = jit_checked(view_update, (self, key), keep_unused=True)
+                program.writes, program.within, program.label = True, update_within, "update"
             else:
                 program = jit_placed(view_update, where)
             self.updates[key, donate, where] = program

@@ -26,9 +26,11 @@ import jax
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
-from ..config import state
+from ..config import settings, state
 from ..donation import Writing, run_writing
 from ..errors import InferenceTensorError, LostValueError
+from ..execution.execute import deferred
+from ..execution.pending import Pending
 
 _ids = itertools.count(1)
 
@@ -197,7 +199,7 @@ def sole(values: list[Any], index: int) -> bool:
 
     Only for arrays that our own kernels made: foreign ones are copied when they enter the engine.
     """
-    return DONATION and sys.getrefcount(values[index]) <= ALONE and not isinstance(values[index], Tracer)
+    return DONATION and sys.getrefcount(values[index]) <= ALONE and not isinstance(values[index], (Tracer, Pending))
 
 
 def rewritten(
@@ -210,6 +212,9 @@ def rewritten(
     """
     if box[0] is None:
         raise no_value()
+    if settings.special and deferred(box, operands):
+        out.append(program_of(False)(box[0], *operands))
+        return
     traced = isinstance(box[0], Tracer)
     where = None if traced else box[0].sharding  # a tracer's costs 10 ms: an error that tells where it comes from
     donate = owned and DONATION and sys.getrefcount(box[0]) <= ALONE and not traced  # as `sole` does

@@ -1,0 +1,69 @@
+"""execute: run a program, or note it where the thread is lazy."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..config import settings, state
+from .pending import Pending, quietly
+from .queue import Queue
+
+
+def execute(program: Any, operands: Any, owners: Any = None) -> Any:
+    """Run a program on operands, of which some may be pending; in a lazy block note it and return what is pending.
+
+    `owners`: the tensors whose arrays the operands are.
+    """
+    queue = queue_now()
+    if queue is not None and program.lazy:
+        return queue.note(program, operands, owners)
+    for x in operands:
+        if x.__class__ is Pending or x.__class__ is tuple:
+            operands = [_now(x) for x in operands]
+            break
+    return program.run(*operands)
+
+
+def _now(x: Any) -> Any:
+    return tuple([_now(part) for part in x]) if x.__class__ is tuple else quietly(x)
+
+
+def queue_now() -> Queue | None:
+    """Return the queue of this thread if it is lazy, else None."""
+    queue = state.queue
+    if queue is None and settings.lazy and state.lazy is not False:
+        queue = state.queue = Queue()
+    return queue
+
+
+def deferred(box: list[Any], operands: Any) -> bool:
+    """Return True if a write of the array in `box` is noted, and not run: its thread is lazy.
+
+    If the thread is not lazy, the array in `box` is no Pending.
+    """
+    if queue_now() is not None:
+        return True
+    if box[0].__class__ is Pending:
+        box[0] = quietly(box[0])
+    return any(x.__class__ is Pending for x in operands)
+
+
+@contextmanager
+def suspended(reason: str) -> Iterator[None]:
+    """Within the block this thread runs programs at once.  Evaluates what is pending first, for `reason`."""
+    queue, lazy = queue_now(), state.lazy
+    if queue is not None:
+        queue.evaluate(reason)
+    state.queue, state.lazy = None, False
+    try:
+        yield
+    finally:
+        state.queue, state.lazy = queue, lazy
+
+
+def settle(holder: Any) -> Any:
+    """Return the array of a tensor or a storage, which holds no Pending any more."""
+    array = holder._array
+    if array.__class__ is Pending:
+        array = holder._array = quietly(array)
+    return array

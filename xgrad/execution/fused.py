@@ -1,0 +1,156 @@
+"""Fused: one jitted function of the programs of a queue; and the functions that are compiled so far."""
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import jax
+
+from ..donation import copied
+from .metrics import recorder
+
+
+def operand_of(code: Any, values: list[Any], found: dict[int, Any]) -> Any:
+    if code.__class__ is tuple:
+        return tuple([operand_of(c, values, found) for c in code])
+    if code is None:
+        return None
+    return values[-code - 1] if code < 0 else found[code]
+
+
+class Fused:
+    """The jitted function of a queue's programs."""
+
+    def __init__(self, programs: Any, codes: Any, live: tuple[int, ...], donated: tuple[int, ...]) -> None:
+        self.programs, self.codes, self.live, self.donated = programs, codes, live, donated
+        self.ran = False
+        self.structs: list[Any] | None = None  # the operands' shapes and dtypes, once it runs
+        self.parts: dict[int, Any] = {}
+        self.jitted = self._jit(self.live, donated)
+
+    def _jit(self, wanted: tuple[int, ...], donated: tuple[int, ...], only: Any = None) -> Any:
+        needed, waiting = set(), [number >> 8 for number in wanted]
+        while waiting:
+            n = waiting.pop()
+            if n not in needed and (only is None or n in only):
+                needed.add(n)
+                waiting += [code >> 8 for code in _flat(self.codes[n]) if code >= 0]
+        order = sorted(needed)
+        programs, codes = self.programs, self.codes
+
+        roots = {codes[n][0] for n in order if programs[n].writes and codes[n][0] >= 0}
+        readers: dict[int, list[int]] = {root: [] for root in roots}
+        for n in order:
+            for code in _flat(codes[n]):
+                if code in roots:
+                    readers[code].append(n << 8)
+
+        def lazy_program(*given: Any) -> list[Any]:
+            found: dict[int, Any] = {} if only is None else dict(given[-1])
+            for n in order:
+                root = codes[n][0] if programs[n].writes else -1
+                if root >= 0:
+                    # All that reads the root does so before the write: otherwise XLA copies the root.
+                    before = [root, *(c for c in readers[root] if c in found)]
+                    found.update(zip(before, jax.lax.optimization_barrier([found[c] for c in before])))
+                out = programs[n].within(*[operand_of(code, given, found) for code in codes[n]])
+                if out.__class__ is tuple:
+                    for i, o in enumerate(out):
+                        found[(n << 8) + i] = o
+                else:
+                    found[n << 8] = out
+            return [found[number] for number in wanted]
+
+        return jax.jit(lazy_program, donate_argnums=donated)
+
+    def run(self, values: list[Any], out: list[Any], spare: list[Any]) -> None:
+        """Append the list of live results to `out`: C code calls the program and stores them, without an interrupt."""
+        if self.structs is None:
+            self.structs = [jax.ShapeDtypeStruct(v.shape, v.dtype) if hasattr(v, "shape") else v for v in values]
+        if self.ran or not self.donated:
+            if values:
+                out.extend(map(self.jitted, *zip(values)))
+            else:
+                out.append(self.jitted())
+            self.ran = True
+            return
+        # JAX traces and compiles in this call: Python runs in it, and may be interrupted or fail.
+        spare.extend(copied([values[i] for i in self.donated]))
+        out.append(self.jitted(*values))
+        self.ran = True
+
+    def lowered(self) -> Any:
+        """Return the program as a `jax.stages.Lowered`."""
+        if self.structs is None:
+            raise RuntimeError("lazy.as_text(): the last lazy program ran on several devices, as several programs")
+        return self.jitted.lower(*self.structs)
+
+    def run_part(self, place: int, where: tuple[int, ...], values: list[Any], found: dict[int, Any]) -> None:
+        """Add to `found` the results at one place that are alive, or that other places need."""
+        part = self.parts.get(place)
+        if part is None:
+            own = {n for n, w in enumerate(where) if w == place}
+            asked = {c for n, w in enumerate(where) if w != place for c in _flat(self.codes[n]) if c >= 0}
+            wanted = tuple(sorted({c for c in (*asked, *self.live) if c >> 8 in own}))
+            part = self.parts[place] = wanted, own, self._jit(wanted, (), own)
+        wanted, own, jitted = part
+        used = {-c - 1 for n in own for c in _flat(self.codes[n]) if c < 0}
+        given = [v if i in used else None for i, v in enumerate(values)]
+        earlier = {c: found[c] for n in own for c in _flat(self.codes[n]) if c >= 0 and c in found}
+        found.update(zip(wanted, jitted(*given, earlier)))
+
+
+def _flat(codes: Any) -> list[int]:
+    out: list[int] = []
+    for code in codes:
+        if code.__class__ is tuple:
+            out += _flat(code)
+        elif code is not None:
+            out.append(code)
+    return out
+
+
+class Programs:
+    """The compiled functions, by structure; the least recently used goes first."""
+
+    MOST = 256
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.latest: Fused | None = None  # the one that ran last
+        self.found: OrderedDict[Any, Fused] = OrderedDict()
+
+    def find(self, key: Any, line: str) -> Fused:
+        """Return the function of a structure; `line` asks for it."""
+        with self.lock:
+            fused = self.found.get(key)
+            if fused is not None:
+                self.found.move_to_end(key)
+                self.latest = fused
+                return fused
+            reason, same = self._reason(key)
+        recorder.new(reason, line, same)
+        fused = Fused(*key[:4])
+        with self.lock:
+            self.found[key] = self.latest = fused
+            while len(self.found) > self.MOST:
+                self.found.popitem(last=False)
+        return fused
+
+    def _reason(self, key: Any) -> tuple[str, bool]:
+        """Return why a structure has to be compiled, and True if a known one has the same operators."""
+        names = tuple([program.name for program in key[0]])
+        like = [other for other in self.found if tuple([program.name for program in other[0]]) == names]
+        text = f"{len(names)} operations ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
+        if not like:
+            return f"{text} for the first time", False
+        if any(other[:2] == key[:2] and other[4] == key[4] for other in like):
+            return f"{text}, of which other results are alive", False
+        for other in like:
+            for a, b in zip(key[4], other[4]):
+                if a != b:
+                    return f"{text} with {a!r} in place of {b!r}", True
+        return f"{text} with other operands or static arguments", True
+
+
+programs = Programs()

@@ -1,0 +1,117 @@
+"""lazy, sync: the switch of lazy execution, and its metrics."""
+
+import os
+from contextlib import ContextDecorator
+from typing import Any
+
+from ..config import settings, state
+from .execute import queue_now
+from .fused import programs
+from .metrics import Metrics, recorder
+from .queue import Queue
+
+
+class lazy(ContextDecorator):
+    """Within the block operators are noted, and run together as one XLA program.
+
+    The Python program runs line by line as ever: hooks, branches and prints where they stand.  What is pending is
+    evaluated at the end of the block, by `xgrad.sync()`, where a value is read (`item()`, `bool()`, `print`, NumPy, a
+    function of JAX's), after 10,000 operations, and if another thread reads a value.  The same sequence of operators on
+    the same shapes compiles once.  Weights that are written in place keep their memory.
+
+    It is also a decorator, may be nested, and holds for one thread.  XGRAD_LAZY=1 in the environment makes all threads
+    lazy, XGRAD_LOG=lazy logs each evaluation.  If the block ends by an exception, what was noted stays pending.
+
+    >>> import xgrad
+    >>> x = xgrad.ones(3, requires_grad=True)
+    >>> with xgrad.lazy():
+    ...     y = (x * 2).tanh().sum()
+    ...     y.backward()
+    >>> x.grad.shape
+    xgrad.Size([3])
+
+    Source: Suhan et al., LazyTensor: combining eager execution with domain-specific compilers, 2021.
+    """
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, Any]] = []
+
+    def _recreate_cm(self) -> "lazy":
+        return type(self)()  # a decorated function may call itself, and be called by several threads
+
+    def __enter__(self) -> "lazy":
+        settings.special = True
+        self._before.append((state.queue, state.lazy))
+        if state.queue is None:
+            state.queue = Queue()
+        state.lazy = True
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        queue = state.queue
+        state.queue, state.lazy = before, _ = self._before.pop()
+        if queue is not None and before is None and kind is None:
+            queue.evaluate("the end of the block")
+
+    @staticmethod
+    def metrics() -> Metrics:
+        """Return the counts of all threads since the last `reset`: operations, launches, programs, evaluations, advice.
+
+        >>> import xgrad
+        >>> xgrad.lazy.reset()
+        >>> with xgrad.lazy():
+        ...     y = xgrad.ones(2) * 3
+        >>> xgrad.lazy.metrics().launches
+        1
+        """
+        return recorder.metrics()
+
+    @staticmethod
+    def reset() -> None:
+        """Set the counts to zero.  Compiled programs stay."""
+        recorder.reset()
+
+    @staticmethod
+    def pending() -> str:
+        """Return what this thread has noted and not run, a line for each operation, with the line that noted it.
+
+        >>> import xgrad
+        >>> with xgrad.lazy():
+        ...     y = xgrad.ones(2).mul(3)
+        ...     "mul" in xgrad.lazy.pending()
+        True
+        """
+        queue = queue_now()
+        return "" if queue is None else queue.as_text()
+
+    @staticmethod
+    def as_text(dialect: str = "stablehlo") -> str:
+        """Return the program that was run last, as StableHLO, or with `"hlo"` as XLA has optimized it.
+
+        Raises `RuntimeError` if none has run, `ValueError` for another dialect.
+        """
+        if dialect not in ("stablehlo", "hlo"):
+            raise ValueError(f'lazy.as_text(): the dialect is "stablehlo" or "hlo", not {dialect!r}')
+        fused = programs.latest
+        if fused is None:
+            raise RuntimeError("lazy.as_text(): no lazy program has run yet")
+        return fused.lowered().as_text() if dialect == "stablehlo" else fused.lowered().compile().as_text()
+
+
+def sync() -> None:
+    """Run all that is pending in this thread; nothing outside of a lazy block.
+
+    >>> import xgrad
+    >>> with xgrad.lazy():
+    ...     y = xgrad.ones(2) * 3
+    ...     xgrad.sync()
+    ...     xgrad.lazy.pending()
+    ''
+    """
+    queue = queue_now()
+    if queue is not None:
+        queue.evaluate("sync()")
+
+
+if os.environ.get("XGRAD_LAZY", "") not in ("", "0"):
+    settings.special = settings.lazy = True

@@ -1,0 +1,133 @@
+"""Metrics: counts of lazy execution: operations, launches, programs and their reasons, reasons for evaluation."""
+
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from typing import Any, NamedTuple
+
+import jax
+
+log = logging.getLogger("xgrad.lazy")
+_READS = ("item()", "bool()", "int()", "float()", "print", "a NumPy array", "tolist()", "len()")
+
+
+class Evaluation(NamedTuple):
+    """The reason of an evaluation, and the line of the program that asked for it."""
+
+    reason: str
+    line: str
+
+
+class Metrics(NamedTuple):
+    """Counts of all threads since the last `xgrad.lazy.reset()`; printed, a table with advice."""
+
+    operations: int  # noted and evaluated
+    launches: int  # programs that were run
+    programs: tuple[str, ...]  # why each program was compiled
+    evaluations: dict[Evaluation, int]
+    tracing: float  # seconds
+    compiling: float
+    running: float
+    advice: tuple[str, ...]
+
+    @property
+    def operations_per_launch(self) -> float:
+        """The mean number of operations in a program."""
+        return self.operations / self.launches if self.launches else 0.0
+
+    def __str__(self) -> str:
+        rows = [
+            f"{self.operations} operations in {self.launches} launches, {self.operations_per_launch:.1f} in each; "
+            f"{len(self.programs)} programs",
+            f"seconds: tracing {self.tracing:.3f}, compiling {self.compiling:.3f}, running {self.running:.3f}",
+        ]
+        rows += [f"evaluated {count} times by {reason} at {line}" for (reason, line), count in self.evaluations.items()]
+        rows += [f"compiled: {reason}" for reason in self.programs]
+        return "\n".join([*rows, *(f"advice: {text}" for text in self.advice)])
+
+
+class Counts(threading.local):
+    """The seconds of the evaluation that a thread is in; None outside."""
+
+    tracing: float | None = None
+    compiling: float = 0.0
+
+
+class Recorder:
+    """Counts evaluations of all queues."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Start again from zero."""
+        self.operations = self.launches = 0
+        self.seconds = [0.0, 0.0, 0.0]  # tracing, compiling, running
+        self.programs: list[str] = []
+        self.compiled: Counter[str] = Counter()  # by line: programs of the same operators
+        self.evaluations: Counter[Evaluation] = Counter()
+
+    def new(self, reason: str, line: str, same_operators: bool) -> None:
+        """Count a program that has to be compiled."""
+        with self.lock:
+            self.programs.append(f"{reason}, at {line}")
+            self.compiled[line] += same_operators
+        log.info("compiles: %s, at %s", reason, line)
+
+    def start(self) -> float:
+        """Begin an evaluation."""
+        _counts.tracing = _counts.compiling = 0.0
+        return time.perf_counter()
+
+    def launched(self, operations: int, results: int, reason: str, line: str, started: float) -> None:
+        """Count an evaluation of `operations`, of which `results` were alive."""
+        seconds, tracing, compiling = time.perf_counter() - started, _counts.tracing or 0.0, _counts.compiling
+        _counts.tracing = None
+        with self.lock:
+            self.operations += operations
+            self.launches += results > 0
+            self.evaluations[Evaluation(reason, line)] += 1
+            for i, part in enumerate((tracing, compiling, max(seconds - tracing - compiling, 0.0))):
+                self.seconds[i] += part
+        log.info("%d operations, %d results, by %s at %s: %.1f ms", operations, results, reason, line, seconds * 1e3)
+
+    def metrics(self) -> Metrics:
+        """Return the counts."""
+        with self.lock:
+            evaluations, compiled = dict(self.evaluations), dict(self.compiled)
+            counts = self.operations, self.launches, tuple(self.programs)
+        advice = [
+            f"{reason} at {line} cut the program {count} times: read values after the loop, or every n-th step"
+            for (reason, line), count in evaluations.items()
+            if reason in _READS and count > 2
+        ]
+        advice += [
+            f"new shapes at {line} compiled {count} programs of the same operators: pad to a few sizes"
+            for line, count in compiled.items()
+            if count > 2
+        ]
+        return Metrics(*counts, evaluations, *self.seconds, tuple(advice))
+
+
+_counts = Counts()
+recorder = Recorder()
+_TRACED = "/jax/core/compile/jaxpr_trace_duration"
+_COMPILED = ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration")
+
+
+def _took(event: str, duration_secs: float, **_: Any) -> None:
+    if _counts.tracing is not None:
+        if event == _TRACED:
+            _counts.tracing += duration_secs
+        elif event in _COMPILED:
+            _counts.compiling += duration_secs
+
+
+jax.monitoring.register_event_duration_secs_listener(_took)
+
+if "lazy" in os.environ.get("XGRAD_LOG", "").split(","):
+    log.addHandler(logging.StreamHandler())
+    log.setLevel(logging.INFO)

@@ -1,0 +1,200 @@
+"""Pending: an array that a queue has not computed yet; it stands where a `jax.Array` stands.
+
+    before the evaluation    `queue`, `number`: the result of a noted program
+    after it                 `value`: the array
+
+Shape, dtype, weak type and place are known from the first.  Every other attribute of a `jax.Array`, NumPy's and JAX's
+protocols and all operators read the value, and so evaluate the queue.  Invariant: only execution looks at `value`.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from ..config import state
+
+
+class Aval:
+    """The shape, dtype and weak type of an array.  Equal ones are one object, so that they are compared by identity."""
+
+    __slots__ = ("dtype", "ndim", "shape", "size", "struct", "weak_type")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, weak_type: bool) -> None:
+        self.shape, self.dtype, self.weak_type = shape, dtype, weak_type
+        self.struct: Any = jax.ShapeDtypeStruct(shape, dtype, weak_type=weak_type)
+        self.ndim: int = len(shape)
+        self.size: int = self.struct.size
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+
+_avals: dict[tuple[Any, ...], Aval] = {}
+
+
+def aval_of(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> Aval:
+    """Return the one Aval of these."""
+    key = shape, dtype, weak_type
+    found = _avals.get(key)
+    return _avals.setdefault(key, Aval(*key)) if found is None else found
+
+
+# Places: 0 is the default device, to which an array is not committed; the others count single-device shardings.
+places: list[Any] = [None]
+_numbers: dict[Any, int] = {}
+
+
+def place_number(sharding: Any) -> int:
+    """Return the number of a single-device sharding to which an array is committed."""
+    found = _numbers.get(sharding)
+    if found is None:
+        places.append(sharding)
+        found = _numbers[sharding] = len(places) - 1
+    return found
+
+
+def default_sharding() -> SingleDeviceSharding:
+    """Return the sharding of arrays that are committed to no device."""
+    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    if default is None or isinstance(default, str):
+        default = jax.local_devices(backend=default)[0]
+    return SingleDeviceSharding(default)
+
+
+class Pending:
+    """The array that a noted program will give."""
+
+    aval: Aval
+    shape: tuple[int, ...]
+    dtype: Any
+    queue: Any = None  # the Queue that has noted it; None once it has its value
+    number: int = 0  # of the result in the queue
+    place: int = 0
+    owned: bool = True  # False if other code may have its array
+    value: Any = None
+
+    __array_priority__ = 100
+    __hash__: Any = object.__hash__
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.aval.size * self.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def sharding(self) -> Any:
+        return places[self.place] or default_sharding()
+
+    @property
+    def committed(self) -> bool:
+        return self.place > 0
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return True
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return True
+
+    def is_deleted(self) -> bool:
+        return self.value is not None and self.value.is_deleted()
+
+    def devices(self) -> set[Any]:
+        return self.sharding.device_set
+
+    def read(self, reason: str) -> Any:
+        """Return the array for other code to keep; `reason` says in the metrics who asked for it."""
+        self.owned = False
+        return self.evaluated(reason)
+
+    def evaluated(self, reason: str) -> Any:
+        """Return the array.  Evaluates the queue if it has none."""
+        if self.value is None:
+            queue = self.queue
+            if queue is not None:
+                queue.evaluate(reason, self)
+            if self.value is None:
+                raise RuntimeError("a pending array of a lazy block was dropped before it was evaluated")
+        return self.value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") and name not in _PROTOCOLS:
+            raise AttributeError(name)
+        return getattr(self.read(_REASONS.get(name, name)), name)
+
+    def __repr__(self) -> str:
+        return f"Pending({self.aval!r})" if self.value is None else repr(self.value)
+
+    def __array__(self, *args: Any, **options: Any) -> np.ndarray:
+        return np.asarray(self.read("a NumPy array"), *args, **options)
+
+    def __jax_array__(self) -> Any:
+        return self.read("a function of JAX's")
+
+    def __reduce__(self) -> Any:
+        return self.read("a pickle").__reduce__()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.read("a copy").__deepcopy__(memo)
+
+
+# JAX's transformations take a Pending as the array that it stands for.
+jax.tree_util.register_pytree_node(
+    Pending, lambda pending: ((pending.read("a function of JAX's"),), None), lambda _, leaves: leaves[0]
+)
+
+_PROTOCOLS = {"__dlpack__", "__dlpack_device__", "__cuda_array_interface__"}
+_REASONS = {"item": "item()", "tolist": "tolist()"}
+
+
+def _operator(name: str, reason: str) -> Any:
+    def method(self: Pending, *args: Any) -> Any:
+        args = tuple([a.read(reason) if a.__class__ is Pending else a for a in args])
+        return getattr(self.read(reason), name)(*args)
+
+    method.__name__ = name
+    return method
+
+
+_READ_BY = {"__bool__": "bool()", "__int__": "int()", "__float__": "float()", "__complex__": "complex()",
+            "__index__": "int()", "__len__": "len()", "__iter__": "a loop", "__getitem__": "an index",
+            "__format__": "print"}  # fmt: skip
+for _name, _reason in _READ_BY.items():
+    setattr(Pending, _name, _operator(_name, _reason))
+_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+for _name in (
+    *_BINARY, *(f"r{_name}" for _name in _BINARY), "lshift", "rshift", "lt", "le", "gt", "ge", "eq", "ne",
+    "neg", "pos", "abs", "invert",
+):  # fmt: skip
+    setattr(Pending, f"__{_name}__", _operator(f"__{_name}__", "arithmetic on an array"))
+
+
+def settled(value: Any, reason: str = "a function of JAX's") -> Any:
+    """Return the array behind a Pending, which other code may keep; another value as it is."""
+    return value.read(reason) if value.__class__ is Pending else value
+
+
+def quietly(array: Any) -> Any:
+    """Return the array behind a Pending for a program of ours that runs now."""
+    if array.__class__ is Pending:
+        with jax.ensure_compile_time_eval():  # within a trace, too, it is a value
+            return array.evaluated("a program that runs at once" if state.trace is None else "a trace")
+    return array

@@ -1,0 +1,438 @@
+"""Queue: the programs that one thread has noted and not run yet; and their evaluation as one program.
+
+    note(program, operands)  ──►  entry (program, codes, place, results)      results: weak references to Pendings
+    evaluate(reason)         ──►  one jitted function of the inputs, for what is alive
+
+A code is the number of an operand: 256 * entry + result for a result of the queue, -1, -2, ... for an input (an array
+or a number from outside), None for None, and a tuple for a tuple.  So programs and codes, what is alive, and the
+inputs' avals are the key of the compiled function: the next step of a training loop traces and compiles nothing.
+
+Live is what something outside of the queue refers to when it is evaluated; the rest is not computed.  An input that
+nothing else refers to any more, because a write replaced it, is donated.
+
+Invariant: at each moment either the entries are noted and their inputs are there, or all results that are alive have
+their values.  An interrupt between the two finds `done`, and what comes next finishes it.
+"""
+
+import sys
+import threading
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
+
+from ..donation import lost
+from ..dtypes import x64_enabled
+from .fused import operand_of, programs
+from .metrics import recorder
+from .pending import Aval, Pending, aval_of, place_number, places, quietly
+from .source import lines, outside
+
+MOST = 10_000  # pending entries
+DONATE_FROM = 1 << 12  # bytes; for less, one program with donation and one without are not worth their compile time
+MOST_RESULTS = 256  # of one entry
+_blank: Any = object.__new__
+_frame = sys._getframe
+_WEAK = {float: lambda: np.dtype(jax.dtypes.canonicalize_dtype(np.float64)),
+         int: lambda: np.dtype(jax.dtypes.canonicalize_dtype(np.int64)),
+         complex: lambda: np.dtype(jax.dtypes.canonicalize_dtype(np.complex128))}  # fmt: skip
+_BORDER: Any = object()  # a program has to run at once
+
+
+class _References:
+    """Reference counts of an object that only a list, a slot or an entry refers to."""
+
+    @staticmethod
+    def in_list(values: list[Any], index: int) -> int:
+        return sys.getrefcount(values[index])
+
+    @staticmethod
+    def in_slot(pending: Pending) -> int:
+        return sys.getrefcount(pending.value)
+
+
+def _alive(results: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Pending]]:
+    """Return the numbers of the results that something beside their entry refers to, and these results."""
+    count, at_rest = sys.getrefcount, _AT_REST
+    live, alive = [], []
+    number = 0
+    for p in results:
+        if p.__class__ is tuple:
+            for i, part in enumerate(p):
+                if count(part) > at_rest:
+                    live.append(number + i)
+                    alive.append(part)
+        elif count(p) > at_rest:
+            live.append(number)
+            alive.append(p)
+        number += 256
+    return tuple(live), alive
+
+
+def _measured() -> tuple[int, int, int]:
+    pending = _blank(Pending)
+    pending.value = object()
+    slot = _References.in_slot(pending)
+    box = [pending]
+    del pending
+    listed = _References.in_list(box, 0)
+    entries = [(0, box.pop())]
+    _, results = zip(*entries)
+    for p in results:
+        return listed, slot, sys.getrefcount(p)
+    raise AssertionError
+
+
+_IN_LIST, _IN_SLOT, _AT_REST = _measured()
+_DONATION = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def _one_place(a: int, b: int) -> int:
+    """Return the place of a program with operands at these.  Raises `ValueError`, as JAX does, for two devices."""
+    if a and b and a != b:
+        raise ValueError(f"Received incompatible devices for jitted computation: {places[a]} and {places[b]}")
+    return a or b
+
+
+class Queue:
+    """Pending programs of one thread."""
+
+    def __init__(self) -> None:
+        self.lock: Any = threading.RLock()  # another thread may ask for a value
+        self.entries: list[tuple[Any, ...]] = []
+        self.inputs: list[Any] = []
+        self.known: dict[int, tuple[int, Aval, int]] = {}  # code, aval and place of an input by its identity
+        self.thread: int = threading.get_ident()
+        self.noting = self.taken = False
+        self.done: Any = None  # (results that are alive, their arrays) while they are given out
+
+    # -- noting ---------------------------------------------------------------------------------------------------
+
+    def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
+        """Note a call of `program`, and return what it will give: a Pending, or a tuple of them.
+
+        Raises the program's error for operands that do not fit.  A program that cannot wait runs at once: one with an
+        operand that is traced, or on several devices.
+        """
+        self.noting = True  # no lock: 0.7 of 6 µs.  Another thread that evaluates waits until it is False
+        try:
+            if self.taken or self.done is not None:
+                self._wait()
+            codes, key, place = [], [], 0
+            for x in operands:
+                if x.__class__ is Pending and x.queue is self:
+                    codes.append(x.number)
+                    key.append(x.aval)
+                    if x.place and x.place != place:
+                        place = _one_place(place, x.place)
+                else:
+                    if owners is not None and isinstance(x, jax.Array):
+                        x = lent(x, owners[len(codes)])
+                    code, aval, where = self._input(x)
+                    if aval is _BORDER:
+                        break
+                    codes.append(code)
+                    key.append(aval)
+                    if where and where != place:
+                        place = _one_place(place, where)
+            else:
+                avals = program.avals.get(key := tuple(key)) or _avals_of(program, key)
+                if avals is not _BORDER:
+                    entries = self.entries
+                    number = len(entries) << 8
+                    if avals.__class__ is Aval:
+                        out = _blank(Pending)
+                        out.queue, out.number, out.aval, out.shape, out.dtype = (
+                            self, number, avals, avals.shape, avals.dtype,
+                        )  # fmt: skip
+                        if place:
+                            out.place = place
+                    else:
+                        out = tuple([self._pending(number + i, aval, place) for i, aval in enumerate(avals)])
+                    entries.append((program, tuple(codes), place, out, outside(_frame(1))))
+                    if number >= MOST << 8:
+                        self.evaluate(f"{MOST} pending operations")
+                    return out
+        finally:
+            self.noting = False
+        return program.run(*[_now(x) for x in operands])
+
+    def _pending(self, number: int, aval: Aval, place: int) -> Pending:
+        p = _blank(Pending)
+        p.queue, p.number, p.aval, p.shape, p.dtype, p.place = self, number, aval, aval.shape, aval.dtype, place
+        return p
+
+    def _wait(self) -> None:
+        """Wait for another thread that evaluates the queue; finish an evaluation that was interrupted."""
+        self.noting = False
+        with self.lock:
+            if self.done is not None:
+                self._finish()
+            self.noting = True
+
+    def _input(self, x: Any) -> tuple[Any, Any, int]:
+        """Return code, aval and place of an operand from outside; make it an input."""
+        kind = x.__class__
+        seen = self.known.get(id(x))
+        if seen is not None:
+            return seen
+        if kind is Pending:
+            if x.value is None:
+                x.evaluated("another thread")  # of another thread, or left by one
+            return self._enter(x, x.aval, x.place)
+        if kind in _WEAK:
+            self.inputs.append(x)
+            return -len(self.inputs), aval_of((), _WEAK[kind](), True), 0
+        if x is None:
+            return None, None, 0
+        if kind is tuple:
+            parts = [
+                (part.number, part.aval, part.place) if part.__class__ is Pending and part.queue is self
+                else self._input(part) for part in x
+            ]  # fmt: skip
+            place = 0
+            for _, aval, where in parts:
+                if aval is _BORDER:
+                    return None, _BORDER, 0
+                if where and where != place:
+                    place = _one_place(place, where)
+            return tuple([p[0] for p in parts]), tuple([p[1] for p in parts]), place
+        if isinstance(x, Tracer):
+            return None, _BORDER, 0
+        if isinstance(x, jax.Array):
+            sharding = x.sharding
+            if sharding.__class__ is not SingleDeviceSharding or x.is_deleted():
+                return None, _BORDER, 0
+            where = place_number(sharding) if x.committed else 0
+            return self._enter(x, aval_of(x.shape, x.dtype, x.aval.weak_type), where)
+        if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind not in "OSUMm":
+            x = np.array(x)  # the caller may write into it
+            self.inputs.append(x)
+            dtype = np.dtype(jax.dtypes.canonicalize_dtype(x.dtype))
+            return -len(self.inputs), aval_of(x.shape, dtype, False), 0
+        if kind is bool:
+            self.inputs.append(x)
+            return -len(self.inputs), aval_of((), np.dtype(bool), False), 0
+        return None, _BORDER, 0
+
+    def _enter(self, x: Any, aval: Aval, place: int) -> tuple[int, Aval, int]:
+        self.inputs.append(x)
+        seen = self.known[id(x)] = -len(self.inputs), aval, place
+        return seen
+
+    # -- evaluation -----------------------------------------------------------------------------------------------
+
+    def evaluate(self, reason: str, asked: Pending | None = None) -> None:
+        """Run what is pending and alive; `reason` and the line that asked are counted.
+
+        Raises the error of the operator that failed, which the error names with the line that noted it; all that does
+        not depend on it has its value then.
+        """
+        with self.lock:
+            if threading.get_ident() != self.thread:
+                self.taken = True  # before the test of `noting`, as `note` sets that before it reads this
+            try:
+                while self.taken and self.noting:
+                    time.sleep(0)
+                if self.done is not None:
+                    self._finish()
+                if not self.entries or (asked is not None and asked.queue is not self):
+                    return
+                with jax.ensure_compile_time_eval():
+                    self._evaluate(reason, outside(_frame(1)))
+            finally:
+                self.taken = False
+
+    def _evaluate(self, reason: str, line: Any) -> None:
+        entries, inputs = self.entries, self.inputs
+        called, codes, where, results, _ = zip(*entries)
+        live, alive = _alive(results)
+        one = len(set(where)) == 1
+        donated = self._donated(alive) if one and _DONATION and live else ()
+        fused = None
+        if live:
+            kinds = tuple([_kind(x) for x in inputs])
+            # Another x64 mode makes other dtypes of the same operations.
+            key = called, codes, live, donated, (x64_enabled(), *kinds), None if one else where
+            fused = programs.find(key, lines(line))
+        del results
+        self.done = alive, (out := [])
+        started, spare = recorder.start(), []
+        try:
+            if fused is not None:
+                values = [x.value if x.__class__ is Pending else x for x in inputs]
+                if not one:
+                    self._by_place(fused, where, values, out)
+                else:
+                    first = not fused.ran
+                    fused.run(values, out, spare)
+                    values = None
+                    if first:
+                        _check(alive, out)
+        except BaseException as error:
+            if not out:
+                self.done = None
+                for i, array in zip(donated, spare):
+                    inputs[i].value = array
+                if isinstance(error, Exception):
+                    gone = [x.value for x in inputs if x.__class__ is Pending and x.value.is_deleted()]
+                    if gone:
+                        self._drop()
+                        raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from error
+                    self._one_by_one(error)
+                raise
+            raise
+        finally:
+            if out:
+                self._finish()
+        if fused is None:
+            self._finish()
+        recorder.launched(len(entries), len(live), reason, lines(line), started)
+
+    def _donated(self, alive: list[Any]) -> tuple[int, ...]:
+        """Return the inputs that nothing else refers to and whose memory a result can have."""
+        room: dict[Any, int] = {}
+        for p in alive:
+            room[p.shape, p.dtype] = room.get((p.shape, p.dtype), 0) + 1
+        chosen = []
+        inputs = self.inputs
+        for i in range(len(inputs)):
+            if inputs[i].__class__ is Pending and _References.in_list(inputs, i) <= _IN_LIST and inputs[i].owned:
+                kind = inputs[i].shape, inputs[i].dtype
+                if room.get(kind) and inputs[i].nbytes >= DONATE_FROM and _References.in_slot(inputs[i]) <= _IN_SLOT:
+                    room[kind] -= 1
+                    chosen.append(i)
+        return tuple(chosen)
+
+    def _by_place(self, fused: Any, where: tuple[int, ...], values: list[Any], out: list[Any]) -> None:
+        """Run one program for each device: first what is committed to none."""
+        found: dict[int, Any] = {}
+        for place in sorted(set(where)):
+            fused.run_part(place, where, values, found)
+        out.append([found[number] for number in fused.live])
+
+    def _one_by_one(self, failure: Exception) -> None:
+        """Run each entry for itself after the whole has failed, which tells the one that fails.
+
+        Raises its error.  Entries that do not depend on it have their values then; the others are dropped.
+        """
+        found: dict[int, Any] = {}
+        first: Any = None
+        values = [x.value if x.__class__ is Pending else x for x in self.inputs]
+        for n, (program, codes, _, results, line) in enumerate(self.entries):
+            try:
+                out = program.run(*[operand_of(code, values, found) for code in codes])
+            except KeyError:  # it depends on the one that failed
+                continue
+            except Exception as error:
+                if first is None:
+                    first = error, program, line
+                continue
+            outs = out if out.__class__ is tuple else (out,)
+            found.update(((n << 8) + i, o) for i, o in enumerate(outs))
+            for p, o in zip(results if results.__class__ is tuple else (results,), outs):
+                p.value, p.queue = o, None
+        self._drop()
+        if first is not None:
+            error, program, line = first
+            error.add_note(f"{program.name}, noted at {lines(line)}, failed when the lazy block's operations ran")
+            raise error
+
+    def _finish(self) -> None:
+        """Give the results their values, and empty the queue.  An interrupt may come at any call: it is repeated."""
+        alive, out = self.done
+        for p, array in zip(alive, out[0] if out else ()):
+            p.value, p.queue = array, None
+        self._drop()
+
+    def _drop(self) -> None:
+        entries, inputs, known = [], [], {}
+        self.entries, self.inputs, self.known, self.done = entries, inputs, known, None
+
+    # -- telling --------------------------------------------------------------------------------------------------
+
+    def as_text(self) -> str:
+        """Return what is pending, a line for each operation: number, operator, operands, results, source line."""
+        with self.lock:
+            rows = []
+            for n, (program, codes, _, results, line) in enumerate(self.entries):
+                found = results if results.__class__ is tuple else (results,)
+                shown = ", ".join(repr(p.aval) for p in found)
+                rows.append(f"%{n} = {program.name}({', '.join(_shown(c) for c in codes)}) : {shown}  # {lines(line)}")
+            return "\n".join(rows)
+
+
+def _shown(code: Any) -> str:
+    if code.__class__ is tuple:
+        return f"({', '.join(_shown(c) for c in code)})"
+    if code is None:
+        return "None"
+    if code < 0:
+        return f"input{-code}"
+    return f"%{code >> 8}" + (f".{code & 255}" if code & 255 else "")
+
+
+def lent(array: Any, owner: Any) -> Any:
+    """Return a Pending with this value, which the queue may donate, in place of the array of a tensor or its storage.
+
+    Return the array itself if it belongs to no tensor, to several devices or to a trace.
+    """
+    if isinstance(array, Tracer) or array.sharding.__class__ is not SingleDeviceSharding:
+        return array
+    holder = owner if getattr(owner, "_array", None) is array else getattr(owner, "_storage", None)
+    if holder is None or holder._array is not array:
+        return array
+    p = _blank(Pending)
+    p.aval = aval_of(array.shape, array.dtype, array.aval.weak_type)
+    p.shape, p.dtype, p.value = p.aval.shape, p.aval.dtype, array
+    p.owned = holder._owned if holder is owner else holder.owned
+    p.place = place_number(array.sharding) if array.committed else 0
+    holder._array = p
+    return p
+
+
+def _check(alive: list[Pending], out: list[Any]) -> None:
+    """Raise `RuntimeError` if a program's results are not what was promised when its operations were noted."""
+    for p, array in zip(alive, out[0]):
+        if array.shape != p.shape or array.dtype != p.dtype:
+            out.clear()
+            raise RuntimeError(
+                f"a pending {p.aval!r} turned out to be {array.dtype.name}{list(array.shape)}: a setting of JAX's was "
+                "switched while operations were pending. Call xgrad.sync() before (jax_enable_x64, for example)."
+            )
+
+
+def _now(x: Any) -> Any:
+    if x.__class__ is tuple:
+        return tuple([_now(part) for part in x])
+    return quietly(x)
+
+
+def _kind(x: Any) -> Any:
+    if x.__class__ is Pending:
+        return x.aval
+    if isinstance(x, jax.Array):
+        return aval_of(x.shape, x.dtype, x.aval.weak_type)
+    return (x.shape, x.dtype) if hasattr(x, "shape") else x.__class__
+
+
+def _structs(key: Any) -> Any:
+    if key.__class__ is tuple:
+        return tuple([_structs(k) for k in key])
+    return None if key is None else key.struct
+
+
+def _avals_of(program: Any, key: tuple[Any, ...]) -> Any:
+    """Return the avals of a program's results, as JAX's shape rules give them for operands of these avals."""
+    out = jax.eval_shape(program.function, *_structs(key))
+    if out.__class__ is tuple and 0 < len(out) <= MOST_RESULTS and all(hasattr(o, "shape") for o in out):
+        found: Any = tuple([aval_of(o.shape, o.dtype, o.weak_type) for o in out])
+    elif hasattr(out, "shape"):
+        found = aval_of(out.shape, out.dtype, out.weak_type)
+    else:
+        found = _BORDER
+    program.avals[key] = found
+    return found

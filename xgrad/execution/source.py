@@ -1,0 +1,38 @@
+"""source: the line of the user's program that a lazy operation comes from."""
+
+import os
+from typing import Any
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_inside: dict[str, bool] = {}  # by file name: True for xgrad's own and JAX's
+
+
+def outside(frame: Any) -> Any:
+    """Return (code, instruction) of the innermost frame that is not xgrad's or JAX's; None if there is none."""
+    while frame is not None:
+        code = frame.f_code
+        name = code.co_filename
+        if name not in _inside:
+            _inside[name] = name.startswith(_OURS) or f"{os.sep}jax{os.sep}" in name
+        if not _inside[name]:
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return None
+
+
+def line_of(place: Any) -> tuple[str, int]:
+    """Return the file and the line of a place."""
+    if place is None:
+        return "?", 0
+    code, last = place
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= last < end and number is not None:
+            line = number
+    return code.co_filename, line
+
+
+def lines(place: Any) -> str:
+    """Return `file.py:12`."""
+    name, line = line_of(place)
+    return f"{os.path.basename(name)}:{line}"
