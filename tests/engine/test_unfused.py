@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xgrad.engine.programs.unfused import apart
+from xgrad.compile_cache.unfused import apart
 
 
 def products(x, y):

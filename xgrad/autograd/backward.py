@@ -21,11 +21,11 @@ from ..tensor import Tensor, from_array
 from .compiled_backward import use
 
 
-# `like` is an unused operand: the result is on its devices.
 def _ones_like(like: Any) -> Any:
     return jnp.ones_like(like)
 
 
+# `like` is an unused operand: the result is on its devices.
 _ones = jit_checked(_ones_like, keep_unused=True)
 
 

@@ -20,15 +20,18 @@ class Program:
     `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
     """
 
-    __slots__ = ("avals", "function", "label", "run", "within", "writes")
+    __slots__ = ("avals", "function", "into", "label", "role", "run")
     lazy = True  # False: it runs at once in a lazy block too
     run: Any
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         self.function = function
         self.run = jax.jit(function, **options)
-        self.within: Callable[..., Any] = function  # the function as a part of a larger program
-        self.writes = False  # True if it writes a part of its first operand
+        # For a larger program: "read" or "write", of a part of the first operand; "adjoint", zero but in a part; "sum".
+        self.role = ""
+        # A write's function, or for an adjoint that of (array, *operands) which adds it to an array; in both, the first
+        # argument is applied to a part that is read before it is written.
+        self.into: Callable[..., Any] | None = None
         self.label = ""
         self.avals: dict[Any, Any] = {}  # those of the results, by those of the operands: for a queue
 
@@ -53,8 +56,8 @@ class Immediate(Program):
     lazy = False
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = self.run = self.within = function
-        self.avals, self.writes, self.label = {}, False, ""
+        self.function = self.run = function
+        self.avals, self.into, self.role, self.label = {}, None, "", ""
 
 
 class Placed(Program):

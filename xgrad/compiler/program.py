@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
-from ..engine.programs.unfused import apart
+from ..compile_cache.unfused import apart
 from ..limits import checked
 from ..views.program import scalar_of
 from .reached_tensors import input_p
@@ -176,7 +176,7 @@ def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
     XLA would fuse such a read into all its users, some of them after the write, and copy the array for them: k
     writes into N elements would cost O(k N).  XLA does not repeat operations that it takes to be expensive, a division
     for example.  So each element is divided by `(bits | one()) != 0`, a 1 that XLA cannot fold.  (A branch does it too,
-    for any dtype, and takes 3 us: engine/programs/unfused.py.)
+    for any dtype, and takes 3 us: compile_cache/unfused.py.)
     """
     if jax.default_backend() != "cpu":
         return halves

@@ -22,6 +22,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..compile_cache.unfused import apart
 from ..errors import FreedGraphError
 from ..views.chain import ViewChain
 from ..views.program import Program
@@ -29,7 +30,6 @@ from .arithmetic import Arithmetic
 from .fit import fit
 from .node import InternalNode, Node, wire
 from .programs.formula import Formula
-from .programs.unfused import apart
 
 
 class CopySlices(InternalNode):

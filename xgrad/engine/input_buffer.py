@@ -7,11 +7,10 @@ operand's 4.
 A buffer is a plain list, one place for each of the node's inputs.
 """
 
-from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from ..compile_cache.programs import jit_checked
+from ..compile_cache.programs import Program, jit_checked
 from ..donation import Writing
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer, sole
@@ -25,7 +24,8 @@ def _add(a: Any, b: Any) -> Any:
     return a + b
 
 
-add_arrays: Callable[..., Any] = jit_checked(_add)
+add_arrays: Program = jit_checked(_add)
+add_arrays.role = "sum"
 add_into: Writing = Writing(lambda a, b: a + b)
 
 

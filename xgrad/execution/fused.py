@@ -1,21 +1,43 @@
 """Fused: one jitted function of the programs of a queue; and the functions that are compiled so far."""
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
+from ..compile_cache.unfused import apart
 from ..donation import copied
 from .metrics import recorder
 
 
-def operand_of(code: Any, values: list[Any], found: dict[int, Any]) -> Any:
+def operand_of(code: Any, values: Sequence[Any], found: dict[int, Any]) -> Any:
     if code.__class__ is tuple:
         return tuple([operand_of(c, values, found) for c in code])
     if code is None:
         return None
     return values[-code - 1] if code < 0 else found[code]
+
+
+_ONE = np.int32(1)  # an operand, so that XLA does not know it
+
+
+def held(part: Any, one: Any) -> Any:
+    """Return what was read of an array that is written afterwards, computed once, where it stands.
+
+    XLA would fuse such a read into all its users, some of them after the write, and copy the array for them: k writes
+    into N elements would cost O(k N).  On a CPU, XLA does not repeat operations that it takes to be expensive, a
+    division for example: by `(bits | one) != 0`, which is 1.
+    """
+    if jax.default_backend() != "cpu":
+        return part
+    if part.dtype.kind not in "fiu":
+        return apart(lambda array: array, part)
+    bits = jax.lax.bitcast_convert_type(part, jnp.dtype(f"uint{8 * part.dtype.itemsize}"))
+    return jax.lax.div(part, ((bits | one.astype(bits.dtype)) != 0).astype(part.dtype))
 
 
 class Fused:
@@ -37,23 +59,31 @@ class Fused:
                 waiting += [code >> 8 for code in _flat(self.codes[n]) if code >= 0]
         order = sorted(needed)
         programs, codes = self.programs, self.codes
+        sums = self._sums(order, wanted)
+        roots = {n: sums[n][0] if n in sums else codes[n][0] for n in order if n in sums or programs[n].role == "write"}
+        written = {root for root in roots.values() if root is not None}
+        merged = {adjoint for _, adjoint in sums.values()}
 
-        roots = {codes[n][0] for n in order if programs[n].writes and codes[n][0] >= 0}
-        readers: dict[int, list[int]] = {root: [] for root in roots}
-        for n in order:
-            for code in _flat(codes[n]):
-                if code in roots:
-                    readers[code].append(n << 8)
-
-        def lazy_program(*given: Any) -> list[Any]:
+        def lazy_program(one: Any, *given: Any) -> list[Any]:
             found: dict[int, Any] = {} if only is None else dict(given[-1])
+
+            def hold(part: Any) -> Any:
+                return held(part, one)
+
             for n in order:
-                root = codes[n][0] if programs[n].writes else -1
-                if root >= 0:
-                    # All that reads the root does so before the write: otherwise XLA copies the root.
-                    before = [root, *(c for c in readers[root] if c in found)]
-                    found.update(zip(before, jax.lax.optimization_barrier([found[c] for c in before])))
-                out = programs[n].within(*[operand_of(code, given, found) for code in codes[n]])
+                if n in merged:
+                    continue
+                program, operands_of = programs[n], codes[n]
+                if n in sums:
+                    root, adjoint = sums[n]
+                    program, operands_of = programs[adjoint], (root, *codes[adjoint])
+                operands = [operand_of(code, given, found) for code in operands_of]
+                if n in sums or (program.role == "write" and program.into is not None):
+                    out = program.into(hold, *operands)
+                elif program.role == "read" and codes[n][0] in written:
+                    out = hold(program.function(*operands))
+                else:
+                    out = program.function(*operands)
                 if out.__class__ is tuple:
                     for i, o in enumerate(out):
                         found[(n << 8) + i] = o
@@ -61,29 +91,40 @@ class Fused:
                     found[n << 8] = out
             return [found[number] for number in wanted]
 
-        return jax.jit(lazy_program, donate_argnums=donated)
+        return jax.jit(lazy_program, donate_argnums=tuple([i + 1 for i in donated]))
+
+    def _sums(self, order: list[int], wanted: tuple[int, ...]) -> dict[int, tuple[int, int]]:
+        """Return {sum: (operand, adjoint)} of the sums with an adjoint that nothing else uses: a write is enough."""
+        uses = Counter(code for n in order for code in _flat(self.codes[n]))
+        uses.update(wanted)
+        sums: dict[int, tuple[int, int]] = {}
+        for n in order:
+            if self.programs[n].role == "sum":
+                a, b = self.codes[n]
+                for array, part in ((a, b), (b, a)):
+                    if part >= 0 and uses[part] == 1 and part >> 8 in order and self.programs[part >> 8].into:
+                        sums[n] = array, part >> 8
+                        break
+        return sums
 
     def run(self, values: list[Any], out: list[Any], spare: list[Any]) -> None:
         """Append the list of live results to `out`: C code calls the program and stores them, without an interrupt."""
         if self.structs is None:
             self.structs = [jax.ShapeDtypeStruct(v.shape, v.dtype) if hasattr(v, "shape") else v for v in values]
         if self.ran or not self.donated:
-            if values:
-                out.extend(map(self.jitted, *zip(values)))
-            else:
-                out.append(self.jitted())
+            out.extend(map(self.jitted, (_ONE,), *zip(values)))
             self.ran = True
             return
         # JAX traces and compiles in this call: Python runs in it, and may be interrupted or fail.
         spare.extend(copied([values[i] for i in self.donated]))
-        out.append(self.jitted(*values))
+        out.append(self.jitted(_ONE, *values))
         self.ran = True
 
     def lowered(self) -> Any:
         """Return the program as a `jax.stages.Lowered`."""
         if self.structs is None:
             raise RuntimeError("lazy.as_text(): the last lazy program ran on several devices, as several programs")
-        return self.jitted.lower(*self.structs)
+        return self.jitted.lower(_ONE, *self.structs)
 
     def run_part(self, place: int, where: tuple[int, ...], values: list[Any], found: dict[int, Any]) -> None:
         """Add to `found` the results at one place that are alive, or that other places need."""
@@ -97,7 +138,7 @@ class Fused:
         used = {-c - 1 for n in own for c in _flat(self.codes[n]) if c < 0}
         given = [v if i in used else None for i, v in enumerate(values)]
         earlier = {c: found[c] for n in own for c in _flat(self.codes[n]) if c >= 0 and c in found}
-        found.update(zip(wanted, jitted(*given, earlier)))
+        found.update(zip(wanted, jitted(_ONE, *given, earlier)))
 
 
 def _flat(codes: Any) -> list[int]:

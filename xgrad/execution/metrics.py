@@ -65,7 +65,7 @@ class Recorder:
     def reset(self) -> None:
         """Start again from zero."""
         self.operations = self.launches = 0
-        self.seconds = [0.0, 0.0, 0.0]  # tracing, compiling, running
+        self.seconds: tuple[float, float, float] = 0.0, 0.0, 0.0  # tracing, compiling, running
         self.programs: list[str] = []
         self.compiled: Counter[str] = Counter()  # by line: programs of the same operators
         self.evaluations: Counter[Evaluation] = Counter()
@@ -90,15 +90,16 @@ class Recorder:
             self.operations += operations
             self.launches += results > 0
             self.evaluations[Evaluation(reason, line)] += 1
-            for i, part in enumerate((tracing, compiling, max(seconds - tracing - compiling, 0.0))):
-                self.seconds[i] += part
+            before = self.seconds
+            running = max(seconds - tracing - compiling, 0.0)
+            self.seconds = before[0] + tracing, before[1] + compiling, before[2] + running
         log.info("%d operations, %d results, by %s at %s: %.1f ms", operations, results, reason, line, seconds * 1e3)
 
     def metrics(self) -> Metrics:
         """Return the counts."""
         with self.lock:
             evaluations, compiled = dict(self.evaluations), dict(self.compiled)
-            counts = self.operations, self.launches, tuple(self.programs)
+            counts, times = (self.operations, self.launches, tuple(self.programs)), self.seconds
         advice = [
             f"{reason} at {line} cut the program {count} times: read values after the loop, or every n-th step"
             for (reason, line), count in evaluations.items()
@@ -109,7 +110,7 @@ class Recorder:
             for line, count in compiled.items()
             if count > 2
         ]
-        return Metrics(*counts, evaluations, *self.seconds, tuple(advice))
+        return Metrics(*counts, evaluations, *times, tuple(advice))
 
 
 _counts = Counts()

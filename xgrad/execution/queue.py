@@ -382,8 +382,12 @@ def lent(array: Any, owner: Any) -> Any:
     """
     if isinstance(array, Tracer) or array.sharding.__class__ is not SingleDeviceSharding:
         return array
-    holder = owner if getattr(owner, "_array", None) is array else getattr(owner, "_storage", None)
-    if holder is None or holder._array is not array:
+    storage = getattr(owner, "_storage", None)
+    holder = owner if storage is None else storage
+    held = getattr(holder, "_array", None)
+    if held.__class__ is Pending and held.value is array:
+        return held  # the operand before this one is the same tensor
+    if held is not array:
         return array
     p = _blank(Pending)
     p.aval = aval_of(array.shape, array.dtype, array.aval.weak_type)

@@ -15,7 +15,7 @@ import numpy as np
 from ..compile_cache.programs import jit_checked, jit_placed
 from ..donation import Writing
 from .geometry import Shape
-from .view_ops import ViewStep
+from .view_ops import Diagonal, Permute, Reshape, Slice, ViewStep
 
 _SCALARS = 1 << 16  # start values that are cached on the device
 
@@ -70,10 +70,12 @@ class Program:
         self.view = jit_checked(self.trace_replay, self, converts=True)
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
         self.write = jit_checked(self.trace_write, self, keep_unused=True)
-        self.write.writes = True
-        self.view.label, self.write.label, self.adjoint.label = "view", "write_back", "adjoint"
+        self.view.role, self.write.role = "read", "write"
         self.write_donated: Writing = Writing(self.trace_write, self)
         self.adjoint = jit_checked(self.trace_adjoint, self)
+        self.view.label, self.write.label, self.adjoint.label = "view", "write_back", "adjoint"
+        if dtype == root_dtype and all(isinstance(step, (Slice, Permute, Reshape, Diagonal)) for step in steps):
+            self.adjoint.role, self.adjoint.into = "adjoint", self.trace_add
         self.updates: dict[tuple[Any, ...], Any] = {}
         self.placed: dict[tuple[Any, ...], Any] = {}
 
@@ -104,6 +106,10 @@ class Program:
             grad = step.transpose(grad, shape, dtype, own)
         return grad
 
+    def trace_add(self, hold: Callable[..., Any], array: Any, grad: Any, *starts: Any) -> Any:
+        """Return `array + trace_adjoint(grad)` for a view whose elements do not overlap: the rest is not read."""
+        return self.trace_write(array, hold(self.trace_replay(array, *starts)) + grad, *starts)
+
     def write_placed(self, donate: bool, where: Any) -> Callable[..., Any]:
         """Return the program that writes, with the sharding `where` for its result: XLA may choose another."""
         program = self.placed.get((donate, where))
@@ -119,15 +125,15 @@ class Program:
             def view_update(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
                 return self.trace_write(root, function(self.trace_replay(root, *starts), *operands), *starts)
 
-            def update_within(root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
-                part = jax.lax.optimization_barrier(self.trace_replay(root, *starts))  # read before it is written
+            def update_within(hold: Callable[..., Any], root: Any, starts: tuple[Any, ...], *operands: Any) -> Any:
+                part = hold(self.trace_replay(root, *starts))
                 return self.trace_write(root, function(part, *operands), *starts)
 
             if donate:
                 program = Writing(view_update, (self, key), where)
             elif where is None:
                 program = jit_checked(view_update, (self, key), keep_unused=True)
-                program.writes, program.within, program.label = True, update_within, "update"
+                program.role, program.into, program.label = "write", update_within, "update"
             else:
                 program = jit_placed(view_update, where)
             self.updates[key, donate, where] = program

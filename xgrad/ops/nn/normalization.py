@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ...compile_cache.unfused import apart
 from ...config import state
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
@@ -19,7 +20,6 @@ from ...dispatch.plan import pulled_back
 from ...dispatch.promotion import conj, refuse_complex, require_floating, require_real_floating, scalar, widen
 from ...dispatch.samples import COMPLEX, fixed, positive, real, sample
 from ...dispatch.tables import FUNCTIONS
-from ...engine.programs.unfused import apart
 from ...tensor import Tensor
 
 functional: Any = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
