@@ -385,7 +385,7 @@ def lent(array: Any, owner: Any) -> Any:
     storage = getattr(owner, "_storage", None)
     holder = owner if storage is None else storage
     held = getattr(holder, "_array", None)
-    if held.__class__ is Pending and held.value is array:
+    if isinstance(held, Pending) and held.value is array:
         return held  # the operand before this one is the same tensor
     if held is not array:
         return array
