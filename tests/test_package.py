@@ -15,7 +15,7 @@ ROOT = pathlib.Path(xgrad.__file__).parent
 # Section by section, lowest first: a module imports from its own layer and from those before it.
 LAYERS = (
     ("errors", "config", "return_types", "warn_always"), ("dtypes", "devices", "dtype_info", "size"),
-    ("limits", "compile_cache", "donation", "unsupported"),
+    ("limits", "execution", "compile_cache", "donation", "unsupported"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),
     ("autograd",), ("nn",), ("func",), ("compiler",),
@@ -130,9 +130,17 @@ def test_dir_shows_what_users_may_use_and_nothing_else():
     shown = dir(xgrad)
     assert shown == sorted(xgrad.__all__)
     assert {"add", "Tensor", "no_grad", "compile", "vmap", "nn", "fft", "float32", "__version__"} <= set(shown)
-    assert not {"engine", "dispatch", "attach", "ops", "compile_cache", "tensor_methods", "_importlib", "_os"} & set(
-        shown
-    )
+    assert not {
+        "engine",
+        "dispatch",
+        "attach",
+        "ops",
+        "compile_cache",
+        "execution",
+        "tensor_methods",
+        "_importlib",
+        "_os",
+    } & set(shown)
     assert xgrad.engine.node.Node
     names = """
         autograd autograd.forward_ad autograd.graph fft func linalg masked nn nn.functional random return_types signal
