@@ -24,6 +24,7 @@ from . import dtypes
 from .config import forward_levels, state
 from .devices import STRIDED, device, left_to_xla, of_trace, supports_as_strided
 from .errors import InferenceTensorError, InplaceViewError
+from .execution.pending import Pending
 from .limits import out_of_memory
 from .size import Size, unchecked
 from .views.chain import ViewChain
@@ -204,9 +205,14 @@ class Tensor(TensorMethods):
             return storage.array
         return self._read() if array is None else array
 
-    def _export(self) -> Any:
-        """Return the array for other code to keep: it is not donated any more."""
+    def _export(self, reason: str = "a function of JAX's") -> Any:
+        """Return the array for other code to keep: it is not donated any more.
+
+        `reason`: that of an evaluation, if the array is pending.
+        """
         array = self._read()
+        if array.__class__ is Pending:
+            array = array.read(reason)
         counter = self._version_counter
         if self._storage is None:
             self._owned = False

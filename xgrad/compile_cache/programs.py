@@ -60,8 +60,8 @@ class Immediate(Program):
         self.avals, self.into, self.role, self.label = {}, None, "", ""
 
 
-class Placed(Program):
-    """A program whose result has a sharding of its own."""
+class AtOnce(Program):
+    """A program that runs at once in a lazy block too."""
 
     __slots__ = ()
     lazy = False
@@ -74,15 +74,16 @@ def jit_checked(
     donate: bool = False,
     keep_unused: bool = False,
     converts: bool = False,
+    lazy: bool = True,
 ) -> Program:
     """Return `function` as a program; with `donate` the result is in the first argument's memory.
 
-    `facts`, `converts`: see `limits.checked`.
+    `facts`, `converts`: see `limits.checked`.  `lazy`: False if it runs at once in a lazy block too.
     """
     function = checked(function, facts, converts=converts)
-    return Program(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
+    return (Program if lazy else AtOnce)(function, donate_argnums=(0,) if donate else (), keep_unused=keep_unused)
 
 
 def jit_placed(function: Callable[..., Any], where: Any) -> Program:
     """Return `function` as a program that runs on its first argument's devices; its result has the sharding `where`."""
-    return Placed(checked(function), out_shardings=where, keep_unused=True)
+    return AtOnce(checked(function), out_shardings=where, keep_unused=True)

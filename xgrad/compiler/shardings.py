@@ -18,6 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 from ..config import state
 from ..devices import device, mesh, placement_of, same_placement, settled
 from ..errors import PlacementError
+from ..execution.pending import quietly
 from ..ops.create.casts import move
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
@@ -113,7 +114,7 @@ def put_in(
 
 def _argument(leaf: Any, where: Any, name: str) -> Any:
     if isinstance(leaf, Tensor):
-        array = leaf._read()
+        array = quietly(leaf._read())
     elif isinstance(leaf, (jax.Array, np.ndarray)):
         array = leaf
     else:

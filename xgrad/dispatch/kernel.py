@@ -13,9 +13,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Sharding
 
 from .. import dtypes
 from ..compile_cache.programs import Immediate, Program, jit_checked, jit_placed
+from ..devices import Devices
 from ..donation import Writing
 from ..errors import ShapeMismatchError
 from ..limits import checked
@@ -53,7 +55,7 @@ class Kernel:
         self.statics: dict[str, Any] = dict(zip(operator.static_names, statics, strict=True))
         self.function: Any = partial(operator.function, **self.statics) if statics else operator.function
         self.program: Program = (
-            jit_checked(self.function, self, converts=operator.converts)
+            jit_checked(self.function, self, converts=operator.converts, lazy=operator.lazy and not _placed(statics))
             if operator.jit
             else Immediate(checked(self.function, self))
         )
@@ -164,6 +166,11 @@ class Kernel:
             return out if out.dtype in dtypes.INEXACT else jnp.zeros(out.shape, at[0].dtype)
 
         return Operator(f"{self.operator.name}_jvp", rule, node=f"{self.operator.node_name}Jvp", jit=self.operator.jit)
+
+
+def _placed(statics: tuple[Any, ...]) -> bool:
+    """Return True if a static argument is the place of the result, which no queue knows before it runs."""
+    return any(isinstance(value, (Sharding, Devices)) for value in statics)
 
 
 MOST_KERNELS = 1024  # of one operator; the oldest goes first

@@ -21,6 +21,8 @@ class Operator:
     multilinear = False
     # True if it casts to a requested dtype, and so may read 64-bit tensors while JAX's x64 mode is off.
     converts = False
+    # False if it runs at once in a lazy block too: its trace has effects, and may not be repeated.
+    lazy = True
     # True for the backward of another operator, recorded: no user called it.
     in_backward = False
     # Called in backward with (the gradients of the results, the saved values): raises for senseless gradients.

@@ -4,6 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import jax
+from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
+
 from ..config import settings, state
 from .pending import Pending, quietly
 from .queue import Queue
@@ -42,10 +46,15 @@ def deferred(box: list[Any], operands: Any) -> bool:
     If the thread is not lazy, the array in `box` is no Pending.
     """
     if queue_now() is not None:
-        return True
+        return not spread(box[0]) and not any(map(spread, operands))
     if box[0].__class__ is Pending:
         box[0] = quietly(box[0])
     return any(x.__class__ is Pending for x in operands)
+
+
+def spread(x: Any) -> bool:
+    """Return True for an array on several devices: its programs run at once."""
+    return isinstance(x, jax.Array) and not isinstance(x, Tracer) and x.sharding.__class__ is not SingleDeviceSharding
 
 
 @contextmanager

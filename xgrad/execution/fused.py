@@ -64,6 +64,7 @@ class Fused:
         written = {root for root in roots.values() if root is not None}
         merged = {adjoint for _, adjoint in sums.values()}
 
+        # Each program is a jitted function in the whole: JAX traces it once for its operands' shapes, not each time.
         def lazy_program(one: Any, *given: Any) -> list[Any]:
             found: dict[int, Any] = {} if only is None else dict(given[-1])
 
@@ -81,9 +82,9 @@ class Fused:
                 if n in sums or (program.role == "write" and program.into is not None):
                     out = program.into(hold, *operands)
                 elif program.role == "read" and codes[n][0] in written:
-                    out = hold(program.function(*operands))
+                    out = hold(program.run(*operands))
                 else:
-                    out = program.function(*operands)
+                    out = program.run(*operands)
                 if out.__class__ is tuple:
                     for i, o in enumerate(out):
                         found[(n << 8) + i] = o

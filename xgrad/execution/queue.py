@@ -431,7 +431,7 @@ def _structs(key: Any) -> Any:
 
 def _avals_of(program: Any, key: tuple[Any, ...]) -> Any:
     """Return the avals of a program's results, as JAX's shape rules give them for operands of these avals."""
-    out = jax.eval_shape(program.function, *_structs(key))
+    out = jax.eval_shape(program.run, *_structs(key))
     if out.__class__ is tuple and 0 < len(out) <= MOST_RESULTS and all(hasattr(o, "shape") for o in out):
         found: Any = tuple([aval_of(o.shape, o.dtype, o.weak_type) for o in out])
     elif hasattr(out, "shape"):

@@ -32,6 +32,8 @@ class Kept(Operator):
     Its results are the function's results, and the residuals that are neither leaves nor results.
     """
 
+    lazy = False  # the trace sets `places`, and another one may find other residuals
+
     def __init__(self, plain: Operator, results: Callable, count: int, needs: int, policy: Callable | None) -> None:
         super().__init__(plain.name, _over(self), node=plain.node_name)
         self.first = False  # False: a recorded backward is of the leaves, the program's of the residuals

@@ -33,7 +33,7 @@ def jax_array(self: Tensor) -> Any:
 
 
 def _concrete(self: Tensor, what: str) -> Any:
-    array = self._export()
+    array = self._export(what)
     if isinstance(array, Tracer):
         raise value_needed(
             array,
