@@ -18,7 +18,6 @@ from xgrad.execution.fused import Fused
 
 from ..oracle import data, leaf, same
 
-
 # With XGRAD_LAZY=1 the block of a test ends nothing: the thread is lazy behind it too.
 blocks_end = pytest.mark.skipif(xgrad.config.settings.lazy, reason="every thread is lazy: no block ends")
 

@@ -22,6 +22,7 @@ class Program:
 
     __slots__ = ("avals", "function", "into", "label", "role", "run")
     lazy = True  # False: it runs at once in a lazy block too
+    reads = True  # False: its operands are not read
     run: Any
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
@@ -58,6 +59,13 @@ class Immediate(Program):
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = self.run = function
         self.avals, self.into, self.role, self.label = {}, None, "", ""
+
+
+class Known(Immediate):
+    """A function that returns what is known already, whatever its operands are."""
+
+    __slots__ = ()
+    reads = False
 
 
 class AtOnce(Program):

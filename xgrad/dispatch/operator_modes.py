@@ -14,6 +14,7 @@ torch/utils/_python_dispatch.py, TorchDispatchMode.)
 from collections.abc import Callable
 from typing import Any
 
+from ..compile_cache.programs import Known
 from ..config import settings, state
 from .call import call
 from .inplace import call_inplace
@@ -102,6 +103,7 @@ class _Given(Kernel):
         for name in Kernel.__slots__:
             setattr(self, name, getattr(real, name))
         self.run = lambda *arrays: out
+        self.program = Known(self.run)
         self.ran = True
 
     def plan(self, needs: int, count: int) -> Any:

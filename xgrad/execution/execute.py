@@ -21,7 +21,7 @@ def execute(program: Any, operands: Any, owners: Any = None) -> Any:
     queue = queue_now()
     if queue is not None and program.lazy:
         return queue.note(program, operands, owners)
-    for x in operands:
+    for x in operands if program.reads else ():
         if x.__class__ is Pending or x.__class__ is tuple:
             operands = [_now(x) for x in operands]
             break
