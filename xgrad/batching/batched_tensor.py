@@ -130,10 +130,10 @@ class BatchedTensor(Tensor):
     def _held(self) -> Any:
         return self._value._held()
 
-    def _export(self) -> Any:
+    def _export(self, reason: str = "a function of JAX's") -> Any:
         if self._batched:
             raise _no_value(_BRANCH)
-        return self._value._export()
+        return self._value._export(reason)
 
     def _share(self) -> Any:
         return self._storage

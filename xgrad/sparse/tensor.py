@@ -270,7 +270,10 @@ class SparseTensor(Tensor):
     def _read(self) -> NoReturn:
         raise refusal(caller())
 
-    _held = _share = _export = _geometry = _read
+    _held = _share = _geometry = _read
+
+    def _export(self, reason: str = "") -> NoReturn:
+        raise refusal(caller())
 
     def _write(self, new: Any) -> NoReturn:
         raise refusal(caller())
