@@ -24,6 +24,10 @@ class Program:
     lazy = True  # False: it runs at once in a lazy block too
     reads = True  # False: its operands are not read
     run: Any
+    function: Callable[..., Any]
+    avals: dict[Any, Any]
+    label: str
+    role: str
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         self.function = function
@@ -34,7 +38,7 @@ class Program:
         # argument is applied to a part that is read before it is written.
         self.into: Callable[..., Any] | None = None
         self.label = ""
-        self.avals: dict[Any, Any] = {}  # those of the results, by those of the operands: for a queue
+        self.avals = {}  # those of the results, by those of the operands: for a queue
 
     def __call__(self, *operands: Any) -> Any:
         return execute(self, operands) if settings.special else self.run(*operands)

@@ -44,11 +44,14 @@ class Fused:
     """The jitted function of a queue's programs."""
 
     def __init__(self, programs: Any, codes: Any, live: tuple[int, ...], donated: tuple[int, ...]) -> None:
-        self.programs, self.codes, self.live, self.donated = programs, codes, live, donated
-        self.ran = False
+        self.programs: Any = programs
+        self.codes: Any = codes
+        self.live: tuple[int, ...] = live
+        self.donated: tuple[int, ...] = donated
+        self.ran: bool = False
         self.structs: list[Any] | None = None  # the operands' shapes and dtypes, once it runs
         self.parts: dict[int, Any] = {}
-        self.jitted = self._jit(self.live, donated)
+        self.jitted: Any = self._jit(self.live, donated)
 
     def _jit(self, wanted: tuple[int, ...], donated: tuple[int, ...], only: Any = None) -> Any:
         needed, waiting = set(), [number >> 8 for number in wanted]
@@ -158,7 +161,7 @@ class Programs:
     MOST = 256
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock: Any = threading.Lock()
         self.latest: Fused | None = None  # the one that ran last
         self.found: OrderedDict[Any, Fused] = OrderedDict()
 
@@ -195,4 +198,4 @@ class Programs:
         return f"{text} with other operands or static arguments", True
 
 
-programs = Programs()
+programs: Programs = Programs()

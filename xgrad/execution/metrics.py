@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-log = logging.getLogger("xgrad.lazy")
+log: logging.Logger = logging.getLogger("xgrad.lazy")
 _READS = ("item()", "bool()", "int()", "float()", "print", "a NumPy array", "tolist()", "len()")
 
 
@@ -59,12 +59,13 @@ class Recorder:
     """Counts evaluations of all queues."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock: Any = threading.Lock()
         self.reset()
 
     def reset(self) -> None:
         """Start again from zero."""
-        self.operations = self.launches = 0
+        self.operations: int = 0
+        self.launches: int = 0
         self.seconds: tuple[float, float, float] = 0.0, 0.0, 0.0  # tracing, compiling, running
         self.programs: list[str] = []
         self.compiled: Counter[str] = Counter()  # by line: programs of the same operators
@@ -114,7 +115,7 @@ class Recorder:
 
 
 _counts = Counts()
-recorder = Recorder()
+recorder: Recorder = Recorder()
 _TRACED = "/jax/core/compile/jaxpr_trace_duration"
 _COMPILED = ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration")
 

@@ -20,6 +20,9 @@ class Aval:
     """The shape, dtype and weak type of an array.  Equal ones are one object, so that they are compared by identity."""
 
     __slots__ = ("dtype", "ndim", "shape", "size", "struct", "weak_type")
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, weak_type: bool) -> None:
         self.shape, self.dtype, self.weak_type = shape, dtype, weak_type

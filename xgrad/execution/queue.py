@@ -106,7 +106,8 @@ class Queue:
         self.inputs: list[Any] = []
         self.known: dict[int, tuple[int, Aval, int]] = {}  # code, aval and place of an input by its identity
         self.thread: int = threading.get_ident()
-        self.noting = self.taken = False
+        self.noting: bool = False
+        self.taken: bool = False
         self.done: Any = None  # (results that are alive, their arrays) while they are given out
 
     # -- noting ---------------------------------------------------------------------------------------------------

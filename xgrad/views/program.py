@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..compile_cache.programs import Program as Jitted
 from ..compile_cache.programs import jit_checked, jit_placed
 from ..donation import Writing
 from .geometry import Shape
@@ -67,12 +68,12 @@ class Program:
             self.seen.append((shape, dtype))
             shape, dtype = step.result(shape, dtype)
         self.shape, self.dtype = shape, dtype
-        self.view = jit_checked(self.trace_replay, self, converts=True)
+        self.view: Jitted = jit_checked(self.trace_replay, self, converts=True)
         # A program that writes runs where the root is, also if it replaces all of it and does not read it.
-        self.write = jit_checked(self.trace_write, self, keep_unused=True)
+        self.write: Jitted = jit_checked(self.trace_write, self, keep_unused=True)
         self.view.role, self.write.role = "read", "write"
         self.write_donated: Writing = Writing(self.trace_write, self)
-        self.adjoint = jit_checked(self.trace_adjoint, self)
+        self.adjoint: Jitted = jit_checked(self.trace_adjoint, self)
         self.view.label, self.write.label, self.adjoint.label = "view", "write_back", "adjoint"
         if dtype == root_dtype and all(isinstance(step, (Slice, Permute, Reshape, Diagonal)) for step in steps):
             self.adjoint.role, self.adjoint.into = "adjoint", self.trace_add
