@@ -293,6 +293,41 @@ def test_threads_note_and_read_at_once():
     assert errors == []
 
 
+def test_threads_that_note_each_others_pending_arrays_do_not_wait_for_each_other():
+    x = [xgrad.ones(4), xgrad.ones(4)]
+    errors = []
+
+    def worker(mine):
+        try:
+            with xgrad.lazy():
+                for _ in range(40):
+                    x[mine] = (x[1 - mine] * 1.0 + x[mine] * 0.0) * 1.0
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=worker, args=(k,), daemon=True) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert errors == []
+    assert x[0].tolist() == [1, 1, 1, 1]
+
+
+def test_numbers_beyond_32_bits_are_floats_or_an_error_at_the_call():
+    def program():
+        floats = (xgrad.ones(2, dtype=xgrad.float32) * 2**40).tolist()
+        try:
+            return floats, (xgrad.ones(2, dtype=xgrad.int32) * 2**70).tolist()
+        except Exception as error:
+            return floats, type(error).__name__
+
+    expected = program()
+    with xgrad.lazy():
+        assert program() == expected
+
+
 def test_many_operations_are_evaluated_before_the_end(monkeypatch):
     monkeypatch.setattr(queues, "MOST", 10)
     with xgrad.lazy():

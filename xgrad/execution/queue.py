@@ -33,6 +33,7 @@ from .source import lines, outside
 
 MOST = 10_000  # pending entries
 DONATE_FROM = 1 << 12  # bytes; for less, one program with donation and one without are not worth their compile time
+_INT32, _INT64 = 1 << 31, 1 << 63
 MOST_RESULTS = 256  # of one entry
 _blank: Any = object.__new__
 _frame = sys._getframe
@@ -54,15 +55,18 @@ class _References:
         return sys.getrefcount(pending.value)
 
 
-def _alive(results: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Pending]]:
-    """Return the numbers of the results that something beside their entry refers to, and these results."""
-    count, at_rest = sys.getrefcount, _AT_REST
+def _alive(results: tuple[Any, ...], at_rest: int, at_rest_in_tuple: int) -> tuple[tuple[int, ...], list[Pending]]:
+    """Return the numbers of the results that something beside their entry refers to, and these results.
+
+    `at_rest`, `at_rest_in_tuple`: the reference counts, seen here, of a result that nothing else refers to.
+    """
+    count = sys.getrefcount
     live, alive = [], []
     number = 0
     for p in results:
         if p.__class__ is tuple:
             for i, part in enumerate(p):
-                if count(part) > at_rest:
+                if count(part) > at_rest_in_tuple:
                     live.append(number + i)
                     alive.append(part)
         elif count(p) > at_rest:
@@ -72,22 +76,24 @@ def _alive(results: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Pending]]:
     return tuple(live), alive
 
 
-def _measured() -> tuple[int, int, int]:
+def _measured() -> tuple[int, int, int, int]:
+    """Return the counts of a Pending in a list, a value in its Pending, a result, and a result in a tuple, at rest."""
     pending = _blank(Pending)
     pending.value = object()
     slot = _References.in_slot(pending)
     box = [pending]
     del pending
     listed = _References.in_list(box, 0)
-    entries = [(0, box.pop())]
+    entries = [(0, _blank(Pending)), (0, (_blank(Pending), _blank(Pending)))]
     _, results = zip(*entries)
-    for p in results:
-        return listed, slot, sys.getrefcount(p)
-    raise AssertionError
+    counts = range(1, 20)
+    alone = next(n for n in counts if 0 not in _alive(results, n, 99)[0])
+    in_tuple = next(n for n in counts if not _alive(results, 99, n)[0])
+    return listed, slot, alone, in_tuple
 
 
-_IN_LIST, _IN_SLOT, _AT_REST = _measured()
-_DONATION = getattr(sys, "_is_gil_enabled", lambda: True)()
+_IN_LIST, _IN_SLOT, *_AT_REST = _measured()
+_COUNTED = getattr(sys, "_is_gil_enabled", lambda: True)()  # without a global lock a count may be old when it is used
 
 
 def _one_place(a: int, b: int) -> int:
@@ -107,6 +113,7 @@ class Queue:
         self.known: dict[int, tuple[int, Aval, int]] = {}  # code, aval and place of an input by its identity
         self.thread: int = threading.get_ident()
         self.noting: bool = False
+        self.running: bool = False
         self.taken: bool = False
         self.done: Any = None  # (results that are alive, their arrays) while they are given out
 
@@ -122,7 +129,9 @@ class Queue:
         try:
             if self.taken or self.done is not None:
                 self._wait()
-            codes, key, place = [], [], 0
+            if self.running:  # a callback of the program that runs now
+                return program.run(*[_now(x) for x in operands])
+            codes, key, place, foreign = [], [], 0, None
             for x in operands:
                 if x.__class__ is Pending and x.queue is self:
                     codes.append(x.number)
@@ -130,6 +139,9 @@ class Queue:
                     if x.place and x.place != place:
                         place = _one_place(place, x.place)
                 else:
+                    if x.__class__ is Pending and x.value is None:
+                        foreign = x
+                        break
                     if owners is not None and isinstance(x, jax.Array):
                         x = lent(x, owners[len(codes)])
                     code, aval, where = self._input(x)
@@ -155,10 +167,16 @@ class Queue:
                         out = tuple([self._pending(number + i, aval, place) for i, aval in enumerate(avals)])
                     entries.append((program, tuple(codes), place, out, outside(_frame(1))))
                     if number >= MOST << 8:
+                        self.noting = False  # another thread, which has the lock, may wait for that
                         self.evaluate(f"{MOST} pending operations")
                     return out
         finally:
             self.noting = False
+        if (
+            foreign is not None
+        ):  # evaluated here, where this queue may be evaluated too: threads could wait for each other
+            foreign.evaluated("another thread")
+            return self.note(program, operands, owners)
         return program.run(*[_now(x) for x in operands])
 
     def _pending(self, number: int, aval: Aval, place: int) -> Pending:
@@ -170,7 +188,7 @@ class Queue:
         """Wait for another thread that evaluates the queue; finish an evaluation that was interrupted."""
         self.noting = False
         with self.lock:
-            if self.done is not None:
+            if self.done is not None and not self.running:
                 self._finish()
             self.noting = True
 
@@ -181,10 +199,12 @@ class Queue:
         if seen is not None:
             return seen
         if kind is Pending:
-            if x.value is None:
-                x.evaluated("another thread")  # of another thread, or left by one
+            if x.value is None:  # in a tuple, of another thread's queue
+                return None, _BORDER, 0
             return self._enter(x, x.aval, x.place)
         if kind in _WEAK:
+            if kind is int and not -_INT32 <= x < _INT32 and not (x64_enabled() and -_INT64 <= x < _INT64):
+                raise OverflowError(f"An overflow was encountered: an argument to a jitted computation is {x}")
             self.inputs.append(x)
             return -len(self.inputs), aval_of((), _WEAK[kind](), True), 0
         if x is None:
@@ -238,6 +258,8 @@ class Queue:
             try:
                 while self.taken and self.noting:
                     time.sleep(0)
+                if self.running:
+                    raise RuntimeError("a callback of a lazy program reads a value of the program that runs it")
                 if self.done is not None:
                     self._finish()
                 if not self.entries or (asked is not None and asked.queue is not self):
@@ -250,9 +272,9 @@ class Queue:
     def _evaluate(self, reason: str, line: Any) -> None:
         entries, inputs = self.entries, self.inputs
         called, codes, where, results, _ = zip(*entries)
-        live, alive = _alive(results)
+        live, alive = _alive(results, *(_AT_REST if _COUNTED else (0, 0)))
         one = len(set(where)) == 1
-        donated = self._donated(alive) if one and _DONATION and live else ()
+        donated = self._donated(alive) if one and _COUNTED and live else ()
         fused = None
         if live:
             kinds = tuple([_kind(x) for x in inputs])
@@ -262,6 +284,7 @@ class Queue:
         del results
         self.done = alive, (out := [])
         started, spare = recorder.start(), []
+        self.running = True
         try:
             if fused is not None:
                 values = [x.value if x.__class__ is Pending else x for x in inputs]
@@ -275,7 +298,7 @@ class Queue:
                         _check(alive, out)
         except BaseException as error:
             if not out:
-                self.done = None
+                self.done, self.running = None, False
                 for i, array in zip(donated, spare):
                     inputs[i].value = array
                 if isinstance(error, Exception):
@@ -287,6 +310,7 @@ class Queue:
                 raise
             raise
         finally:
+            self.running = False
             if out:
                 self._finish()
         if fused is None:
