@@ -410,6 +410,34 @@ def test_jax_takes_pending_arrays():
         assert jax.jit(lambda a: a + 1)(y._read()).tolist() == [5, 5, 5]
 
 
+def test_classes_that_are_pending_are_not_checked_and_do_not_cut_the_program():
+    logits, labels = xgrad.ones(2, 3), xgrad.tensor([0, 1, 2])
+    with xgrad.lazy():
+        loss = xgrad.nn.functional.cross_entropy(logits, labels[xgrad.tensor([0, 2])])
+        loss = loss + xgrad.nn.functional.cross_entropy(logits, xgrad.tensor([0, 1]) * 1)
+    assert loss.item() == pytest.approx(2 * np.log(3))
+    assert xgrad.lazy.metrics().launches == 1
+
+
+def test_a_step_with_optax_is_one_program_and_the_optimizers():
+    optax = pytest.importorskip("optax")
+
+    def trained():
+        w = leaf(xgrad, 32, 8)
+        optimizer = xgrad.interop.optax.Optimizer([w], optax.adam(0.1))
+        for _ in range(4):
+            optimizer.zero_grad()
+            (data(xgrad, (4, 32), 1) @ w).tanh().sum().backward()
+            optimizer.step()
+        return w
+
+    expected = trained()
+    with xgrad.lazy():
+        w = trained()
+    same(w, expected.detach().numpy())
+    assert xgrad.lazy.metrics().launches == 4
+
+
 def test_what_a_block_left_is_used_outside_and_in_another_block():
     with xgrad.lazy():
         w = leaf(xgrad, 3)

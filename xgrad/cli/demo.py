@@ -1,8 +1,8 @@
 """Train a recurrent classifier of handwritten digits whose states are written in place, through views, into one buffer.
 
 The rows of each 8x8 image are the sequence.  Then the same gradients are computed along both tracking paths, replay and
-geometry, and compared.  Ends with the test accuracy, the largest difference, tables and a picture.  With --compiled the
-same training runs once more, each step as one XLA program.
+geometry, and compared.  Ends with the test accuracy, the largest difference, tables and a picture.  With --lazy and
+with --compiled the same training runs once more, each step in a lazy block, or as one XLA program.
 """
 
 import argparse
@@ -37,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compiled", action="store_true", help="train once more, with each step as one program (xgrad.compile)"
     )
+    parser.add_argument(
+        "--lazy", action="store_true", help="train once more, with each step in a lazy block (xgrad.lazy)"
+    )
     parser.add_argument("--seed", type=at_least(0), default=0, help="of parameters and order (default: 0)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture (default: out)")
     hosts.add_arguments(parser)
@@ -62,10 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     data = load(device, arguments.seed)
     trainings, parameters = {}, []
-    for name in ("eager", "compiled") if arguments.compiled else ("eager",):
+    others = [name for name in ("lazy", "compiled") if getattr(arguments, name)]
+    for name in ("eager", *others):
         xgrad.manual_seed(arguments.seed)  # the same parameters, the same order
         parameters = new_parameters(device)
-        trainings[name] = train(data, parameters, arguments, compiled=name == "compiled")
+        trainings[name] = train(data, parameters, arguments, name)
 
     comparison, exact = compare_paths(data, parameters)
     epochs = f"{arguments.epochs} epoch{'s' if arguments.epochs > 1 else ''} along the {arguments.path} path"
@@ -76,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
     print()
     accuracy = min(training.accuracy for training in trainings.values())
     print(f"test accuracy: {accuracy:.1%}, {len(data['test_labels'])} images, after {epochs}")
-    if arguments.compiled:
-        print(f"largest difference of a step's loss, eager and compiled: {drift(trainings):.1e} of it")
+    for name in others:
+        print(f"largest difference of a step's loss, eager and {name}: {drift(trainings, name):.1e} of it")
     print(f"largest difference of the two paths, outputs and gradients: {comparison.max_difference:.3g} in float32")
     if exact is not None:
         print(f"                                                            {exact.max_difference:.3g} in float64")
@@ -87,9 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
     if not comparison.within_rounding or (exact is not None and not exact.within_rounding):
         print("FAILED: the two paths disagree")
         return 1
-    if arguments.compiled and not drift(trainings, trainings["eager"].per_epoch) <= DRIFT:
-        print(f"FAILED: eager and compiled, losses of the first epoch differ by more than {DRIFT:g}")
-        return 1
+    for name in others:
+        if not drift(trainings, name, trainings["eager"].per_epoch) <= DRIFT:
+            print(f"FAILED: eager and {name}, losses of the first epoch differ by more than {DRIFT:g}")
+            return 1
     if failure := shortfall(arguments.epochs, accuracy):
         print(failure)
         return 1
@@ -129,8 +134,11 @@ def step_of(data: dict[str, Any], parameters: list[Any], optimizer: Any) -> Call
     return step
 
 
-def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Namespace, compiled: bool) -> Training:
-    """Run Adam over shuffled batches; `compiled`: forward, backward, Adam and the in-place updates are one program."""
+def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Namespace, way: str) -> Training:
+    """Run Adam over shuffled batches, "eager", "lazy" or "compiled".
+
+    Compiled, forward, backward, Adam and the in-place updates are one program.
+    """
     import optax  # optional libraries, from here on
     from tqdm import tqdm
 
@@ -141,13 +149,11 @@ def train(data: dict[str, Any], parameters: list[Any], arguments: argparse.Names
     steps = arguments.epochs * per_epoch
     optimizer = Optimizer(parameters, optax.adam(optax.cosine_decay_schedule(5e-3, steps)))
     step = step_of(data, parameters, optimizer)
-    name = "eager"
-    if compiled:
-        step, name = xgrad.compile(step), "compiled"
+    step = {"eager": step, "lazy": xgrad.lazy()(step), "compiled": xgrad.compile(step)}[way]
 
     losses, first, spent = [], 0.0, []
     started = time.perf_counter()
-    with xgrad.views.tracking(arguments.path), tqdm(total=steps, unit="step", ncols=90, desc=name) as bar:
+    with xgrad.views.tracking(arguments.path), tqdm(total=steps, unit="step", ncols=90, desc=way) as bar:
         for epoch in range(arguments.epochs):
             before = time.perf_counter()
             order = xgrad.randperm(len(x)).to(x.device)
@@ -182,10 +188,10 @@ def table(trainings: dict[str, Training], epochs: str) -> Iterator[str]:
     yield line("  test accuracy", lambda _, t: f"{t.accuracy:.1%}")
 
 
-def drift(trainings: dict[str, Training], steps: int | None = None) -> float:
-    """Return the largest relative difference of eager and compiled losses in the first `steps` steps; None: all."""
-    eager, compiled = (trainings[name].losses[:steps] for name in ("eager", "compiled"))
-    return max(abs(e - c) / e for e, c in zip(eager, compiled, strict=True))
+def drift(trainings: dict[str, Training], name: str, steps: int | None = None) -> float:
+    """Return the largest relative difference from eager losses in the first `steps` steps; None: all."""
+    eager, other = (trainings[way].losses[:steps] for way in ("eager", name))
+    return max(abs(e - o) / e for e, o in zip(eager, other, strict=True))
 
 
 def compare_paths(data: dict[str, Any], parameters: list[Any]) -> tuple[Any, Any]:
@@ -218,14 +224,15 @@ def draw(trainings: dict[str, Training], comparison: Any, arguments: argparse.Na
     import matplotlib.pyplot as plt  # behind the choice of a backend
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.6), layout="constrained", width_ratios=(1, 1.1))
-    eager, compiled = trainings["eager"], trainings.get("compiled")
+    eager = trainings["eager"]
     left.plot(range(1, len(eager.losses) + 1), eager.losses, color="#8b949e", linewidth=0.8, label="each step")
     middles = [eager.per_epoch * (i + 0.5) for i in range(arguments.epochs)]
     marker = "o" if len(middles) == 1 else None
     left.plot(middles, eager.means, color="#1f6feb", linewidth=2, marker=marker, label="mean of an epoch")
-    if compiled is not None:
-        style = dict(color="#e8590c", linewidth=2, linestyle=(0, (2, 2)), marker=marker and "x")
-        left.plot(middles, compiled.means, **style, label="the same, compiled")
+    for name, color in (("lazy", "#2f9e44"), ("compiled", "#e8590c")):
+        if name in trainings:
+            style = dict(color=color, linewidth=2, linestyle=(0, (2, 2)), marker=marker and "x")
+            left.plot(middles, trainings[name].means, **style, label=f"the same, {name}")
     left.set_yscale("log")
     left.set_xlabel("step")
     left.set_ylabel("cross entropy")

@@ -82,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _launched(arguments: argparse.Namespace) -> int:
     given = ["--hosts", arguments.hosts, "--epochs", arguments.epochs, "--path", arguments.path]
     given += ["--seed", arguments.seed, "--limit", arguments.limit, "--held"]
+    if arguments.lazy:
+        arguments.parser.error("argument --lazy: not with --hosts, whose tensors are spread over devices")
     given += ["--compiled"] if arguments.compiled else []
 
     def command(host: int, coordinator: str) -> list[str]:

@@ -190,9 +190,9 @@ for _name in (
     setattr(Pending, f"__{_name}__", _operator(f"__{_name}__", "arithmetic on an array"))
 
 
-def settled(value: Any, reason: str = "a function of JAX's") -> Any:
-    """Return the array behind a Pending, which other code may keep; another value as it is."""
-    return value.read(reason) if value.__class__ is Pending else value
+def waits(array: Any) -> bool:
+    """Return True for a Pending that has no value yet."""
+    return array.__class__ is Pending and array.value is None
 
 
 def quietly(array: Any) -> Any:

@@ -14,6 +14,7 @@ Invariant: at each moment either the entries are noted and their inputs are ther
 their values.  An interrupt between the two finds `done`, and what comes next finishes it.
 """
 
+import functools
 import sys
 import threading
 import time
@@ -273,7 +274,8 @@ class Queue:
         entries, inputs = self.entries, self.inputs
         called, codes, where, results, _ = zip(*entries)
         live, alive = _alive(results, *(_AT_REST if _COUNTED else (0, 0)))
-        one = len(set(where)) == 1
+        # Where there is one device only, it makes no difference what is committed to it.
+        one = len(set(where)) == 1 or _only_device()
         donated = self._donated(alive) if one and _COUNTED and live else ()
         fused = None
         if live:
@@ -398,6 +400,11 @@ def _shown(code: Any) -> str:
     if code < 0:
         return f"input{-code}"
     return f"%{code >> 8}" + (f".{code & 255}" if code & 255 else "")
+
+
+@functools.cache
+def _only_device() -> bool:
+    return jax.device_count() == 1
 
 
 def lent(array: Any, owner: Any) -> Any:

@@ -1,5 +1,6 @@
 """source: the line of the user's program that a lazy operation comes from."""
 
+import contextlib
 import os
 from typing import Any
 
@@ -13,7 +14,7 @@ def outside(frame: Any) -> Any:
         code = frame.f_code
         name = code.co_filename
         if name not in _inside:
-            _inside[name] = name.startswith(_OURS) or f"{os.sep}jax{os.sep}" in name
+            _inside[name] = name.startswith(_OURS) or f"{os.sep}jax{os.sep}" in name or name == contextlib.__file__
         if not _inside[name]:
             return code, frame.f_lasti
         frame = frame.f_back

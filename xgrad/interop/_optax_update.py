@@ -19,7 +19,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ..config import settings
 from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
+from ..execution.execute import settle
+from ..execution.pending import quietly
 from ..limits import checked
 from ..tensor import Tensor
 from ..views.storage import DONATION, no_value, writing
@@ -133,6 +136,10 @@ class Update:
             if state.lent:
                 state.take_back()
         others = [p._read() for p in self.others]
+        if settings.special:  # a lazy block may have left Pendings
+            for holder in (*self.holders, *self.tensors):
+                settle(holder)
+            grads, others = [*map(quietly, grads)], [*map(quietly, others)]
         call, program = self._program(others, grads, extra, functions)
         arrays: list = []
         results: list = []

@@ -1,7 +1,8 @@
 """Checks of index values, at the call, if they need not wait for a device.
 
-An index that came from Python or is on the CPU is checked (JAX shares its memory with NumPy).  One on an accelerator or
-under a trace is not: an index out of range reads NaN (or the smallest integer), and writes nothing.
+An index that came from Python or is on the CPU is checked (JAX shares its memory with NumPy).  One on an accelerator,
+under a trace, or pending in a lazy block is not: an index out of range reads NaN (or the smallest integer), and writes
+nothing.
 """
 
 from typing import Any
@@ -12,17 +13,22 @@ from jax.core import Tracer
 
 from ...batching.batched_tensor import inner_value
 from ...devices import spread
+from ...execution.pending import waits
 from ...tensor import Tensor
 
 _backend: str | None = None
 
 
 def on_host(x: Any) -> np.ndarray | None:
-    """The values as a NumPy array if no accelerator has to be waited for, else None."""
+    """The values as a NumPy array if no accelerator and no lazy queue has to be waited for, else None."""
     global _backend
     if isinstance(x, (bool, int, float, np.ndarray, np.generic)):
         return np.asarray(x)
-    array = inner_value(x)._export() if isinstance(x, Tensor) else x
+    if isinstance(x, Tensor):
+        x = inner_value(x)
+        if waits(x._read()):
+            return None
+    array = x._export() if isinstance(x, Tensor) else x
     if isinstance(array, Tracer):
         return None
     if _backend is None:
