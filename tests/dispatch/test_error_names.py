@@ -109,7 +109,7 @@ def wrong_calls(function, is_method):
 def names(namespace, name, function):
     """The names with which an error may begin: the public one, PyTorch's own of the operator."""
     own = getattr(function, "operator", None)
-    found = {name, function.__name__} | ({own.name} if own else set())
+    found = {name, function.__name__, function.__qualname__} | ({own.name} if own else set())
     for known in {n.rstrip("_") for n in found}:
         found |= {known, f"{namespace or 'linalg'}.{known}", f"{namespace or 'linalg'}_{known}"}
     return "|".join(map(re.escape, found))
