@@ -38,6 +38,7 @@ def step(T):
     ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_a_training_step_is_that_of_torch():
     ours, theirs = step(xgrad), step(torch)
     assert ours[0] == theirs[0] == ["bfloat16", "bfloat16", "float32"]

@@ -146,6 +146,7 @@ VALUES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(36)
 @pytest.mark.parametrize("name", VALUES)
 def test_values_and_nesting(name):
@@ -303,6 +304,7 @@ def test_results_can_be_differentiated(function, v, kwargs):
     same(second_order(xgrad, function, *v, **kwargs), second_order(torch, function, *v, **kwargs))
 
 
+@pytest.mark.exhaustive
 def test_columns_have_the_history_of_what_they_depend_on():
     def program(T):
         x, w = leaf(T, 3), leaf(T, 3, seed=5)

@@ -62,6 +62,7 @@ def test_first_derivatives(name):
     )  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_second_derivatives(name):

@@ -49,6 +49,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("masked", [False, True, None])
 @pytest.mark.parametrize("name", FUNCTIONS)

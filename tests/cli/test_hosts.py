@@ -120,6 +120,7 @@ def test_demo_over_two_processes(capfd, monkeypatch):
     assert drift < 1e-5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("arguments", "told"),

@@ -14,6 +14,7 @@ def rows(n):
     return xgrad.tensor(values((n, 3), n))
 
 
+@pytest.mark.exhaustive
 def test_results_are_those_of_the_exact_size_and_each_bucket_is_traced_once():
     step = xgrad.compile(lambda x: (x * 2, x.sum(1)), dynamic={"x": 0})
     for n in (3, 4, 5, 7, 8, 3, 6):

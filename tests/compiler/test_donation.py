@@ -316,6 +316,7 @@ def test_a_thread_traces_while_another_works_on_other_tensors():
     assert not traced_beside(leaf(xgrad, 3), leaf(xgrad, 3, seed=1))
 
 
+@pytest.mark.exhaustive
 def test_a_thread_traces_while_another_works_on_the_same_tensors():
     w = leaf(xgrad, 3)
     assert not traced_beside(w, w)

@@ -94,6 +94,7 @@ def test_debug_nans_names_the_operation_as_in_eager(setting, bad):
     assert not np.isfinite(compiled(x).item())
 
 
+@pytest.mark.exhaustive
 def test_the_default_dtype_is_xgrads():
     compiled = xgrad.compile(lambda: xgrad.ones(2))
     for dtype in (xgrad.float32, xgrad.float16, xgrad.float32):

@@ -62,6 +62,7 @@ def test_in_transforms():
     np.testing.assert_allclose(tangent.numpy(), 2 * compiled(x).numpy())
 
 
+@pytest.mark.exhaustive
 def test_around_transforms():
     x = values()
     for function in (xgrad.func.grad(square), xgrad.func.vmap(lambda t: t * 2), xgrad.func.hessian(square)):

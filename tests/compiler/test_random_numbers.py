@@ -43,6 +43,7 @@ def same_draws(function, before, calls=3, between=lambda: None):
     assert not np.array_equal(first, second)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("function", [draws, in_place, with_gradient])
 @pytest.mark.filterwarnings("error")

@@ -51,6 +51,7 @@ class Net(xgrad.nn.Module):
         return (self.weight @ x - self.mean).tanh() * self.scale
 
 
+@pytest.mark.exhaustive
 def test_a_module_and_an_optimizer():
     def program():
         net = Net()

@@ -75,6 +75,7 @@ def test_help_names_a_function_that_torch_has():
         assert path or "PyTorch has no function of this name" in function.__doc__, name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(30)
 @pytest.mark.parametrize("part", range(30))
 def test_examples_of_help_run(part):

@@ -51,6 +51,7 @@ def test_source_is_the_declaration(function, first, inside):
     assert pathlib.Path(path).read_text().splitlines()[number - 1].strip() == lines[0].strip()
 
 
+@pytest.mark.exhaustive
 def test_every_public_function_has_source_in_a_file_of_the_package():
     package = os.path.dirname(xgrad.__file__) + os.sep
     machinery = os.path.join(package, "dispatch", "")

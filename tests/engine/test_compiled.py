@@ -66,6 +66,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("least", [2, 64])
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -394,6 +395,7 @@ def test_a_hook_that_was_removed_is_no_border():
     assert compiled_backward.metrics()["borders"] == {}
 
 
+@pytest.mark.exhaustive
 def test_other_shapes_are_traced_once_each():
     w = leaf(xgrad, 3, seed=1)
     with compiled_backward():

@@ -41,6 +41,7 @@ def gradients(T, loss, inputs):
     return first, T.autograd.grad(penalty, inputs, allow_unused=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(24)
 @pytest.mark.parametrize("take", VIEWS.values(), ids=VIEWS)
 def test_product_through_a_view(take, path):
@@ -217,6 +218,7 @@ def test_state_read_from_the_buffer_that_it_is_written_to(path):
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 def test_overlapping_views_written_in_turn(path):
     def program(T):
@@ -242,6 +244,7 @@ def test_write_that_drops_all_of_the_base(path):
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 def test_constant_written_into_a_view_has_no_gradient(path):
     def program(T):
@@ -267,6 +270,7 @@ def test_base_outside_of_the_graph_enters_it_by_a_write(path):
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 def test_source_is_another_part_of_the_same_base(path):
     def program(T):
@@ -280,6 +284,7 @@ def test_source_is_another_part_of_the_same_base(path):
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_broadcast_source(path):
     def program(T):
         x, w, s = leaf(T, 2, 3), leaf(T, 3, seed=1), leaf(T, seed=2)

@@ -30,6 +30,7 @@ def strided(x, geometry, T):
     return x.as_strided(*geometry)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("part", PARTS)
 def test_as_strided_of_a_detached_part_addresses_the_storage(part):
@@ -52,6 +53,7 @@ def test_as_strided_of_a_detached_part_addresses_the_storage(part):
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("part", PARTS)
@@ -114,6 +116,7 @@ def test_as_strided_in_place_beyond_a_part_says_so():
 SELF_OVERLAPPING = [((3, 3), (1, 1), 0), ((2, 3), (0, 1), 2), ((4,), (0,), 5)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("own", SELF_OVERLAPPING)

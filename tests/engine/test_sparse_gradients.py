@@ -237,6 +237,7 @@ def _Twice(T):
     return Twice
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_two_sparse_gradients_meet_and_stay_sparse(create_graph):
     def program(T):
@@ -281,6 +282,7 @@ def test_pointwise_nodes_keep_it_sparse(before, create_graph):
     as_torch(program, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("before", [lambda w: w.float().double(), lambda w: (w * 2).tanh() / 3], ids=["cast", "chain"])
 def test_nodes_for_which_torch_has_no_sparse_backward(before):
     def run(sparse):
@@ -532,6 +534,7 @@ def test_maximum_of_bags_is_refused():
     )
 
 
+@pytest.mark.exhaustive
 def test_inside_of_vmap_the_gradient_is_dense():
     def program(T, sparse):
         w, ids = leaf(T, 3, 5, 2), T.tensor([1, 3, 1])

@@ -180,6 +180,7 @@ def test_leaf_first_used_in_several_threads_has_one_accumulator():
         assert len(edges) == 1
 
 
+@pytest.mark.exhaustive
 def test_view_read_during_a_write_is_not_stale_afterwards():
     for n in range(8):
         base = xgrad.zeros(64, 5 + n)  # a new shape: the view's program compiles while the other thread writes
@@ -188,6 +189,7 @@ def test_view_read_during_a_write_is_not_stale_afterwards():
         np.testing.assert_array_equal(view.numpy(), 5)
 
 
+@pytest.mark.exhaustive
 def test_metadata_of_a_gradient_while_another_thread_accumulates():
     x = leaf(xgrad, 200, 200)
     (x * 1).sum().backward()
@@ -210,6 +212,7 @@ def test_metadata_of_a_gradient_while_another_thread_accumulates():
     assert len(seen) <= 1
 
 
+@pytest.mark.exhaustive
 def test_eight_threads_run_one_graph_two_hundred_times_each():
     """Integers are exact in float64: not one accumulation may be lost or done twice."""
     x, w = leaf(xgrad, 3), xgrad.ones(3, dtype=xgrad.float64, requires_grad=True)

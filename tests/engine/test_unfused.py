@@ -27,6 +27,7 @@ def test_apart_is_a_branch_of_its_own(mapped):
     np.testing.assert_allclose(compiled(x, x)[1], (x * x).sum(-2))
 
 
+@pytest.mark.exhaustive
 def test_apart_is_differentiable():
     def loss(x, y):
         return (apart(products, x, y) ** 2).sum()

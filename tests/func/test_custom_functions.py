@@ -91,6 +91,7 @@ def test_the_generated_rule_maps_forward_and_backward():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_derivatives_inside_of_vmap():
     def program(T):
         x, F = data(T, (2, 3)), T.func

@@ -1,6 +1,7 @@
 """functional_call and stack_module_state: modules as functions of their parameters, against torch."""
 
 import numpy as np
+import pytest
 
 import xgrad
 from xgrad.func import debug_unwrap, functional_call
@@ -45,6 +46,7 @@ def test_a_call_with_other_parameters():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_gradients_with_respect_to_parameters_for_each_example():
     def program(T):
         net, F = network(T), T.func

@@ -46,6 +46,7 @@ COMPOSED = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", COMPOSED)
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -56,6 +57,7 @@ def test_transforms_compose(function, name):
     as_torch(program, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", ["grad", "jacrev", "jacfwd", "hessian", "vjp", "jvp", "jvp of grad"])
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -76,6 +78,7 @@ def test_gradients_for_each_example_of_what_is_shared():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_outer_gradients_reach_what_an_inner_one_used():
     """Through grad, through vmap(grad), and through a tensor that the function closes over."""
 
@@ -297,6 +300,7 @@ def test_dictionaries_keep_their_order():
     np.testing.assert_array_equal(array(pull({"a": xgrad.tensor(1.0), "z": x * 3})[0]), [7.0, 7.0])
 
 
+@pytest.mark.exhaustive
 def test_forward_over_reverse_leaves_no_history_behind():
     w = leaf(xgrad, 3)
     for f in (lambda x: (x**4).sum(), lambda x: written(xgrad, x).sum()):
@@ -324,6 +328,7 @@ def test_forward_over_forward_of_writes_inside_of_vmap():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_a_write_that_would_lose_one_of_two_histories_is_refused():
     def f(make, x):
         y = make(x)

@@ -157,6 +157,7 @@ def test_sizes_that_differ():
     same_error(lambda T: T.vmap(lambda x: x)(3), "We cannot vmap over non-Tensor arguments")
 
 
+@pytest.mark.exhaustive
 def test_randomness():
     x = xgrad.zeros(4, 2)
     xgrad.manual_seed(0)
@@ -176,6 +177,7 @@ def test_randomness():
     np.testing.assert_array_equal(array(again), array(different))
 
 
+@pytest.mark.exhaustive
 def test_gradients_go_through():
     """To what is mapped and to what is not, by the operators' own formulas, and twice."""
 

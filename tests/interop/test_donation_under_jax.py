@@ -67,6 +67,7 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(32)
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 @pytest.mark.parametrize(("ours", "theirs"), FUNCTIONS.values(), ids=FUNCTIONS)

@@ -137,6 +137,7 @@ def test_twenty_steps_are_those_of_equinox(kind, run, inputs, labels):
     )
 
 
+@pytest.mark.exhaustive
 def test_names_are_paths_and_other_arrays_are_buffers():
     net = wrap(Small())
     assert [name for name, _ in net.named_parameters()] == [
@@ -162,6 +163,7 @@ def test_the_module_has_the_latest_arrays():
     assert net.module.drop.p == 0.5
 
 
+@pytest.mark.exhaustive
 def test_modes_keys_and_flags():
     net, x = wrap(Small()), xgrad.tensor(X)
     assert net.training

@@ -93,6 +93,7 @@ def test_twenty_steps_are_those_of_jax(model, inputs, labels):
     assert np.allclose(mine.detach().numpy(), model.apply({"params": params, **rest}, inputs, False), atol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_names_are_paths_and_other_collections_have_theirs_in_front():
     net = wrap(Convolutional(), Convolutional().init(KEY, IMAGES, False), rngs={"dropout": KEY})
     assert [name for name, _ in net.named_parameters()] == [
@@ -104,6 +105,7 @@ def test_names_are_paths_and_other_collections_have_theirs_in_front():
     assert jax.tree.structure(net.variables) == jax.tree.structure(Convolutional().init(KEY, IMAGES, False))
 
 
+@pytest.mark.exhaustive
 def test_the_tree_has_the_latest_arrays():
     net = small()
     with xgrad.no_grad():
@@ -115,6 +117,7 @@ def test_the_tree_has_the_latest_arrays():
     assert net.variables["params"]["first"]["bias"].tolist() == [2.0] * 4
 
 
+@pytest.mark.exhaustive
 def test_arguments_pass_through_and_a_call_may_bring_its_own_keys():
     net = small()
     x = xgrad.tensor(X)
@@ -180,6 +183,7 @@ def test_a_checkpoint_draws_the_same_numbers_again():
     assert all(xgrad.allclose(a, b) for a, b in zip(plain, again, strict=True))
 
 
+@pytest.mark.exhaustive
 def test_copies_and_states():
     net = small(rngs={"dropout": KEY})
     net(xgrad.tensor(X), train=True)

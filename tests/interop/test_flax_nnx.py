@@ -130,6 +130,7 @@ def test_eager_steps_are_those_of_nnx():
     assert difference(nnx.state(model), nnx.state(reference)) < 1e-10
 
 
+@pytest.mark.exhaustive
 def test_names_are_the_paths_of_the_module():
     net = wrap(Transformer(nnx.Rngs(0)))
     names = [name for name, _ in net.named_parameters()]
@@ -168,6 +169,7 @@ def test_what_is_set_in_a_variable_is_what_the_tensor_has():
         assign(model.second.bias, "five")
 
 
+@pytest.mark.exhaustive
 def test_a_transform_of_nnx_may_train_the_wrapped_module_meanwhile():
     model, net = small()
     optimizer = nnx.Optimizer(model, SGD, wrt=nnx.Param)
@@ -265,6 +267,7 @@ def test_double_backward_is_that_of_jax():
     assert np.allclose(net.first.kernel.grad.numpy(), value(expected), atol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_functional_call_takes_other_tensors():
     model, net = small()
     net.eval()

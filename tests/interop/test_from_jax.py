@@ -143,6 +143,7 @@ def test_complex_gradients_follow_pytorchs_convention(policy):
     np.testing.assert_allclose(z.grad.numpy(), t.grad.numpy(), rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @policies
 def test_tangents_and_batches(policy):

@@ -94,6 +94,7 @@ def test_none_is_forgotten():
     assert {"adam", "adamw", "sgd", "muon", "prodigy", "scale_by_lbfgs", "schedule_free_adamw"} <= every().keys()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_steps_are_those_of_optax(part):

@@ -81,6 +81,7 @@ def test_a_value_may_be_given_by_name():
         np.testing.assert_allclose(x.detach(), expected, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_line_search_sees_the_loss_of_each_step_and_not_of_the_first():
     """One closure whose loss changes from step to step; its program is compiled once."""
     x = xgrad.tensor(START, requires_grad=True)
@@ -109,6 +110,7 @@ def test_a_value_function_may_be_given_by_name():
         np.testing.assert_allclose(x.detach(), expected, rtol=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_functions_of_other_names():
     x = xgrad.tensor(START, requires_grad=True)
     tx = optax.contrib.sam(optax.sgd(0.01), optax.sgd(0.05), opaque_mode=True)

@@ -23,6 +23,7 @@ def step_of(params, optimizer):
     return step
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "tx",

@@ -77,6 +77,7 @@ def changed(tree):
     return tree
 
 
+@pytest.mark.exhaustive
 def test_a_tree_comes_back_as_it_was(tmp_path):
     saved = tree()
     before = told(saved)

@@ -164,6 +164,7 @@ def test_a_view_that_is_first_read_inside_of_a_scan_is_read_outside_again():
 # -- the tape inside ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_backward_inside():
     """Gradients accumulate in leaves that are made inside, hooks run, and JAX differentiates what was found."""
     seen = []
@@ -308,6 +309,7 @@ def test_tensors_from_outside_are_constants():
     assert weight.grad is None
 
 
+@pytest.mark.exhaustive
 def test_random_numbers_take_a_key():
     @jax.jit
     @to_jax

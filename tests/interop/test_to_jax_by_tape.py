@@ -42,6 +42,7 @@ CASES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_marks_of_the_tape_count(name):
@@ -73,6 +74,7 @@ def test_batches_scans_and_checkpoints():
     np.testing.assert_allclose(jax.grad(jax.checkpoint(xgrad.to_jax(CASES["detach"][0], grad="tape")))(X), 3 * XS**3)
 
 
+@pytest.mark.exhaustive
 def test_trees_numbers_integers_and_writes_to_arguments():
     @xgrad.to_jax(grad="tape")
     def f(tree, n, key=None):

@@ -294,6 +294,7 @@ def test_containers_are_those_of_torch(look):
     as_torch(lambda T: look(T, containers(T)))
 
 
+@pytest.mark.exhaustive
 def test_linear_is_drawn_and_computes_as_torch_does():
     m = xgrad.nn.Linear(16, 200)
     assert 0.2 < float(m.weight.abs().max()) <= 0.25
@@ -304,6 +305,7 @@ def test_linear_is_drawn_and_computes_as_torch_does():
     assert repr(xgrad.nn.Linear(1, 2, bias=False)) == repr(torch.nn.Linear(1, 2, bias=False))
 
 
+@pytest.mark.exhaustive
 def test_training_a_module_follows_torch():
     def program(T):
         m = net(T)

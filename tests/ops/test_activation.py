@@ -131,6 +131,7 @@ def test_nan_passes_through_piecewise_functions():
         assert np.isnan(getattr(F, name)(xgrad.tensor(nan)).numpy())
 
 
+@pytest.mark.exhaustive
 def test_the_gradient_of_softmax_in_bfloat16_does_not_cancel():
     x, weights = random(4, 64).astype("float32"), (10 + random(4, 64, seed=1) / 5).astype("float32")
 

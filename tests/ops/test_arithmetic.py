@@ -36,6 +36,7 @@ def named(name):
 # -- dtypes -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("op", [python.add, python.truediv, python.mod, python.pow])
 def test_result_dtype_of_any_two_operands(op):
@@ -58,12 +59,14 @@ def test_in_place_keeps_its_dtype_or_is_refused(op):
     agree_on_dtypes(program, left=VECTORS, but=but)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["sub", "mul", "floor_divide", "float_power", "div floor"])
 def test_functions_promote_as_operators_do(name):
     agree_on_dtypes(named(name), left=VECTORS)
 
 
+@pytest.mark.exhaustive
 def test_alpha_value_and_weight_have_a_say_in_no_dtype():
     agree_on_dtypes(lambda T, a, b: T.add(a, b, alpha=True if a.dtype == b.dtype == T.bool else 2), VECTORS, VECTORS)
     agree_on_dtypes(lambda T, a, b: T.addcmul(a, b, b, value=2), VECTORS, VECTORS, but=[(VECTORS[0], VECTORS[0])])

@@ -27,6 +27,7 @@ def same(function):
         np.testing.assert_allclose(value(g), value(w), rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_normalization_gives_its_statistics():
     def x(lib):
         return lib.tensor(X, requires_grad=True)
@@ -36,6 +37,7 @@ def test_normalization_gives_its_statistics():
     agree(lambda lib, x: tuple(lib.native_group_norm(x, None, None, 2, 4, 3, 2, 1e-5)), X, order=1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm_follows_the_batch(training):
     def run(lib):
@@ -105,6 +107,7 @@ ROWS, CLASSES = numbers(5, 3), numbers(4, 3, seed=1)
 TARGET = np.array([0, 3, -100, 1, 2])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_linear_cross_entropy_in_chunks_is_the_whole_one(reduction):
@@ -148,6 +151,7 @@ def test_linear_cross_entropy_refuses_and_warns():
         xgrad.nn.LinearCrossEntropyOptions(batch_chunk_size=3, chunking_method="aspect_ratio").rows(64, 4, 4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("stride", [1, 2])
 def test_gradient_of_max_pool_as_an_operator(stride):
     """Windows overlap at stride 1; on the values of the input nothing depends."""

@@ -55,6 +55,7 @@ def test_values_where_pytorch_is_off():
     close(special.airy_ai(xgrad.tensor([-2.5, 1.0], dtype="float64")), [-0.11232506769296606, 0.13529241631288141])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("name", "wanted"),

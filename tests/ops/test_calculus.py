@@ -24,6 +24,7 @@ def test_gradient(name):
     agree(lambda lib, x: lib.gradient(x, **SPACINGS[name]), X, forward=name != "no dimension")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("edge_order", [1, 2])
 def test_gradient_at_given_places(edge_order):

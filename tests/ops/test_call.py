@@ -223,6 +223,7 @@ def test_tangents_of_an_ended_level_are_gone():
         assert fwAD.unpack_dual(dual).tangent is None
 
 
+@pytest.mark.exhaustive
 def test_operators_work_inside_jax_transformations():
     def f(array):
         x = from_array(array)
@@ -262,6 +263,7 @@ def test_integers_that_are_written_by_a_float_need_no_gradient(T):
     assert x.grad_fn is None
 
 
+@pytest.mark.exhaustive
 def test_wrong_static_argument_leaves_an_equal_right_one_alone():
     x = leaf((3, 5))
     for wrong, right in ((1.0, 1), (False, 0)):

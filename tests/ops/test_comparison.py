@@ -31,6 +31,7 @@ def tensors(T, dtype, *arrays):
 # -- comparisons ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", [python.eq, python.lt])
 def test_result_dtype_of_any_two_operands(op):
@@ -136,6 +137,7 @@ def test_a_comparison_in_place_leaves_a_gradient_of_zeros():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_results_have_no_history():
     x = xgrad.ones(2, requires_grad=True)
     results = [getattr(x, name)(x) for name in (*COMPARISONS, *LOGIC)] + [getattr(xgrad, name)(x) for name in TESTS]
@@ -244,12 +246,14 @@ def test_logic_takes_all_but_zero_as_true(name):
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", [python.and_, python.lshift])
 def test_result_dtype_of_bits(op):
     agree_on_dtypes(lambda T, a, b: op(a, b))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", [python.ior, python.irshift])
 def test_bits_in_place_keep_the_dtype_or_are_refused(op):

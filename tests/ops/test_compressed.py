@@ -70,6 +70,7 @@ USES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_conversions_and_products_are_those_of_torch(layout):
@@ -119,6 +120,7 @@ def test_gradients_have_torchs_layouts_and_values(case):
     assert repr(ours) == repr(theirs)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_gradients_of_values_agree_with_differences(layout):
@@ -147,6 +149,7 @@ def test_a_gradient_is_added_in_its_layout():
     assert grad.layout == "sparse_csr"
 
 
+@pytest.mark.exhaustive
 def test_writes_in_place_keep_the_layout():
     def run(T):
         a = made(T, "sparse_csr").detach()

@@ -185,6 +185,7 @@ def test_a_subclass_may_have_a_new_of_its_own():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 def test_the_default_dtype_is_that_of_tensor():
     def program(T):
         T.set_default_dtype(T.bfloat16)

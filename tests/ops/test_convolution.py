@@ -47,6 +47,7 @@ def test_the_gradient_of_one_argument_saves_only_the_other():
     assert "self" not in kept_names(node)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["linear", "bilinear", "conv1d", "conv_transpose1d"])
 def test_a_bias_is_not_saved_and_may_be_written(name):

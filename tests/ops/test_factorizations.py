@@ -140,6 +140,7 @@ def indefinite(n, hermitian):
     return x
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("hermitian", [None, False, True])
 def test_ldl_chooses_the_pivots_of_lapack(hermitian):
@@ -269,6 +270,7 @@ def test_several_results_are_written_into_tensors():
 # -- low rank ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(7, 4), (4, 7), (2, 5, 4)])
 def test_low_rank_finds_the_largest_singular_values(shape):

@@ -41,6 +41,7 @@ def test_fill_of_a_view_that_overlaps_itself_writes_the_base(name, fill, path):
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("name", OVERLAPPING)

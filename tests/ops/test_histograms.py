@@ -62,6 +62,7 @@ def test_an_element_on_an_edge_is_in_the_bin_on_its_right_and_on_the_last_one_in
     as_torch(lambda T: T.histogram(T.tensor([0.0, 1.0, 1.0, 2.0]), T.tensor([0.0, 1.0, 2.0])).hist)
 
 
+@pytest.mark.exhaustive
 def test_histograms_run_under_a_trace():
     def counts(x):
         found = xgrad.histogram(x, 4)
@@ -73,6 +74,7 @@ def test_histograms_run_under_a_trace():
         np.testing.assert_array_equal(ours, wanted)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
 def test_bincount(dtype):

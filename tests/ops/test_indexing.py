@@ -79,6 +79,7 @@ PROGRAMS = {
 REVERSE_ONLY = ("index_reduce", "prod_True", "prod_False")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(12)
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -93,6 +94,7 @@ def test_values_and_derivatives(name):
         np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", REVERSE_ONLY)
 def test_forward_mode_is_the_transpose_of_reverse_mode(name):
@@ -237,6 +239,7 @@ def test_only_the_index_is_saved():
     assert x[index[0]].grad_fn.name() == "IndexBackward0"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["sum", "mean", "prod"])
 def test_complex_numbers_are_combined_and_differentiated(kind):

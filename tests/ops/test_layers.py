@@ -72,6 +72,7 @@ def test_embedding_bag(mode):
     agree(function, random(4, 3), order=1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize("padding", [None, -2])

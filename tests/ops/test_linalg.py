@@ -300,6 +300,7 @@ def test_older_norms_refuse_what_they_cannot_measure():
             call()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", [{}, {"N": 2, "increasing": True}, {"N": 5}, {"N": 1}])
 def test_vander_as_numpy(options):
@@ -314,6 +315,7 @@ def test_vander_as_numpy(options):
         np.testing.assert_allclose(point.grad.numpy(), (slopes * weights).sum(1), atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_vander_of_other_dtypes_and_shapes():
     for dtype in ("bool", "uint8", "int32", "float16", "complex64"):
         ours, theirs = (

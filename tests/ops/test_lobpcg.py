@@ -25,6 +25,7 @@ def signed(vectors):
     return v * np.sign(top)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("options", "largest"),
@@ -45,6 +46,7 @@ def test_eigenpairs_are_those_of_torch(options, largest):
     assert isinstance(ours, tuple)
 
 
+@pytest.mark.exhaustive
 def test_the_defaults_are_torchs():
     A = matrix(xgrad).float()
     values, vectors = xgrad.lobpcg(A)
@@ -57,6 +59,7 @@ def test_the_defaults_are_torchs():
     assert one.item() == pytest.approx(array(A).sum() / 9, rel=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
 def test_a_sparse_matrix_is_used_by_its_products(layout):
     A = matrix(xgrad)
@@ -87,6 +90,7 @@ def test_gradients_are_those_of_torch():
         np.testing.assert_allclose(array(ours), array(ours).T, atol=1e-12)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("general", [False, True])
 def test_derivatives_agree_with_differences(general):

@@ -129,6 +129,7 @@ def test_multi_class_margins():
     )
 
 
+@pytest.mark.exhaustive
 def test_ctc():
     log_p = random(5, 2, 4)
     lengths = (5, 4), (2, 3)

@@ -76,6 +76,7 @@ def test_second_derivatives():
     _agrees(order=2)
 
 
+@pytest.mark.exhaustive
 def test_self_attention_projects_once():
     x, *weights = (xgrad.tensor(random(*s)) for s in ((SOURCE, BATCH, SIZE), (3 * SIZE, SIZE), (SIZE, SIZE)))
     given = (SIZE, HEADS, weights[0], None, None, None, False, 0.0, weights[1], None)
@@ -85,6 +86,7 @@ def test_self_attention_projects_once():
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_dropout_only_in_training():
     arrays, names, others = _arguments(dropout_p=1.0)
     tensors = dict(zip(names, map(xgrad.tensor, arrays)))

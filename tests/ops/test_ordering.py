@@ -62,6 +62,7 @@ def test_selections_by_rank():
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("descending", [False, True])
 def test_other_platforms_give_the_same(descending):

@@ -67,6 +67,7 @@ def test_number(dtype, writer):
             as_torch(left)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("dtype", "value"), [("uint8", 300), ("float16", 1e6), ("int64", nan), ("bool", 2.5), ("int64", 2.5)]

@@ -73,6 +73,7 @@ def test_unary_of_positive_numbers(name):
     equal_values(lambda T, x: getattr(T, name)(x), X + 2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", COMPLEX)
 def test_unary_complex(name):
@@ -90,12 +91,14 @@ def test_binary(name):
     equal_values(lambda T, x, y: getattr(T, name)(x, y), np.abs(X) + 0.1 if name == "pow" else X, Y)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow"])
 def test_complex_with_real(name):
     agree(lambda T, x, y: getattr(T, name)(x, y), X + 1j * Y, Y)
 
 
+@pytest.mark.exhaustive
 def test_gradient_of_a_broadcast_operand_is_summed():
     agree(lambda T, x, y: x * y + x / y, X, Y[:, None])
 
@@ -219,6 +222,7 @@ def test_clamp_of_crossed_and_missing_bounds():
     )
 
 
+@pytest.mark.exhaustive
 def test_where_does_not_let_nan_through_the_branch_not_taken():
     agree(
         lambda T, x: T.where(x > 0, T.log(x.abs()), x),
@@ -313,6 +317,7 @@ def test_zeta_below_zero_and_at_its_corners():
 INF = float("inf")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
 def test_a_sum_of_exponentials_beside_an_infinity(name):
@@ -323,6 +328,7 @@ def test_a_sum_of_exponentials_beside_an_infinity(name):
     same(*along)
 
 
+@pytest.mark.exhaustive
 def test_products_with_logarithms_end_at_zero():
     x, y = (a.ravel() for a in np.meshgrid([0.0, 1.0, -2.0], [0.0, -1.0, 0.5, INF, float("nan")]))
     for f in (lambda T, x, y: T.xlogy(x, y), lambda T, x, y: T.special.xlog1py(x, y)):

@@ -44,6 +44,7 @@ def test_a_hermite_polynomial_of_too_high_a_degree_is_none(dtype):
         )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", NAMES)
 def test_derivatives_of_first_and_second_order(name):

@@ -40,6 +40,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(14)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_distribution_and_reproducibility(name):
@@ -60,6 +61,7 @@ def test_cauchy_has_its_quartiles():
     assert np.allclose(np.quantile(x, [0.25, 0.5, 0.75]), [-1, 1, 3], atol=0.3)
 
 
+@pytest.mark.exhaustive
 def test_without_replacement_nothing_comes_twice():
     xgrad.manual_seed(0)
     drawn = xgrad.ones(3, 20).multinomial(20)
@@ -67,6 +69,7 @@ def test_without_replacement_nothing_comes_twice():
     assert sorted(xgrad.randperm(20).tolist()) == list(range(20))
 
 
+@pytest.mark.exhaustive
 def test_dtypes_and_shapes():
     assert xgrad.rand(2, 3, dtype=xgrad.bfloat16).dtype == xgrad.bfloat16
     assert xgrad.randn((2,), dtype=xgrad.complex64).dtype == xgrad.complex64
@@ -116,6 +119,7 @@ def test_threads_never_draw_the_same_key():
     assert len(set(drawn)) == 200
 
 
+@pytest.mark.exhaustive
 def test_samples_have_the_gradient_zero():
     p = xgrad.full((3,), 0.5, requires_grad=True)
     (p.bernoulli() * 2).sum().backward()
@@ -205,6 +209,7 @@ def test_gumbel_softmax_draws_categories():
         xgrad.nn.functional.gumbel_softmax(xgrad.tensor([1, 2]))
 
 
+@pytest.mark.exhaustive
 def test_inplace_forms_of_random_layers_write_what_the_others_give():
     F, x = xgrad.nn.functional, xgrad.linspace(-2, 2, 24).reshape(3, 8)
     for written, plain in (

@@ -51,6 +51,7 @@ def _states(kind, tensors):
     return (list(tensors[:2]), list(tensors[2:])) if kind == "lstm" else (tensors[0], list(tensors[1:]))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", GATES)
 def test_a_layer_and_its_second_derivatives(kind):
@@ -87,6 +88,7 @@ def test_lstm_with_projections():
     _agree(function, _arrays("lstm", (3, 2), 2, projected=2))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("biases", [True, False])
@@ -121,6 +123,7 @@ def test_one_node_for_a_layer_of_any_length():
     assert nodes(2) == nodes(50) == 2
 
 
+@pytest.mark.exhaustive
 def test_dropout_is_between_layers_and_in_training_only():
     x, hx = xgrad.ones(2, 1, 3), xgrad.zeros(2, 1, 3)
     params = [xgrad.ones(3, 3)] * 4

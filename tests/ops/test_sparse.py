@@ -231,6 +231,7 @@ GRADIENTS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(16)
 @pytest.mark.parametrize("program", GRADIENTS.values(), ids=GRADIENTS)
 def test_gradients_are_torchs(program):
@@ -256,6 +257,7 @@ DENSE_FORMS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("form", DENSE_FORMS.values(), ids=DENSE_FORMS)
 def test_first_and_second_derivatives_are_those_of_the_dense_form(form):

@@ -88,6 +88,7 @@ def test_quantiles(name, interpolation):
     as_torch(program)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["quantile", "nanquantile"])
 def test_derivatives_of_quantiles(name):

@@ -20,6 +20,7 @@ OPTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_stft(options):

@@ -52,6 +52,7 @@ def losses(step, *args):
     return [step(*args).item() for _ in range(3)]
 
 
+@pytest.mark.exhaustive
 def test_step_keeps_the_shardings_and_gives_the_losses_of_one_device():
     expected = losses(Model(None, None).step, xgrad.tensor(values((16, 4), 2)))
     model = Model(sharding(None, "b"), sharding("b"))
@@ -96,6 +97,7 @@ def test_what_is_not_read_is_written_where_it_was(path):
         assert x.sharding == where
 
 
+@pytest.mark.exhaustive
 @pytest.mark.unverified("eagerly it is slow, and warns")
 def test_parameters_that_nobody_placed_are_copied_to_each_device():
     expected = losses(Model(None, None).step, xgrad.tensor(values((16, 4), 2)))

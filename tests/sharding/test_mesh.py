@@ -25,6 +25,7 @@ def spec(x):
     return x.sharding.spec
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(14)
 @pytest.mark.parametrize(
     "make",
