@@ -1,13 +1,13 @@
 """Queue: the programs that one thread has noted and not run yet; and their evaluation as one program.
 
-    note(program, operands)  ──►  entry (program, codes, place, results)      results: weak references to Pendings
+    note(program, operands)  ──►  entry (program, codes, place, results, line)      results: Pendings
     evaluate(reason)         ──►  one jitted function of the inputs, for what is alive
 
 A code is the number of an operand: 256 * entry + result for a result of the queue, -1, -2, ... for an input (an array
 or a number from outside), None for None, and a tuple for a tuple.  So programs and codes, what is alive, and the
 inputs' avals are the key of the compiled function: the next step of a training loop traces and compiles nothing.
 
-Live is what something outside of the queue refers to when it is evaluated; the rest is not computed.  An input that
+Alive is what something outside of the queue refers to when it is evaluated (alive.py); the rest is not computed.  An input that
 nothing else refers to any more, because a write replaced it, is donated.
 
 Invariant: at each moment either the entries are noted and their inputs are there, or all results that are alive have
@@ -27,6 +27,7 @@ from jax.sharding import SingleDeviceSharding
 
 from ..donation import lost
 from ..dtypes import x64_enabled
+from .alive import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .fused import operand_of, programs
 from .metrics import recorder
 from .pending import Aval, Pending, aval_of, place_number, places, quietly
@@ -42,59 +43,6 @@ _WEAK = {float: lambda: np.dtype(jax.dtypes.canonicalize_dtype(np.float64)),
          int: lambda: np.dtype(jax.dtypes.canonicalize_dtype(np.int64)),
          complex: lambda: np.dtype(jax.dtypes.canonicalize_dtype(np.complex128))}  # fmt: skip
 _BORDER: Any = object()  # a program has to run at once
-
-
-class _References:
-    """Reference counts of an object that only a list, a slot or an entry refers to."""
-
-    @staticmethod
-    def in_list(values: list[Any], index: int) -> int:
-        return sys.getrefcount(values[index])
-
-    @staticmethod
-    def in_slot(pending: Pending) -> int:
-        return sys.getrefcount(pending.value)
-
-
-def _alive(results: tuple[Any, ...], at_rest: int, at_rest_in_tuple: int) -> tuple[tuple[int, ...], list[Pending]]:
-    """Return the numbers of the results that something beside their entry refers to, and these results.
-
-    `at_rest`, `at_rest_in_tuple`: the reference counts, seen here, of a result that nothing else refers to.
-    """
-    count = sys.getrefcount
-    live, alive = [], []
-    number = 0
-    for p in results:
-        if p.__class__ is tuple:
-            for i, part in enumerate(p):
-                if count(part) > at_rest_in_tuple:
-                    live.append(number + i)
-                    alive.append(part)
-        elif count(p) > at_rest:
-            live.append(number)
-            alive.append(p)
-        number += 256
-    return tuple(live), alive
-
-
-def _measured() -> tuple[int, int, int, int]:
-    """Return the counts of a Pending in a list, a value in its Pending, a result, and a result in a tuple, at rest."""
-    pending = _blank(Pending)
-    pending.value = object()
-    slot = _References.in_slot(pending)
-    box = [pending]
-    del pending
-    listed = _References.in_list(box, 0)
-    entries = [(0, _blank(Pending)), (0, (_blank(Pending), _blank(Pending)))]
-    _, results = zip(*entries)
-    counts = range(1, 20)
-    alone = next(n for n in counts if 0 not in _alive(results, n, 99)[0])
-    in_tuple = next(n for n in counts if not _alive(results, 99, n)[0])
-    return listed, slot, alone, in_tuple
-
-
-_IN_LIST, _IN_SLOT, *_AT_REST = _measured()
-_COUNTED = getattr(sys, "_is_gil_enabled", lambda: True)()  # without a global lock a count may be old when it is used
 
 
 def _one_place(a: int, b: int) -> int:
@@ -273,10 +221,10 @@ class Queue:
     def _evaluate(self, reason: str, line: Any) -> None:
         entries, inputs = self.entries, self.inputs
         called, codes, where, results, _ = zip(*entries)
-        live, alive = _alive(results, *(_AT_REST if _COUNTED else (0, 0)))
+        live, alive = alive_of(results, *(AT_REST if COUNTED else (0, 0)))
         # Where there is one device only, it makes no difference what is committed to it.
         one = len(set(where)) == 1 or _only_device()
-        donated = self._donated(alive) if one and _COUNTED and live else ()
+        donated = self._donated(alive) if one and COUNTED and live else ()
         fused = None
         if live:
             kinds = tuple([_kind(x) for x in inputs])
@@ -327,9 +275,9 @@ class Queue:
         chosen = []
         inputs = self.inputs
         for i in range(len(inputs)):
-            if inputs[i].__class__ is Pending and _References.in_list(inputs, i) <= _IN_LIST and inputs[i].owned:
+            if inputs[i].__class__ is Pending and References.in_list(inputs, i) <= IN_LIST and inputs[i].owned:
                 kind = inputs[i].shape, inputs[i].dtype
-                if room.get(kind) and inputs[i].nbytes >= DONATE_FROM and _References.in_slot(inputs[i]) <= _IN_SLOT:
+                if room.get(kind) and inputs[i].nbytes >= DONATE_FROM and References.in_slot(inputs[i]) <= IN_SLOT:
                     room[kind] -= 1
                     chosen.append(i)
         return tuple(chosen)
