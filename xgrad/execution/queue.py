@@ -7,8 +7,8 @@ A code is the number of an operand: 256 * entry + result for a result of the que
 or a number from outside), None for None, and a tuple for a tuple.  So programs and codes, what is alive, and the
 inputs' avals are the key of the compiled function: the next step of a training loop traces and compiles nothing.
 
-Alive is what something outside of the queue refers to when it is evaluated (alive.py); the rest is not computed.  An input that
-nothing else refers to any more, because a write replaced it, is donated.
+Alive is what something outside of the queue refers to when it is evaluated (alive.py); the rest is not computed.  An
+input that nothing else refers to any more, because a write replaced it, is donated.
 
 Invariant: at each moment either the entries are noted and their inputs are there, or all results that are alive have
 their values.  An interrupt between the two finds `done`, and what comes next finishes it.
