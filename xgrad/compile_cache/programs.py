@@ -66,7 +66,7 @@ class Immediate(Program):
 
 
 class Known(Immediate):
-    """A function that returns what is known already, whatever its operands are."""
+    """A function that returns a known result, and does not read its operands."""
 
     __slots__ = ()
     reads = False

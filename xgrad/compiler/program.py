@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
-from ..compile_cache.unfused import apart
+from ..compile_cache.unfused import apart, over_one
 from ..limits import checked
 from ..views.program import scalar_of
 from .reached_tensors import input_p
@@ -207,9 +207,7 @@ def _apart(eqn: Any, one: Any) -> list:
         dtype = eqn.outvars[0].aval.dtype
         if dtype.kind not in "fiu":
             return apart(lambda *a: inner(*a)[0], *operands)
-        part = inner(*operands)[0]
-        bits = jax.lax.bitcast_convert_type(part, jnp.dtype(f"uint{8 * dtype.itemsize}"))
-        return jax.lax.div(part, ((bits | one.astype(bits.dtype)) != 0).astype(dtype))
+        return over_one(inner(*operands)[0], one)
 
     invars = [one, *eqn.invars]
     avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in invars]

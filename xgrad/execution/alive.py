@@ -64,6 +64,5 @@ IN_LIST: int
 IN_SLOT: int
 AT_REST: tuple[int, int]
 IN_LIST, IN_SLOT, AT_REST = _measured()
-COUNTED: bool = getattr(
-    sys, "_is_gil_enabled", lambda: True
-)()  # without a global lock a count may be old when it is used
+# Without a global lock a count may be old when it is used.
+COUNTED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()

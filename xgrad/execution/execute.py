@@ -14,7 +14,7 @@ from .queue import Queue
 
 
 def execute(program: Any, operands: Any, owners: Any = None) -> Any:
-    """Run a program on operands, of which some may be pending; in a lazy block note it and return what is pending.
+    """Run a program on operands, which may be pending; in a lazy block note it, and return a Pending.
 
     `owners`: the tensors whose arrays the operands are.
     """
@@ -23,13 +23,9 @@ def execute(program: Any, operands: Any, owners: Any = None) -> Any:
         return queue.note(program, operands, owners)
     for x in operands if program.reads else ():
         if x.__class__ is Pending or x.__class__ is tuple:
-            operands = [_now(x) for x in operands]
+            operands = [*map(quietly, operands)]
             break
     return program.run(*operands)
-
-
-def _now(x: Any) -> Any:
-    return tuple([_now(part) for part in x]) if x.__class__ is tuple else quietly(x)
 
 
 def queue_now() -> Queue | None:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ..compile_cache.unfused import apart
+from ..compile_cache.unfused import apart, over_one
 from ..donation import copied
 from .metrics import recorder
 
@@ -29,15 +28,13 @@ def held(part: Any, one: Any) -> Any:
     """Return what was read of an array that is written afterwards, computed once, where it stands.
 
     XLA would fuse such a read into all its users, some of them after the write, and copy the array for them: k writes
-    into N elements would cost O(k N).  On a CPU, XLA does not repeat operations that it takes to be expensive, a
-    division for example: by `(bits | one) != 0`, which is 1.
+    into N elements would cost O(k N).
     """
     if jax.default_backend() != "cpu":
         return part
     if part.dtype.kind not in "fiu":
         return apart(lambda array: array, part)
-    bits = jax.lax.bitcast_convert_type(part, jnp.dtype(f"uint{8 * part.dtype.itemsize}"))
-    return jax.lax.div(part, ((bits | one.astype(bits.dtype)) != 0).astype(part.dtype))
+    return over_one(part, one)
 
 
 class Fused:
@@ -62,9 +59,8 @@ class Fused:
                 waiting += [code >> 8 for code in _flat(self.codes[n]) if code >= 0]
         order = sorted(needed)
         programs, codes = self.programs, self.codes
-        sums = self._sums(order, wanted)
-        roots = {n: sums[n][0] if n in sums else codes[n][0] for n in order if n in sums or programs[n].role == "write"}
-        written = {root for root in roots.values() if root is not None}
+        sums = self._sums(needed, wanted)
+        written = {root for root, _ in sums.values()} | {codes[n][0] for n in order if programs[n].role == "write"}
         merged = {adjoint for _, adjoint in sums.values()}
 
         # Each program is a jitted function in the whole: JAX traces it once for its operands' shapes, not each time.
@@ -97,16 +93,16 @@ class Fused:
 
         return jax.jit(lazy_program, donate_argnums=tuple([i + 1 for i in donated]))
 
-    def _sums(self, order: list[int], wanted: tuple[int, ...]) -> dict[int, tuple[int, int]]:
+    def _sums(self, needed: set[int], wanted: tuple[int, ...]) -> dict[int, tuple[int, int]]:
         """Return {sum: (operand, adjoint)} of the sums with an adjoint that nothing else uses: a write is enough."""
-        uses = Counter(code for n in order for code in _flat(self.codes[n]))
+        uses = Counter(code for n in needed for code in _flat(self.codes[n]))
         uses.update(wanted)
         sums: dict[int, tuple[int, int]] = {}
-        for n in order:
+        for n in sorted(needed):
             if self.programs[n].role == "sum":
                 a, b = self.codes[n]
                 for array, part in ((a, b), (b, a)):
-                    if part >= 0 and uses[part] == 1 and part >> 8 in order and self.programs[part >> 8].into:
+                    if part >= 0 and uses[part] == 1 and part >> 8 in needed and self.programs[part >> 8].into:
                         sums[n] = array, part >> 8
                         break
         return sums
@@ -190,7 +186,7 @@ class Programs:
         if not like:
             return f"{text} for the first time", False
         if any(other[:2] == key[:2] and other[4] == key[4] for other in like):
-            return f"{text}, of which other results are alive", False
+            return f"{text}, other results of them are alive", False
         for other in like:
             for a, b in zip(key[4], other[4]):
                 if a != b:

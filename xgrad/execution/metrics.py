@@ -84,7 +84,7 @@ class Recorder:
         return time.perf_counter()
 
     def launched(self, operations: int, results: int, reason: str, line: str, started: float) -> None:
-        """Count an evaluation of `operations`, of which `results` were alive."""
+        """Count an evaluation of so many operations, with so many results that were alive."""
         seconds, tracing, compiling = time.perf_counter() - started, _counts.tracing or 0.0, _counts.compiling
         _counts.tracing = None
         with self.lock:

@@ -79,7 +79,7 @@ class Queue:
             if self.taken or self.done is not None:
                 self._wait()
             if self.running:  # a callback of the program that runs now
-                return program.run(*[_now(x) for x in operands])
+                return program.run(*map(quietly, operands))
             codes, key, place, foreign = [], [], 0, None
             for x in operands:
                 if x.__class__ is Pending and x.queue is self:
@@ -126,7 +126,7 @@ class Queue:
         ):  # evaluated here, where this queue may be evaluated too: threads could wait for each other
             foreign.evaluated("another thread")
             return self.note(program, operands, owners)
-        return program.run(*[_now(x) for x in operands])
+        return program.run(*map(quietly, operands))
 
     def _pending(self, number: int, aval: Aval, place: int) -> Pending:
         p = _blank(Pending)
@@ -387,12 +387,6 @@ def _check(alive: list[Pending], out: list[Any]) -> None:
                 f"a pending {p.aval!r} turned out to be {array.dtype.name}{list(array.shape)}: a setting of JAX's was "
                 "switched while operations were pending. Call xgrad.sync() before (jax_enable_x64, for example)."
             )
-
-
-def _now(x: Any) -> Any:
-    if x.__class__ is tuple:
-        return tuple([_now(part) for part in x])
-    return quietly(x)
 
 
 def _kind(x: Any) -> Any:
