@@ -68,7 +68,7 @@ def _negative_log_likelihood(x, log_z, target, weight, ignore_index, reduction, 
     safe = jnp.where(kept, target, 0)
     each = jnp.ones((), x.dtype) if weight is None else weight[jnp.clip(safe, 0, max(count - 1, 0))]
     each = jnp.where(kept, each, 0)
-    loss = jnp.where(kept, (log_z - _picked(x, safe, count)) * each, 0) if count else jnp.zeros(target.shape, x.dtype)
+    loss = jnp.where(kept, (log_z - _picked(x, safe, count)) * each, 0) if x.size else jnp.zeros(target.shape, x.dtype)
     if smoothing is not None:
         total = count if weight is None else jnp.sum(weight)
         even = log_z * total - jnp.sum(x * by_class, axis=1)
