@@ -175,6 +175,14 @@ def test_dead_values_are_not_computed():
     assert alive.tolist() == [1, 1]
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+def test_results_that_only_a_tuple_holds_have_their_values():
+    y = leaf(xgrad, 3)
+    with xgrad.lazy(), xgrad.autograd.detect_anomaly():
+        (y * y).sum().backward()  # reads one gradient of the product, and then the other
+    same(y.grad, 2 * y.detach())
+
+
 def test_a_wrong_shape_is_an_error_at_the_call():
     x, y = xgrad.ones(3), xgrad.ones(4)
     with pytest.raises(RuntimeError) as eager:

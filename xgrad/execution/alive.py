@@ -33,8 +33,9 @@ def alive_of(results: tuple[Any, ...], at_rest: int, at_rest_in_tuple: int) -> t
     number = 0
     for p in results:
         if p.__class__ is tuple:
+            held = count(p) > at_rest  # who has the tuple has its parts, which do not count that
             for i, part in enumerate(p):
-                if count(part) > at_rest_in_tuple:
+                if held or count(part) > at_rest_in_tuple:
                     live.append(number + i)
                     alive.append(part)
         elif count(p) > at_rest:
