@@ -4,9 +4,13 @@ Exhaustive are the tests that are marked so, and most cases of a matrix, which i
 several things in all combinations.  The quick lane has each path, each dtype and each operator of a matrix in one case
 at least.  `@pytest.mark.one_in(n)` has one in n of these again, and so for any list of cases.  The choice depends on
 the names of the cases only.
+
+XGRAD_LAZY=1 runs the same tests with every thread lazy.  A test of what differs then (docs/concepts/lazy.md) is marked
+`eager(difference)`, one of DIFFERENCES, and is skipped; tests/execution/test_differences.py has what it is instead.
 """
 
 import math
+import os
 import zlib
 from collections import defaultdict
 
@@ -15,6 +19,15 @@ import pytest
 QUICK = "not exhaustive"  # as in pyproject.toml
 MATRIX = 8, 0.6  # cases of one decorator that are so many, and this part of all combinations, are a matrix too
 PLAIN = (str, int, float, complex, type(None), tuple)
+
+LAZY = os.environ.get("XGRAD_LAZY", "") not in ("", "0")  # every thread is lazy
+DIFFERENCES = {
+    "arrays": "a tensor has a Pending where the test asks for JAX's array",
+    "addresses": "the test compares the memory before and after a write, which is noted and not run",
+    "lifetimes": "the test asks what is freed while the queue holds it",
+    "launches": "the test counts the programs of single operators",
+    "failures": "the test has an operator fail at its call, by its values, an interrupt, or a switch of JAX's",
+}
 
 
 def covering(cases: dict[str, dict]) -> list[str]:
@@ -75,3 +88,10 @@ def mark_exhaustive(items: list) -> None:
         for item in family:
             if item.nodeid not in chosen:
                 item.add_marker(pytest.mark.exhaustive)
+
+
+def skip_eager(items: list) -> None:
+    """Skip the tests that every thread being lazy would make fail."""
+    for item in items:
+        for mark in item.iter_markers("eager"):
+            item.add_marker(pytest.mark.skip(reason=f"XGRAD_LAZY: {DIFFERENCES[mark.args[0]]}"))

@@ -123,6 +123,10 @@ class Pending:
     def devices(self) -> set[Any]:
         return self.sharding.device_set
 
+    def unsafe_buffer_pointer(self) -> int:
+        """Return the address of the array's memory, which is nobody's to keep: a write may still donate the array."""
+        return self.evaluated("an address").unsafe_buffer_pointer()
+
     def read(self, reason: str) -> Any:
         """Return the array for other code to keep; `reason` says in the metrics who asked for it."""
         self.owned = False

@@ -1,0 +1,128 @@
+"""What differs where a thread is lazy: each of tests/lanes.py's DIFFERENCES as a test, and its words in the docs.
+
+The tests that assert eager's side of these are marked `eager(difference)`, and do not run under XGRAD_LAZY=1.
+"""
+
+import pathlib
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xgrad
+from xgrad.execution.pending import Pending
+
+from ..lanes import DIFFERENCES, LAZY
+
+LARGE = 64, 64  # arrays that are donated
+
+
+@pytest.fixture(autouse=True)
+def _lazy():
+    with xgrad.lazy():
+        yield
+
+
+def test_arrays_are_pending_and_jax_gets_its_own():
+    x = xgrad.ones(3) * 2
+    assert type(x._read()) is Pending
+    assert (x._read().shape, x._read().dtype, x._read().weak_type) == ((3,), np.float32, False)
+    assert "Pending" in repr(x._read())
+    for array in (jnp.asarray(x), x.__jax_array__(), jax.tree.map(lambda a: a, [x._read()])[0]):
+        assert isinstance(array, jax.Array)
+    assert type(x._read()) is Pending  # with its value now, which the same object shows
+    assert x._read().addressable_shards[0].data.tolist() == [2, 2, 2]
+
+
+def test_addresses_are_those_of_the_program_that_a_write_is_a_part_of():
+    x, y = xgrad.ones(LARGE), xgrad.ones(3)
+    x.add_(1)
+    y.add_(1)
+    xgrad.sync()
+    before = x._array.unsafe_buffer_pointer()
+    x[0].mul_(3)
+    x.add_(1)
+    assert x._held().unsafe_buffer_pointer() == before  # one program, which has the memory of what it replaces
+    held = x._held()
+    x.add_(1)
+    assert x._held().unsafe_buffer_pointer() != before  # somebody has the array
+    assert (held[0, 0], held[1, 0], x[0, 0].item()) == (7, 3, 8)
+
+
+def test_lifetimes_an_operand_lives_until_its_queue_is_evaluated():
+    x = xgrad.ones(LARGE) * 1
+    xgrad.sync()
+    array = weakref.ref(x._array)
+    tensor = weakref.ref(x)
+    y = x.sum()
+    del x
+    assert tensor() is None  # tensors, nodes and hooks die as in eager code
+    assert array() is not None
+    assert y.item() == 64 * 64
+    assert array() is None
+
+
+def test_lifetimes_what_is_dropped_before_is_not_computed():
+    xgrad.sync()
+    xgrad.lazy.reset()
+    x = xgrad.ones(3) * 2
+    del x
+    xgrad.sync()
+    assert xgrad.lazy.metrics().launches == 0
+
+
+def test_launches_are_programs_of_many_operators():
+    xgrad.sync()
+    xgrad.lazy.reset()
+    x = xgrad.ones(3)
+    for _ in range(4):
+        y = ((x + 1) * x).exp().sum()
+        y.item()
+    metrics = xgrad.lazy.metrics()
+    assert metrics.launches == 4
+    assert metrics.operations >= 4 * 4
+
+
+def test_failures_of_a_value_come_when_it_is_computed():
+    x, bad = xgrad.tensor([-1.0, 2.0]), xgrad.tensor([5, 1])
+    jax.config.update("jax_debug_nans", True)
+    try:
+        y = x.log()
+        with pytest.raises(FloatingPointError) as error:
+            y.sum().item()
+    finally:
+        jax.config.update("jax_debug_nans", False)
+    assert "test_differences.py:" in "".join(error.value.__notes__)
+    weight = xgrad.ones(4, 2)
+    rows = xgrad.nn.functional.embedding(bad * 1, weight)  # 5 of 4: not known yet
+    assert np.isnan(rows.numpy()).tolist() == [[True, True], [False, False]]
+    with pytest.raises(IndexError):
+        xgrad.nn.functional.embedding(bad, weight)  # it has its value
+
+
+def test_failures_of_a_switch_of_jax_come_when_it_is_computed():
+    x = xgrad.ones(3, dtype=xgrad.float64) * 2
+    jax.config.update("jax_enable_x64", False)
+    try:
+        with pytest.raises(xgrad.errors.DtypeDisabledError) as error:
+            xgrad.sync()
+    finally:
+        jax.config.update("jax_enable_x64", True)
+    assert "test_differences.py:" in "".join(error.value.__notes__)
+    with pytest.raises(RuntimeError, match="dropped before it was evaluated"):
+        x.tolist()
+
+
+def test_each_difference_has_a_test_and_a_line_in_the_docs():
+    text = (pathlib.Path(__file__).parents[2] / "docs/concepts/lazy.md").read_text()
+    listed = text.partition("## What differs")[2].partition("\n## ")[0]
+    for name in DIFFERENCES:
+        assert any(test.startswith(f"test_{name}_") for test in globals()), name
+        assert f"- **{name.capitalize()}**" in listed, name
+
+
+@pytest.mark.eager("launches")
+def test_a_marked_test_does_not_run_where_every_thread_is_lazy():
+    assert not LAZY
