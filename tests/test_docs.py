@@ -57,6 +57,7 @@ def own_tables(monkeypatch):
         table.update(was)
 
 
+@pytest.mark.exhaustive
 def test_what_contributing_adds_works_as_it_says(own_tables):
     names = run_blocks(ROOT / "CONTRIBUTING.md", {"__name__": "scratch"})
     x = xgrad.arange(12.0).reshape(3, 4).requires_grad_()

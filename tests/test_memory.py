@@ -88,6 +88,7 @@ assert x._storage.array.unsafe_buffer_pointer() == before
 """)
 
 
+@pytest.mark.exhaustive
 def test_compiled_step_that_does_not_fit_keeps_weights_and_momentum():
     """Catch it, and halve the batch."""
     run("""

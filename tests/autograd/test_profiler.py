@@ -362,6 +362,7 @@ with profiler.profile():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("first", ["from xgrad.interop import jax", "with xgrad.autograd.profiler.profile(): pass"])
 def test_operators_of_from_jax_are_seen_whatever_was_imported_first(first):

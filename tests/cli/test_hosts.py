@@ -75,6 +75,7 @@ def test_if_one_fails_or_the_time_is_up_all_end(code, told, tmp_path, monkeypatc
     assert ended(file.read_text() for file in tmp_path.glob("*.pid"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
 def test_when_the_launcher_ends_its_processes_end(how, tmp_path):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 import xgrad
 from xgrad import nn
@@ -27,6 +28,7 @@ X = np.random.default_rng(0).standard_normal((8, 3))
 Y = X.sum(1, keepdims=True)
 
 
+@pytest.mark.exhaustive
 def test_a_module_is_trained_by_jax_as_by_the_tape():
     net = Net()
     params = {name: jnp.asarray(p.detach().numpy()) for name, p in net.named_parameters()}

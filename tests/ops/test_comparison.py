@@ -188,6 +188,7 @@ def test_tests_of_complex_values():
 TOLERANCES = [{}, {"rtol": 0.5}, {"atol": 1.0, "rtol": 0.0}, {"equal_nan": True}, {"rtol": 0.0, "atol": 0.0}]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", TOLERANCES, ids=str)
 def test_closeness_at_the_corners(options):

@@ -183,6 +183,7 @@ def test_shift_beyond_an_int():
     as_torch(lambda T: leaf(T, 4, 5).roll((10**12, -(10**12) + 1), (0, 1)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("p", [0, 1, 1.0])
 @pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_alpha_dropout"])
 def test_dropout_of_nothing_and_of_everything(name, p):

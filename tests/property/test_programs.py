@@ -200,6 +200,7 @@ def test_comparison_notices_a_wrong_gradient(monkeypatch, path_that_lies):
     assert path_that_lies in programs.fails(program)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("way", through_jax.WAYS)
 def test_comparison_through_to_jax_notices_a_wrong_derivative(monkeypatch, way):
     """Wrong under a trace alone, where the program's own backward is traced, and else wrong on the tape."""

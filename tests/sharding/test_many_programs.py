@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import jax, xgrad
 from jax.sharding import PartitionSpec as P
@@ -16,6 +18,7 @@ assert a.isfinite().all()
 """
 
 
+@pytest.mark.exhaustive
 def test_programs_that_wait_for_each_other_end(monkeypatch):
     """Without threads for all of them XLA gives up after 40 s, and the process with it."""
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=8")

@@ -203,6 +203,7 @@ def test_random_numbers_do_not_depend_on_the_sharding():
                 np.testing.assert_array_equal(make(device=place).numpy(), expected)
 
 
+@pytest.mark.exhaustive
 def test_like_and_new_follow_the_sharding():
     with grid():
         x = xgrad.ones(8, 4, device=P("data", "model"))

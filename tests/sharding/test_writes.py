@@ -143,6 +143,7 @@ def test_recorded_write_through_views_of_a_sharded_base(path):
         assert ours.grad.sharding.is_equivalent_to(place, ours.ndim)
 
 
+@pytest.mark.exhaustive
 def test_optimizer_step_keeps_the_shardings():
     weights = xgrad.tensor(values((8, 4)), device=sharding("a", "b"), requires_grad=True)
     momentum = xgrad.zeros_like(weights)
