@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 from typing import Any
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -34,6 +35,14 @@ def line_of(place: Any) -> tuple[str, int]:
 
 
 def lines(place: Any) -> str:
-    """Return `file.py:12`."""
+    """Return `file.py:12`, or `In[7]:12` for a line of a notebook's cell."""
     name, line = line_of(place)
-    return f"{os.path.basename(name)}:{line}"
+    return f"{_cell(name) or os.path.basename(name)}:{line}"
+
+
+def _cell(name: str) -> str | None:
+    """Return the name that a notebook's tracebacks show for the file of a cell, a number in a temporary folder."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    format_name = getattr(getattr(shell, "compile", None), "format_code_name", None)  # from IPython 8 on
+    label = format_name and format_name(name)
+    return label[1] if label else None

@@ -1,0 +1,39 @@
+"""The lines that lazy metrics name."""
+
+import sys
+import types
+
+import xgrad
+from xgrad.execution.source import lines
+
+
+class Compiler:
+    """Names cells as IPython's compiler does."""
+
+    def format_code_name(self, name):
+        return ("Cell", "In[7]") if name == "/tmp/ipykernel_12/34.py" else None
+
+
+def pending_line(file):
+    """The end of the line that `pending` prints for an operation of this file's second line."""
+    names = {"xgrad": xgrad}
+    exec(compile("with xgrad.lazy():\n    y = xgrad.ones(2) * 3; text = xgrad.lazy.pending()", file, "exec"), names)
+    return names["text"].splitlines()[-1].split("# ")[1]
+
+
+def test_a_line_is_that_of_the_file():
+    assert pending_line("/some/folder/train.py") == "train.py:2"
+    assert lines(None) == "?:0"
+
+
+def test_a_line_of_a_notebook_is_that_of_its_cell(monkeypatch):
+    shell = types.SimpleNamespace(compile=Compiler())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    assert pending_line("/tmp/ipykernel_12/34.py") == "In[7]:2"
+    assert pending_line("train.py") == "train.py:2"
+
+
+def test_an_old_ipython_or_none_names_files(monkeypatch):
+    for get_ipython in (lambda: None, lambda: types.SimpleNamespace(compile=None)):
+        monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=get_ipython))
+        assert pending_line("train.py") == "train.py:2"
