@@ -54,13 +54,14 @@ def test_training_agrees_with_torch():
 
 
 def test_a_loop_is_one_program():
-    w = leaf(xgrad, 3, 2)
+    x, w, b = data(xgrad, (7, 3)), leaf(xgrad, 3, 5), leaf(xgrad, 5)  # shapes of its own: b's gradient is summed
     with xgrad.lazy():
         for _ in range(5):
-            (w * w).sum().backward()
+            (x @ w + b).square().sum().backward()
             with xgrad.no_grad():
-                w -= w.grad
-            w.grad = None
+                for p in (w, b):
+                    p -= 0.01 * p.grad
+                    p.grad = None
             xgrad.sync()
     metrics = xgrad.lazy.metrics()
     assert (metrics.launches, len(metrics.programs)) == (5, 1)

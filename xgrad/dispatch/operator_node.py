@@ -16,6 +16,7 @@ from ..engine.node import InternalNode, Node
 from ..engine.programs.formula import Formula
 from ..engine.saved_variable import RELEASED, SavedVariable, check_version, detached_error, freed_error
 from ..engine.sparse_gradient import SparseGradient
+from ..execution.execute import queue_now
 from ..tensor import Tensor
 from ..views.storage import Tracer, sole
 from .plan import Plan
@@ -179,8 +180,12 @@ class OperatorNode(Node):
         return len(self.avals) == 1
 
     def misfit(self) -> None:
-        """Called by the engine for a gradient of another shape or dtype: from now on the program fits it."""
-        self.plan.fits.add(self.avals[0].shape)
+        """Called by the engine for a gradient of another shape or dtype: from now on the program fits it.
+
+        In a lazy block it saves nothing, and the second step of a loop would be another program than the first.
+        """
+        if queue_now() is None:
+            self.plan.fits.add(self.avals[0].shape)
 
     def _unpack_arrays(self) -> list:
         """The saved values as operands of a program, after the version check."""
