@@ -1,19 +1,10 @@
 """The rows that compare with torch: both libraries run the same lines, from `xgrad/cli/workloads.py`."""
 
 import xgrad
+from xgrad.cli.lazy_workloads import lazily
 from xgrad.cli.ratios import Row, Timed
-from xgrad.cli.workloads import (
-    COMPILED,
-    EAGER,
-    SMALL,
-    WIDE,
-    chain,
-    chain_values,
-    leaves,
-    mlp,
-    view_writes,
-    view_writes_values,
-)
+from xgrad.cli.rows import COMPILED, EAGER, LAZY
+from xgrad.cli.workloads import SMALL, WIDE, chain, chain_gradient, chain_values, leaves, mlp, written_through_views
 
 
 def torch():
@@ -26,14 +17,14 @@ def torch():
 
 def kept_backward(T, nodes: int, **options):
     """Backward alone of a chain whose graph is recorded once, and kept."""
-    x, w, c = leaves(chain_values(), T)
+    x, w, c = leaves(chain_values(4, 4), T)
     loss = chain(T, nodes, x, w, c.detach())
     return lambda: T.autograd.grad(loss, (x, w), retain_graph=True, **options)
 
 
-def written_through_views(T):
-    tensors = leaves(view_writes_values(), T)
-    return lambda: view_writes(T, *tensors)
+def lazy_and_torch(make):
+    """What `make` gives for xgrad, in a lazy block, and for torch."""
+    return Timed(lazily(make(xgrad)), make(torch()), tolerance=1e-3)
 
 
 ROWS = [
@@ -56,5 +47,21 @@ ROWS = [
         "mlp_small_torch", COMPILED, "small MLP step", "torch",
         lambda: Timed(mlp(xgrad, SMALL, xgrad.compile), mlp(torch(), SMALL), tolerance=1e-3),
         0.4, 0.3, needs="torch",
+    ),
+    Row(
+        "lazy_chain_torch", LAZY, "100 tiny operators and backward, lazy", "torch",
+        lambda: lazy_and_torch(lambda T: chain_gradient(T, 100, 4, 4)), 1.6, 1.0, needs="torch",
+    ),
+    Row(
+        "lazy_wide_torch", LAZY, "20 operators on 1e6 and backward, lazy", "torch",
+        lambda: lazy_and_torch(lambda T: chain_gradient(T, 20, 1000, 1000)), 0.6, 0.4, needs="torch",
+    ),
+    Row(
+        "lazy_mlp_small_torch", LAZY, "small MLP step, lazy", "torch",
+        lambda: lazy_and_torch(lambda T: mlp(T, SMALL)), 1.6, 1.0, needs="torch",
+    ),
+    Row(
+        "lazy_mlp_torch", LAZY, "MLP step, lazy", "torch",
+        lambda: lazy_and_torch(lambda T: mlp(T, WIDE)), 1.1, 0.95, needs="torch",
     ),
 ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 import xgrad
 from xgrad.cli import main, ratios
 from xgrad.cli.ratios import Counted, Result, Row, Timed
-from xgrad.cli.workloads import ROWS
+from xgrad.cli.rows import ROWS
 
 PNG = b"\x89PNG"
 
@@ -84,7 +84,7 @@ def test_bench_exits_with_1_when_a_row_fails(capsys, monkeypatch):
     ("argv", "message"),
     [
         (["--rounds", "0"], "argument --rounds: must be at least 1, but got 0"),
-        (["prodct"], "there is no row or group 'prodct'; there are: eager, compiled, product, "),
+        (["prodct"], "there is no row or group 'prodct'; there are: eager, compiled, lazy, product, "),
         (["--plot", "a.xyz"], "argument --plot: a.xyz ends in none of .png, .svg, .pdf"),
         (["--plot", "no/such/folder/a.png"], "there is no folder no/such/folder for a.png"),
     ],
@@ -137,6 +137,14 @@ def test_both_sides_are_timed_in_turns(monkeypatch):
     assert "".join(calls[-6:]) == "ababab"
     assert result.ours == result.theirs == [2000.0] * 3
     assert result.unit == "µs"
+
+
+def test_waiting_for_a_lazy_result_leaves_its_memory_to_the_next_write():
+    x = xgrad.ones(3)
+    with xgrad.lazy():
+        x.mul_(2)
+    ratios.wait_for([x])
+    assert x._share().array.owned
 
 
 def test_what_does_not_vary_is_counted_once_and_what_varies_in_each_round():

@@ -1,7 +1,7 @@
 """Measure what xgrad costs, as ratios with their spread: beside bare jitted kernels, eager jax.numpy and jax.jit.
 
 Each ratio is the median over rounds that run both sides in turns (A B A B), printed with its quartiles; below 1, xgrad
-takes less.  No number is a time, which another machine would not show.  The command takes about a minute.
+takes less.  No number is a time, which another machine would not show.  The command takes a minute or two.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import xgrad
 from . import ratios, rich_table
 from .arguments import at_least, needs
 from .ratios import Result, Row
-from .workloads import ROWS
+from .rows import ROWS
 
 _FORMATS = (".png", ".svg", ".pdf")
 

@@ -20,6 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from xgrad.execution.pending import quietly
+
 WARM_UP = 3  # calls before the clock counts: the first compiles, the second may see other donations or layouts
 
 
@@ -159,9 +161,10 @@ def timed(function: Callable[[], Any], calls: int) -> float:
 def wait_for(result: Any) -> None:
     """Wait until arrays, and the arrays of tensors, are computed.
 
-    No reference to a tensor's array remains: a later write may donate it.
+    No reference to a tensor's array remains, and none is exported: a later write may donate it.
     """
-    jax.block_until_ready([leaf._share().array if hasattr(leaf, "_share") else leaf for leaf in leaves(result)])
+    arrays = [quietly(leaf._share().array) if hasattr(leaf, "_share") else leaf for leaf in leaves(result)]
+    jax.block_until_ready(arrays)
 
 
 def leaves(result: Any) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-"""The rows of `python -m xgrad bench`, which need only jax.
+"""What `python -m xgrad bench` measures: products, views, writes, training steps, with jax alone.
 
 Functions with an argument `T` are written for xgrad's names, which are torch's: the repository's benchmarks run the
 very same lines with torch.  JAX's own form stands beside each.
@@ -16,7 +16,7 @@ import numpy as np
 import xgrad
 from xgrad.utils.checkpoint import checkpoint
 
-from .ratios import Counted, Row, Timed, clock, wait_for
+from .ratios import Timed, clock, wait_for
 
 WIDE, SMALL = ((784, 512, 512, 10), 128), ((64, 64, 64, 10), 32)  # perceptrons: their layers, the batch
 
@@ -92,8 +92,8 @@ def first_gradient(jitted: bool) -> Timed:
 # ---------------------------------------------------------------- a long chain of tiny operations
 
 
-def chain_values() -> list[np.ndarray]:
-    return [normal(4, 4), 1 + normal(4, 4, scale=0.01), normal(4, 4, scale=0.01)]
+def chain_values(*shape: int) -> list[np.ndarray]:
+    return [normal(*shape), 1 + normal(*shape, scale=0.01), normal(*shape, scale=0.01)]
 
 
 def chain(T: Any, nodes: int, x: Any, w: Any, c: Any) -> Any:
@@ -102,9 +102,21 @@ def chain(T: Any, nodes: int, x: Any, w: Any, c: Any) -> Any:
     return x.sum()
 
 
+def chain_gradient(T: Any, nodes: int, *shape: int) -> Callable[[], Any]:
+    """Return a function that records a chain, and returns its value and two gradients."""
+    x, w, c = leaves(chain_values(*shape), T)
+    c = c.detach()
+
+    def gradient() -> Any:
+        loss = chain(T, nodes, x, w, c)
+        return (loss.detach(), *T.autograd.grad(loss, (x, w)))
+
+    return gradient
+
+
 def first_backward(nodes: int) -> Callable[[], float]:
     """Return a function that returns the seconds of a chain's compiled backward when there are no programs yet."""
-    x, w, c = leaves(chain_values())
+    x, w, c = leaves(chain_values(4, 4))
 
     def seconds() -> float:
         loss = chain(xgrad, nodes, x, w, c)
@@ -134,11 +146,23 @@ def view_writes(T: Any, x: Any, w: Any) -> tuple[Any, ...]:
     return (loss.detach(), *T.autograd.grad(loss, (x, w)))
 
 
+def written_through_views(T: Any) -> Callable[[], Any]:
+    tensors = leaves(view_writes_values(), T)
+    return lambda: view_writes(T, *tensors)
+
+
 def view_writes_by_hand(x: Any, w: Any) -> tuple[Any, ...]:
     """Compute the results of `view_writes` as a JAX program that knows its gradients: the slices do not overlap."""
     places = jnp.asarray(STARTS)[:, None] + jnp.arange(16)
     old = x[places]
     return x.sum() + (old * (w - 1)).sum(), jnp.ones_like(x).at[places].set(w), old.sum(0)
+
+
+def compiled_view_writes() -> Timed:
+    values = view_writes_values()
+    ours, tensors = xgrad.compile(partial(view_writes, xgrad)), leaves(values)
+    theirs, inputs = jax.jit(view_writes_by_hand), arrays(values)
+    return Timed(lambda: ours(*tensors), lambda: theirs(*inputs), tolerance=1e-3)
 
 
 # ---------------------------------------------------------------- a perceptron's training step
@@ -206,6 +230,10 @@ def mlp_by_jax(size: tuple[Any, ...]) -> Callable[[], Any]:
         return result
 
     return once
+
+
+def compiled_mlp(size: tuple[Any, ...]) -> Timed:
+    return Timed(mlp(xgrad, size, xgrad.compile), mlp_by_jax(size), tolerance=1e-3)
 
 
 def traces() -> int:
@@ -292,9 +320,10 @@ def block_by_jax(*values: Any) -> tuple[Any, ...]:
     return (loss, *gradients)
 
 
-def compiled_block() -> Timed:
+def whole_block(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Timed:
+    """Compare the block's loss and gradients with JAX's; `wrap` makes one program of ours."""
     values = block_values()
-    step, tensors = xgrad.compile(block_step), [*leaves(values[:-1]), xgrad.tensor(values[-1])]
+    step, tensors = wrap(block_step), [*leaves(values[:-1]), xgrad.tensor(values[-1])]
     theirs, inputs = jax.jit(block_by_jax), arrays(values)
     return Timed(lambda: step(*tensors), lambda: theirs(*inputs), tolerance=1e-3)
 
@@ -353,77 +382,3 @@ def temporaries(checkpointed: bool) -> float:
 
     weights, (x, _) = mlp_values((width,) * (layers + 1), 2048)
     return xgrad.compile(step).memory_analysis(*leaves(weights), xgrad.tensor(x)).temp_size_in_bytes / 1e6
-
-
-# ---------------------------------------------------------------- the rows
-
-
-def compiled_view_writes() -> Timed:
-    values = view_writes_values()
-    ours, tensors = xgrad.compile(partial(view_writes, xgrad)), leaves(values)
-    theirs, inputs = jax.jit(view_writes_by_hand), arrays(values)
-    return Timed(lambda: ours(*tensors), lambda: theirs(*inputs), tolerance=1e-3)
-
-
-def compiled_mlp(size: tuple[Any, ...]) -> Timed:
-    return Timed(mlp(xgrad, size, xgrad.compile), mlp_by_jax(size), tolerance=1e-3)
-
-
-EAGER, COMPILED = "eager", "compiled"
-KERNEL, JNP, JIT = "the bare jitted kernel", "eager jax.numpy", "jax.jit of the same"
-
-ROWS = [
-    Row("product", EAGER, "4×4 product, recorded", KERNEL, lambda: product(True), 1.7, 1.4),
-    Row("product_unrecorded", EAGER, "4×4 product, not recorded", JNP, lambda: product(False), 1.05, 0.9),
-    Row(
-        "view_index", EAGER, "x[3], recorded", JNP,
-        lambda: view(lambda x: x[3], lambda a: a[3]), 0.15, 0.1,
-    ),
-    Row(
-        "view_reshape", EAGER, "x.reshape(16, 256), recorded", JNP,
-        lambda: view(lambda x: x.reshape(16, 256), lambda a: a.reshape(16, 256)), 0.4, 0.25,
-    ),
-    Row(
-        "view_narrow", EAGER, "x.narrow(1, 8, 16), recorded", JNP,
-        lambda: view(lambda x: x.narrow(1, 8, 16), lambda a: a[:, 8:24]), 0.25, 0.15,
-    ),
-    Row(
-        "view_read", EAGER, "x[3], recorded and read", JNP,
-        lambda: view(lambda x: x[3], lambda a: a[3], read=True),
-    ),
-    Row(
-        "write_1e8", EAGER, "16 elements written into 1e8", "the same into 1e4",
-        lambda: Timed(written(10**8), written(10**4), tolerance=None), 1.5, 1.1,
-    ),
-    Row(
-        "write_eager", EAGER, "16 elements written into 1e6", "eager .at[].set",
-        lambda: Timed(written(10**6), written_by_jax(10**6)),
-    ),
-    Row("gradient", EAGER, "product, sum and gradient", "jax.grad, eager", lambda: first_gradient(False)),
-    Row("gradient_jitted", EAGER, "product, sum and gradient", "jax.grad, jitted", lambda: first_gradient(True)),
-    Row(
-        "first_backward", COMPILED, "first backward of 10,000 tiny nodes", "of 1000",
-        lambda: Counted(first_backward(10_000), first_backward(1000), "s", varies=True), 1.5, 1.1,
-    ),
-    Row(
-        "programs_backward", COMPILED, "programs of backward, 5 batch shapes", "5",
-        lambda: Counted(backward_programs, lambda: 5, "programs"), 1, 1,
-    ),
-    Row(
-        "programs", COMPILED, "traces of a step, 5 batch shapes", "5",
-        lambda: Counted(traces, lambda: 5, "programs"), 1, 1,
-    ),
-    Row(
-        "view_writes", COMPILED, "64 view writes and backward", "a JAX program by hand",
-        compiled_view_writes, 1.5, 1.1,
-    ),
-    Row("mlp_step", COMPILED, "MLP step", JIT, lambda: compiled_mlp(WIDE), 1.05, 1.0),
-    Row("mlp_small", COMPILED, "small MLP step", JIT, lambda: compiled_mlp(SMALL), 1.5, 1.2),
-    Row("block", COMPILED, "transformer block", JIT, compiled_block, 1.05, 1.0),
-    Row("hessian_tanh", COMPILED, "Hessian, tanh", JIT, lambda: compiled_hessian("tanh"), 1.05, 1.0),
-    Row("hessian_relu", COMPILED, "Hessian, relu", JIT, lambda: compiled_hessian("relu"), 1.05, 1.0),
-    Row(
-        "checkpoint_bytes", COMPILED, "temporaries of 24 layers, checkpointed", "plain",
-        lambda: Counted(lambda: temporaries(True), lambda: temporaries(False), "MB"), 0.55, 0.4,
-    ),
-]  # fmt: skip
