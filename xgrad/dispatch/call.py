@@ -46,7 +46,12 @@ def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
             return interpret(op, args, statics, call)
         bit += bit
     try:
-        out = kernel.run(*arrays) if not special else execute(kernel.program, arrays, args)
+        if not special:
+            out = kernel.run(*arrays)
+        elif (queue := state.queue) is not None and kernel.program.lazy:
+            out = queue.note(kernel.program, arrays, args)
+        else:
+            out = execute(kernel.program, arrays, args)
     except Exception as error:
         if isinstance(error, OverflowError) and (fitting := numbers_that_fit(op, args)) is not args:
             return call(op, fitting, statics)

@@ -19,14 +19,22 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
     """`call(op, (a, b), ())`."""
     if a.__class__ is not Tensor or b.__class__ is not Tensor or state.forward_level >= 0:
         return call(op, (a, b), ())
-    if settings.special and (state.operator_mode is not None or state.queue is not None or settings.lazy):
-        return call(op, (a, b), ())
+    queue = None
+    if settings.special:
+        queue = state.queue
+        if state.operator_mode is not None or (queue is None and settings.lazy):
+            return call(op, (a, b), ())
     x, y = a._array, b._array
     if x is None or y is None:
         return call(op, (a, b), ())  # a view, or a base that has views
     try:
         kernel = op.kernels[()]
-        out = kernel.run(x, y)
+        if queue is None:
+            out = kernel.run(x, y)
+        elif kernel.program.lazy:
+            out = queue.note(kernel.program, (x, y), (a, b))
+        else:
+            return call(op, (a, b), ())
     except Exception:
         return call(op, (a, b), ())  # the first call makes the kernel, and explains errors
     result = blank(Tensor)

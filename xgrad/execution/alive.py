@@ -6,9 +6,9 @@ The counts at rest are measured once, by the code that reads them: they differ b
 import sys
 from typing import Any
 
-from .pending import Pending
+import numpy as np
 
-blank: Any = object.__new__
+from .pending import Pending, aval_of
 
 
 class References:
@@ -47,13 +47,14 @@ def alive_of(results: tuple[Any, ...], at_rest: int, at_rest_in_tuple: int) -> t
 
 def _measured() -> tuple[int, int, tuple[int, int]]:
     """Return the counts of a Pending in a list, a value in its Pending, a result, and a result in a tuple, at rest."""
-    pending = blank(Pending)
+    aval = aval_of((), np.dtype(bool), False)
+    pending = Pending(None, 0, aval)
     pending.value = object()
     slot = References.in_slot(pending)
     box = [pending]
     del pending
     listed = References.in_list(box, 0)
-    entries = [(0, blank(Pending)), (0, (blank(Pending), blank(Pending)))]
+    entries = [(0, Pending(None, 0, aval)), (0, (Pending(None, 0, aval), Pending(None, 0, aval)))]
     _, results = zip(*entries)
     counts = range(1, 20)
     alone = next(n for n in counts if 0 not in alive_of(results, n, 99)[0])

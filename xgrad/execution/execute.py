@@ -18,7 +18,7 @@ def execute(program: Any, operands: Any, owners: Any = None) -> Any:
 
     `owners`: the tensors whose arrays the operands are.
     """
-    queue = queue_now()
+    queue = state.queue or queue_now()
     if queue is not None and program.lazy:
         return queue.note(program, operands, owners)
     for x in operands if program.reads else ():

@@ -11,6 +11,7 @@ import numpy as np
 from ..compile_cache.unfused import apart, over_one
 from ..donation import copied
 from .metrics import recorder
+from .source import lines
 
 
 def operand_of(code: Any, values: Sequence[Any], found: dict[int, Any]) -> Any:
@@ -161,7 +162,7 @@ class Programs:
         self.latest: Fused | None = None  # the one that ran last
         self.found: OrderedDict[Any, Fused] = OrderedDict()
 
-    def find(self, key: Any, line: str) -> Fused:
+    def find(self, key: Any, line: Any) -> Fused:
         """Return the function of a structure; `line` asks for it."""
         with self.lock:
             fused = self.found.get(key)
@@ -170,7 +171,7 @@ class Programs:
                 self.latest = fused
                 return fused
             reason, same = self._reason(key)
-        recorder.new(reason, line, same)
+        recorder.new(reason, lines(line), same)
         fused = Fused(*key[:4])
         with self.lock:
             self.found[key] = self.latest = fused

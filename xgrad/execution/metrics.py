@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from .source import lines
+
 log: logging.Logger = logging.getLogger("xgrad.lazy")
 _READS = ("item()", "bool()", "int()", "float()", "print", "a NumPy array", "tolist()", "len()")
 
@@ -83,10 +85,11 @@ class Recorder:
         _counts.tracing = _counts.compiling = 0.0
         return time.perf_counter()
 
-    def launched(self, operations: int, results: int, reason: str, line: str, started: float) -> None:
-        """Count an evaluation of so many operations, with so many results that were alive."""
+    def launched(self, operations: int, results: int, reason: str, place: Any, started: float) -> None:
+        """Count an evaluation of so many operations, with so many results that were alive, asked for at a place."""
         seconds, tracing, compiling = time.perf_counter() - started, _counts.tracing or 0.0, _counts.compiling
         _counts.tracing = None
+        line = lines(place)
         with self.lock:
             self.operations += operations
             self.launches += results > 0

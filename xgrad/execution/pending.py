@@ -69,14 +69,16 @@ def default_sharding() -> SingleDeviceSharding:
 class Pending:
     """The array that a noted program will give."""
 
-    aval: Aval
-    shape: tuple[int, ...]
-    dtype: Any
-    queue: Any = None  # the Queue that has noted it; None once it has its value
-    number: int = 0  # of the result in the queue
     place: int = 0
     owned: bool = True  # False if other code may have its array
     value: Any = None
+
+    def __init__(self, queue: Any, number: int, aval: Aval) -> None:
+        self.queue = queue  # the Queue that has noted it; None once it has its value
+        self.number = number  # of the result in the queue
+        self.aval = aval
+        self.shape: tuple[int, ...] = aval.shape
+        self.dtype: Any = aval.dtype
 
     __array_priority__ = 100
     __hash__: Any = object.__hash__

@@ -18,6 +18,7 @@ import functools
 import sys
 import threading
 import time
+from collections import Counter
 from typing import Any
 
 import jax
@@ -37,11 +38,8 @@ MOST = 10_000  # pending entries
 DONATE_FROM = 1 << 12  # bytes; for less, one program with donation and one without are not worth their compile time
 _INT32, _INT64 = 1 << 31, 1 << 63
 MOST_RESULTS = 256  # of one entry
-_blank: Any = object.__new__
 _frame = sys._getframe
-_WEAK = {float: lambda: np.dtype(jax.dtypes.canonicalize_dtype(np.float64)),
-         int: lambda: np.dtype(jax.dtypes.canonicalize_dtype(np.int64)),
-         complex: lambda: np.dtype(jax.dtypes.canonicalize_dtype(np.complex128))}  # fmt: skip
+_NUMBERS = {float: np.float64, int: np.int64, complex: np.complex128, bool: np.bool_}
 _BORDER: Any = object()  # a program has to run at once
 
 
@@ -59,6 +57,7 @@ class Queue:
         self.lock: Any = threading.RLock()  # another thread may ask for a value
         self.entries: list[tuple[Any, ...]] = []
         self.inputs: list[Any] = []
+        self.kinds: list[Aval] = []  # of the inputs; shorter after an interrupt between the two
         self.known: dict[int, tuple[int, Aval, int]] = {}  # code, aval and place of an input by its identity
         self.thread: int = threading.get_ident()
         self.noting: bool = False
@@ -106,15 +105,12 @@ class Queue:
                     entries = self.entries
                     number = len(entries) << 8
                     if avals.__class__ is Aval:
-                        out = _blank(Pending)
-                        out.queue, out.number, out.aval, out.shape, out.dtype = (
-                            self, number, avals, avals.shape, avals.dtype,
-                        )  # fmt: skip
+                        out = Pending(self, number, avals)
                         if place:
                             out.place = place
                     else:
                         out = tuple([self._pending(number + i, aval, place) for i, aval in enumerate(avals)])
-                    entries.append((program, tuple(codes), place, out, outside(_frame(1))))
+                    entries.append((program, tuple(codes), place, out, outside(_frame(2))))
                     if number >= MOST << 8:
                         self.noting = False  # another thread, which has the lock, may wait for that
                         self.evaluate(f"{MOST} pending operations")
@@ -129,8 +125,8 @@ class Queue:
         return program.run(*map(quietly, operands))
 
     def _pending(self, number: int, aval: Aval, place: int) -> Pending:
-        p = _blank(Pending)
-        p.queue, p.number, p.aval, p.shape, p.dtype, p.place = self, number, aval, aval.shape, aval.dtype, place
+        p = Pending(self, number, aval)
+        p.place = place
         return p
 
     def _wait(self) -> None:
@@ -150,12 +146,11 @@ class Queue:
         if kind is Pending:
             if x.value is None:  # in a tuple, of another thread's queue
                 return None, _BORDER, 0
-            return self._enter(x, x.aval, x.place)
-        if kind in _WEAK:
+            return self._remember(x, x.aval, x.place)
+        if kind in _NUMBERS:
             if kind is int and not -_INT32 <= x < _INT32 and not (x64_enabled() and -_INT64 <= x < _INT64):
                 raise OverflowError(f"An overflow was encountered: an argument to a jitted computation is {x}")
-            self.inputs.append(x)
-            return -len(self.inputs), aval_of((), _WEAK[kind](), True), 0
+            return self._enter(x, _aval_of_number(kind, x64_enabled()))
         if x is None:
             return None, None, 0
         if kind is tuple:
@@ -177,20 +172,19 @@ class Queue:
             if sharding.__class__ is not SingleDeviceSharding or x.is_deleted():
                 return None, _BORDER, 0
             where = place_number(sharding) if x.committed else 0
-            return self._enter(x, aval_of(x.shape, x.dtype, x.aval.weak_type), where)
+            return self._remember(x, aval_of(x.shape, x.dtype, x.aval.weak_type), where)
         if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind not in "OSUMm":
-            x = np.array(x)  # the caller may write into it
-            self.inputs.append(x)
             dtype = np.dtype(jax.dtypes.canonicalize_dtype(x.dtype))
-            return -len(self.inputs), aval_of(x.shape, dtype, False), 0
-        if kind is bool:
-            self.inputs.append(x)
-            return -len(self.inputs), aval_of((), np.dtype(bool), False), 0
+            return self._enter(np.array(x), aval_of(x.shape, dtype, False))  # the caller may write into it
         return None, _BORDER, 0
 
-    def _enter(self, x: Any, aval: Aval, place: int) -> tuple[int, Aval, int]:
+    def _enter(self, x: Any, aval: Aval, place: int = 0) -> tuple[int, Aval, int]:
         self.inputs.append(x)
-        seen = self.known[id(x)] = -len(self.inputs), aval, place
+        self.kinds.append(aval)
+        return -len(self.inputs), aval, place
+
+    def _remember(self, x: Any, aval: Aval, place: int) -> tuple[int, Aval, int]:
+        seen = self.known[id(x)] = self._enter(x, aval, place)
         return seen
 
     # -- evaluation -----------------------------------------------------------------------------------------------
@@ -227,10 +221,10 @@ class Queue:
         donated = self._donated(alive) if one and COUNTED and live else ()
         fused = None
         if live:
-            kinds = tuple([_kind(x) for x in inputs])
+            kinds = self.kinds if len(self.kinds) == len(inputs) else map(_kind, inputs)
             # Another x64 mode makes other dtypes of the same operations.
             key = called, codes, live, donated, (x64_enabled(), *kinds), None if one else where
-            fused = programs.find(key, lines(line))
+            fused = programs.find(key, line)
         del results
         self.done = alive, (out := [])
         started, spare = recorder.start(), []
@@ -265,20 +259,25 @@ class Queue:
                 self._finish()
         if fused is None:
             self._finish()
-        recorder.launched(len(entries), len(live), reason, lines(line), started)
+        recorder.launched(len(entries), len(live), reason, line, started)
 
     def _donated(self, alive: list[Any]) -> tuple[int, ...]:
         """Return the inputs that nothing else refers to and whose memory a result can have."""
-        room: dict[Any, int] = {}
-        for p in alive:
-            room[p.shape, p.dtype] = room.get((p.shape, p.dtype), 0) + 1
+        room: Counter[Aval] | None = None
         chosen = []
         inputs = self.inputs
         for i in range(len(inputs)):
-            if inputs[i].__class__ is Pending and References.in_list(inputs, i) <= IN_LIST and inputs[i].owned:
-                kind = inputs[i].shape, inputs[i].dtype
-                if room.get(kind) and inputs[i].nbytes >= DONATE_FROM and References.in_slot(inputs[i]) <= IN_SLOT:
-                    room[kind] -= 1
+            if (
+                inputs[i].__class__ is Pending
+                and References.in_list(inputs, i) <= IN_LIST
+                and inputs[i].owned
+                and inputs[i].nbytes >= DONATE_FROM
+                and References.in_slot(inputs[i]) <= IN_SLOT
+            ):
+                if room is None:
+                    room = Counter([p.aval for p in alive])
+                if room[inputs[i].aval] > 0:
+                    room[inputs[i].aval] -= 1
                     chosen.append(i)
         return tuple(chosen)
 
@@ -324,8 +323,8 @@ class Queue:
         self._drop()
 
     def _drop(self) -> None:
-        entries, inputs, known = [], [], {}
-        self.entries, self.inputs, self.known, self.done = entries, inputs, known, None
+        entries, inputs, kinds, known = [], [], [], {}
+        self.entries, self.inputs, self.kinds, self.known, self.done = entries, inputs, kinds, known, None
 
     # -- telling --------------------------------------------------------------------------------------------------
 
@@ -369,9 +368,8 @@ def lent(array: Any, owner: Any) -> Any:
         return held  # the operand before this one is the same tensor
     if held is not array:
         return array
-    p = _blank(Pending)
-    p.aval = aval_of(array.shape, array.dtype, array.aval.weak_type)
-    p.shape, p.dtype, p.value = p.aval.shape, p.aval.dtype, array
+    p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
+    p.value = array
     p.owned = holder._owned if holder is owner else holder.owned
     p.place = place_number(array.sharding) if array.committed else 0
     holder._array = p
@@ -389,12 +387,18 @@ def _check(alive: list[Pending], out: list[Any]) -> None:
             )
 
 
-def _kind(x: Any) -> Any:
+def _kind(x: Any) -> Aval:
     if x.__class__ is Pending:
         return x.aval
-    if isinstance(x, jax.Array):
-        return aval_of(x.shape, x.dtype, x.aval.weak_type)
-    return (x.shape, x.dtype) if hasattr(x, "shape") else x.__class__
+    if x.__class__ in _NUMBERS:
+        return _aval_of_number(x.__class__, x64_enabled())
+    return aval_of(x.shape, np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)), isinstance(x, jax.Array) and x.weak_type)
+
+
+@functools.cache
+def _aval_of_number(kind: type, x64: bool) -> Aval:
+    """Return the Aval of a Python number, where 64-bit types are on or off."""
+    return aval_of((), np.dtype(jax.dtypes.canonicalize_dtype(_NUMBERS[kind])), kind is not bool)
 
 
 def _structs(key: Any) -> Any:

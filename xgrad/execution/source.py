@@ -7,6 +7,7 @@ from typing import Any
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _inside: dict[str, bool] = {}  # by file name: True for xgrad's own and JAX's
+_lines: dict[tuple[int, int], tuple[Any, int]] = {}  # by identity of the code, and instruction: the code, its line
 
 
 def outside(frame: Any) -> Any:
@@ -27,10 +28,16 @@ def line_of(place: Any) -> tuple[str, int]:
     if place is None:
         return "?", 0
     code, last = place
-    line = code.co_firstlineno
-    for start, end, number in code.co_lines():
-        if start <= last < end and number is not None:
-            line = number
+    # By identity: code objects of two files may be equal.
+    known, line = _lines.get((id(code), last), (None, 0))
+    if known is not code:
+        line = code.co_firstlineno
+        for start, end, number in code.co_lines():
+            if start <= last < end and number is not None:
+                line = number
+        if len(_lines) >= 4096:
+            _lines.clear()
+        _lines[id(code), last] = code, line
     return code.co_filename, line
 
 
