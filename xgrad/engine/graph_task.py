@@ -47,6 +47,7 @@ class GraphTask:
         "heap",
         "id",
         "keep_graph",
+        "line",
         "modes",
         "next",
         "not_ready",
@@ -62,6 +63,7 @@ class GraphTask:
         more_than_values = create_graph or 0 <= state.forward_level < INFERENCE_LEVEL or state.vmap_levels
         self.arithmetic: Arithmetic = TENSORS if more_than_values else ARRAYS
         self.users_code = False  # users' code has run in the present node, and may have left modes switched
+        self.line: Any = None  # of the user's program that called backward, once a lazy queue has looked for it
         self.modes: dict[str, Any] = {}  # the thread's `state` when the run began
         self.depth: int = depth
         self.dependencies: dict[Node, int] = {}

@@ -26,6 +26,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
+from ..config import state
 from ..donation import lost
 from ..dtypes import x64_enabled
 from .alive import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
@@ -110,7 +111,12 @@ class Queue:
                             out.place = place
                     else:
                         out = tuple([self._pending(number + i, aval, place) for i, aval in enumerate(avals)])
-                    entries.append((program, tuple(codes), place, out, outside(_frame(2))))
+                    task = state.graph_task
+                    if task is None or task.users_code:
+                        line = outside(_frame(2))
+                    elif (line := task.line) is None:  # the engine's own programs: one line for all
+                        line = task.line = outside(_frame(2))
+                    entries.append((program, tuple(codes), place, out, line))
                     if number >= MOST << 8:
                         self.noting = False  # another thread, which has the lock, may wait for that
                         self.evaluate(f"{MOST} pending operations")
