@@ -55,6 +55,9 @@ def test_training_agrees_with_torch():
 
 def test_a_loop_is_one_program():
     x, w, b = data(xgrad, (7, 3)), leaf(xgrad, 3, 5), leaf(xgrad, 5)  # shapes of its own: b's gradient is summed
+    large = xgrad.zeros(32, 33)  # its memory is reused from the first write on
+    xgrad.sync()
+    xgrad.lazy.reset()
     with xgrad.lazy():
         for _ in range(5):
             (x @ w + b).square().sum().backward()
@@ -62,6 +65,7 @@ def test_a_loop_is_one_program():
                 for p in (w, b):
                     p -= 0.01 * p.grad
                     p.grad = None
+            large.mul_(0.9).add_(1)
             xgrad.sync()
     metrics = xgrad.lazy.metrics()
     assert (metrics.launches, len(metrics.programs)) == (5, 1)

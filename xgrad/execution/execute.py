@@ -10,7 +10,7 @@ from jax.sharding import SingleDeviceSharding
 
 from ..config import settings, state
 from .pending import Pending, quietly
-from .queue import Queue
+from .queue import Queue, valued
 
 
 def execute(program: Any, operands: Any, owners: Any = None) -> Any:
@@ -36,13 +36,19 @@ def queue_now() -> Queue | None:
     return queue
 
 
-def deferred(box: list[Any], operands: Any) -> bool:
+def deferred(box: list[Any], operands: Any, owned: bool) -> bool:
     """Return True if a write of the array in `box` is noted, and not run: its thread is lazy.
 
-    If the thread is not lazy, the array in `box` is no Pending.
+    If our kernels made it (`owned`), `box` has it as a Pending then, whose memory the queue may reuse.  If the thread
+    is not lazy, the array in `box` is no Pending.
     """
     if queue_now() is not None:
-        return not spread(box[0]) and not any(map(spread, operands))
+        array = box[0]
+        if spread(array) or any(map(spread, operands)):
+            return False
+        if owned and isinstance(array, jax.Array) and not isinstance(array, Tracer) and not array.is_deleted():
+            box[0] = valued(array, True)
+        return True
     if box[0].__class__ is Pending:
         box[0] = quietly(box[0])
     return any(x.__class__ is Pending for x in operands)

@@ -374,11 +374,16 @@ def lent(array: Any, owner: Any) -> Any:
         return held  # the operand before this one is the same tensor
     if held is not array:
         return array
+    holder._array = p = valued(array, holder._owned if holder is owner else holder.owned)
+    return p
+
+
+def valued(array: Any, owned: bool) -> Pending:
+    """Return a Pending that has this value, an array on one device."""
     p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
     p.value = array
-    p.owned = holder._owned if holder is owner else holder.owned
+    p.owned = owned
     p.place = place_number(array.sharding) if array.committed else 0
-    holder._array = p
     return p
 
 

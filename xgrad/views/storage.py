@@ -212,7 +212,7 @@ def rewritten(
     """
     if box[0] is None:
         raise no_value()
-    if settings.special and deferred(box, operands):
+    if settings.special and deferred(box, operands, owned):
         out.append(program_of(False)(box[0], *operands))
         return
     traced = isinstance(box[0], Tracer)
