@@ -103,9 +103,11 @@ class Fused:
             if self.programs[n].role == "sum":
                 a, b = self.codes[n]
                 for array, part in ((a, b), (b, a)):
-                    if part >= 0 and uses[part] == 1 and part >> 8 in needed and self.programs[part >> 8].into:
-                        sums[n] = array, part >> 8
-                        break
+                    if part >= 0 and uses[part] == 1 and part >> 8 in needed:
+                        program = self.programs[part >> 8]
+                        if program.role == "adjoint" and program.into is not None:  # a write has a function `into` too
+                            sums[n] = array, part >> 8
+                            break
         return sums
 
     def run(self, values: list[Any], out: list[Any], spare: list[Any]) -> None:
@@ -158,7 +160,7 @@ class Programs:
     MOST = 256
 
     def __init__(self) -> None:
-        self.lock: Any = threading.Lock()
+        self.lock: Any = threading.RLock()  # a signal handler may evaluate in the middle of it
         self.latest: Fused | None = None  # the one that ran last
         self.found: OrderedDict[Any, Fused] = OrderedDict()
 

@@ -61,7 +61,7 @@ class Recorder:
     """Counts evaluations of all queues."""
 
     def __init__(self) -> None:
-        self.lock: Any = threading.Lock()
+        self.lock: Any = threading.RLock()  # a signal handler may evaluate in the middle of it
         self.reset()
 
     def reset(self) -> None:

@@ -196,6 +196,12 @@ for _name in (
     setattr(Pending, f"__{_name}__", _operator(f"__{_name}__", "arithmetic on an array"))
 
 
+def give_up(results: Any) -> None:
+    """Take results without a value off their queue: their numbers will be those of others."""
+    for p in results if results.__class__ is tuple else (results,):
+        p.queue = None
+
+
 def waits(array: Any) -> bool:
     """Return True for a Pending that has no value yet."""
     return array.__class__ is Pending and array.value is None

@@ -32,7 +32,7 @@ from ..dtypes import x64_enabled
 from .alive import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .fused import operand_of, programs
 from .metrics import recorder
-from .pending import Aval, Pending, aval_of, place_number, places, quietly
+from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
 from .source import lines, outside
 
 MOST = 10_000  # pending entries
@@ -65,6 +65,9 @@ class Queue:
         self.running: bool = False
         self.taken: bool = False
         self.done: Any = None  # (results that are alive, their arrays) while they are given out
+        # Rises with each note and evaluation.  A finalizer or a signal handler may use tensors in the middle of one,
+        # which finds another number than before, and begins again.
+        self.changes: int = 0
 
     # -- noting ---------------------------------------------------------------------------------------------------
 
@@ -80,6 +83,7 @@ class Queue:
                 self._wait()
             if self.running:  # a callback of the program that runs now
                 return program.run(*map(quietly, operands))
+            change = self.changes = self.changes + 1
             codes, key, place, foreign = [], [], 0, None
             for x in operands:
                 if x.__class__ is Pending and x.queue is self:
@@ -116,16 +120,17 @@ class Queue:
                         line = outside(_frame(2))
                     elif (line := task.line) is None:  # the engine's own programs: one line for all
                         line = task.line = outside(_frame(2))
-                    entries.append((program, tuple(codes), place, out, line))
+                    entry = program, tuple(codes), place, out, line
+                    if self.changes != change:
+                        return self.note(program, operands, owners)
+                    entries.append(entry)  # nothing was called since the comparison
                     if number >= MOST << 8:
                         self.noting = False  # another thread, which has the lock, may wait for that
                         self.evaluate(f"{MOST} pending operations")
                     return out
         finally:
             self.noting = False
-        if (
-            foreign is not None
-        ):  # evaluated here, where this queue may be evaluated too: threads could wait for each other
+        if foreign is not None:  # not before: this queue can be evaluated now too, so threads don't wait for each other
             foreign.evaluated("another thread")
             return self.note(program, operands, owners)
         return program.run(*map(quietly, operands))
@@ -185,12 +190,17 @@ class Queue:
         return None, _BORDER, 0
 
     def _enter(self, x: Any, aval: Aval, place: int = 0) -> tuple[int, Aval, int]:
-        self.inputs.append(x)
-        self.kinds.append(aval)
-        return -len(self.inputs), aval, place
+        inputs, kinds = self.inputs, self.kinds
+        inputs.append(x)
+        number = len(inputs)
+        while inputs[number - 1] is not x:  # a finalizer has used tensors
+            number -= 1
+        kinds.insert(number - 1, aval)
+        return -number, aval, place
 
     def _remember(self, x: Any, aval: Aval, place: int) -> tuple[int, Aval, int]:
-        seen = self.known[id(x)] = self._enter(x, aval, place)
+        known = self.known
+        seen = known[id(x)] = self._enter(x, aval, place)
         return seen
 
     # -- evaluation -----------------------------------------------------------------------------------------------
@@ -201,14 +211,20 @@ class Queue:
         Raises the error of the operator that failed, which the error names with the line that noted it; all that does
         not depend on it has its value then.
         """
+        own = threading.get_ident() == self.thread
+        if own:
+            self.noting = False  # a signal handler may come in the middle of `note`, which begins again
         with self.lock:
-            if threading.get_ident() != self.thread:
+            if not own:
                 self.taken = True  # before the test of `noting`, as `note` sets that before it reads this
             try:
                 while self.taken and self.noting:
                     time.sleep(0)
                 if self.running:
-                    raise RuntimeError("a callback of a lazy program reads a value of the program that runs it")
+                    raise RuntimeError(
+                        "a callback, a finalizer or a signal handler reads a value of the lazy program that is being "
+                        "compiled or runs now"
+                    )
                 if self.done is not None:
                     self._finish()
                 if not self.entries or (asked is not None and asked.queue is not self):
@@ -219,7 +235,9 @@ class Queue:
                 self.taken = False
 
     def _evaluate(self, reason: str, line: Any) -> None:
-        entries, inputs = self.entries, self.inputs
+        entries, inputs, change = self.entries, self.inputs, self.changes
+        if not entries:
+            return
         called, codes, where, results, _ = zip(*entries)
         live, alive = alive_of(results, *(AT_REST if COUNTED else (0, 0)))
         # Where there is one device only, it makes no difference what is committed to it.
@@ -232,9 +250,10 @@ class Queue:
             key = called, codes, live, donated, (x64_enabled(), *kinds), None if one else where
             fused = programs.find(key, line)
         del results
-        self.done = alive, (out := [])
-        started, spare = recorder.start(), []
-        self.running = True
+        started, spare, out = recorder.start(), [], []
+        if self.changes != change:
+            return self._evaluate(reason, line)
+        self.done, self.running = (alive, out), True  # and no call before the block
         try:
             if fused is not None:
                 values = [x.value if x.__class__ is Pending else x for x in inputs]
@@ -254,6 +273,8 @@ class Queue:
                 if isinstance(error, Exception):
                     gone = [x.value for x in inputs if x.__class__ is Pending and x.value.is_deleted()]
                     if gone:
+                        for *_, results, _ in entries:
+                            give_up(results)
                         self._drop()
                         raise lost(gone, "a lazy program", "Evaluate more often: xgrad.sync()") from error
                     self._one_by_one(error)
@@ -306,8 +327,10 @@ class Queue:
             try:
                 out = program.run(*[operand_of(code, values, found) for code in codes])
             except KeyError:  # it depends on the one that failed
+                give_up(results)
                 continue
             except Exception as error:
+                give_up(results)
                 if first is None:
                     first = error, program, line
                 continue
@@ -331,6 +354,7 @@ class Queue:
     def _drop(self) -> None:
         entries, inputs, kinds, known = [], [], [], {}
         self.entries, self.inputs, self.kinds, self.known, self.done = entries, inputs, kinds, known, None
+        self.changes += 1
 
     # -- telling --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,46 @@
+"""What a fused program makes of the structure of its queue: results that are alive, sums of gradients and writes."""
+
+import pytest
+
+import xgrad
+from xgrad.execution import queue as queues
+
+from ..oracle import same
+from .test_lazy import both, failing
+
+
+def test_several_results_at_the_bound_of_pending_operations_are_alive(monkeypatch):
+    monkeypatch.setattr(queues, "MOST", 4)
+    with xgrad.lazy():
+        x = xgrad.tensor([3.0, 1.0, 2.0])
+        for _ in range(6):
+            x = xgrad.sort(x)[0] + 1
+    assert x.tolist() == [7, 8, 9]
+
+
+def test_a_gradient_that_was_written_is_added_to():
+    def program(T):
+        p = T.ones(4, requires_grad=True)
+        (p * 2).sum().backward()
+        p.grad[0] = 0
+        (p * 3).sum().backward()
+        return p.grad
+
+    both(program)
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_result_that_failed_is_not_taken_for_a_later_one(position):
+    op = xgrad.interop.jax.from_jax(failing)
+    with xgrad.lazy():
+        x = xgrad.ones(3)
+        before = [x * 2 for _ in range(position)]
+        bad = op(x)
+        after = bad * 2
+        with pytest.raises(Exception, match="no such value"):
+            xgrad.sync()
+        more = [x * n for n in (10, 20, 30, 40)]
+        for lost in (bad, after):
+            with pytest.raises(RuntimeError, match="dropped"):
+                lost + 1
+        same(sum(more) + sum(before), [100 + 2 * position] * 3)
