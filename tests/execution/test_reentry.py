@@ -1,5 +1,6 @@
 """Finalizers, signal handlers and interrupts in the middle of lazy execution: nothing is lost, mixed up or waits."""
 
+import threading
 from collections import OrderedDict
 
 import pytest
@@ -107,3 +108,17 @@ def test_an_interrupt_before_the_program_loses_nothing(monkeypatch):
             xgrad.sync()
         assert (y * 2).tolist() == [8, 8, 8]
         assert w.tolist() == [3, 3, 3]
+
+
+def test_a_write_of_another_thread_in_the_middle_of_a_note_is_not_lost(monkeypatch):
+    w = xgrad.ones(3)
+
+    def write():
+        thread = threading.Thread(target=lambda: w.fill_(7))
+        thread.start()
+        thread.join()
+
+    with xgrad.lazy():
+        once(monkeypatch, queues, "aval_of", write)
+        w * 2
+    assert w.tolist() == [7, 7, 7]

@@ -22,6 +22,17 @@ def operand_of(code: Any, values: Sequence[Any], found: dict[int, Any]) -> Any:
     return values[-code - 1] if code < 0 else found[code]
 
 
+def shown(code: Any) -> str:
+    """Return a code as text: `input1`, `%2` for an entry, `%2.1` for the second of its results."""
+    if code.__class__ is tuple:
+        return f"({', '.join(shown(c) for c in code)})"
+    if code is None:
+        return "None"
+    if code < 0:
+        return f"input{-code}"
+    return f"%{code >> 8}" + (f".{code & 255}" if code & 255 else "")
+
+
 _ONE = np.int32(1)  # an operand, so that XLA does not know it
 
 

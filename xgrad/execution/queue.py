@@ -30,7 +30,7 @@ from ..config import state
 from ..donation import lost
 from ..dtypes import x64_enabled
 from .alive import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
-from .fused import operand_of, programs
+from .fused import operand_of, programs, shown
 from .metrics import recorder
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
 from .source import lines, outside
@@ -364,19 +364,9 @@ class Queue:
             rows = []
             for n, (program, codes, _, results, line) in enumerate(self.entries):
                 found = results if results.__class__ is tuple else (results,)
-                shown = ", ".join(repr(p.aval) for p in found)
-                rows.append(f"%{n} = {program.name}({', '.join(_shown(c) for c in codes)}) : {shown}  # {lines(line)}")
+                avals = ", ".join(repr(p.aval) for p in found)
+                rows.append(f"%{n} = {program.name}({', '.join(map(shown, codes))}) : {avals}  # {lines(line)}")
             return "\n".join(rows)
-
-
-def _shown(code: Any) -> str:
-    if code.__class__ is tuple:
-        return f"({', '.join(_shown(c) for c in code)})"
-    if code is None:
-        return "None"
-    if code < 0:
-        return f"input{-code}"
-    return f"%{code >> 8}" + (f".{code & 255}" if code & 255 else "")
 
 
 @functools.cache
@@ -398,7 +388,9 @@ def lent(array: Any, owner: Any) -> Any:
         return held  # the operand before this one is the same tensor
     if held is not array:
         return array
-    holder._array = p = valued(array, holder._owned if holder is owner else holder.owned)
+    p = valued(array, holder._owned if holder is owner else holder.owned)
+    if holder._array is array:  # else another thread has written it: no call between the comparison and the assignment
+        holder._array = p
     return p
 
 
