@@ -82,12 +82,12 @@ def out_of_memory(error: Exception) -> OutOfMemoryError | None:
     )
 
 
-def x64_for_now() -> Any:
-    """Return a block in which JAX has 64-bit types; within a trace, in its part of the program."""
+def x64_for_now(on: bool = True) -> Any:
+    """Return a block in which JAX has 64-bit types, or has none; within a trace, in its part of the program."""
     if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
+        return jax.enable_x64(on)
     # Only jax 0.7 has this name, and the jax that the type checker sees is newer.
-    return jax.experimental.enable_x64(True)  # pyright: ignore[reportAttributeAccessIssue]
+    return jax.experimental.enable_x64(on)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def refuse_narrowing(values: Any) -> None:

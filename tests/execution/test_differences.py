@@ -51,6 +51,16 @@ def test_addresses_are_those_of_the_program_that_a_write_is_a_part_of():
     assert (held[0, 0], held[1, 0], x[0, 0].item()) == (7, 3, 8)
 
 
+def test_addresses_a_copy_of_another_librarys_memory_is_made_at_once():
+    array = np.zeros(1024, np.float32)
+    own = xgrad.from_dlpack(array, copy=True)
+    array[0] = 5
+    assert own[0].item() == 0
+    copied = xgrad.from_numpy(array) * 1
+    array[0] = 6
+    assert copied[0].item() == 5
+
+
 def test_lifetimes_an_operand_lives_until_its_queue_is_evaluated():
     x = xgrad.ones(LARGE) * 1
     xgrad.sync()
@@ -100,19 +110,37 @@ def test_failures_of_a_value_come_when_it_is_computed():
     assert np.isnan(rows.numpy()).tolist() == [[True, True], [False, False]]
     with pytest.raises(IndexError):
         xgrad.nn.functional.embedding(bad, weight)  # it has its value
+    assert (bad * 0.0).multinomial(1).shape == (1,)
+    with pytest.raises(RuntimeError, match="sum of probabilities"):
+        xgrad.tensor([0.0, 0.0]).multinomial(1)
 
 
-def test_failures_of_a_switch_of_jax_come_when_it_is_computed():
+def test_failures_of_64_bits_come_behind_the_evaluation():
+    xgrad.sync()
     x = xgrad.ones(3, dtype=xgrad.float64) * 2
     jax.config.update("jax_enable_x64", False)
     try:
-        with pytest.raises(xgrad.errors.DtypeDisabledError) as error:
-            xgrad.sync()
+        assert x.tolist() == [2, 2, 2]  # evaluated in the mode in which it was noted
+        with pytest.raises(xgrad.errors.DtypeDisabledError):
+            x + 1
+        assert xgrad.ones(3).to(xgrad.int32).argmax().dtype == xgrad.int32
+        xgrad.sync()
     finally:
         jax.config.update("jax_enable_x64", True)
+    assert xgrad.ones(3).to(xgrad.int32).argmax().dtype == xgrad.int64
+    assert (x * x).tolist() == [4, 4, 4]
+
+
+def test_failures_for_want_of_memory_are_those_of_the_evaluation():
+    x = xgrad.ones(3) * 2
+    y = xgrad.empty(2**47) + x[0]
+    with pytest.raises(xgrad.errors.OutOfMemoryError, match="can't allocate memory") as error:
+        xgrad.sync()
     assert "test_differences.py:" in "".join(error.value.__notes__)
-    with pytest.raises(RuntimeError, match="dropped before it was evaluated"):
-        x.tolist()
+    assert x.tolist() == [2, 2, 2]
+    for use in (lambda: y.sum(), lambda: x + y[0], lambda: y.tolist()):
+        with pytest.raises(RuntimeError, match="dropped before it was evaluated"):
+            use()
 
 
 def test_each_difference_has_a_test_and_a_line_in_the_docs():

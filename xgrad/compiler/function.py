@@ -93,8 +93,8 @@ class CompiledFunction:
         if modes.inlined():
             return self._function(*args, **kwargs)
         if settings.special and queue_now() is not None:
-            with suspended("a compiled function"):
-                return self(*args, **kwargs)
+            with suspended("a compiled function"):  # no call of this method again: warnings count its callers
+                return self.run(args, kwargs) if self._buckets is None else self._buckets.call(args, kwargs)
         return self.run(args, kwargs) if self._buckets is None else self._buckets.call(args, kwargs)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:

@@ -135,7 +135,12 @@ class AccumulateGrad(InternalNode):
             accumulate_sparse(variable, stolen(new, 0))
         elif expandable(new[0].shape, grad.shape):
             grad._bump(0)
-            grad._write(add_arrays(grad._read(), new[0]))
+            old = grad._read()
+            try:
+                total = add_arrays(old, new[0])
+            except ValueError:  # likewise
+                total = add_arrays(old, jax.device_put(new[0], old.sharding))
+            grad._write(total)
         else:
             raise RuntimeError(
                 f"a gradient of shape {list(new[0].shape)} doesn't match the broadcast shape of the one that its leaf "

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -28,7 +29,8 @@ from jax.sharding import SingleDeviceSharding
 
 from ..config import state
 from ..donation import lost
-from ..dtypes import x64_enabled
+from ..dtypes import WIDE, x64_enabled
+from ..limits import out_of_memory, x64_for_now
 from .alive import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .fused import operand_of, programs, shown
 from .metrics import recorder
@@ -64,6 +66,7 @@ class Queue:
         self.noting: bool = False
         self.running: bool = False
         self.taken: bool = False
+        self.x64: bool = True  # JAX's mode when the first entry was noted: all are evaluated in it
         self.done: Any = None  # (results that are alive, their arrays) while they are given out
         # Rises with each note and evaluation.  A finalizer or a signal handler may use tensors in the middle of one,
         # which finds another number than before, and begins again.
@@ -83,8 +86,10 @@ class Queue:
                 self._wait()
             if self.running:  # a callback of the program that runs now
                 return program.run(*map(quietly, operands))
+            if not self.entries:
+                self.x64 = x64_enabled()
             change = self.changes = self.changes + 1
-            codes, key, place, foreign = [], [], 0, None
+            codes, key, place, foreign = [], [self.x64], 0, None
             for x in operands:
                 if x.__class__ is Pending and x.queue is self:
                     codes.append(x.number)
@@ -229,8 +234,10 @@ class Queue:
                     self._finish()
                 if not self.entries or (asked is not None and asked.queue is not self):
                     return
-                with jax.ensure_compile_time_eval():
-                    self._evaluate(reason, outside(_frame(1)))
+                line = outside(_frame(1))
+                as_noted = nullcontext() if self.x64 is x64_enabled() else x64_for_now(self.x64)
+                with jax.ensure_compile_time_eval(), as_noted:
+                    self._evaluate(reason, line)
             finally:
                 self.taken = False
 
@@ -340,7 +347,8 @@ class Queue:
                 p.value, p.queue = o, None
         self._drop()
         if first is not None:
-            error, program, line = first
+            failed, program, line = first
+            error = out_of_memory(failed) or failed
             error.add_note(f"{program.name}, noted at {lines(line)}, failed when the lazy block's operations ran")
             raise error
 
@@ -410,7 +418,7 @@ def _check(alive: list[Pending], out: list[Any]) -> None:
             out.clear()
             raise RuntimeError(
                 f"a pending {p.aval!r} turned out to be {array.dtype.name}{list(array.shape)}: a setting of JAX's was "
-                "switched while operations were pending. Call xgrad.sync() before (jax_enable_x64, for example)."
+                "switched while operations were pending. Call xgrad.sync() before."
             )
 
 
@@ -435,8 +443,17 @@ def _structs(key: Any) -> Any:
 
 
 def _avals_of(program: Any, key: tuple[Any, ...]) -> Any:
-    """Return the avals of a program's results, as JAX's shape rules give them for operands of these avals."""
-    out = jax.eval_shape(program.run, *_structs(key))
+    """Return the avals of a program's results, as JAX's shape rules give them for operands of these avals.
+
+    The first of `key` is the x64 mode.
+    """
+    x64, *given = key
+    if x64 is not x64_enabled():
+        return _BORDER
+    if not x64 and any(aval.dtype in WIDE for aval in jax.tree.leaves(given)):
+        program.avals[key] = _BORDER  # it refuses them, or converts them: JAX's rules would narrow them
+        return _BORDER
+    out = jax.eval_shape(program.run, *map(_structs, given))
     if out.__class__ is tuple and 0 < len(out) <= MOST_RESULTS and all(hasattr(o, "shape") for o in out):
         found: Any = tuple([aval_of(o.shape, o.dtype, o.weak_type) for o in out])
     elif hasattr(out, "shape"):
