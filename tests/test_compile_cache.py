@@ -75,6 +75,7 @@ def _off():
         jax.config.update(name, value)
 
 
+@pytest.mark.eager("launches")
 @pytest.mark.usefixtures("_off")
 def test_it_is_turned_on_and_off_in_a_process(tmp_path, capsys):
     assert xgrad.compile_cache_info() is None

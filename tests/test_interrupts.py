@@ -57,6 +57,7 @@ def stopped(monkeypatch, name, work):
     monkeypatch.undo()
 
 
+@pytest.mark.eager("failures")
 def test_first_call_that_is_interrupted_loses_nothing(monkeypatch):
     """In it JAX goes through Python, where an interrupt may come after XLA took the memory."""
     x = xgrad.ones(3, N)
@@ -96,6 +97,7 @@ def test_program_runs_in_c_again_after_its_first_call_was_interrupted():
     assert not any(name.endswith(".pjit") for name in ran)
 
 
+@pytest.mark.eager("launches")
 @pytest.mark.exhaustive
 def test_cleared_caches_are_a_first_call_again(monkeypatch):
     x = xgrad.ones(3, N)
@@ -109,6 +111,7 @@ def test_cleared_caches_are_a_first_call_again(monkeypatch):
     assert x[0, 0].item() == 15
 
 
+@pytest.mark.eager("failures")
 def test_lost_value_is_told_in_words():
     x, view = xgrad.ones(2, N), xgrad.ones(N)
 
@@ -137,6 +140,7 @@ def test_lost_value_is_told_in_words():
         view.numpy()
 
 
+@pytest.mark.eager("launches")
 def test_another_sharding_is_put_aside_too(monkeypatch):
     """JAX compiles what it has traced before, and traces nothing."""
     x = xgrad.ones(3, N)

@@ -55,6 +55,7 @@ def test_size_that_no_memory_has_is_refused_as_by_torch(name):
     assert x.tolist() == [1, 2, 3, 4]  # of torch's `resize_` nothing is left
 
 
+@pytest.mark.eager("failures")
 @pytest.mark.parametrize("name", MEMORY)
 def test_size_for_which_there_is_no_memory_is_an_error_that_changes_nothing(name):
     x = xgrad.arange(1.0, 5.0)
@@ -122,7 +123,7 @@ def test_order_of_a_function_may_be_large():
         theirs, ours = (T.mvlgamma(T.tensor([20.0, 30.0], dtype=T.float64), p) for T in (torch, xgrad))
         assert ours.tolist() == pytest.approx(theirs.tolist(), rel=1e-12)
     with pytest.raises(xgrad.errors.OutOfMemoryError, match="can't allocate memory"):
-        xgrad.mvlgamma(xgrad.ones(1), 2**46)
+        xgrad.mvlgamma(xgrad.ones(1), 2**46).tolist()
 
 
 @budget(4, 25)  # seconds

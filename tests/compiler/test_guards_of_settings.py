@@ -74,6 +74,7 @@ def test_without_jit_the_function_runs_as_it_is():
     assert compiled.metrics().traces == 1
 
 
+@pytest.mark.eager("failures")
 @pytest.mark.unverified("the eager run makes the kernels, and JAX looks at none that ran before the setting")
 @pytest.mark.parametrize(("setting", "bad"), [("jax_debug_nans", -1.0), ("jax_debug_infs", 0.0)])
 def test_debug_nans_names_the_operation_as_in_eager(setting, bad):

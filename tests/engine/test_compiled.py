@@ -250,6 +250,7 @@ def donations(monkeypatch):
     return made
 
 
+@pytest.mark.eager("launches")
 def test_what_nobody_else_holds_is_used_up(monkeypatch):
     x, made = big().requires_grad_(), donations(monkeypatch)
     x.sin().cos().sum().backward(compiled=True)

@@ -44,6 +44,7 @@ def test_gradient_of_an_input_at_the_end_of_a_long_chain():
     same(g, torch.full((2,), 1.00001 ** (LONG // 10), dtype=torch.float64), rtol=1e-9)
 
 
+@pytest.mark.eager("launches")
 @pytest.mark.one_in(2)
 def test_long_chain_of_writes_through_views(path):
     n = 2000

@@ -199,6 +199,7 @@ def test_where_saved_hooks_are_disabled():
     same_error(program, "not here")
 
 
+@pytest.mark.eager("lifetimes")
 def test_values_go_with_their_nodes_and_with_the_context():
     gc.collect()
     gc.disable()

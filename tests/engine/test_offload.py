@@ -97,6 +97,7 @@ def test_devices_without_such_memory_use_the_cpu_device(no_host, packed, monkeyp
     same(x.grad, x.detach().exp())
 
 
+@pytest.mark.eager("arrays")
 def test_without_a_cpu_device_numpy_keeps_it(no_host, packed, monkeypatch):
     monkeypatch.setattr(offload, "_kinds", lambda device: ["device"])
 

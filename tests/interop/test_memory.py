@@ -95,6 +95,7 @@ def test_shared_memory_lives_as_long_as_the_tensor():
     del junk
 
 
+@pytest.mark.eager("addresses")
 def test_copy_means_what_it_says():
     array = aligned()
     own = from_dlpack(array, copy=True)

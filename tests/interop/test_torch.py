@@ -72,6 +72,7 @@ def test_no_dimensions_and_no_elements(there):
         assert to_torch(from_torch(there), copy=copy).equal(there)
 
 
+@pytest.mark.eager("addresses")
 def test_a_write_of_xgrad_never_reaches_torch():
     there = torch.ones(4, 4)
     here = from_torch(there)

@@ -166,7 +166,7 @@ def test_the_default_generator_in_a_trace_warns_and_survives():
         (lambda T: T.ones(2).geometric_(2), r"p to be in \(0, 1\)"),
         (lambda T: T.ones(2).multinomial(3), "without replacement"),
         (lambda T: T.tensor([-1.0, 2]).multinomial(1), "element < 0"),
-        (lambda T: T.zeros(2).multinomial(1), "sum of probabilities <= 0"),
+        (lambda T: T.tensor([0.0, 0]).multinomial(1), "sum of probabilities <= 0"),
     ],
 )
 def test_wrong_parameters(program, match):

@@ -46,6 +46,7 @@ class Watched:
         return x * 1
 
 
+@pytest.mark.eager("lifetimes")
 def test_what_is_computed_dies_at_once_and_again_in_backward(no_collector):
     block = Watched()
     x = leaf(xgrad, 3)
@@ -59,6 +60,7 @@ def test_what_is_computed_dies_at_once_and_again_in_backward(no_collector):
     assert node() is None
 
 
+@pytest.mark.eager("lifetimes")
 def test_recomputed_values_go_one_by_one(no_collector):
     block, left = Watched(), []
     y = checkpoint(block, leaf(xgrad, 3), use_reentrant=False)
@@ -70,6 +72,7 @@ def test_recomputed_values_go_one_by_one(no_collector):
     assert left == [2, 1, 0, 0]  # the last of the four is not needed; each goes once its node has run
 
 
+@pytest.mark.eager("lifetimes")
 def test_recomputed_values_that_backward_does_not_need_go_with_it(no_collector):
     """A backward to one of the inputs recomputes the whole block, and keeps nothing of the rest."""
     block = Watched()
@@ -79,6 +82,7 @@ def test_recomputed_values_that_backward_does_not_need_go_with_it(no_collector):
     assert [alive(run) for run in block.runs] == [0, 0]
 
 
+@pytest.mark.eager("lifetimes")
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("reentrant", VARIANTS)
 @pytest.mark.parametrize("when", [0, 1])
@@ -103,6 +107,7 @@ def test_an_error_keeps_nothing_alive(no_collector, reentrant, when):
     assert sum(map(alive, block.runs)) == 0
 
 
+@pytest.mark.eager("lifetimes")
 def test_nested_blocks_keep_their_inputs_only(no_collector):
     outer, inner = Watched(), Watched()
     x = leaf(xgrad, 3)
@@ -116,6 +121,7 @@ def test_nested_blocks_keep_their_inputs_only(no_collector):
     assert [alive(run) for run in (*outer.runs, *inner.runs)] == [0] * (len(outer.runs) + len(inner.runs))
 
 
+@pytest.mark.eager("lifetimes")
 def test_kept_results_go_when_they_are_used(no_collector):
     block = Watched()
     x = leaf(xgrad, 3)

@@ -426,6 +426,7 @@ def compilations():
     active[0] = False
 
 
+@pytest.mark.eager("launches")
 def test_programs_are_shared_by_chains_that_differ_in_starts(compilations):
     x, new = jnp.zeros((9, 5)), jnp.ones(5)
     root = base((9, 5))
@@ -477,6 +478,7 @@ def test_write_back_broadcasts_and_casts():
     same(root.write_back(donated, 2, donate=True), torch.full_like(x, 2))
 
 
+@pytest.mark.eager("arrays")
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("names", [[("select", 0, 1)], [("t",), ("diagonal",)], [("as_strided", (3,), (5,), 2)]])
 def test_chains_take_tracers(names):
