@@ -29,21 +29,19 @@ from jax.sharding import SingleDeviceSharding
 
 from ..config import state
 from ..donation import lost
-from ..dtypes import WIDE, x64_enabled
+from ..dtypes import x64_enabled
 from ..limits import out_of_memory, x64_for_now
 from .alive import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .fused import operand_of, programs, shown
 from .metrics import recorder
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
+from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
 
 MOST = 10_000  # pending entries
 DONATE_FROM = 1 << 12  # bytes; for less, one program with donation and one without are not worth their compile time
 _INT32, _INT64 = 1 << 31, 1 << 63
-MOST_RESULTS = 256  # of one entry
 _frame = sys._getframe
-_NUMBERS = {float: np.float64, int: np.int64, complex: np.complex128, bool: np.bool_}
-_BORDER: Any = object()  # a program has to run at once
 
 
 def _one_place(a: int, b: int) -> int:
@@ -103,15 +101,15 @@ class Queue:
                     if owners is not None and isinstance(x, jax.Array):
                         x = lent(x, owners[len(codes)])
                     code, aval, where = self._input(x)
-                    if aval is _BORDER:
+                    if aval is AT_ONCE:
                         break
                     codes.append(code)
                     key.append(aval)
                     if where and where != place:
                         place = _one_place(place, where)
             else:
-                avals = program.avals.get(key := tuple(key)) or _avals_of(program, key)
-                if avals is not _BORDER:
+                avals = program.avals.get(key := tuple(key)) or avals_of(program, key)
+                if avals is not AT_ONCE:
                     entries = self.entries
                     number = len(entries) << 8
                     if avals.__class__ is Aval:
@@ -161,12 +159,12 @@ class Queue:
             return seen
         if kind is Pending:
             if x.value is None:  # in a tuple, of another thread's queue
-                return None, _BORDER, 0
+                return None, AT_ONCE, 0
             return self._remember(x, x.aval, x.place)
-        if kind in _NUMBERS:
+        if kind in NUMBERS:
             if kind is int and not -_INT32 <= x < _INT32 and not (x64_enabled() and -_INT64 <= x < _INT64):
                 raise OverflowError(f"An overflow was encountered: an argument to a jitted computation is {x}")
-            return self._enter(x, _aval_of_number(kind, x64_enabled()))
+            return self._enter(x, aval_of_number(kind, x64_enabled()))
         if x is None:
             return None, None, 0
         if kind is tuple:
@@ -176,23 +174,23 @@ class Queue:
             ]  # fmt: skip
             place = 0
             for _, aval, where in parts:
-                if aval is _BORDER:
-                    return None, _BORDER, 0
+                if aval is AT_ONCE:
+                    return None, AT_ONCE, 0
                 if where and where != place:
                     place = _one_place(place, where)
             return tuple([p[0] for p in parts]), tuple([p[1] for p in parts]), place
         if isinstance(x, Tracer):
-            return None, _BORDER, 0
+            return None, AT_ONCE, 0
         if isinstance(x, jax.Array):
             sharding = x.sharding
             if sharding.__class__ is not SingleDeviceSharding or x.is_deleted():
-                return None, _BORDER, 0
+                return None, AT_ONCE, 0
             where = place_number(sharding) if x.committed else 0
             return self._remember(x, aval_of(x.shape, x.dtype, x.aval.weak_type), where)
         if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind not in "OSUMm":
             dtype = np.dtype(jax.dtypes.canonicalize_dtype(x.dtype))
             return self._enter(np.array(x), aval_of(x.shape, dtype, False))  # the caller may write into it
-        return None, _BORDER, 0
+        return None, AT_ONCE, 0
 
     def _enter(self, x: Any, aval: Aval, place: int = 0) -> tuple[int, Aval, int]:
         inputs, kinds = self.inputs, self.kinds
@@ -252,7 +250,7 @@ class Queue:
         donated = self._donated(alive) if one and COUNTED and live else ()
         fused = None
         if live:
-            kinds = self.kinds if len(self.kinds) == len(inputs) else map(_kind, inputs)
+            kinds = self.kinds if len(self.kinds) == len(inputs) else map(kind_of, inputs)
             # Another x64 mode makes other dtypes of the same operations.
             key = called, codes, live, donated, (x64_enabled(), *kinds), None if one else where
             fused = programs.find(key, line)
@@ -420,45 +418,3 @@ def _check(alive: list[Pending], out: list[Any]) -> None:
                 f"a pending {p.aval!r} turned out to be {array.dtype.name}{list(array.shape)}: a setting of JAX's was "
                 "switched while operations were pending. Call xgrad.sync() before."
             )
-
-
-def _kind(x: Any) -> Aval:
-    if x.__class__ is Pending:
-        return x.aval
-    if x.__class__ in _NUMBERS:
-        return _aval_of_number(x.__class__, x64_enabled())
-    return aval_of(x.shape, np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)), isinstance(x, jax.Array) and x.weak_type)
-
-
-@functools.cache
-def _aval_of_number(kind: type, x64: bool) -> Aval:
-    """Return the Aval of a Python number, where 64-bit types are on or off."""
-    return aval_of((), np.dtype(jax.dtypes.canonicalize_dtype(_NUMBERS[kind])), kind is not bool)
-
-
-def _structs(key: Any) -> Any:
-    if key.__class__ is tuple:
-        return tuple([_structs(k) for k in key])
-    return None if key is None else key.struct
-
-
-def _avals_of(program: Any, key: tuple[Any, ...]) -> Any:
-    """Return the avals of a program's results, as JAX's shape rules give them for operands of these avals.
-
-    The first of `key` is the x64 mode.
-    """
-    x64, *given = key
-    if x64 is not x64_enabled():
-        return _BORDER
-    if not x64 and any(aval.dtype in WIDE for aval in jax.tree.leaves(given)):
-        program.avals[key] = _BORDER  # it refuses them, or converts them: JAX's rules would narrow them
-        return _BORDER
-    out = jax.eval_shape(program.run, *map(_structs, given))
-    if out.__class__ is tuple and 0 < len(out) <= MOST_RESULTS and all(hasattr(o, "shape") for o in out):
-        found: Any = tuple([aval_of(o.shape, o.dtype, o.weak_type) for o in out])
-    elif hasattr(out, "shape"):
-        found = aval_of(out.shape, out.dtype, out.weak_type)
-    else:
-        found = _BORDER
-    program.avals[key] = found
-    return found

@@ -1,0 +1,61 @@
+"""shapes: the shape, dtype and weak type of what a program gives, before it runs, and of what it is given.
+
+JAX's shape rules are asked once for each program and avals of operands, in each of JAX's x64 modes, which makes other
+dtypes of the same operations.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..dtypes import WIDE, x64_enabled
+from .pending import Aval, Pending, aval_of
+
+MOST_RESULTS = 256  # of one program
+AT_ONCE: Any = object()  # in place of avals: a program has to run at once
+NUMBERS = {float: np.float64, int: np.int64, complex: np.complex128, bool: np.bool_}
+
+
+def kind_of(x: Any) -> Aval:
+    """Return the aval of an input: an array or a number."""
+    if x.__class__ is Pending:
+        return x.aval
+    if x.__class__ in NUMBERS:
+        return aval_of_number(x.__class__, x64_enabled())
+    return aval_of(x.shape, np.dtype(jax.dtypes.canonicalize_dtype(x.dtype)), isinstance(x, jax.Array) and x.weak_type)
+
+
+@functools.cache
+def aval_of_number(kind: type, x64: bool) -> Aval:
+    """Return the Aval of a Python number, where 64-bit types are on or off."""
+    return aval_of((), np.dtype(jax.dtypes.canonicalize_dtype(NUMBERS[kind])), kind is not bool)
+
+
+def _structs(key: Any) -> Any:
+    if key.__class__ is tuple:
+        return tuple([_structs(k) for k in key])
+    return None if key is None else key.struct
+
+
+def avals_of(program: Any, key: tuple[Any, ...]) -> Any:
+    """Return the avals of a program's results, as JAX's shape rules give them for operands of these avals.
+
+    The first of `key` is the x64 mode.
+    """
+    x64, *given = key
+    if x64 is not x64_enabled():
+        return AT_ONCE
+    if not x64 and any(aval.dtype in WIDE for aval in jax.tree.leaves(given)):
+        program.avals[key] = AT_ONCE  # it refuses them, or converts them: JAX's rules would narrow them
+        return AT_ONCE
+    out = jax.eval_shape(program.run, *map(_structs, given))
+    if out.__class__ is tuple and 0 < len(out) <= MOST_RESULTS and all(hasattr(o, "shape") for o in out):
+        found: Any = tuple([aval_of(o.shape, o.dtype, o.weak_type) for o in out])
+    elif hasattr(out, "shape"):
+        found = aval_of(out.shape, out.dtype, out.weak_type)
+    else:
+        found = AT_ONCE
+    program.avals[key] = found
+    return found
