@@ -123,6 +123,15 @@ def test_a_branch_reads_its_value_and_goes_on():
     assert [reason for reason, _ in xgrad.lazy.metrics().evaluations] == ["item()", "item()"]
 
 
+def test_a_print_is_counted_as_one_and_keeps_no_memory():
+    x = xgrad.ones(40, 40)
+    with xgrad.lazy():
+        x.mul_(2)
+        print(x, x[0])
+        assert x._share().array.owned
+    assert next(iter(xgrad.lazy.metrics().evaluations)).reason == "print"
+
+
 def test_random_numbers_are_those_of_eager():
     def drawn():
         xgrad.manual_seed(3)

@@ -17,6 +17,7 @@ import numpy as np
 from .. import dtypes
 from ..config import settings
 from ..devices import spread
+from ..execution.pending import Pending
 from ..tensor import Tensor
 from ..views.storage import Tracer, of_ended_trace
 
@@ -76,6 +77,8 @@ def _edges(array: Any, edge: int) -> Any:
 
 def _shown(array: Any) -> np.ndarray:
     """The shown elements, on the host; floats in a dtype that NumPy and Python know."""
+    if array.__class__ is Pending:
+        array = array.evaluated("print")
     if array.size > options.threshold:
         if not array.is_fully_addressable:  # one process must not start a program of all
             array = array.addressable_data(0)
