@@ -14,7 +14,7 @@ import xgrad
 ROOT = pathlib.Path(xgrad.__file__).parent
 # Section by section, lowest first: a module imports from its own layer and from those before it.
 LAYERS = (
-    ("errors", "config", "return_types", "warn_always"), ("dtypes", "devices", "dtype_info", "size"),
+    ("errors", "config", "decorators", "return_types", "warn_always"), ("dtypes", "devices", "dtype_info", "size"),
     ("limits", "execution", "compile_cache", "donation", "unsupported"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),

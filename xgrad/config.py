@@ -55,6 +55,7 @@ class ThreadState(threading.local):
     random_again: dict[Any, Any] | None = None  # {generator: its twin} after `random.draw_again`
     queue: Any = None  # the execution.queue.Queue of a lazy block
     lazy: bool | None = None  # None: as `settings.lazy` says
+    lazy_blocks: tuple[Any, ...] = ()  # (block, `queue` and `lazy` before it) of those entered, the innermost last
     operator_mode: Any = None  # the innermost dispatch.operator_modes.OperatorMode
     recorder: Any = None  # the innermost of autograd.profiler's
     autocast: Any = None  # the dispatch.autocasting.Settings, None for the defaults: nothing is cast

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..config import INFERENCE_LEVEL, state
+from ..decorators import in_blocks
 from ..tensor import Tensor
 
 
@@ -21,29 +22,7 @@ class _Mode:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isgeneratorfunction(function):
-
-            @functools.wraps(function)
-            def steps(*args: Any, **kwargs: Any) -> Any:
-                with self.clone():
-                    generator = function(*args, **kwargs)
-                step, given = generator.send, (None,)
-                try:
-                    while True:
-                        with self.clone():
-                            value = step(*given)
-                        try:
-                            step, given = generator.send, ((yield value),)
-                        except GeneratorExit:
-                            raise
-                        except BaseException as error:
-                            step, given = generator.throw, (error,)
-                except StopIteration as stop:
-                    return stop.value
-                finally:
-                    with self.clone():
-                        generator.close()
-
-            return steps
+            return in_blocks(function, self.clone)
         if inspect.isclass(function):
             warnings.warn(
                 "Decorating classes is deprecated and will be disabled in future versions: the mode is on while an "

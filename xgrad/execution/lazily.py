@@ -1,17 +1,20 @@
 """lazy, sync: the switch of lazy execution, and its metrics."""
 
+import functools
+import inspect
 import os
-from contextlib import ContextDecorator
+from collections.abc import Callable
 from typing import Any
 
 from ..config import settings, state
+from ..decorators import in_blocks
 from .execute import queue_now
 from .fused import programs
 from .metrics import Metrics, recorder
 from .queue import Queue
 
 
-class lazy(ContextDecorator):
+class lazy:
     """Within the block operators are noted, and run together as one XLA program.
 
     The Python program runs line by line as ever: hooks, branches and prints where they stand.  What is pending is
@@ -19,8 +22,9 @@ class lazy(ContextDecorator):
     function of JAX's), after 10,000 operations, and if another thread reads a value.  The same sequence of operators on
     the same shapes compiles once.  Weights that are written in place keep their memory.
 
-    It is also a decorator, may be nested, and holds for one thread.  XGRAD_LAZY=1 in the environment makes all threads
-    lazy, XGRAD_LOG=lazy logs each evaluation.  If the block ends by an exception, what was noted stays pending.
+    It is also a decorator (of a generator function: each step is a block), may be nested, and holds for one thread.
+    Blocks of tasks or generators that take turns may end in any order.  XGRAD_LAZY=1 in the environment makes all
+    threads lazy, XGRAD_LOG=lazy logs each evaluation.  If the block ends by an exception, what was noted stays pending.
 
     >>> import xgrad
     >>> x = xgrad.ones(3, requires_grad=True)
@@ -33,24 +37,45 @@ class lazy(ContextDecorator):
     Source: Suhan et al., LazyTensor: combining eager execution with domain-specific compilers, 2021.
     """
 
-    def __init__(self) -> None:
-        self._before: list[tuple[Any, Any]] = []
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(function):
+            return in_blocks(function, type(self))
+        if inspect.iscoroutinefunction(function):
 
-    def _recreate_cm(self) -> "lazy":
-        return type(self)()  # a decorated function may call itself, and be called by several threads
+            @functools.wraps(function)
+            async def waiting(*args: Any, **kwargs: Any) -> Any:
+                with type(self)():
+                    return await function(*args, **kwargs)
+
+            return waiting
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with type(self)():  # a function may call itself, and be called by several threads
+                return function(*args, **kwargs)
+
+        return wrapped
 
     def __enter__(self) -> "lazy":
         settings.special = True
-        self._before.append((state.queue, state.lazy))
-        if state.queue is None:
-            state.queue = Queue()
-        state.lazy = True
+        queue = state.queue or Queue()
+        blocks = (*state.lazy_blocks, (self, state.queue, state.lazy))
+        state.lazy_blocks, state.queue, state.lazy = blocks, queue, True
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        queue = state.queue
-        state.queue, state.lazy = before, _ = self._before.pop()
-        if queue is not None and before is None and kind is None:
+        queue, blocks = state.queue, state.lazy_blocks
+        place = next((i for i in reversed(range(len(blocks))) if blocks[i][0] is self), None)
+        if place is None:  # it was entered in another thread
+            return
+        _, before, lazily = blocks[place]
+        later = blocks[place + 1 :]
+        if later:  # which tasks or generators entered that still run: the first of them restores what was before this
+            later = ((later[0][0], before, lazily), *later[1:])
+            state.lazy_blocks = blocks[:place] + later
+        else:
+            state.lazy_blocks, state.queue, state.lazy = blocks[:place], before, lazily
+        if queue is not None and before is None and kind in (None, StopIteration):  # the last step of a generator
             queue.evaluate("the end of the block")
 
     @staticmethod
