@@ -136,6 +136,7 @@ def test_parameters_that_share_a_storage_get_both_updates():
     assert ours.tolist() == [0.5, 0.5]
 
 
+@pytest.mark.eager("addresses")
 def test_a_step_reuses_the_memory_of_parameters_and_state():
     params = parameters()
     optimizer = Optimizer(params, optax.adam(0.1))
@@ -448,6 +449,7 @@ def test_dropping_the_optimizer_frees_its_state():
         gc.enable()
 
 
+@pytest.mark.eager("lifetimes")
 def test_a_step_leaves_nothing_of_a_parameter_behind():
     params = parameters()
     optimizer = Optimizer(params, optax.sgd(0.1))
@@ -460,6 +462,7 @@ def test_a_step_leaves_nothing_of_a_parameter_behind():
     assert params[0].detach().abs().max().item() > 0
 
 
+@pytest.mark.eager("launches")
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("device", [None, "cpu:0", "cpu:1"])
 def test_steps_are_compiled_once(device):

@@ -17,6 +17,7 @@ from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 
 from .. import limits
 from ..config import state
+from ..execution.execute import settle
 from ..tensor import Tensor, from_array, from_foreign
 from ..tensor_methods.conversion import jax_array
 from ..views.storage import Tracer
@@ -149,7 +150,7 @@ class GroupState:
         self.lent = True
         for tensor in self.tensors:
             tensor._owned = False
-        return [tensor._read() for tensor in self.tensors]
+        return [settle(tensor) for tensor in self.tensors]
 
     def take_back(self) -> None:
         """Own the arrays again, by copying them."""

@@ -21,11 +21,12 @@ import optax
 
 from ..config import settings
 from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
-from ..execution.execute import settle
+from ..execution.execute import queue_now, settle
 from ..execution.pending import quietly
 from ..limits import checked
 from ..tensor import Tensor
 from ..views.storage import DONATION, no_value, writing
+from ._optax_lazy import note_step
 from ._optax_program import Program
 from ._optax_state import GroupState, Layout, owned_copy
 
@@ -122,6 +123,7 @@ class Update:
         # An array is taken out of its holder, and the new one put there.
         self.holders: list[Any] = [p if p._storage is None else p._storage for p in own]
         self.programs: dict[Any, Program] = {}
+        self.lazy_programs: dict[Any, Any] = {}  # for a queue, by the structure of further arguments
 
     def holds(self) -> bool:
         """Return True if the parameters still have the same storages and chains."""
@@ -135,6 +137,9 @@ class Update:
         for state in self.states:
             if state.lent:
                 state.take_back()
+        queue = queue_now() if settings.special else None
+        if queue is not None and not functions and note_step(self, queue, grads, extra):
+            return
         others = [p._read() for p in self.others]
         if settings.special:  # a lazy block may have left Pendings
             for holder in (*self.holders, *self.tensors):
@@ -150,7 +155,7 @@ class Update:
                 arrays += [h._array for h in self.holders]
                 if any(map(is_, arrays, repeat(None))):
                     raise no_value()
-                self._number(numbers)
+                self.number(numbers)
                 for holder in self.holders:
                     holder._array = None
                 taken, given = arrays if self._alone(arrays) else self._copied(arrays), leaves
@@ -158,15 +163,15 @@ class Update:
                     taken, given = self._put_aside(program, bool(functions), taken, given)
                 # C code calls the program and stores its results: Python looks for signals after both.
                 results.extend(map(call, [taken], [others], [grads], [given], [extra]))
-                self._settle(arrays, leaves, numbers, results)
+                self.settle(arrays, leaves, numbers, results)
                 if not program.ran and not functions:
                     del taken, given
                     self._note(program, others, grads, extra)
             except BaseException as error:
                 try:
-                    surely(self._settle, arrays, leaves, numbers, results)
+                    surely(self.settle, arrays, leaves, numbers, results)
                 except BaseException:
-                    surely(self._settle, arrays, leaves, numbers, results)
+                    surely(self.settle, arrays, leaves, numbers, results)
                 if through_jax(error):
                     self.programs.clear()  # JAX would run it through Python from now on
                 gone = [] if results else [a for a in (*arrays, *leaves) if a.is_deleted()]
@@ -174,7 +179,7 @@ class Update:
                     raise lost(gone, "an optimizer's step", "Leave more memory free (a smaller batch)") from error
                 raise
 
-    def _number(self, numbers: list) -> None:
+    def number(self, numbers: list) -> None:
         """Compute the new versions and generations: as numbers to be set, so that setting may be repeated."""
         numbers += [(storage, "generation", storage.generation + 1) for storage in self.stored]
         rises: dict[int, Any] = {}
@@ -183,7 +188,7 @@ class Update:
             number = rises[id(counter)] = rises.get(id(counter), counter.value) + 1
             numbers.append((counter, "value", number))
 
-    def _settle(self, arrays: list, leaves: list, numbers: list, results: list) -> None:
+    def settle(self, arrays: list, leaves: list, numbers: list, results: list) -> None:
         """Put the new values into their holders, or the old ones back.  May be repeated."""
         if not results:
             for holder, array in zip(self.holders, arrays):
@@ -266,12 +271,16 @@ class Update:
     def _made(self, values: tuple, functions: dict) -> Program:
         while True:
             arrays, others, grads, leaves, extra = values
-            program = Program(self._whole(), self._out_shardings(arrays, others, leaves))
-            if settled(self.states, self.parts, program.shapes(values, functions)):
+            program = Program(self.whole(), self._out_shardings(arrays, others, leaves))
+            if self.settled(program.shapes(values, functions)):
                 return program
             values = arrays, others, grads, [t._array for t in self.tensors], extra
 
-    def _whole(self) -> Callable:
+    def settled(self, avals: list) -> bool:
+        """Give the states the dtypes that a step gives them; return True if they had them."""
+        return settled(self.states, self.parts, avals)
+
+    def whole(self) -> Callable:
         """Return the function to be compiled.  It refers to no parameter, directly or indirectly."""
         parts, direct = self.parts, self.direct
 
