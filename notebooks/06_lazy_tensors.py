@@ -360,7 +360,7 @@ watched = {
 cuts = {name: evaluations(step) for name, step in watched.items()}
 
 # %%
-COLOURS = {"the end of the block": BLUE, "print": ORANGE, "item()": GREEN}
+COLOURS = {"the end of the block": BLUE, "print": ORANGE, "bool()": GREEN}
 
 
 def draw_cuts(cuts):

@@ -12,7 +12,7 @@ import jax
 from .source import lines
 
 log: logging.Logger = logging.getLogger("xgrad.lazy")
-_READS = ("item()", "bool()", "int()", "float()", "print", "a NumPy array", "tolist()", "len()")
+_READS = ("item()", "bool()", "int()", "float()", "complex()", "print", "a NumPy array", "tolist()", "len()")
 
 
 class Evaluation(NamedTuple):

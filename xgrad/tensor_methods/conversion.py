@@ -92,7 +92,12 @@ def item(self: Tensor) -> Any:
     """The value of a tensor with one element as a Python number.  Raises `RuntimeError` for any other size."""
     if numel(self) != 1:
         raise RuntimeError(f"a Tensor with {numel(self)} elements cannot be converted to Scalar")
-    array = _concrete(self, "item()")
+    return _number(self, "item()")
+
+
+def _number(self: Tensor, what: str) -> Any:
+    """Return the one element as a Python number; `what` asks for it, in errors and in lazy metrics."""
+    array = _concrete(self, what)
     try:
         return array.item()
     except RuntimeError as error:
@@ -109,34 +114,34 @@ def truth(self: Tensor) -> bool:
     if n != 1:
         known = "no values" if n == 0 else "more than one value"
         raise RuntimeError(f"Boolean value of Tensor with {known} is ambiguous")
-    return bool(item(self))
+    return bool(_number(self, "bool()"))
 
 
-def _only_one(self: Tensor) -> Any:
+def _only_one(self: Tensor, what: str) -> Any:
     if numel(self) != 1:
         raise ValueError(f"only one element tensors can be converted to Python scalars, this one has {numel(self)}")
-    return item(self)
+    return _number(self, what)
 
 
 def integer(self: Tensor) -> int:
-    return int(_only_one(self))
+    return int(_only_one(self, "int()"))
 
 
 def index(self: Tensor) -> int:
     if self.dtype in dtypes.INEXACT or numel(self) != 1:
         raise TypeError("only integer tensors of a single element can be converted to an index")
-    return int(item(self))
+    return int(_number(self, "int()"))
 
 
 def floating(self: Tensor) -> float:
-    value = _only_one(self)
+    value = _only_one(self, "float()")
     if isinstance(value, complex):
         raise RuntimeError("value cannot be converted to type double without overflow: it is complex")
     return float(value)
 
 
 def to_complex(self: Tensor) -> complex:
-    return complex(_only_one(self))
+    return complex(_only_one(self, "complex()"))
 
 
 def numel(self: Tensor) -> int:
@@ -182,7 +187,7 @@ def contains(self: Tensor, value: Any) -> bool:
 
 def formatted(self: Tensor, spec: str) -> str:
     """Format a 0-dim tensor as its number; for another tensor a format specification is an error."""
-    return object.__format__(self, spec) if self.ndim else format(item(self), spec)
+    return object.__format__(self, spec) if self.ndim else format(_number(self, "print"), spec)
 
 
 def block_until_ready(self: Tensor) -> Tensor:
