@@ -65,16 +65,16 @@ class lazy:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         queue, blocks = state.queue, state.lazy_blocks
-        place = next((i for i in reversed(range(len(blocks))) if blocks[i][0] is self), None)
-        if place is None:  # it was entered in another thread
-            return
-        _, before, lazily = blocks[place]
-        later = blocks[place + 1 :]
-        if later:  # which tasks or generators entered that still run: the first of them restores what was before this
-            later = ((later[0][0], before, lazily), *later[1:])
-            state.lazy_blocks = blocks[:place] + later
-        else:
-            state.lazy_blocks, state.queue, state.lazy = blocks[:place], before, lazily
+        if blocks and blocks[-1][0] is self:  # without a call, which could be interrupted
+            _, before, lazily = blocks[-1]
+            state.lazy_blocks, state.queue, state.lazy = blocks[:-1], before, lazily
+        else:  # a task or a generator is still in a later block: that restores what was before this one
+            place = next((i for i in reversed(range(len(blocks))) if blocks[i][0] is self), None)
+            if place is None:  # it was entered in another thread
+                return
+            _, before, lazily = blocks[place]
+            later = (blocks[place + 1][0], before, lazily)
+            state.lazy_blocks = (*blocks[:place], later, *blocks[place + 2 :])
         if queue is not None and before is None and kind in (None, StopIteration):  # the last step of a generator
             queue.evaluate("the end of the block")
 
