@@ -133,6 +133,7 @@ def test_linear_cross_entropy_of_a_single_row_and_of_many_dimensions():
     agree(lambda lib, *xs: loss(lib, *xs, label_smoothing=0.1), ROWS, CLASSES, TARGET, order=1)
 
 
+@pytest.mark.eager("failures")
 def test_linear_cross_entropy_refuses_and_warns():
     F, options = xgrad.nn.functional, xgrad.nn.LinearCrossEntropyOptions()
     x, w, target = xgrad.tensor(ROWS), xgrad.tensor(CLASSES), xgrad.tensor(TARGET)

@@ -152,6 +152,7 @@ def test_device_and_sharding(make):
     assert x.new_zeros(3)._read().devices() == set(jax.devices()[:2])
 
 
+@pytest.mark.eager("addresses")
 def test_results_are_donated_by_the_first_write():
     x = xgrad.zeros(64)
     before = x._read().unsafe_buffer_pointer()

@@ -148,6 +148,7 @@ def test_elements_that_are_not_shown_stay_on_the_device(monkeypatch):
     assert fetched[3:] == [1000]
 
 
+@pytest.mark.eager("addresses")
 @pytest.mark.one_in(2)
 @pytest.mark.skipif(not storage.DONATION, reason="on a free-threaded Python nothing is donated")
 @pytest.mark.parametrize("shape", [(5,), (900,), (3000,), (70, 80)], ids=str)

@@ -197,7 +197,7 @@ def torch_error(program):
         (lambda T: T.ones(3, 4).index_select(0, T.tensor([[0]])), "Index is supposed to be a vector"),
         (lambda T: T.ones(3).masked_fill(T.ones(3), 1.0), "only supports boolean masks"),
         (lambda T: T.ones(3).masked_fill(T.ones(3) > 0, T.ones(2)), "0-dimensional value tensor"),
-        (lambda T: T.ones(3).masked_scatter(T.ones(3) > 0, T.ones(2)), "Number of elements of source < number of ones"),
+        (lambda T: T.ones(3).masked_scatter(T.tensor([True] * 3), T.ones(2)), "elements of source < number of ones"),
         (lambda T: T.ones(3).index_put((T.tensor([0]),), T.tensor([1])), "source and destination dtypes match"),
         (lambda T: T.ones(3).index_put((T.tensor([0]),), T.ones(2)), "cannot be broadcast to indexing result"),
     ],

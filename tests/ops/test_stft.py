@@ -87,7 +87,7 @@ WRONG_FRAMES = {
     "real spectrum": (lambda T, x: T.istft(x, 8), "requires a complex-valued input tensor"),
     "rows": (lambda T, x: T.istft(x + 0j, 8, onesided=True), "expected the frequency dimension"),
     "long hop": (lambda T, x: T.istft(x[:, :8].mT + 0j, 8, 9), "0 < hop_length <= win_length"),
-    "gaps": (lambda T, x: T.istft(x[:, :8].mT + 0j, 8, window=T.zeros(8)), "window overlap add min: 1"),
+    "gaps": (lambda T, x: T.istft(x[:, :8].mT + 0j, 8, window=T.tensor([0.0] * 8)), "window overlap add min: 1"),
 }
 
 
