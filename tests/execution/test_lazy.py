@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import xgrad
+from xgrad.dispatch.tables import OPERATORS
 from xgrad.execution import queue as queues
 from xgrad.execution.fused import Fused
 
@@ -70,6 +71,16 @@ def test_a_loop_is_one_program():
     metrics = xgrad.lazy.metrics()
     assert (metrics.launches, len(metrics.programs)) == (5, 1)
     assert metrics.operations_per_launch > 4
+
+
+def test_the_first_call_of_an_operator_is_noted_once():
+    a = leaf(xgrad, 4, 3)
+    xgrad.atan2(a.detach(), a.detach())
+    OPERATORS["atan2"].kernels[()].plans.clear()
+    with xgrad.lazy():
+        b = xgrad.atan2(a, a)
+        assert xgrad.lazy.pending().count("atan2(") == 1
+    assert b.shape == (4, 3)
 
 
 def test_views_and_writes_agree_with_torch():
