@@ -364,7 +364,7 @@ COLOURS = {"the end of the block": BLUE, "print": ORANGE, "bool()": GREEN}
 
 
 def draw_cuts(cuts):
-    _, ax = plt.subplots(figsize=(11, 0.5 * len(cuts) + 1.3), layout="constrained")
+    _, ax = plt.subplots(figsize=(11, 0.5 * len(cuts) + 1.5), layout="constrained")
     for row, parts in enumerate(cuts.values()):
         start = 0
         for operations, reason, _ in parts:
@@ -377,8 +377,8 @@ def draw_cuts(cuts):
         ax.barh(0, 0, color=COLOURS.get(reason, GREY), label=f"{reason}, at {line}")
     ax.set_yticks(-np.arange(len(cuts)), list(cuts))
     ax.set(xlabel="operations, in the order in which they were noted")
-    ax.set_title("a bar is a launch, its colour what asked for it", loc="left", fontsize=10)
-    ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(lines))
+    what = "a bar is a launch; its colour says what asked for it"
+    ax.legend(title=what, alignment="left", frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(lines))
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(left=False)
     plt.show()
