@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from .lanes import axes, budget, covering, mark_exhaustive
+from .lanes import DIFFERENCES, axes, budget, covering, mark_exhaustive, skip_eager
 
 
 def case(name, markers=(), **params):
@@ -65,3 +65,15 @@ def test_a_large_budget_is_exhaustive():
     assert [mark.name for mark in values[1].marks] == ["exhaustive"]
     items = [case("2", n=(0, 2)), case("50", [pytest.mark.exhaustive.mark], n=(1, 50))]
     assert quick(items) == items[:1]
+
+
+def test_what_asserts_eagers_side_is_skipped_with_the_difference():
+    item, other = case("a", [pytest.mark.eager("lifetimes").mark]), case("b")
+    for made in (item, other):
+        made.iter_markers = lambda name, made=made: [made.markers[name]] if name in made.markers else []
+    skip_eager([item, other])
+    assert DIFFERENCES["lifetimes"] in item.markers["skip"].mark.kwargs["reason"]
+    assert other.markers == {}
+    item.markers["eager"] = pytest.mark.eager("a reason of its own").mark
+    with pytest.raises(KeyError):
+        skip_eager([item])
