@@ -1,5 +1,8 @@
 """What a fused program makes of the structure of its queue: results that are alive, sums of gradients and writes."""
 
+import contextlib
+
+import jax
 import pytest
 
 import xgrad
@@ -44,3 +47,17 @@ def test_a_result_that_failed_is_not_taken_for_a_later_one(position):
             with pytest.raises(RuntimeError, match="dropped"):
                 lost + 1
         same(sum(more) + sum(before), [100 + 2 * position] * 3)
+
+
+def test_a_program_that_jax_checks_for_nans_donates_nothing():
+    w, beside = xgrad.ones(64, 64), None
+    with xgrad.lazy():
+        for value in (1.0, 0.0):
+            w.fill_(value)
+            xgrad.sync()
+            with jax.debug_nans(value == 0):
+                w.div_(w)
+                beside = xgrad.ones(3) * 2
+                with pytest.raises(FloatingPointError) if value == 0 else contextlib.nullcontext():
+                    xgrad.sync()
+        assert beside.tolist() == [2, 2, 2]

@@ -311,7 +311,9 @@ class Queue:
                 if room[inputs[i].aval] > 0:
                     room[inputs[i].aval] -= 1
                     chosen.append(i)
-        return tuple(chosen)
+        # JAX looks at the results, and raises: then the operands are still needed.
+        config: Any = jax.config  # its options are made at run time
+        return () if chosen and (config.jax_debug_nans or config.jax_debug_infs) else tuple(chosen)
 
     def _by_place(self, fused: Any, where: tuple[int, ...], values: list[Any], out: list[Any]) -> None:
         """Run one program for each device: first what is committed to none."""
