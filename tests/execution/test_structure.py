@@ -1,11 +1,14 @@
 """What a fused program makes of the structure of its queue: results that are alive, sums of gradients and writes."""
 
 import contextlib
+import importlib.util
+import sys
 
 import jax
 import pytest
 
 import xgrad
+from xgrad.execution import alive
 from xgrad.execution import queue as queues
 
 from ..oracle import same
@@ -61,3 +64,20 @@ def test_a_program_that_jax_checks_for_nans_donates_nothing():
                 with pytest.raises(FloatingPointError) if value == 0 else contextlib.nullcontext():
                     xgrad.sync()
         assert beside.tolist() == [2, 2, 2]
+
+
+def test_a_debugger_that_looks_on_while_reference_counts_are_measured_changes_none():
+    source = importlib.util.find_spec(alive.__name__)
+    again = importlib.util.module_from_spec(source)
+
+    def watch(frame, event, argument):
+        assert frame.f_locals is not None
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        source.loader.exec_module(again)
+    finally:
+        sys.settrace(before)
+    assert (again.IN_LIST, again.IN_SLOT, again.AT_REST) == (alive.IN_LIST, alive.IN_SLOT, alive.AT_REST)
