@@ -25,7 +25,7 @@ DIFFERENCES = {
     "arrays": "a tensor has a Pending where the test asks for JAX's array",
     "addresses": "the test compares the memory before and after a write, which is noted and not run",
     "lifetimes": "the test asks what is freed while the queue holds it",
-    "launches": "the test counts the programs of single operators, or notes thousands for one",
+    "launches": "the test counts the programs of single operators, notes thousands for one, or asks for the mode",
     "failures": "the test has an operator fail at its call, by its values, an interrupt, or a switch of JAX's",
 }
 

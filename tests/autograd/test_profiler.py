@@ -345,6 +345,7 @@ def test_wrong_use_raises():
     assert str(off) == off.table() == ""
 
 
+@pytest.mark.eager("launches")
 @pytest.mark.exhaustive
 def test_until_the_first_recorder_operators_look_for_no_mode():
     code = """
