@@ -192,6 +192,12 @@ class Programs:
                 self.found.popitem(last=False)
         return fused
 
+    def forget(self, fused: Fused) -> None:
+        """Drop a function: the next evaluation of its structure compiles another one."""
+        with self.lock:
+            for key in [key for key, found in self.found.items() if found is fused]:
+                del self.found[key]
+
     def _reason(self, key: Any) -> tuple[str, bool]:
         """Return why a structure has to be compiled, and True if a known one has the same operators."""
         names = tuple([program.name for program in key[0]])

@@ -19,7 +19,7 @@ class lazy:
 
     The Python program runs line by line as ever: hooks, branches and prints where they stand.  What is pending is
     evaluated at the end of the block, by `xgrad.sync()`, where a value is read (`item()`, `bool()`, `print`, NumPy, a
-    function of JAX's), after 10,000 operations, and if another thread reads a value.  The same sequence of operators on
+    function of JAX's), after 2,000 operations, and if another thread reads a value.  The same sequence of operators on
     the same shapes compiles once.  Weights that are written in place keep their memory.
 
     It is also a decorator (of a generator function: each step is a block), may be nested, and holds for one thread.

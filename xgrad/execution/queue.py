@@ -28,7 +28,7 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..config import state
-from ..donation import lost
+from ..donation import lost, through_jax
 from ..dtypes import x64_enabled
 from ..limits import out_of_memory, x64_for_now
 from .alive import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
@@ -38,7 +38,9 @@ from .pending import Aval, Pending, aval_of, give_up, place_number, places, quie
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
 
-MOST = 10_000  # pending entries
+MOST = (
+    2_000  # pending entries.  XLA's compile time of a chain grows with the square of its length: 1000 take 6 s, 4000 88
+)
 DONATE_FROM = 1 << 12  # bytes; for less, one program with donation and one without are not worth their compile time
 _INT32, _INT64 = 1 << 31, 1 << 63
 _frame = sys._getframe
@@ -273,6 +275,8 @@ class Queue:
         except BaseException as error:
             if not out:
                 self.done, self.running = None, False
+                if fused is not None and through_jax(error):
+                    programs.forget(fused)  # JAX would run it through Python from now on
                 for i, array in zip(donated, spare):
                     inputs[i].value = array
                 if isinstance(error, Exception):
@@ -332,10 +336,12 @@ class Queue:
         values = [x.value if x.__class__ is Pending else x for x in self.inputs]
         for n, (program, codes, _, results, line) in enumerate(self.entries):
             try:
-                out = program.run(*[operand_of(code, values, found) for code in codes])
+                operands = [operand_of(code, values, found) for code in codes]
             except KeyError:  # it depends on the one that failed
                 give_up(results)
                 continue
+            try:
+                out = program.run(*operands)
             except Exception as error:
                 give_up(results)
                 if first is None:
