@@ -38,9 +38,8 @@ from .pending import Aval, Pending, aval_of, give_up, place_number, places, quie
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
 
-MOST = (
-    2_000  # pending entries.  XLA's compile time of a chain grows with the square of its length: 1000 take 6 s, 4000 88
-)
+# Pending entries.  XLA's time to compile a chain grows with the square of its length: 1000 take 6 s, 4000 take 88.
+MOST = 2_000
 DONATE_FROM = 1 << 12  # bytes; for less, one program with donation and one without are not worth their compile time
 _INT32, _INT64 = 1 << 31, 1 << 63
 _frame = sys._getframe
