@@ -5,6 +5,7 @@ import importlib.util
 import sys
 
 import jax
+import numpy as np
 import pytest
 
 import xgrad
@@ -64,6 +65,22 @@ def test_a_program_that_jax_checks_for_nans_donates_nothing():
                 with pytest.raises(FloatingPointError) if value == 0 else contextlib.nullcontext():
                     xgrad.sync()
         assert beside.tolist() == [2, 2, 2]
+
+
+def test_the_metrics_say_why_a_program_is_another():
+    w = xgrad.tensor(np.ones((32, 33), np.float32))  # NumPy's memory, so the first step leaves it
+    xgrad.lazy.reset()
+    extra = None
+    for step in range(3):
+        with xgrad.lazy():
+            w.mul_(0.5)
+            extra = w * 3 if step == 2 else None
+            w.add_(1)
+    first, second, third = xgrad.lazy.metrics().programs
+    assert "for the first time" in first
+    assert "other operands are donated" in second
+    assert "for the first time" in third
+    del extra
 
 
 def test_a_debugger_that_looks_on_while_reference_counts_are_measured_changes_none():

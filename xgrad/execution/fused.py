@@ -205,8 +205,10 @@ class Programs:
         text = f"{len(names)} operations ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
         if not like:
             return f"{text} for the first time", False
-        if any(other[:2] == key[:2] and other[4] == key[4] for other in like):
-            return f"{text}, other results of them are alive", False
+        same = [other for other in like if other[:2] == key[:2] and other[4] == key[4]]
+        if same:
+            donated = any(other[2] == key[2] for other in same)
+            return f"{text}, other {'operands are donated' if donated else 'results of them are alive'}", False
         for other in like:
             for a, b in zip(key[4], other[4]):
                 if a != b:
