@@ -69,6 +69,7 @@ def test_a_program_that_jax_checks_for_nans_donates_nothing():
 
 def test_the_metrics_say_why_a_program_is_another():
     w = xgrad.tensor(np.ones((32, 33), np.float32))  # NumPy's memory, so the first step leaves it
+    xgrad.sync()
     xgrad.lazy.reset()
     extra = None
     for step in range(3):
@@ -76,6 +77,7 @@ def test_the_metrics_say_why_a_program_is_another():
             w.mul_(0.5)
             extra = w * 3 if step == 2 else None
             w.add_(1)
+            xgrad.sync()
     first, second, third = xgrad.lazy.metrics().programs
     assert "for the first time" in first
     assert "other operands are donated" in second
