@@ -86,7 +86,7 @@ class Recorder:
         return time.perf_counter()
 
     def launched(self, operations: int, results: int, reason: str, place: Any, started: float) -> None:
-        """Count an evaluation of so many operations, with so many results that were alive, asked for at a place."""
+        """Count an evaluation of `operations`, with `results` that were alive, for which the line at `place` asked."""
         seconds, tracing, compiling = time.perf_counter() - started, _counts.tracing or 0.0, _counts.compiling
         _counts.tracing = None
         line = lines(place)

@@ -126,7 +126,7 @@ class Pending:
         return self.sharding.device_set
 
     def unsafe_buffer_pointer(self) -> int:
-        """Return the address of the array's memory, which is nobody's to keep: a write may still donate the array."""
+        """Return the address of the array's memory.  Callers may not keep it: a write may donate the array."""
         return self.evaluated("an address").unsafe_buffer_pointer()
 
     def read(self, reason: str) -> Any:
