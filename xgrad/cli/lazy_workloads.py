@@ -13,7 +13,7 @@ _LAYERS = (64, 48, 10)
 
 
 def lazily(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, each call of which is a lazy block."""
+    """Return the function with a lazy block around each call."""
     return xgrad.lazy()(function)
 
 

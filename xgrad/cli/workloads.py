@@ -1,4 +1,4 @@
-"""What `python -m xgrad bench` measures: products, views, writes, training steps, with jax alone.
+"""The workloads of `python -m xgrad bench`: products, views, writes and training steps.  They need only jax.
 
 Functions with an argument `T` are written for xgrad's names, which are torch's: the repository's benchmarks run the
 very same lines with torch.  JAX's own form stands beside each.
