@@ -1,12 +1,13 @@
-"""in_blocks: decorate generator functions with a context manager that is on in their code, not in their caller's."""
+"""Decorators that run a function in a context manager, made for each call; a generator function in one a step."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 
 def in_blocks(function: Callable[..., Any], block: Callable[[], Any]) -> Callable[..., Any]:
-    """Return a generator function like `function`, each step of which runs in a `block()` of its own."""
+    """Return a generator function like `function`; each of its steps runs in a new `block()`, its caller in none."""
 
     @functools.wraps(function)
     def steps(*args: Any, **kwargs: Any) -> Any:
@@ -30,3 +31,14 @@ def in_blocks(function: Callable[..., Any], block: Callable[[], Any]) -> Callabl
                 generator.close()
 
     return steps
+
+
+def in_block(function: Callable[..., Any], block: Callable[[], Any]) -> Callable[..., Any]:
+    """Return a function like `function`; each call runs in a new `block()`, so it may be recursive, and in threads."""
+
+    @functools.wraps(function, updated=() if inspect.isclass(function) else functools.WRAPPER_UPDATES)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with block():
+            return function(*args, **kwargs)
+
+    return wrapped

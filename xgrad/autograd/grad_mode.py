@@ -4,7 +4,6 @@ Invariant: each belongs to its thread, and is as it was before when the block or
 exception too (PyTorch: torch/autograd/grad_mode.py, torch/utils/_contextlib.py).
 """
 
-import functools
 import inspect
 import warnings
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..config import INFERENCE_LEVEL, state
-from ..decorators import in_blocks
+from ..decorators import in_block, in_blocks
 from ..tensor import Tensor
 
 
@@ -30,13 +29,7 @@ class _Mode:
                 FutureWarning,
                 stacklevel=2,
             )
-
-        @functools.wraps(function, updated=() if inspect.isclass(function) else ("__dict__",))
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self.clone():
-                return function(*args, **kwargs)
-
-        return wrapped
+        return in_block(function, self.clone)
 
     def clone(self) -> Any:
         """Return another one like it, for each call of a function that it decorates."""

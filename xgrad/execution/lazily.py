@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..config import settings, state
-from ..decorators import in_blocks
+from ..decorators import in_block, in_blocks
 from .execute import queue_now
 from .fused import programs
 from .metrics import Metrics, recorder
@@ -49,12 +49,7 @@ class lazy:
 
             return waiting
 
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with type(self)():  # a function may call itself, and be called by several threads
-                return function(*args, **kwargs)
-
-        return wrapped
+        return in_block(function, type(self))
 
     def __enter__(self) -> "lazy":
         settings.special = True
