@@ -180,44 +180,8 @@ print("runs as: ", odd.lowered)
 # ## The gradient of a write: CopySlices
 #
 # Now autograd. `base` was computed, `row` is a view of it, and is multiplied in place by `w`. The value that `base` had
-# is gone; its gradient must be found all the same. This draws the graph behind a tensor:
-
-
-# %%
-def draw_graph(ax, tensor, title, names):
-    """The nodes behind a tensor, later operations on the left; `names` of the leaves that they end in."""
-    depth, order, edges = {}, [], []
-    todo = [(tensor.grad_fn, 0)]
-    while todo:
-        node, level = todo.pop(0)
-        if node not in depth:
-            order.append(node)
-        depth[node] = max(level, depth.get(node, 0))
-        for number, (child, _) in enumerate(node.next_functions):
-            if child is not None:
-                edges.append((node, child, number))
-                todo.append((child, level + 1))
-    levels = {}
-    for node in order:
-        levels.setdefault(depth[node], []).append(node)
-    place = {n: (3.2 * d, (len(ns) - 1) / 2 - i) for d, ns in levels.items() for i, n in enumerate(ns)}
-    for a, b, number in dict.fromkeys(edges):
-        arrow = {"arrowstyle": "->", "color": "#888888", "shrinkA": 50, "shrinkB": 56}
-        ax.annotate("", place[b], place[a], arrowprops=arrow)
-        if a.name().endswith("CopySlices"):
-            (xa, ya), (xb, yb) = place[a], place[b]
-            text, up = ("what base was", 0.24) if number == 0 else ("what was written", -0.24)
-            ax.text((xa + xb) / 2, (ya + yb) / 2 + up, text, fontsize=7.5, color="#666666", ha="center", va="center")
-    for node, (x, y) in place.items():
-        colour = "#ffd8a8" if node.name().endswith("CopySlices") else "#d0ebff"
-        box = {"boxstyle": "round,pad=0.4", "facecolor": colour, "edgecolor": "#888888"}
-        label = node.name() if node.next_functions else f"{node.name()}: {names[node.variable]}"
-        ax.text(x, y, label, ha="center", va="center", fontsize=8.5, bbox=box)
-    ax.set_xlim(-1, 11)
-    ax.set_ylim(-1, 1)
-    ax.axis("off")
-    ax.set_title(title, fontsize=10, loc="left")
-
+# is gone; its gradient must be found all the same. `xgrad.viz.graph` draws the graph behind a tensor: the way that
+# gradients will go, with their shapes. Before the write:
 
 # %%
 leaf = xgrad.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
@@ -225,14 +189,14 @@ w = xgrad.tensor([10.0, 100.0, 1000.0], requires_grad=True)
 
 base = leaf.clone()
 row = base[0]
+xgrad.viz.graph([base, row], direction="right")
 
-figure, axes = plt.subplots(3, 1, figsize=(10, 4.8), layout="constrained")
-names = {leaf: "leaf", w: "w"}
-draw_graph(axes[0], base, "base, before the write", names)
+# %% [markdown]
+# A dashed arrow leads from a view to its base. And after the write:
+
+# %%
 row.mul_(w)
-draw_graph(axes[1], base, "base, after row.mul_(w)", names)
-draw_graph(axes[2], row, "row, after it", names)
-plt.show()
+xgrad.viz.graph([base, row], direction="right")
 
 # %% [markdown]
 # The write gave the *base* a new history. `CopySlices` keeps the multiplication and the chain from base to row. When
@@ -255,7 +219,7 @@ w.grad
 # %% [markdown]
 # ## Stale views
 #
-# The last of the three graphs shows another thing. `row` was a view *before* the write, with a `grad_fn` that led past
+# The second graph shows another thing. `row` was a view *before* the write, with a `grad_fn` that led past
 # it. Afterwards its `grad_fn` is made anew, from the base's present history. That holds for every view of the same
 # storage, and it is done when `grad_fn` is next looked at. A version number tells when it is due.
 
@@ -265,6 +229,15 @@ row, column = base[0], base[:, 1]
 print("before:", column.grad_fn.next_functions[0][0].name(), "version", column._version)
 row.mul_(w.detach())
 print("after: ", column.grad_fn.next_functions[0][0].name(), "version", column._version)
+
+# %% [markdown]
+# The values of views get old in the same way. `xgrad.viz.storage` draws who shares the storage of a tensor, the chain
+# by which each of them reads it, and which of them are stale: they read the root again when they are next asked for.
+
+# %%
+_ = column.tolist()  # read before the next write, and so stale after it
+row.mul_(2)
+xgrad.viz.storage(base)
 
 # %% [markdown]
 # ## Two paths

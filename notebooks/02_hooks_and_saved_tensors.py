@@ -64,6 +64,12 @@ node = node.next_functions[0][0]
 print(node.name(), node._saved_result)
 
 # %% [markdown]
+# A drawing has it all at once, with bytes:
+
+# %%
+xgrad.viz.graph(y)
+
+# %% [markdown]
 # A hook sees each of these as it is saved. `saved_tensors_hooks(pack, unpack)` is a block in which every tensor that an
 # operation saves goes through `pack`; whatever `pack` returns is kept in its place, and when backward gets to the node,
 # `unpack` has to turn it back into a tensor. Here both only tell that they were called:
@@ -89,6 +95,15 @@ y.sum().backward()
 # %% [markdown]
 # The order is worth a look: last saved, first unpacked. And `exp`'s result comes twice, once because `exp` saves its
 # result, once because the product saves its factor.
+
+# %% [markdown]
+# Here is a backward to click through, without running it: what is ready, which hooks are called, what is released, and
+# which nodes wait for a second gradient. (The arrow keys work too.)
+
+# %%
+y = (x * 2 + 1).exp() * x
+y.register_hook(lambda grad: grad.clamp(max=1))
+xgrad.viz.backward(y.sum())
 
 # %% [markdown]
 # ## A network, and its bytes

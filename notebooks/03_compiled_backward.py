@@ -388,6 +388,9 @@ repeated = Counter(plain).most_common(1)[0][0]
 print(*repeated.names)
 print(*entry(repeated.as_text(optimized=True)), sep="\n")
 
+# %%
+xgrad.viz.program(repeated.as_text(optimized=True))
+
 # %% [markdown]
 # First come the parameters: what the nodes have saved, and the gradients that arrive. One is a lone number, `s32[]`:
 # which row of the buffer this time step wrote. A number that is an argument may be another one next time; were it a

@@ -221,9 +221,16 @@ with xgrad.lazy():
     forward = xgrad.lazy.pending().splitlines()
     loss.backward()
     both = xgrad.lazy.pending().splitlines()
+    picture = xgrad.viz.program()
 
 print(f"\n{len(forward)} operations in forward, {len(both)} with backward:\n")
 print(*forward[:4], "...", *both[-3:], sep="\n")
+
+# %% [markdown]
+# The queue as a drawing, with what each operation would write if it ran for itself:
+
+# %%
+picture
 
 # %% [markdown]
 # `weights` were made outside of the block: they are inputs. The end of the block ran the queue, and `as_text()` shows
@@ -234,6 +241,9 @@ stablehlo, hlo = xgrad.lazy.as_text(), xgrad.lazy.as_text("hlo")
 entry = hlo[hlo.index("\nENTRY") :].splitlines()
 print("jitted as", re.search(r"module @(\w+)", stablehlo)[1])
 print(sum(" fusion(" in line for line in entry), "fusions and", sum(" dot(" in line for line in entry), "dots")
+
+# %%
+xgrad.viz.program()
 
 # %% [markdown]
 # Python's numbers are inputs, too, so a learning rate that changes compiles nothing.

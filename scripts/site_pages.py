@@ -47,6 +47,17 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> None:
         page.meta["hide"] = ["navigation"]
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Put pictures of xgrad.viz into the page itself: they follow its theme, and have their buttons."""
+
+    def picture(found: re.Match) -> str:
+        content = (ROOT / "docs" / "pictures" / found[1]).read_text(encoding="utf-8")
+        return f'<div style="overflow:auto">{content}</div>'
+
+    html = re.sub(r'<img [^>]*src="[^"]*pictures/(\w+\.svg)"[^>]*>', picture, html)
+    return re.sub(r"<!-- pictures/(\w+\.html) -->", picture, html)
+
+
 def contributing() -> str:
     """CONTRIBUTING.md: links to pages of the site stay in it, those to other files go to the repository."""
 

@@ -75,6 +75,12 @@ def budget(quick, exhaustive):
     return pytest.mark.parametrize("budget", [quick, pytest.param(exhaustive, marks=pytest.mark.exhaustive)])
 
 
+def eager_cases(difference, cases, chosen):
+    """Return cases to parametrize a test with; those for which the function `chosen` is true are marked `eager`."""
+    marks = pytest.mark.eager(difference)
+    return [pytest.param(case, marks=marks) if chosen(case) else case for case in cases]
+
+
 def mark_exhaustive(items: list) -> None:
     """Mark the cases that the quick lane leaves out."""
     families = defaultdict(list)

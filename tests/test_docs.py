@@ -10,6 +10,8 @@ import pytest
 
 import xgrad
 
+from .lanes import eager_cases
+
 ROOT = Path(__file__).parents[1]
 # A block of code, and what it prints if that follows.
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)```\n)?", re.MULTILINE | re.DOTALL)
@@ -35,7 +37,11 @@ def run_blocks(path, names):
 
 
 @pytest.mark.one_in(6)
-@pytest.mark.parametrize("path", [p for p in pages() if "```python" in p.read_text()], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path",
+    eager_cases("launches", [p for p in pages() if "```python" in p.read_text()], lambda p: p.stem == "lazy"),
+    ids=lambda p: p.stem,
+)
 def test_code_of_the_page_runs_and_prints_what_it_says(path, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     run_blocks(path, {"__name__": path.stem})

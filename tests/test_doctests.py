@@ -11,6 +11,8 @@ import xgrad
 from xgrad.dispatch import tables
 from xgrad.dispatch.help_texts import written
 
+from .lanes import eager_cases
+
 
 def _modules():
     names = [m.name for m in pkgutil.walk_packages(xgrad.__path__, "xgrad.") if not m.name.endswith("__main__")]
@@ -26,7 +28,7 @@ def _run(tests):
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", _modules())
+@pytest.mark.parametrize("name", eager_cases("launches", _modules(), lambda name: name == "xgrad.execution.lazily"))
 def test_examples_of_module_run(name):
     module = importlib.import_module(name)
     functions = {f"{name}.{function}" for function in tables.FUNCTIONS.get(name.removeprefix("xgrad").strip("."), {})}

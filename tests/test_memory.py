@@ -53,6 +53,7 @@ def run(code):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.eager("failures")
 @pytest.mark.exhaustive
 def test_write_that_needs_memory_fails_and_loses_nothing():
     run("""

@@ -14,13 +14,14 @@ import xgrad
 ROOT = pathlib.Path(xgrad.__file__).parent
 # Section by section, lowest first: a module imports from its own layer and from those before it.
 LAYERS = (
-    ("errors", "config", "decorators", "return_types", "warn_always"), ("dtypes", "devices", "dtype_info", "size"),
+    ("errors", "config", "declared", "decorators", "return_types", "warn_always"),
+    ("dtypes", "devices", "dtype_info", "size"),
     ("limits", "execution", "compile_cache", "donation", "unsupported"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),
     ("autograd",), ("nn",), ("func",), ("compiler",),
     ("attach", "amp", "cuda", "cpu", "distributed", "fft", "linalg", "masked", "signal", "special"),
-    ("interop", "utils", "comparison", "cli", "serialization", "types"),
+    ("interop", "utils", "backends", "comparison", "conformance", "cli", "serialization", "types", "viz"),
 )  # fmt: skip
 
 
@@ -47,7 +48,7 @@ compiled = []
 jax.monitoring.register_event_duration_secs_listener(lambda event, *a, **k: compiled.append(event))
 import xgrad
 assert not [e for e in compiled if e.endswith("backend_compile_duration")], compiled
-heavy = {"torch", "optax", "sklearn", "matplotlib", "tqdm", "flax", "equinox", "rich"} & set(sys.modules)
+heavy = {"torch", "optax", "sklearn", "matplotlib", "tqdm", "flax", "equinox", "rich", "xgrad.viz"} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -144,7 +145,7 @@ def test_dir_shows_what_users_may_use_and_nothing_else():
     assert xgrad.engine.node.Node
     names = """
         autograd autograd.forward_ad autograd.graph fft func linalg masked nn nn.functional random return_types signal
-        signal.windows sparse special utils views
+        signal.windows sparse special utils views viz
     """
     for name in names.split():
         module = importlib.import_module(f"xgrad.{name}")

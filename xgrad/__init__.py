@@ -48,7 +48,9 @@ from .autograd.grad_mode import no_grad as no_grad
 from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from .devices import device as device
 from .devices import devices as devices
+from .devices import get_default_device as get_default_device
 from .devices import mesh as mesh
+from .devices import set_default_device as set_default_device
 from .dispatch.tables import FUNCTIONS as _FUNCTIONS
 from .dtype_info import finfo as finfo
 from .dtype_info import iinfo as iinfo
@@ -91,6 +93,7 @@ newaxis = None  # x[:, newaxis] has one dimension more
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name: the line below the block puts them into this one.
     from . import amp as amp
+    from . import conformance as conformance
     from . import cpu as cpu
     from . import cuda as cuda
     from . import distributed as distributed
@@ -103,6 +106,7 @@ if _TYPE_CHECKING:
     from . import sparse as sparse
     from . import types as types
     from . import utils as utils
+    from . import viz as viz
     from .amp.autocast_mode import autocast as autocast
     from .amp.settings import autocast_decrement_nesting as autocast_decrement_nesting
     from .amp.settings import autocast_increment_nesting as autocast_increment_nesting
@@ -119,6 +123,8 @@ if _TYPE_CHECKING:
     from .amp.settings import set_autocast_dtype as set_autocast_dtype
     from .amp.settings import set_autocast_enabled as set_autocast_enabled
     from .amp.settings import set_autocast_gpu_dtype as set_autocast_gpu_dtype
+    from .backends import Backend as Backend
+    from .backends import Cost as Cost
     from .comparison.compare import compare as compare
     from .compile_cache import compile_cache_info as compile_cache_info
     from .compile_cache import disable_compile_cache as disable_compile_cache
@@ -160,6 +166,8 @@ layout = memory_format = str  # the types of these: isinstance(x.layout, xgrad.l
 
 # Names that are loaded at their first use: together they would add a fifth to xgrad's own import.
 _LATER = {
+    "Backend": "backends",
+    "Cost": "backends",
     "compare": "comparison.compare",
     "compile": "compiler",
     "from_jax": "interop.jax",
@@ -196,6 +204,7 @@ _LATER |= {
 }
 _MODULES = (
     "amp",
+    "conformance",
     "cpu",
     "cuda",
     "distributed",
@@ -208,6 +217,7 @@ _MODULES = (
     "sparse",
     "types",
     "utils",
+    "viz",
 )
 
 

@@ -1,4 +1,4 @@
-"""python -m xgrad doctor | demo | compare | bench"""
+"""python -m xgrad doctor | demo | compare | conform | bench"""
 
 import sys
 

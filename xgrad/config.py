@@ -45,6 +45,9 @@ class ThreadState(threading.local):
     anomaly_check_nan: bool = True
     compiled: Any = None  # the engine.programs.run.Options of a backward that runs as programs
     mesh: Any = None  # the jax Mesh whose axes a PartitionSpec names
+    place: Any = None  # the sharding of new tensors, a declared.DeclaredPlace perhaps; None: JAX's default device
+    places: tuple[Any, ...] = ()  # `place` before each `with device:` block that is entered, the innermost last
+    queues: dict[Any, Any] | None = None  # {declared place: its execution.queue.Queue} of lazy backends
     grad_layout: bool = True  # True if a gradient is stored where its variable is
     multithreading: bool = True  # set by set_multithreading_enabled, without effect
     graph_task: Any = None  # the GraphTask that this thread drives
@@ -117,7 +120,7 @@ _ASKED = {
     name: getattr(ThreadState, name)
     for name in (
         "grad_enabled", "inference", "tracking", "saved_hooks", "saved_hooks_disabled", "anomaly", "grad_layout",
-        "compiled", "mutation_allowed", "generator", "mesh", "autocast",
+        "compiled", "mutation_allowed", "generator", "mesh", "autocast", "place",
         "overlay", "vmap_levels", "transforms", "forward_level", "operator_mode", "recorder",
     )
 }  # fmt: skip
@@ -126,7 +129,8 @@ _ASKED = {
 _PUT_BACK = (
     "grad_enabled", "inference", "grad_in_inference", "tracking", "saved_hooks", "saved_hooks_disabled",
     "overrides_disabled", "mutation_allowed", "forward_level", "outer_forward_levels", "suspended", "compiled", "mesh",
-    "grad_layout", "multithreading", "operator_mode", "autocast", "autocast_nesting", "autocast_casts",
+    "grad_layout", "multithreading", "operator_mode", "autocast", "autocast_nesting", "autocast_casts", "place",
+    "places",
 )  # fmt: skip
 
 state: ThreadState = ThreadState()
@@ -157,6 +161,7 @@ class Settings:
     warn_always = False  # True if a warning that is given once is given each time
     special = False  # True once a thread has entered an operator mode or a lazy block: until then none looks for one
     lazy = False  # True if every thread is lazy (XGRAD_LAZY=1)
+    declared = False  # True once a declared backend is in use; `special` is then True too
 
 
 settings: Settings = Settings()

@@ -9,6 +9,7 @@ errors at the call, before anything moves.  Meshes are `Auto`: XLA decides which
 processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of this one; a mesh uses those of all.
 """
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
@@ -17,12 +18,14 @@ from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from .config import state
+from .declared import DeclaredDevice, registered
+from .decorators import in_block
 from .errors import PlacementError
 
 _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default
 
 
-# JAX's names of the platforms whose devices have strides.  XLA gives them to none of its own.
+# JAX's names of the platforms whose devices have strides.  XLA gives them to none of its own, a declared backend may.
 STRIDED: set[str] = set()
 
 
@@ -32,9 +35,13 @@ class device:
     The device of a sharded tensor is all of its devices: `index` is that of the first, two are equal if they are the
     same devices, and a tensor that is put there is sharded likewise if its shape allows it, and else copied to each.
 
+    In a `with device:` block new tensors are made there, unless they say otherwise; it also decorates a function.
+
     >>> import xgrad
     >>> xgrad.device("cpu").type
     'cpu'
+    >>> with xgrad.device("cpu"):
+    ...     x = xgrad.ones(2)
     """
 
     __slots__ = ("index", "placement", "traced", "type")
@@ -96,6 +103,18 @@ class device:
     def __hash__(self) -> int:
         return hash(frozenset(devices_of(self.placement)))
 
+    def __enter__(self) -> "device":
+        before = state.place
+        state.place = sharding_of(self)
+        state.places = (*state.places, before)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        state.place, state.places = state.places[-1], state.places[:-1]
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return in_block(function, lambda: self)
+
 
 class Devices(NamedTuple):
     """All devices of a sharding, asked for as `x.device`: an array is sharded likewise if its shape allows it.
@@ -130,12 +149,23 @@ def placement_of(spec: Any) -> Any:
     if isinstance(spec, Sharding):
         return _usual(spec)
     if not isinstance(spec, str):
+        declared = getattr(spec, "__xgrad_place__", None)
+        if declared is not None:
+            return declared()
         raise TypeError(
             f"expected a device such as 'cpu', 'gpu:0', a jax.Device, a Sharding or a PartitionSpec, but got {spec!r}"
         )
     name, _, number = spec.partition(":")
+    place = registered(name)
+    if place is not None and (number or "0") == "0":
+        return place
     if name not in _PLATFORM or not (number.isdigit() or not number):
-        raise RuntimeError(f"Invalid device string: '{spec}'; expected cpu, gpu:N, cuda:N, tpu:N or xla:N")
+        known = "".join(f", {other}:0" for other in registered())
+        raise RuntimeError(
+            f"Invalid device string: '{spec}'; expected cpu, gpu:N, cuda:N, tpu:N or xla:N{known}"
+            + (f"; the backend '{name}' has one device" if place is not None else "")
+            + ("" if place is not None else ". A declared backend has its name from Backend.register() on")
+        )
     try:
         present = jax.local_devices(backend=_PLATFORM[name])
     except RuntimeError:
@@ -147,6 +177,39 @@ def placement_of(spec: Any) -> Any:
             f"device '{spec}' is not available: JAX sees {seen}{here}. `python -m xgrad doctor` says more."
         )
     return present[int(number or 0)]
+
+
+def sharding_of(spec: Any) -> Sharding | Devices:
+    """Return the sharding of arrays on a device."""
+    where = placement_of(spec)
+    return where if isinstance(where, (Sharding, Devices)) else SingleDeviceSharding(where)
+
+
+def set_default_device(device: Any) -> None:
+    """Make new tensors of this thread on `device`, which is whatever a device may be; None: on JAX's default device.
+
+    Tensors that are like another one are where that is.  `from_numpy` copies, so it makes a new one.  For a block:
+    `with xgrad.device(...):`.  Raises `RuntimeError` for a device that is not there.
+
+    >>> import xgrad
+    >>> xgrad.set_default_device("cpu:0")
+    >>> xgrad.get_default_device(), xgrad.zeros(2).device
+    (device(type='cpu'), device(type='cpu'))
+    >>> xgrad.set_default_device(None)
+    """
+    state.place = None if device is None else sharding_of(device)
+
+
+def get_default_device() -> device:
+    """Return the device on which new tensors of this thread are made.
+
+    >>> import xgrad
+    >>> xgrad.get_default_device()
+    device(type='cpu')
+    """
+    if state.place is not None:
+        return device(state.place)
+    return device(jax.config.jax_default_device or "xla")  # pyright: ignore[reportAttributeAccessIssue] - made at run time
 
 
 def _usual(sharding: Sharding) -> Any:
@@ -189,7 +252,9 @@ def _id_of(d: Any) -> int:
 
 def _own(d: Any) -> list:
     """Return all devices of its kind that belong to its process."""
-    return jax.local_devices(process_index=d.process_index, backend=d.platform)
+    return (
+        [d] if d.__class__ is DeclaredDevice else jax.local_devices(process_index=d.process_index, backend=d.platform)
+    )
 
 
 def spread(array: Any) -> bool:
@@ -226,7 +291,7 @@ def supports_as_strided(array: Any) -> bool:
     """
     if isinstance(array, Tracer):
         return jax.default_backend() in STRIDED
-    return any(d.platform in STRIDED for d in array.sharding.device_set)
+    return any(d.strided if d.__class__ is DeclaredDevice else d.platform in STRIDED for d in array.sharding.device_set)
 
 
 # -- meshes -----------------------------------------------------------------------------------------------------------

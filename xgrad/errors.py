@@ -4,6 +4,7 @@ import builtins
 import sys
 
 __all__ = [
+    "BackendError",
     "CompiledMismatchError",
     "DtypeDisabledError",
     "FreedGraphError",
@@ -21,6 +22,10 @@ __all__ = [
     "TracedValueError",
     "VersionError",
 ]
+
+
+class BackendError(builtins.NotImplementedError):
+    """A declared backend lacks an operator or a dtype, and computes it nowhere else."""
 
 
 class CompiledMismatchError(builtins.RuntimeError):

@@ -28,7 +28,9 @@ from .compile_cache.programs import jit_checked
 from .config import state
 from .devices import device as device_of
 from .errors import TracedValueError
+from .execution.pending import Pending
 from .tensor import Tensor, from_foreign
+from .views.storage import traced
 
 __all__ = [
     "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "next_key",
@@ -200,17 +202,19 @@ class Generator:
                 key = here._started()
             self._log(key)
             after, drawn = _split(key)
+            constant = after.__class__ is Pending and traced()  # a lazy block's queue holds no tracers
             if isinstance(after, Tracer) and not isinstance(key, Tracer):
                 # Inside of a jax.jit.  The state must stay concrete: a tracer would outlive the trace.
                 with jax.ensure_compile_time_eval():
                     after, drawn = _split(key)
-                if state.trace is None:  # in xgrad.compile it was seeded inside, and is so in each call
-                    warnings.warn(
-                        "Random numbers that are drawn under a JAX trace become constants of the compiled program: "
-                        "each run of it uses the same ones. Pass a key into the program, and draw under "
-                        "`with xgrad.random.use_key(key):`.",
-                        stacklevel=4,
-                    )
+                constant = True
+            if constant and state.trace is None:  # in xgrad.compile it was seeded inside, and is so in each call
+                warnings.warn(
+                    "Random numbers that are drawn under a JAX trace become constants of the compiled program: "
+                    "each run of it uses the same ones. Pass a key into the program, and draw under "
+                    "`with xgrad.random.use_key(key):`.",
+                    stacklevel=4,
+                )
             here._key = after
         return drawn
 

@@ -21,10 +21,10 @@ import jax
 import numpy as np
 
 from . import dtypes
-from .config import forward_levels, state
+from .config import forward_levels, settings, state
 from .devices import STRIDED, device, left_to_xla, of_trace, supports_as_strided
 from .errors import InferenceTensorError, InplaceViewError
-from .execution.pending import Pending
+from .execution.pending import Pending, declared_of
 from .limits import out_of_memory
 from .size import Size, unchecked
 from .views.chain import ViewChain
@@ -182,6 +182,8 @@ class Tensor(TensorMethods):
             return self._cache
         if isinstance(root, Tracer):
             return self._read_traced(root)
+        if self._cache is not None and settings.declared and (where := declared_of(root)) is not None:
+            where.runtime.stale = True  # a report tells it from the first reading
         try:
             array = chain.replay(root)
         except Exception as error:
@@ -268,14 +270,14 @@ class Tensor(TensorMethods):
         with writing:
             storage = self._storage
             if storage is not None:
-                storage.rewrite(tracked, program_of, operands)
+                storage.rewrite(tracked, program_of, operands, self if self._view is None else self._view.base)
             else:
                 # Through the dictionary: while another thread traces a function, setting an attribute is a call.
                 attributes = self.__dict__
                 box, out = [attributes["_array"]], []
                 attributes["_array"] = None
                 try:
-                    rewritten(out, box, self._owned, program_of, operands)
+                    rewritten(out, box, self._owned, program_of, operands, self, self)
                 except BaseException:
                     if box[0] is None and len(box) > 1:
                         attributes["_chain"] = ViewChain.of(box[1])  # the shape of the lost value

@@ -175,6 +175,31 @@ def test_compare_takes_the_inputs_that_the_file_gives(capsys, user_file):
     assert "output float32[2, 5]: equal" in capsys.readouterr().out
 
 
+def test_compare_runs_on_declared_backends(capsys, user_file):
+    chips = user_file.with_name("chips.py")
+    chips.write_text(
+        "import xgrad\n"
+        "a = xgrad.Backend('a')\n"
+        "b = a.replace(name='b', strides=True)\n"
+        "bad = a.replace(name='bad', lowerings={'mul': lambda x, y: x})\n"
+    )
+    call = ["compare", f"{user_file}:in_place", "--shapes", "2,3;3", "--repeats", "1"]
+    assert main([*call, "--backends", f"{chips}:a,b", "--backends", "cpu"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["a", "b", "cpu"]
+    assert main([*call, "--backends", f"{chips}:a,bad"]) == 1
+    assert "values part at operator" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [("cpu", "two or more"), ("cpu,nowhere", "Invalid device string"), ("none.py:a,b", "no file"), (":", "--backends")],
+)
+def test_compare_refuses_bad_backends_with_a_usage_line(capsys, user_file, given, message):
+    with pytest.raises(SystemExit):
+        main(["compare", f"{user_file}:in_place", "--backends", given])
+    assert message in capsys.readouterr().err
+
+
 def test_compare_tells_a_failing_function_by_exit_code_1(capsys, user_file):
     assert main(["compare", f"{user_file}:breaks"]) == 1
     assert 'under xgrad.views.tracking("replay")' in capsys.readouterr().err

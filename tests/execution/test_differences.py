@@ -95,6 +95,15 @@ def test_launches_are_programs_of_many_operators():
     assert metrics.operations >= 4 * 4
 
 
+def test_launches_are_none_at_the_end_of_a_block_in_a_lazy_thread():
+    xgrad.sync()
+    xgrad.lazy.reset()
+    with xgrad.lazy():
+        x = xgrad.ones(3) * 2
+    assert xgrad.lazy.metrics().launches == 0
+    assert x.tolist() == [2, 2, 2]
+
+
 def test_failures_of_a_value_come_when_it_is_computed():
     x, bad = xgrad.tensor([-1.0, 2.0]), xgrad.tensor([5, 1])
     jax.config.update("jax_debug_nans", True)
@@ -110,9 +119,18 @@ def test_failures_of_a_value_come_when_it_is_computed():
     assert np.isnan(rows.numpy()).tolist() == [[True, True], [False, False]]
     with pytest.raises(IndexError):
         xgrad.nn.functional.embedding(bad, weight)  # it has its value
+    assert np.isnan(x.quantile(x * 0.5).numpy()).tolist() == [True, False]
     assert (bad * 0.0).multinomial(1).shape == (1,)
     with pytest.raises(RuntimeError, match="sum of probabilities"):
         xgrad.tensor([0.0, 0.0]).multinomial(1)
+
+
+def test_failures_of_a_number_that_does_not_fit_come_at_the_call():
+    mask, numbers = xgrad.tensor([True, False]), xgrad.tensor([300, 2])
+    assert xgrad.ones(2).masked_fill(mask, numbers[0]).shape == (2,)
+    assert "masked_fill" in xgrad.lazy.pending()  # all integers fit: nothing is read
+    with pytest.raises(xgrad.errors.NumberOverflowError, match="300 cannot be converted to type uint8"):
+        xgrad.ones(2, dtype=xgrad.uint8).masked_fill(mask, numbers[0])
 
 
 def test_failures_of_64_bits_come_behind_the_evaluation():

@@ -15,6 +15,7 @@ import torch
 import xgrad
 from xgrad.dispatch.tables import OPERATORS
 from xgrad.execution import queue as queues
+from xgrad.execution import scalars
 from xgrad.execution.fused import Fused
 
 from ..oracle import data, leaf, same
@@ -517,3 +518,22 @@ def test_the_environment_makes_all_threads_lazy():
     environment = {**os.environ, "XGRAD_LAZY": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["True [3.0, 3.0]", "[3.0, 3.0]"]
+
+
+def test_numbers_that_come_again_are_the_same_values():
+    xgrad.lazy.reset()
+    x = xgrad.ones(3)
+    seen = []
+    for value in (0.25, 0.25, 0.25, 0.0, -0.0, 0.25, True, 1, 1.0, float("inf"), 1, -0.0, float("nan"), 3, 3, 3.0):
+        with xgrad.lazy():
+            y = x * value
+            sign = xgrad.copysign(x, value)
+            xgrad.sync()
+        seen.append((y.dtype, *y.tolist(), *sign.tolist()))
+    compiled, expected = xgrad.lazy.metrics().programs, []
+    for value in (0.25, 0.25, 0.25, 0.0, -0.0, 0.25, True, 1, 1.0, float("inf"), 1, -0.0, float("nan"), 3, 3, 3.0):
+        y = x * value
+        expected.append((y.dtype, *y.tolist(), *xgrad.copysign(x, value).tolist()))
+    assert repr(seen) == repr(expected)
+    assert len(compiled) <= 4  # one for each type of a number, and one that makes `x`
+    assert len(scalars._arrays) <= scalars.MOST

@@ -6,6 +6,7 @@ from collections import OrderedDict
 import pytest
 
 import xgrad
+from xgrad.execution import owned
 from xgrad.execution import queue as queues
 from xgrad.execution.fused import Programs, programs
 from xgrad.execution.metrics import Recorder
@@ -119,6 +120,6 @@ def test_a_write_of_another_thread_in_the_middle_of_a_note_is_not_lost(monkeypat
         thread.join()
 
     with xgrad.lazy():
-        once(monkeypatch, queues, "aval_of", write)
+        once(monkeypatch, owned, "aval_of", write)
         w * 2
     assert w.tolist() == [7, 7, 7]

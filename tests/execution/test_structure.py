@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import xgrad
+from xgrad.engine.programs import segment
 from xgrad.execution import alive
 from xgrad.execution import queue as queues
 
@@ -34,6 +35,17 @@ def test_a_gradient_that_was_written_is_added_to():
         return p.grad
 
     both(program)
+
+
+def test_a_segment_whose_program_fails_takes_pending_arrays_operator_by_operator(monkeypatch):
+    monkeypatch.setattr(segment.Program, "traced", lambda *args: lambda *args: 1 / 0)
+    try:
+        with xgrad.lazy():
+            x = xgrad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+            x.prod().backward(compiled=True)  # JAX's derivative
+    finally:
+        segment.clear()
+    assert x.grad.tolist() == [6, 3, 2]
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])

@@ -88,7 +88,6 @@ def test_tensor_of_one_number(dtype, value):
             as_torch(program(name))
 
 
-@pytest.mark.eager("failures")
 def test_part_of_a_complex_tensor():
     as_torch(lambda T: (T.zeros(2, dtype=T.bool).fill_(T.tensor(1j)), T.zeros(2).masked_fill_(T.tensor(True), 2 + 0j)))
     same_error(lambda T: T.zeros(2).masked_fill_(T.tensor(True), T.tensor(1j)), "without overflow")

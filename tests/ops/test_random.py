@@ -146,7 +146,6 @@ def test_a_traced_key_makes_a_trace_random():
     assert program(jax.random.PRNGKey(0))[0].tolist() == first.tolist()
 
 
-@pytest.mark.eager("failures")
 def test_the_default_generator_in_a_trace_warns_and_survives():
     with pytest.warns(UserWarning, match="constants of the compiled program"):
         jax.jit(lambda: xgrad.rand(2)._read())()
@@ -289,7 +288,6 @@ def test_generator_survives_a_trace(changes, trace):
     assert xgrad.rand(2).tolist() == first
 
 
-@pytest.mark.eager("failures")
 def test_fork_under_a_trace_gives_the_state_back():
     xgrad.manual_seed(1)
     before = xgrad.get_rng_state().tolist()

@@ -61,3 +61,9 @@ def test_softmax_of_complex_numbers_as_floats_takes_their_real_part():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch tells so once
         as_torch(lambda T: T.tensor([1 + 1j, 2]).softmax(0, dtype=T.float32))
+
+
+@pytest.mark.parametrize("p", ["nuc", 2, -2])
+def test_norms_of_singular_values_refuse_half_precision(p):
+    same_error(lambda T: T.linalg.matrix_norm(T.ones(2, 3, dtype=T.bfloat16), p), "Low precision dtypes not supported")
+    same_error(lambda T: T.linalg.norm(T.ones(2, 3, dtype=T.float16), p), "Low precision dtypes not supported")

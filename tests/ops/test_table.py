@@ -19,6 +19,8 @@ import pytest
 
 import xgrad
 from xgrad.autograd import forward_ad
+from xgrad.conformance import gauges
+from xgrad.conformance.drawn import FLOATING, arguments
 from xgrad.dispatch.call import call
 from xgrad.dispatch.inplace import call_inplace
 from xgrad.dispatch.operator import Operator, asks_for, formula_of, linear
@@ -28,8 +30,7 @@ from xgrad.dispatch.saved_attributes import kept_names
 from xgrad.dispatch.tables import OPERATORS, VARIANTS
 from xgrad.tensor import from_array
 
-from . import by_numpy, gauges
-from .drawn import FLOATING, arguments
+from . import by_numpy
 
 H = 1e-3  # differences are extrapolated (Richardson): their error is of the order H**4
 

@@ -227,8 +227,6 @@ class Generator:
         x = self.env[name]
         function = self.draw.one(("square", "through_view", "total", "product"))
         kind = self.draw.below(10)
-        if kind >= 8:
-            self.transformed.add(storage(x))
         if kind < 5:
             given = f"{name}, {self.operand(x)}" if function == "product" else name
             reentrant = ", reentrant=True" if self.draw.chance(25) else ""
@@ -240,8 +238,10 @@ class Generator:
                 dims = "" if self.draw.chance(70) else f", in_dims={self.draw.below(x.ndim)}"
                 self.add(f"{self.name()} = T.func.vmap({function}{dims})({name}).clone()", self.mode())
         elif kind < 9:
+            self.transformed.add(storage(x))
             self.add(f"{self.name()} = T.func.grad(cubed)({name})", self.mode())
         else:
+            self.transformed.add(storage(x))
             self.add(
                 f"{self.name()} = T.func.jvp({function if function != 'product' else 'square'}, "
                 f"({name},), ({self.operand_alike(x)},))[1]",

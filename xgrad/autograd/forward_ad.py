@@ -13,8 +13,8 @@ from ..config import forward_levels, state
 from ..dispatch import tables
 from ..dispatch.view import view, view_along
 from ..dtypes import INEXACT
+from ..engine.placement import zeros
 from ..engine.python_function_jvp import check_shape
-from ..limits import zeros
 from ..tensor import Tangents, Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.storage import place_of

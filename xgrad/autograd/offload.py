@@ -17,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..engine.saved_variable import plain_entry
+from ..execution.execute import transferred
 from ..tensor import Tensor, from_foreign
 from .saved_hooks import saved_tensors_hooks
 
@@ -89,7 +90,7 @@ def to_host(array: Any, pin: bool) -> tuple[Any, Any]:
         if kind in kinds:
             return home, jax.device_put(array, home.with_memory_kind(kind))
     try:
-        return home, jax.device_put(array, jax.local_devices(backend="cpu")[0])
+        return home, transferred(array, jax.local_devices(backend="cpu")[0])
     except RuntimeError:  # JAX_PLATFORMS excludes the CPU
         return home, np.asarray(array)
 
@@ -97,7 +98,7 @@ def to_host(array: Any, pin: bool) -> tuple[Any, Any]:
 def from_host(packed: tuple[Any, Any]) -> Any:
     """Return the array with its former sharding."""
     home, array = packed
-    return array if home is None else jax.device_put(array, home)
+    return array if home is None else transferred(array, home)
 
 
 def _is_host(device: Any) -> bool:

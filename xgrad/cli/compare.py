@@ -1,5 +1,6 @@
 """Run a function of yours under both tracking paths, and print what is the same and what differs.
 
+With --backends it runs on these instead: FILE.py:a,b names declared backends of a file, "cpu" or "gpu:0" a device.
 FILE.py:function names it.  Its inputs are the result of the file's own `inputs()`, if there is one; else random float32
 tensors that require grad: of the shapes that --shapes gives, or one of shape 4,4 for each parameter.
 """
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shapes", type=shapes, help='of the inputs, such as "4,4;4": a 4x4 matrix and a vector of 4')
     parser.add_argument("--repeats", type=at_least(1), default=7, help="runs that are timed (default: 7)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of random inputs (default: 0)")
+    parser.add_argument("--backends", action="append", metavar="FILE.py:a,b", help="compare these; may be repeated")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the comparison into this file")
     rich_table.add_argument(parser)
 
@@ -43,16 +45,19 @@ def shapes(text: str) -> list[tuple[int, ...]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the comparison; return 1 if the two paths disagree by more than rounding, else 0."""
+    """Print the comparison; return 1 if paths or backends disagree by more than rounding, or one refuses; else 0."""
     parser: argparse.ArgumentParser = arguments.parser
     module, function = load(arguments.function, parser)
     if arguments.rich:
         needs(parser, "demo", "rich")
     if arguments.plot:
         needs(parser, "viz", "matplotlib")
+    if arguments.plot and arguments.backends:
+        parser.error("argument --plot: it draws the two tracking paths, and no --backends")
+    backends = backends_of(arguments.backends, parser) if arguments.backends else None
     inputs = inputs_of(module, function, arguments)
     try:
-        comparison = xgrad.compare(function, *inputs, repeats=arguments.repeats)
+        comparison = xgrad.compare(function, *inputs, backends=backends, repeats=arguments.repeats)
     except Exception as error:
         notes = " ".join(getattr(error, "__notes__", ()))
         print(f"{arguments.function} failed {notes}: {type(error).__name__}: {error}", file=sys.stderr)
@@ -70,11 +75,30 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if comparison.within_rounding else 1
 
 
-def load(spec: str, parser: argparse.ArgumentParser) -> tuple[Any, Callable[..., Any]]:
-    """Return the module of the user's file, and the function that `spec` names in it."""
+def backends_of(specs: list[str], parser: argparse.ArgumentParser) -> list[Any]:
+    """Return the backends that `specs` name: FILE.py:a,b, or devices, parted by commas."""
+    found: list[Any] = []
+    for spec in specs:
+        file, colon, names = spec.rpartition(":")
+        if colon and file.endswith(".py"):
+            found += [load(f"{file}:{name.strip()}", parser, "backend")[1] for name in names.split(",")]
+        else:
+            found += [device.strip() for device in spec.split(",")]
+    for backend in found:
+        try:
+            xgrad.device(backend)
+        except (RuntimeError, TypeError) as error:
+            parser.error(f"argument --backends: {error}")
+    if len(found) < 2:
+        parser.error(f"argument --backends: name two or more to compare, not only {specs[0]!r}")
+    return found
+
+
+def load(spec: str, parser: argparse.ArgumentParser, what: str = "function") -> tuple[Any, Any]:
+    """Return the module of the user's file, and what `spec` names in it: a function, or a declared backend."""
     file, colon, name = spec.rpartition(":")
     if not colon or not file or not name:
-        parser.error(f"expected FILE.py:function, but got {spec!r}")
+        parser.error(f"expected FILE.py:{what}, but got {spec!r}")
     path = Path(file)
     if not path.is_file():
         parser.error(f"there is no file {file}")
@@ -91,8 +115,9 @@ def load(spec: str, parser: argparse.ArgumentParser) -> tuple[Any, Callable[...,
     function = getattr(module, name, None)
     if function is None:
         names = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
-        parser.error(f"{file} has no function {name!r}; it has: {', '.join(names) or 'none'}")
-    if not callable(function):
+        has = f"; it has: {', '.join(names) or 'none'}" if what == "function" else ""
+        parser.error(f"{file} has no {what} {name!r}{has}")
+    if what == "function" and not callable(function):
         parser.error(f"{name} in {file} is no function, but a {type(function).__name__}")
     return module, function
 

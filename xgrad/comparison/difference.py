@@ -1,6 +1,7 @@
 """Difference: the distance between two values that should be the same."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +23,19 @@ class Difference:
     equal: bool
     largest: float | None
     within_rounding: bool
+
+
+def differences(differentiated: list[int], a: Any, b: Any) -> list[Difference]:
+    """Return the differences of two runs, which have `outputs`, and `gradients` of the inputs `differentiated`."""
+    found = [
+        difference(f"output {i}" if len(a.outputs) > 1 else "output", x, y)
+        for i, (x, y) in enumerate(zip(a.outputs, b.outputs, strict=True))
+    ]
+    return found + [
+        difference(f"gradient of input {i}", x, y)
+        for i, x, y in zip(differentiated, a.gradients, b.gradients, strict=True)
+        if not (x is None and y is None)
+    ]
 
 
 def difference(name: str, a: np.ndarray | None, b: np.ndarray | None) -> Difference:

@@ -20,7 +20,7 @@ class Program:
     `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
     """
 
-    __slots__ = ("avals", "function", "into", "label", "role", "run")
+    __slots__ = ("avals", "function", "into", "label", "operator", "place", "role", "run")
     lazy = True  # False: it runs at once in a lazy block too
     reads = True  # False: its operands are not read
     run: Any
@@ -28,6 +28,8 @@ class Program:
     avals: dict[Any, Any]
     label: str
     role: str
+    operator: str  # the name of the operator that it computes, or whose derivative it is; "" for the engine's own
+    place: Any  # the declared backend on which a program without operands runs
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         self.function = function
@@ -37,7 +39,8 @@ class Program:
         # A write's function, or for an adjoint that of (array, *operands) which adds it to an array; in both, the first
         # argument is applied to a part that is read before it is written.
         self.into: Callable[..., Any] | None = None
-        self.label = ""
+        self.label = self.operator = ""
+        self.place = None
         self.avals = {}  # those of the results, by those of the operands: for a queue
 
     def __call__(self, *operands: Any) -> Any:
@@ -62,7 +65,7 @@ class Immediate(Program):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = self.run = function
-        self.avals, self.into, self.role, self.label = {}, None, "", ""
+        self.avals, self.into, self.role, self.label, self.operator, self.place = {}, None, "", "", "", None
 
 
 class Known(Immediate):

@@ -11,9 +11,11 @@ from weakref import WeakSet
 
 from jax.core import Tracer
 
-from ..config import settings
+from ..config import settings, state
+from ..declared import DeclaredPlace
 from ..engine.programs import segment
 from ..execution.execute import queue_now, suspended
+from ..execution.pending import declared_of
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import modes
@@ -103,6 +105,8 @@ class CompiledFunction:
         if self._in is not None:
             args, kwargs, copies = put_in(self._in, args, kwargs)
         leaves, tree = _flat(args, kwargs)
+        if settings.declared and (isinstance(state.place, DeclaredPlace) or any(map(_is_declared, leaves))):
+            return self._function(*args, **kwargs)  # a declared backend runs the operators itself
         now = modes.modes()
         found = None
         if not self._in_turns:
@@ -311,6 +315,11 @@ def _is_traced(leaf: Any) -> bool:
 
 
 _trees: dict[int, Any] = {}  # by the number of tensors: the tree of a call with so many tensors and no other argument
+
+
+def _is_declared(x: Any) -> bool:
+    """Return True for a tensor on a declared backend."""
+    return isinstance(x, Tensor) and not x._sparse and declared_of(x._held()) is not None
 
 
 def _flat(args: tuple, kwargs: dict) -> tuple[list, Any]:

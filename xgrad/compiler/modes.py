@@ -45,7 +45,7 @@ _read_eager = _reader(_EAGER)
 NAMES = (
     "grad mode", "inference mode", "the view tracking", "the saved-tensor hooks", "saved-tensor hooks disabled",
     "anomaly mode", "the layout policy", "compiled_backward", "mutation of saved tensors", "use_key",
-    "the mesh", "autocast", "the default dtype",
+    "the mesh", "autocast", "the default device", "the default dtype",
     *(name.removeprefix("jax_").removeprefix("enable_") for name in _SETTINGS + _EAGER),
 )  # fmt: skip
 
@@ -69,6 +69,7 @@ def modes() -> tuple[Any, ...]:
         mine["generator"] is None,
         mine["mesh"],
         mine["autocast"],
+        mine["place"],
         settings.default_dtype,
         *_read(_config),
     )

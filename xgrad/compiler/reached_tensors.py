@@ -17,7 +17,7 @@ import jax
 from jax.extend.core import Primitive
 
 from ..config import state
-from ..execution.pending import quietly
+from ..execution.pending import declared_of, quietly
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer
@@ -63,7 +63,7 @@ class Trace(Overlay):
 
     def root(self, owner: Any, array: Any) -> Root:
         """Make a new input of the program."""
-        if isinstance(array, Tracer):
+        if isinstance(array, Tracer) or declared_of(array) is not None:  # a declared backend runs operators itself
             raise Inline
         array = quietly(array)
         root = Root(len(self.roots), owner, array)
@@ -74,6 +74,8 @@ class Trace(Overlay):
         now = reached.now
         reached.by_value = self.by_value and storage is not None and self._is_value(reached.tensor, now, storage)
         if storage is None:
+            if declared_of(now["_array"]) is not None:
+                raise Inline
             now["_array"] = quietly(now["_array"])
             self._alone(reached, now["_array"])
         elif reached.by_value:
@@ -114,7 +116,7 @@ class Trace(Overlay):
     def _value(self, reached: Reached, storage: Storage) -> None:
         """Give a view that is traced as its value a storage of its own, in the trace."""
         root = storage.array
-        if isinstance(root, Tracer):
+        if isinstance(root, Tracer) or declared_of(root) is not None:
             raise Inline
         with jax.ensure_compile_time_eval():
             array = reached.now["_chain"].replay(root)

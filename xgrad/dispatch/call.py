@@ -18,6 +18,7 @@ from .forward_mode import forward
 from .interpreter import interpret
 from .kernel import Kernel, forget, kernel_of
 from .kernel_errors import explain
+from .on_device import on_its_device
 from .operands import NUMBERS, numbers_that_fit
 from .operator import Operator
 from .record import NO_EDGE, record_many, save_for_backward, versions_of
@@ -26,8 +27,11 @@ from .record import NO_EDGE, record_many, save_for_backward, versions_of
 def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
     """Run an operator on Tensors and numbers; record it if a gradient may be asked for."""
     special = settings.special
-    if special and (mode := state.operator_mode) is not None:
-        return mode.call(op, args, statics)
+    if special:
+        if (mode := state.operator_mode) is not None:
+            return mode.call(op, args, statics)
+        if settings.declared:
+            op = on_its_device(op, args)
     try:
         kernel = op.kernels[statics]
     except (KeyError, TypeError):
@@ -48,6 +52,8 @@ def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
     try:
         if not special:
             out = kernel.run(*arrays)
+        elif settings.declared:
+            out = execute(kernel.program, arrays, args)
         elif (queue := state.queue) is not None and kernel.program.lazy:
             out = queue.note(kernel.program, arrays, args)
         else:

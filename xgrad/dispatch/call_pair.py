@@ -22,7 +22,7 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
     queue = None
     if settings.special:
         queue = state.queue
-        if state.operator_mode is not None or (queue is None and settings.lazy):
+        if state.operator_mode is not None or settings.declared or (queue is None and settings.lazy):
             return call(op, (a, b), ())
     x, y = a._array, b._array
     if x is None or y is None:

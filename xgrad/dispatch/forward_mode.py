@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from .. import limits
 from ..config import INFERENCE_LEVEL, state, to_outer_forward_level
 from ..dtypes import INEXACT
+from ..engine import placement
 from ..engine.saved_variable import snapshot
 from ..tensor import Tensor, from_array, mark
 from ..views.meta import PrimalMeta, chain_now
@@ -77,7 +77,7 @@ def tangent_through_base(self: Tensor, new: Tensor, level: int) -> None:
         return
     whole = meta.base._tangent_at(level)
     if whole is None:
-        zeros = limits.zeros(meta.base.shape, meta.base.dtype, place_of(meta.base._held()))
+        zeros = placement.zeros(meta.base.shape, meta.base.dtype, place_of(meta.base._held()))
         whole = new._with_batch(from_array(zeros))
         meta.base._set_tangent(level, whole)
     tangent = view_along(whole, chain_now(meta), meta.name)

@@ -18,6 +18,7 @@ from .forward_mode import forward, write_tangents
 from .interpreter import interpret_inplace
 from .kernel import Kernel, forget, kernel_of
 from .kernel_errors import explain
+from .on_device import on_its_device
 from .operands import USUAL, numbers_that_fit, operand
 from .operator import Operator
 from .record import also_saved, new_node, save_for_backward
@@ -38,6 +39,8 @@ def call_inplace(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) 
             return result
     if not usual or args[0].__class__ is not Tensor or int in map(type, args):
         args = inplace_operands(op, args, usual)
+    if settings.declared:
+        op = on_its_device(op, args)
     kernel = kernel_of(op, statics)
     needs, bit = 0, 1
     for a in args:

@@ -17,6 +17,7 @@ from jax.sharding import Sharding
 
 from .. import dtypes
 from ..compile_cache.programs import Immediate, Program, jit_checked, jit_placed
+from ..declared import DeclaredPlace
 from ..devices import Devices
 from ..donation import Writing
 from ..errors import ShapeMismatchError
@@ -45,6 +46,7 @@ class Kernel:
         "plans",
         "program",
         "ran",
+        "reference",
         "run",
         "statics",
     )
@@ -54,12 +56,16 @@ class Kernel:
         self.operator: Operator = operator
         self.statics: dict[str, Any] = dict(zip(operator.static_names, statics, strict=True))
         self.function: Any = partial(operator.function, **self.statics) if statics else operator.function
+        self.reference: Any = self.function  # whose derivative is taken
+        if operator.reference is not None:
+            self.reference = partial(operator.reference, **self.statics)
         self.program: Program = (
             jit_checked(self.function, self, converts=operator.converts, lazy=operator.lazy and not _placed(statics))
             if operator.jit
             else Immediate(checked(self.function, self))
         )
-        self.program.label = operator.name
+        self.program.label = self.program.operator = operator.name
+        self.program.place = next((value for value in statics if value.__class__ is DeclaredPlace), None)
         self.run: Callable[..., Any] = self._first  # then `program` itself
         self.ran = False
         self.differentiable: bool = operator.differentiable
@@ -126,7 +132,7 @@ class Kernel:
                 program = Writing(self.written, self, where)
             elif where is None:
                 program = jit_checked(self.written, self, keep_unused=True)
-                program.label = f"{self.operator.name}_"
+                program.label, program.operator = f"{self.operator.name}_", self.operator.name
             else:
                 program = jit_placed(self.written, where)
             self._writes[key] = program
@@ -140,7 +146,7 @@ class Kernel:
         return found
 
     def _make_jvp(self, given: tuple[bool, ...]) -> Any:
-        n, function = len(given), self.function
+        n, function = len(given), self.reference
         if name := self.operator.missing:
             raise NotImplementedError(
                 f"Trying to use forward AD with {name} that does not support it because it has not been implemented. "
@@ -170,7 +176,7 @@ class Kernel:
 
 def _placed(statics: tuple[Any, ...]) -> bool:
     """Return True if a static argument is the place of the result, which no queue knows before it runs."""
-    return any(isinstance(value, (Sharding, Devices)) for value in statics)
+    return any(isinstance(value, (Sharding, Devices)) and value.__class__ is not DeclaredPlace for value in statics)
 
 
 MOST_KERNELS = 1024  # of one operator; the oldest goes first

@@ -31,6 +31,8 @@ class Operator:
     missing = ""
     # True for the in-place form of an operator without derivative: the old value's gradient and tangent become zero.
     overwrites = False
+    # The function whose derivative is taken, where it is not the one that runs: that is a backend's lowering.
+    reference: Callable[..., Any] | None = None
     # The file and line of its declaration; that of an operator which is no public function is not looked for.
     place: tuple[str, int] = ("", 0)
     # The results that have no gradient, by their numbers.

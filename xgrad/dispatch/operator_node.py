@@ -109,6 +109,26 @@ class OperatorNode(Node):
                 break
         return self._unpack_arrays()
 
+    def outline(self, facts: list[Any], operands: list[Any]) -> bool:
+        plan, saved, versions = self.plan, self.saved, self.versions
+        if saved is RELEASED or not plan.has_formula or plan.kernel.operator.check_gradients is not None:
+            return False  # the loop raises, or reads values
+        facts += (plan, self.avals, self.static, self.inplace)
+        for i, entry in enumerate(saved):
+            if entry.__class__ is Tensor:
+                counter = entry._version_counter
+                if counter is not None and counter.value != (0 if versions is None else versions[i]):
+                    return False
+                array = entry._array
+                operands.append(entry._read() if array is None else array)
+            elif entry.__class__ is SavedVariable:
+                if entry._unpack is not None:
+                    return False
+                operands.append(entry.array(self))
+            else:
+                operands.append(entry)
+        return True
+
     def disposable(self) -> list[bool]:
         return [
             entry.is_ours() if entry.__class__ is SavedVariable

@@ -3,8 +3,9 @@
 import warnings
 from typing import Any
 
-from .. import dtypes, limits
+from .. import dtypes
 from ..config import state
+from ..engine import placement
 from ..tensor import Tensor
 from ..views.storage import place_of
 from .call import call
@@ -50,7 +51,7 @@ def write_out(name: str, result: Tensor, out: Tensor) -> Tensor:
                 f"match the required output shape {list(result.shape)}. Pass an `out` of the right shape.",
                 stacklevel=3,
             )
-        out._array = limits.zeros(result.shape, out.dtype, _place_for(out, result))
+        out._array = placement.zeros(result.shape, out.dtype, _place_for(out, result))
         out._storage, out._owned = None, True
         out._chain = None  # pyright: ignore[reportAttributeAccessIssue] - as in the class: it goes with _storage
     return out.copy_(result)

@@ -20,7 +20,7 @@ class Bound(Protocol):
     """The interface of a kernel (kernel.py) that its plans use: an operator with its static arguments bound."""
 
     statics: dict[str, Any]
-    function: Callable[..., Any]
+    reference: Callable[..., Any]
     node_class: type[Any]
 
     @property
@@ -131,7 +131,7 @@ class Plan:
             *made_for, donate = key
             facts = self.kernel, made_for
             program = self.programs[key] = jit_checked(self.backward(*made_for), facts, donate=donate)
-            program.label = self.kernel.node_class.__name__
+            program.label, program.operator = self.kernel.node_class.__name__, self.kernel.operator.name
         return program
 
     def operator(self, key: tuple[Any, ...]) -> Any:
@@ -187,7 +187,7 @@ class Plan:
             scope.update(grad=grads[0], grads=grads, results=results, result=results[0] if results else None)
             scope.update(zip(self.result_names, results, strict=False))
             scope["defined"] = tuple(d is None for d in defined)
-            scope["function"] = kernel.function
+            scope["function"] = kernel.reference
             if static is not None:
                 scope["shapes"], scope["dtypes"] = static
             scope["needs"] = tuple(bool(needs >> i & 1) for i in range(len(names)))
@@ -197,14 +197,14 @@ class Plan:
                 if formula is linear:
                     at = list(inputs)
                     at[i] = jnp.zeros_like(inputs[i]) if static is None else jnp.zeros(static[0][i], static[1][i])
-                    found.update(pulled_back(kernel.function, [i], at, grads if many else grads[0]))
+                    found.update(pulled_back(kernel.reference, [i], at, grads if many else grads[0]))
                 elif formula is joint:
                     if not found:
                         found = dict(enumerate(_apply(formula, scope)))
                 else:
                     found[i] = _apply(formula, scope)
             if derived:
-                found.update(pulled_back(kernel.function, derived, inputs, grads if many else grads[0]))
+                found.update(pulled_back(kernel.reference, derived, inputs, grads if many else grads[0]))
             out = [found[i] if metas[i] is None else fit(found[i], *metas[i], node=node, index=i) for i in wanted]
             return out[0] if len(out) == 1 else tuple(out)
 

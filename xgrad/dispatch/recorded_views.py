@@ -10,6 +10,7 @@ from ..config import state, to_outer_forward_level
 from ..engine.arithmetic import Arithmetic
 from ..engine.edges import gradient_edge
 from ..engine.node import InputMetadata, Node, wire
+from ..engine.placement import beside
 from ..engine.view_nodes import chain_node
 from ..limits import zeros
 from ..tensor import Tensor, from_array
@@ -103,7 +104,7 @@ def adjoint(grad: Tensor, chain: ViewChain) -> Tensor:
 def write_back(base: Tensor, chain: ViewChain, new: Tensor | None) -> Tensor:
     """`chain.write_back`, recorded; `new` None stands for zeros."""
     if new is None:
-        new = from_array(zeros(chain.shape, chain.dtype))
+        new = from_array(beside(zeros(chain.shape, chain.dtype), base._held()))
     if base._level is not None or new._level is not None:
         interpreter = (new if base._level is None else base)._interpreter
         out = interpreter.lift(lambda n, whole, part: write_back(whole, _over(chain, n), part), base, new)
@@ -117,7 +118,8 @@ def write_back(base: Tensor, chain: ViewChain, new: Tensor | None) -> Tensor:
         return wire(made, edges, (InputMetadata(chain.root_shape, chain.root_dtype),))
 
     def along(moving: Tensor | None, part: Tensor | None) -> Tensor:
-        whole = moving if moving is not None else from_array(zeros(chain.root_shape, chain.root_dtype))
-        return write_back(whole, chain, part)
+        if moving is None:
+            moving = from_array(beside(zeros(chain.root_shape, chain.root_dtype), base._held()))
+        return write_back(moving, chain, part)
 
     return record_linear(out, (base, new), node, along)

@@ -10,10 +10,11 @@ import warnings
 import weakref
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from ..config import settings, state
+from ..declared import DeclaredPlace
+from ..execution.execute import transferred
 from ..tensor import Tensor
 from ..views.storage import Tracer, writing
 from .anomaly import origin_of
@@ -45,6 +46,11 @@ class AccumulateGrad(InternalNode):
         """Tell if a hook sees the gradient, or if it is sparse or goes to a sparse variable."""
         variable = self.variable
         return bool(self._hooks or variable._hooks or variable._post_accumulate_hooks or variable._sparse)
+
+    def outline(self, facts: list[Any], operands: list[Any]) -> bool:
+        (aval,) = self.avals
+        facts += (aval.shape, aval.dtype)  # a leaf that was written has a chain for an aval
+        return not self.is_watched()
 
     def takes_sparse(self) -> bool:
         return True
@@ -130,7 +136,7 @@ class AccumulateGrad(InternalNode):
             try:
                 grad._rewrite(_adder, new[0])
             except ValueError:  # other devices: without the layout policy the gradient is stored where it was computed
-                grad._rewrite(_adder, jax.device_put(new[0], grad._array.sharding))
+                grad._rewrite(_adder, transferred(new[0], grad._array.sharding))
         elif grad._sparse:
             accumulate_sparse(variable, stolen(new, 0))
         elif expandable(new[0].shape, grad.shape):
@@ -139,7 +145,7 @@ class AccumulateGrad(InternalNode):
             try:
                 total = add_arrays(old, new[0])
             except ValueError:  # likewise
-                total = add_arrays(old, jax.device_put(new[0], old.sharding))
+                total = add_arrays(old, transferred(new[0], old.sharding))
             grad._write(total)
         else:
             raise RuntimeError(
@@ -167,7 +173,9 @@ class AccumulateGrad(InternalNode):
         if isinstance(here, Tracer) or isinstance(there, Tracer):
             return None
         have, want = here.sharding, there.sharding
-        if have is want or have == want or have.is_equivalent_to(want, there.ndim):
+        if have is want or have == want:
+            return None
+        if want.__class__ is not DeclaredPlace and have.is_equivalent_to(want, there.ndim):
             return None
         if not state.grad_layout:
             return None

@@ -81,6 +81,14 @@ class CopySlices(InternalNode):
         assert self.fn is not None  # or there would be no formula
         return [*self.chain.starts, *self.fn.operands(unpacking)]
 
+    def outline(self, facts: list[Any], operands: list[Any]) -> bool:
+        fn = self.fn
+        if fn is None:
+            return False
+        facts.append(self.chain)
+        operands += self.chain.starts
+        return fn.outline(facts, operands)
+
     def unpack_misfit(self) -> str:
         return "" if self.fn is None else self.fn.unpack_misfit()
 

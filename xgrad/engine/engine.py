@@ -14,7 +14,8 @@ if the buffer has the only reference to it.
 import threading
 from typing import Any
 
-from ..config import state
+from ..config import settings, state
+from ..execution.pending import declared_of
 from ..tensor import Tensor
 from . import anomaly
 from .arithmetic import Arithmetic
@@ -23,6 +24,7 @@ from .graph_task import ExecInfo, GraphTask
 from .node import MAX_SEQUENCE_NR, InternalNode, Node
 from .programs.run import run as run_as_programs
 from .programs.schedule import follow
+from .transcript import begin
 from .validate import validate_output
 
 HOP = 24  # reentrant levels on one thread
@@ -63,11 +65,21 @@ def execute(
     values = []
     for grad in grads:
         values.append(arithmetic.from_tensor(grad))
-    if state.compiled is not None and not arithmetic.tensors and not anomaly.watched():
+    # A declared backend runs each node's program itself, and asks what it lacks.
+    declared = settings.declared and any(map(declared_of, values))
+    if state.compiled is not None and not declared and not arithmetic.tensors and not anomaly.watched():
         task.compiled = state.compiled
         if follow(task, edges, values, outputs, accumulate_grad):
             captured = task.captured
             return [arithmetic.into_tensor(captured, i) for i in range(len(captured))]
+    lazily = settings.special and not declared and task.compiled is None and not depth
+    if lazily and not arithmetic.tensors and not anomaly.watched():
+        found = begin(task, edges, values, outputs, accumulate_grad)
+        if found is True:
+            values.clear()
+            captured = task.captured
+            return [arithmetic.into_tensor(captured, i) for i in range(len(captured))]
+        task.recording = found or None
     task.compute_dependencies(root)
     if outputs:
         task.init_to_execute(root, outputs, accumulate_grad)
@@ -112,10 +124,12 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
         _distribute(task, root, values)
         del values
         try:
-            if task.compiled is None:
-                _loop(task)
-            else:
+            if task.compiled is not None:
                 run_as_programs(task)
+            elif task.recording is None:
+                _loop(task, evaluate_with_hooks)
+            else:
+                _record(task)
         except BaseException as error:
             anomaly.report(error)
             raise
@@ -136,13 +150,25 @@ def _drive(task: GraphTask, root: GraphRoot, values: list) -> None:
                 raise
 
 
-def _loop(task: GraphTask) -> None:
-    """Run ready nodes until there are none."""
+def _record(task: GraphTask) -> None:
+    """Run the nodes, and store what they note in a lazy queue for the next backward."""
+    recording, failed = task.recording, True
+    try:
+        _loop(task, recording.defer)
+        failed = False
+    finally:
+        recording.finish(task, failed)
+
+
+def _loop(task: GraphTask, evaluate: Any) -> None:
+    """Run ready nodes until there are none; `evaluate` those with hooks, and leaves that wait until the end."""
     not_ready, exec_info = task.not_ready, task.exec_info
     keep_graph, arithmetic = task.keep_graph, task.arithmetic
     tensors = arithmetic.tensors
     watched = anomaly.watched()  # asked once for each run
-    evaluate = evaluate_watched if watched else evaluate_with_hooks
+    recording = task.recording is not None
+    if watched:
+        evaluate = evaluate_watched
     while True:
         node = task.next
         if node is None:
@@ -166,7 +192,7 @@ def _loop(task: GraphTask) -> None:
                 if not info.needed:
                     continue
             needs = task.needs(node)
-        if watched or node._hooks is not None or (node.is_accumulator and node.variable._hooks):
+        if watched or node._hooks is not None or (node.is_accumulator and (recording or node.variable._hooks)):
             results = evaluate(task, node, inputs, needs)
         else:
             results = node.apply(inputs, needs, arithmetic)

@@ -51,6 +51,7 @@ class GraphTask:
         "modes",
         "next",
         "not_ready",
+        "recording",
         "root",
         "schedule",
         "users_code",
@@ -74,6 +75,7 @@ class GraphTask:
         self.root: Any = None  # the virtual node whose results are the root gradients
         self.compiled: Any = None  # the options of a compiled run
         self.schedule: Any = None  # a Schedule that a compiled backward makes for the next one
+        self.recording: Any = None  # the Recording of a backward in a lazy block
         self.next: Node | None = None  # the node to run next; the others are in a heap
         self.heap: list[Any] = []
 

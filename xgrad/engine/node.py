@@ -64,6 +64,14 @@ class Node:
         """
         return []
 
+    def outline(self, facts: list[Any], operands: list[Any]) -> bool:
+        """Append to `facts` all that chooses the programs of `apply`, and the values that it saved to `operands`.
+
+        Facts are hashable; one list of them begins no other one.  Return False if `apply` depends on more: then each
+        backward in a lazy block runs it.
+        """
+        return False
+
     def unpack_misfit(self) -> str:
         """The error message on an unpack hook that returned another shape than was packed; empty if none did."""
         return ""

@@ -1,4 +1,4 @@
-"""put: transfers an array to a variable's device or sharding."""
+"""put: transfers an array to a variable's device or sharding; zeros, beside: make one there."""
 
 from typing import Any
 
@@ -6,7 +6,12 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
+from .. import limits
+from ..config import settings
+from ..declared import DeclaredPlace
 from ..devices import device, require_here
+from ..execution.execute import transferred
+from ..execution.pending import declared_of
 
 
 def put(array: Any, where: Any, committed: bool = True) -> Any:
@@ -19,7 +24,22 @@ def put(array: Any, where: Any, committed: bool = True) -> Any:
         return jax.device_put(np.asarray(array))
     if isinstance(where, jax.Device):  # JAX would leave an array in its present memory on that device
         where = SingleDeviceSharding(where)
+    if settings.declared and (where.__class__ is DeclaredPlace or declared_of(array) is not None):
+        return transferred(array, where)
     if jax.process_count() > 1 and not array.is_fully_addressable and array.sharding.device_set != where.device_set:
         require_here(array, f"moving to {device(where)}")
         array = array.addressable_data(0)  # the whole: from one process's devices to its own
     return jax.device_put(array, where)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any, where: Any = None) -> Any:
+    """Return `limits.zeros`, on a declared backend too."""
+    if where.__class__ is DeclaredPlace:
+        return where.runtime.adopt(limits.zeros(shape, dtype))
+    return limits.zeros(shape, dtype, where)
+
+
+def beside(array: Any, like: Any) -> Any:
+    """Return an array that xgrad made, on the declared backend of another array; as it is if that is on none."""
+    where = declared_of(like) if settings.declared else None
+    return array if where is None else where.runtime.adopt(array)

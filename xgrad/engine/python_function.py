@@ -17,6 +17,7 @@ from .edges import gradient_edge
 from .history import history_of_view, rebase_history
 from .hooks import move_retained_hook
 from .node import InputMetadata, TensorNode, wire
+from .placement import beside
 from .python_function_jvp import differentiable, set_tangents
 from .saved_variable import SavedVariable
 
@@ -134,9 +135,10 @@ class BackwardCFunction(TensorNode, FunctionCtx):
         self._saved = None
 
     def apply_to_tensors(self, grads: list[Any], needs: int) -> list[Any]:
-        if self.materialize_grads:
+        if self.materialize_grads and any(g is None for g in grads):
+            like = next((g._held() for g in grads if g is not None and not g._sparse), None)
             grads = [
-                from_array(zeros(a.shape, a.dtype)) if g is None and a is not None else g
+                from_array(beside(zeros(a.shape, a.dtype), like)) if g is None and a is not None else g
                 for g, a in zip(grads, self.avals, strict=True)
             ]
         if self._forward_cls.boxed_grads_call:

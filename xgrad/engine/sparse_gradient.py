@@ -12,10 +12,10 @@ A sparse gradient stands for the dense one that `to_dense()` returns.  (PyTorch:
 from collections.abc import Callable
 from typing import Any
 
-import jax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..config import state
+from ..execution.execute import transferred
 from ..tensor import Tensor
 
 
@@ -80,4 +80,4 @@ def _placed_like(variable: Tensor, new: Any) -> Any:
         if not isinstance(there, NamedSharding):
             return new
         there = NamedSharding(there.mesh, PartitionSpec())  # rows of a sharded variable: each device gets a copy
-    return new._on(lambda array: jax.device_put(array, there))
+    return new._on(lambda array: transferred(array, there))

@@ -9,10 +9,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..compile_cache.programs import Program as Jitted
+from ..compile_cache.programs import jit_checked
 from ..views.chain import ViewChain
 from ..views.program import Program
 from .arithmetic import Arithmetic
 from .node import Node, wire
+from .placement import beside
 from .programs.formula import Formula
 from .view_attributes import of_view, of_views
 
@@ -38,6 +41,11 @@ class ChainBackward(Node):
 
     def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
         return list(self.chain.starts)
+
+    def outline(self, facts: list[Any], operands: list[Any]) -> bool:
+        facts.append(self.chain)
+        operands += self.chain.starts
+        return True
 
     def _look_up(self, name: str, raw: bool) -> Any:
         if raw:
@@ -75,6 +83,11 @@ class ChainsBackward(Node):
     def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
         return [start for chain in self.chains for start in chain.starts]
 
+    def outline(self, facts: list[Any], operands: list[Any]) -> bool:
+        facts.append(self.chains)
+        operands += self.operands(_no_hook)
+        return True
+
     def _look_up(self, name: str, raw: bool) -> Any:
         if raw:
             raise KeyError(name)
@@ -101,7 +114,11 @@ class RestridedBackward(Node):
         whole = arithmetic.adjoint(self.chain, grad)
         if self.own.overlaps:
             share = 1 / jnp.maximum(self.own.adjoint(jnp.ones(self.own.shape, self.own.dtype)).real, 1)
-            whole = whole * arithmetic.constant(share)
+            whole = (
+                whole * arithmetic.constant(beside(share, whole._held()))
+                if arithmetic.tensors
+                else _times(whole, share)
+            )
         return (arithmetic.read(self.own, whole),)
 
     def formula(self, given: int, needs: int) -> Formula | None:
@@ -111,6 +128,10 @@ class RestridedBackward(Node):
 
     def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
         return [*self.own.starts, *self.chain.starts]
+
+
+def _no_hook(_node: Node) -> None:
+    """Views save nothing that a hook could pack."""
 
 
 # -- the same backwards as pure functions; their operands are the chains' starts ---------------------------------------
@@ -152,6 +173,7 @@ def _of_restrided(own: Program, program: Program) -> Formula:
 # -- making nodes ------------------------------------------------------------------------------------------------------
 
 _classes: dict[tuple[str, type], type] = {}
+_times: Jitted = jit_checked(lambda whole, share: whole * share)
 
 
 def _class(name: str, base: type) -> type:

@@ -1,4 +1,4 @@
-"""execute: run a program, or note it where the thread is lazy."""
+"""execute: run a program, note it where the thread is lazy, or pass it to the declared backend of its operands."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +9,10 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..config import settings, state
-from .pending import Pending, quietly
-from .queue import Queue, valued
+from ..declared import DeclaredPlace
+from .owned import valued
+from .pending import Pending, declared_of, quietly
+from .queue import Queue
 
 
 def execute(program: Any, operands: Any, owners: Any = None) -> Any:
@@ -18,6 +20,8 @@ def execute(program: Any, operands: Any, owners: Any = None) -> Any:
 
     `owners`: the tensors whose arrays the operands are.
     """
+    if settings.declared and (where := place_among(program, operands)) is not None:
+        return where.runtime.run(program, operands)
     queue = state.queue or queue_now()
     if queue is not None and program.lazy:
         return queue.note(program, operands, owners)
@@ -26,6 +30,42 @@ def execute(program: Any, operands: Any, owners: Any = None) -> Any:
             operands = [*map(quietly, operands)]
             break
     return program.run(*operands)
+
+
+def place_among(program: Any, operands: Any) -> DeclaredPlace | None:
+    """Return the declared place that a program runs at: its own, or that of its operands; None for JAX's devices.
+
+    Raises `RuntimeError` for operands of two declared backends.
+    """
+    found = program.place
+    for x in operands:
+        where = declared_of(x)
+        if where is not None and where is not found:
+            if found is not None:
+                raise not_the_same(found, where, program.name)
+            found = where
+    return found
+
+
+def not_the_same(one: Any, other: Any, name: str) -> RuntimeError:
+    """Return PyTorch's error for operands on two devices."""
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, {one} and {other}! (when "
+        f"checking the arguments of {name}()). Move one of them there, x.to(device); a number or a 0-dim tensor on the "
+        "CPU may stay where it is."
+    )
+
+
+def transferred(array: Any, where: Any) -> Any:
+    """`jax.device_put`, to a declared backend and away from one too."""
+    here = declared_of(array)
+    if here is not None:
+        if where is here:
+            return array
+        array = here.runtime.sent(array.evaluated("a transfer"))
+    if where.__class__ is DeclaredPlace:
+        return where.runtime.received(quietly(array))
+    return jax.device_put(array, where)
 
 
 def queue_now() -> Queue | None:
@@ -73,8 +113,8 @@ def suspended(reason: str) -> Iterator[None]:
 
 
 def settle(holder: Any) -> Any:
-    """Return the array of a tensor or a storage, which holds no Pending any more."""
+    """Return the array of a tensor or a storage, which holds no Pending any more but on a declared backend."""
     array = holder._array
-    if array.__class__ is Pending:
+    if array.__class__ is Pending and declared_of(array) is None:
         array = holder._array = quietly(array)
     return array

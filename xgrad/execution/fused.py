@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from ..compile_cache.unfused import apart, over_one
 from ..donation import copied
 from .metrics import recorder
+from .scalars import one
 from .source import lines
 
 
@@ -33,10 +33,7 @@ def shown(code: Any) -> str:
     return f"%{code >> 8}" + (f".{code & 255}" if code & 255 else "")
 
 
-_ONE = np.int32(1)  # an operand, so that XLA does not know it
-
-
-def held(part: Any, one: Any) -> Any:
+def held(part: Any, unit: Any) -> Any:
     """Return what was read of an array that is written afterwards, computed once, where it stands.
 
     XLA would fuse such a read into all its users, some of them after the write, and copy the array for them: k writes
@@ -46,7 +43,7 @@ def held(part: Any, one: Any) -> Any:
         return part
     if part.dtype.kind not in "fiu":
         return apart(lambda array: array, part)
-    return over_one(part, one)
+    return over_one(part, unit)
 
 
 class Fused:
@@ -68,7 +65,7 @@ class Fused:
             n = waiting.pop()
             if n not in needed and (only is None or n in only):
                 needed.add(n)
-                waiting += [code >> 8 for code in _flat(self.codes[n]) if code >= 0]
+                waiting += [code >> 8 for code in flat(self.codes[n]) if code >= 0]
         order = sorted(needed)
         programs, codes = self.programs, self.codes
         sums = self._sums(needed, wanted)
@@ -76,11 +73,11 @@ class Fused:
         merged = {adjoint for _, adjoint in sums.values()}
 
         # Each program is a jitted function in the whole: JAX traces it once for its operands' shapes, not each time.
-        def lazy_program(one: Any, *given: Any) -> list[Any]:
+        def lazy_program(unit: Any, *given: Any) -> list[Any]:
             found: dict[int, Any] = {} if only is None else dict(given[-1])
 
             def hold(part: Any) -> Any:
-                return held(part, one)
+                return held(part, unit)
 
             for n in order:
                 if n in merged:
@@ -107,7 +104,7 @@ class Fused:
 
     def _sums(self, needed: set[int], wanted: tuple[int, ...]) -> dict[int, tuple[int, int]]:
         """Return {sum: (operand, adjoint)} of the sums with an adjoint that nothing else uses: a write is enough."""
-        uses = Counter(code for n in needed for code in _flat(self.codes[n]))
+        uses = Counter(code for n in needed for code in flat(self.codes[n]))
         uses.update(wanted)
         sums: dict[int, tuple[int, int]] = {}
         for n in sorted(needed):
@@ -124,42 +121,48 @@ class Fused:
     def run(self, values: list[Any], out: list[Any], spare: list[Any]) -> None:
         """Append the list of live results to `out`: C code calls the program and stores them, without an interrupt."""
         if self.structs is None:
-            self.structs = [jax.ShapeDtypeStruct(v.shape, v.dtype) if hasattr(v, "shape") else v for v in values]
+            self.structs = [_struct(v) for v in values]
         if self.ran or not self.donated:
-            out.extend(map(self.jitted, (_ONE,), *zip(values)))
+            out.extend(map(self.jitted, (one(),), *zip(values)))
             self.ran = True
             return
         # JAX traces and compiles in this call: Python runs in it, and may be interrupted or fail.
         spare.extend(copied([values[i] for i in self.donated]))
-        out.append(self.jitted(_ONE, *values))
+        out.append(self.jitted(one(), *values))
         self.ran = True
 
     def lowered(self) -> Any:
         """Return the program as a `jax.stages.Lowered`."""
         if self.structs is None:
             raise RuntimeError("lazy.as_text(): the last lazy program ran on several devices, as several programs")
-        return self.jitted.lower(_ONE, *self.structs)
+        return self.jitted.lower(one(), *self.structs)
 
     def run_part(self, place: int, where: tuple[int, ...], values: list[Any], found: dict[int, Any]) -> None:
         """Add to `found` the results at one place that are alive, or that other places need."""
         part = self.parts.get(place)
         if part is None:
             own = {n for n, w in enumerate(where) if w == place}
-            asked = {c for n, w in enumerate(where) if w != place for c in _flat(self.codes[n]) if c >= 0}
+            asked = {c for n, w in enumerate(where) if w != place for c in flat(self.codes[n]) if c >= 0}
             wanted = tuple(sorted({c for c in (*asked, *self.live) if c >> 8 in own}))
             part = self.parts[place] = wanted, own, self._jit(wanted, (), own)
         wanted, own, jitted = part
-        used = {-c - 1 for n in own for c in _flat(self.codes[n]) if c < 0}
+        used = {-c - 1 for n in own for c in flat(self.codes[n]) if c < 0}
         given = [v if i in used else None for i, v in enumerate(values)]
-        earlier = {c: found[c] for n in own for c in _flat(self.codes[n]) if c >= 0 and c in found}
-        found.update(zip(wanted, jitted(_ONE, *given, earlier)))
+        earlier = {c: found[c] for n in own for c in flat(self.codes[n]) if c >= 0 and c in found}
+        found.update(zip(wanted, jitted(one(), *given, earlier)))
 
 
-def _flat(codes: Any) -> list[int]:
+def _struct(x: Any) -> Any:
+    if not hasattr(x, "shape"):
+        return x
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=getattr(x, "weak_type", False))
+
+
+def flat(codes: Any) -> list[int]:
     out: list[int] = []
     for code in codes:
         if code.__class__ is tuple:
-            out += _flat(code)
+            out += flat(code)
         elif code is not None:
             out.append(code)
     return out

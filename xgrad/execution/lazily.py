@@ -119,7 +119,7 @@ class lazy:
 
 
 def sync() -> None:
-    """Run all that is pending in this thread; nothing outside of a lazy block.
+    """Run all that is pending in this thread, in a lazy block or on a lazy backend.
 
     >>> import xgrad
     >>> with xgrad.lazy():
@@ -128,9 +128,9 @@ def sync() -> None:
     ...     xgrad.lazy.pending()
     ''
     """
-    queue = queue_now()
-    if queue is not None:
-        queue.evaluate("sync()")
+    for queue in (queue_now(), *(state.queues or {}).values()):  # those of lazy backends too
+        if queue is not None:
+            queue.evaluate("sync()")
 
 
 if os.environ.get("XGRAD_LAZY", "") not in ("", "0"):

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ from .source import lines
 
 log: logging.Logger = logging.getLogger("xgrad.lazy")
 _READS = ("item()", "bool()", "int()", "float()", "complex()", "print", "a NumPy array", "tolist()", "len()")
+_MOST = 1000  # reasons for compiling that are stored
 
 
 class Evaluation(NamedTuple):
@@ -27,12 +28,13 @@ class Metrics(NamedTuple):
 
     operations: int  # noted and evaluated
     launches: int  # programs that were run
-    programs: tuple[str, ...]  # why each program was compiled
+    programs: tuple[str, ...]  # why each was compiled, of the last 1,000 programs
     evaluations: dict[Evaluation, int]
     tracing: float  # seconds
     compiling: float
     running: float
     advice: tuple[str, ...]
+    compiled: int  # programs that were compiled
 
     @property
     def operations_per_launch(self) -> float:
@@ -42,10 +44,12 @@ class Metrics(NamedTuple):
     def __str__(self) -> str:
         rows = [
             f"{self.operations} operations in {self.launches} launches, {self.operations_per_launch:.1f} in each; "
-            f"{len(self.programs)} programs",
+            f"{self.compiled} programs",
             f"seconds: tracing {self.tracing:.3f}, compiling {self.compiling:.3f}, running {self.running:.3f}",
         ]
         rows += [f"evaluated {count} times by {reason} at {line}" for (reason, line), count in self.evaluations.items()]
+        if earlier := self.compiled - len(self.programs):
+            rows.append(f"compiled: {earlier} programs before these")
         rows += [f"compiled: {reason}" for reason in self.programs]
         return "\n".join([*rows, *(f"advice: {text}" for text in self.advice)])
 
@@ -69,7 +73,8 @@ class Recorder:
         self.operations: int = 0
         self.launches: int = 0
         self.seconds: tuple[float, float, float] = 0.0, 0.0, 0.0  # tracing, compiling, running
-        self.programs: list[str] = []
+        self.programs: deque[str] = deque(maxlen=_MOST)
+        self.compiles: int = 0
         self.compiled: Counter[str] = Counter()  # by line: programs of the same operators
         self.evaluations: Counter[Evaluation] = Counter()
 
@@ -77,6 +82,7 @@ class Recorder:
         """Count a program that has to be compiled."""
         with self.lock:
             self.programs.append(f"{reason}, at {line}")
+            self.compiles += 1
             self.compiled[line] += same_operators
         log.info("compiles: %s, at %s", reason, line)
 
@@ -104,6 +110,7 @@ class Recorder:
         with self.lock:
             evaluations, compiled = dict(self.evaluations), dict(self.compiled)
             counts, times = (self.operations, self.launches, tuple(self.programs)), self.seconds
+            compiles = self.compiles
         advice = [
             f"{reason} at {line} cut the program {count} times: read values after the loop, or every n-th step"
             for (reason, line), count in evaluations.items()
@@ -114,7 +121,7 @@ class Recorder:
             for line, count in compiled.items()
             if count > 2
         ]
-        return Metrics(*counts, evaluations, *times, tuple(advice))
+        return Metrics(*counts, evaluations, *times, tuple(advice), compiles)
 
 
 _counts = Counts()

@@ -8,18 +8,20 @@ protocols and all operators read the value, and so evaluate the queue.  Invarian
 """
 
 from typing import Any
+from weakref import ref
 
 import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from ..config import state
+from ..config import settings, state
+from ..declared import DeclaredPlace
 
 
 class Aval:
     """The shape, dtype and weak type of an array.  Equal ones are one object, so that they are compared by identity."""
 
-    __slots__ = ("dtype", "ndim", "shape", "size", "struct", "weak_type")
+    __slots__ = ("__weakref__", "dtype", "ndim", "shape", "size", "struct", "weak_type")
     shape: tuple[int, ...]
     dtype: Any
     weak_type: bool
@@ -35,13 +37,31 @@ class Aval:
 
 
 _avals: dict[tuple[Any, ...], Aval] = {}
+MOST_AVALS = 4096  # more than these, and twice those that were in use when they were counted last, are looked through
+_most = MOST_AVALS
 
 
 def aval_of(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> Aval:
     """Return the one Aval of these."""
     key = shape, dtype, weak_type
     found = _avals.get(key)
-    return _avals.setdefault(key, Aval(*key)) if found is None else found
+    if found is None:
+        found = _avals.setdefault(key, Aval(*key))
+        if len(_avals) > _most:
+            _drop_unused()
+    return found
+
+
+def _drop_unused() -> None:
+    """Leave the avals that something refers to: pending arrays, programs, keys of compiled queues."""
+    global _most
+    found = [(key, ref(aval)) for key, aval in list(_avals.items())]
+    _avals.clear()
+    for key, used in found:
+        aval = used()
+        if aval is not None:
+            _avals[key] = aval  # if another thread has made one again meanwhile, programs know this one
+    _most = max(MOST_AVALS, 2 * len(_avals))
 
 
 # Places: 0 is the default device, to which an array is not committed; the others count single-device shardings.
@@ -56,6 +76,18 @@ def place_number(sharding: Any) -> int:
         places.append(sharding)
         found = _numbers[sharding] = len(places) - 1
     return found
+
+
+def declared_of(x: Any) -> DeclaredPlace | None:
+    """Return the declared backend's place that an operand of a program is at; None for any other operand."""
+    if x.__class__ is Pending and x.place:
+        where = places[x.place]
+        return where if where.__class__ is DeclaredPlace else None
+    if x.__class__ is tuple:
+        for part in x:
+            if (where := declared_of(part)) is not None:
+                return where
+    return None
 
 
 def default_sharding() -> SingleDeviceSharding:
@@ -132,7 +164,10 @@ class Pending:
     def read(self, reason: str) -> Any:
         """Return the array for other code to keep; `reason` says in the metrics who asked for it."""
         self.owned = False
-        return self.evaluated(reason)
+        array = self.evaluated(reason)
+        if settings.declared and (where := declared_of(self)) is not None:
+            return where.runtime.sent(array)
+        return array
 
     def evaluated(self, reason: str) -> Any:
         """Return the array.  Evaluates the queue if it has none."""

@@ -14,7 +14,6 @@ Invariant: at each moment either the entries are noted and their inputs are ther
 their values.  An interrupt between the two finds `done`, and what comes next finishes it.
 """
 
-import functools
 import sys
 import threading
 import time
@@ -34,7 +33,10 @@ from ..limits import out_of_memory, x64_for_now
 from .alive import AT_REST, COUNTED, IN_LIST, IN_SLOT, References, alive_of
 from .fused import operand_of, programs, shown
 from .metrics import recorder
+from .owned import lent
 from .pending import Aval, Pending, aval_of, give_up, place_number, places, quietly
+from .replaced import put_back
+from .scalars import operands_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
 
@@ -60,7 +62,8 @@ class Queue:
         self.entries: list[tuple[Any, ...]] = []
         self.inputs: list[Any] = []
         self.kinds: list[Aval] = []  # of the inputs; shorter after an interrupt between the two
-        self.known: dict[int, tuple[int, Aval, int]] = {}  # code, aval and place of an input by its identity
+        self.known: dict[int, Any] = {}  # code, aval and place of an input by its identity
+        self.writes: list[tuple[Any, ...]] = []  # what in-place writes replaced (replaced.py)
         self.thread: int = threading.get_ident()
         self.noting: bool = False
         self.running: bool = False
@@ -96,12 +99,13 @@ class Queue:
                     if x.place and x.place != place:
                         place = _one_place(place, x.place)
                 else:
-                    if x.__class__ is Pending and x.value is None:
-                        foreign = x
-                        break
-                    if owners is not None and isinstance(x, jax.Array):
+                    if x.__class__ is Pending:
+                        if x.value is None:
+                            foreign = x
+                            break
+                    elif owners is not None and isinstance(x, jax.Array):
                         x = lent(x, owners[len(codes)])
-                    code, aval, where = self._input(x)
+                    code, aval, where = self.known.get(id(x)) or self._input(x)
                     if aval is AT_ONCE:
                         break
                     codes.append(code)
@@ -207,6 +211,49 @@ class Queue:
         seen = known[id(x)] = self._enter(x, aval, place)
         return seen
 
+    # -- noting again what was noted before (engine/transcript.py) --------------------------------------------------
+
+    def named(self, x: Any) -> tuple[Any, ...] | None:
+        """Return code, aval and place of an array from outside, made an input; None if it is no such array."""
+        if x.__class__ is Pending or isinstance(x, jax.Array):
+            found = self._input(x)
+            return None if found[1] is AT_ONCE else found
+        return None
+
+    def code(self, x: Any) -> Any:
+        """Return the code of an operand: for an integer its type and value."""
+        if x.__class__ is Pending and x.queue is self:
+            return x.number
+        if x.__class__ in (int, bool):
+            return x.__class__, x
+        return self.known.get(id(x), (None,))[0]
+
+    def result(self, code: int | None) -> Any:
+        """Return the pending result that has this code."""
+        if code is None:
+            return None
+        results = self.entries[code >> 8][3]
+        return results[code & 255] if results.__class__ is tuple else results
+
+    def extend(self, entries: list[Any], inputs: list[Any], kinds: list[Any], start: int, first: int) -> bool:
+        """Append entries and their inputs; False, and nothing, unless there are `start` and `first` of them now."""
+        self.noting = True
+        try:
+            if self.taken or self.done is not None:
+                self._wait()
+            mine, given = self.entries, self.inputs
+            if self.running or len(mine) != start or len(given) != first or len(self.kinds) != first:
+                return False
+            change = self.changes = self.changes + 1
+            given += inputs
+            self.kinds += kinds
+            if self.changes != change:
+                return False
+            mine += entries
+            return True
+        finally:
+            self.noting = False
+
     # -- evaluation -----------------------------------------------------------------------------------------------
 
     def evaluate(self, reason: str, asked: Pending | None = None) -> None:
@@ -246,8 +293,7 @@ class Queue:
             return
         called, codes, where, results, _ = zip(*entries)
         live, alive = alive_of(results, *(AT_REST if COUNTED else (0, 0)))
-        # Where there is one device only, it makes no difference what is committed to it.
-        one = len(set(where)) == 1 or _only_device()
+        one = self._together(where)
         donated = self._donated(alive) if one and COUNTED and live else ()
         fused = None
         if live:
@@ -262,7 +308,7 @@ class Queue:
         self.done, self.running = (alive, out), True  # and no call before the block
         try:
             if fused is not None:
-                values = [x.value if x.__class__ is Pending else x for x in inputs]
+                values = operands_of(inputs, self.x64)
                 if not one:
                     self._by_place(fused, where, values, out)
                 else:
@@ -296,6 +342,10 @@ class Queue:
             self._finish()
         recorder.launched(len(entries), len(live), reason, line, started)
 
+    def _together(self, where: tuple[int, ...]) -> bool:
+        """Return True if entries at these places are one program: with one device only it makes no difference."""
+        return len(set(where)) == 1 or jax.device_count() == 1
+
     def _donated(self, alive: list[Any]) -> tuple[int, ...]:
         """Return the inputs that nothing else refers to and whose memory a result can have."""
         room: Counter[Aval] | None = None
@@ -328,7 +378,8 @@ class Queue:
     def _one_by_one(self, failure: Exception) -> None:
         """Run each entry for itself after the whole has failed, which tells the one that fails.
 
-        Raises its error.  Entries that do not depend on it have their values then; the others are dropped.
+        Raises its error.  Entries that do not depend on it have their values then; the others are dropped, and what
+        they were to replace is there again.
         """
         found: dict[int, Any] = {}
         first: Any = None
@@ -349,7 +400,9 @@ class Queue:
             outs = out if out.__class__ is tuple else (out,)
             found.update(((n << 8) + i, o) for i, o in enumerate(outs))
             for p, o in zip(results if results.__class__ is tuple else (results,), outs):
-                p.value, p.queue = o, None
+                if p.queue is self:  # else it is a result in a transcript
+                    p.value, p.queue = o, None
+        put_back(self, found)
         self._drop()
         if first is not None:
             failed, program, line = first
@@ -367,6 +420,7 @@ class Queue:
     def _drop(self) -> None:
         entries, inputs, kinds, known = [], [], [], {}
         self.entries, self.inputs, self.kinds, self.known, self.done = entries, inputs, kinds, known, None
+        self.writes = []
         self.changes += 1
 
     # -- telling --------------------------------------------------------------------------------------------------
@@ -380,40 +434,6 @@ class Queue:
                 avals = ", ".join(repr(p.aval) for p in found)
                 rows.append(f"%{n} = {program.name}({', '.join(map(shown, codes))}) : {avals}  # {lines(line)}")
             return "\n".join(rows)
-
-
-@functools.cache
-def _only_device() -> bool:
-    return jax.device_count() == 1
-
-
-def lent(array: Any, owner: Any) -> Any:
-    """Return a Pending with this value, which the queue may donate, in place of the array of a tensor or its storage.
-
-    Return the array itself if it belongs to no tensor, to several devices or to a trace.
-    """
-    if isinstance(array, Tracer) or array.sharding.__class__ is not SingleDeviceSharding:
-        return array
-    storage = getattr(owner, "_storage", None)
-    holder = owner if storage is None else storage
-    held = getattr(holder, "_array", None)
-    if isinstance(held, Pending) and held.value is array:
-        return held  # the operand before this one is the same tensor
-    if held is not array:
-        return array
-    p = valued(array, holder._owned if holder is owner else holder.owned)
-    if holder._array is array:  # else another thread has written it: no call between the comparison and the assignment
-        holder._array = p
-    return p
-
-
-def valued(array: Any, owned: bool) -> Pending:
-    """Return a Pending that has this value, an array on one device."""
-    p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
-    p.value = array
-    p.owned = owned
-    p.place = place_number(array.sharding) if array.committed else 0
-    return p
 
 
 def _check(alive: list[Pending], out: list[Any]) -> None:

@@ -14,6 +14,7 @@ from ..dtypes import WIDE, x64_enabled
 from .pending import Aval, Pending, aval_of
 
 MOST_RESULTS = 256  # of one program
+MOST_KEYS = 256  # avals of operands of one program, of which the results' are known
 AT_ONCE: Any = object()  # in place of avals: a program has to run at once
 NUMBERS = {float: np.float64, int: np.int64, complex: np.complex128, bool: np.bool_}
 
@@ -48,7 +49,7 @@ def avals_of(program: Any, key: tuple[Any, ...]) -> Any:
     if x64 is not x64_enabled():
         return AT_ONCE
     if not x64 and any(aval.dtype in WIDE for aval in jax.tree.leaves(given)):
-        program.avals[key] = AT_ONCE  # it refuses them, or converts them: JAX's rules would narrow them
+        _remember(program, key, AT_ONCE)  # it refuses them, or converts them: JAX's rules would narrow them
         return AT_ONCE
     out = jax.eval_shape(program.run, *map(_structs, given))
     if out.__class__ is tuple and 0 < len(out) <= MOST_RESULTS and all(hasattr(o, "shape") for o in out):
@@ -57,5 +58,11 @@ def avals_of(program: Any, key: tuple[Any, ...]) -> Any:
         found = aval_of(out.shape, out.dtype, out.weak_type)
     else:
         found = AT_ONCE
-    program.avals[key] = found
+    _remember(program, key, found)
     return found
+
+
+def _remember(program: Any, key: tuple[Any, ...], found: Any) -> None:
+    if len(program.avals) >= MOST_KEYS:  # shapes that never repeat
+        program.avals.clear()
+    program.avals[key] = found

@@ -7,7 +7,8 @@ from typing import Any
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _inside: dict[str, bool] = {}  # by file name: True for xgrad's own and JAX's
-_lines: dict[tuple[int, int], tuple[Any, int]] = {}  # by identity of the code, and instruction: the code, its line
+# By identity of the code, and instruction: the code, the text of its line.  Code objects of two files may be equal.
+_texts: dict[tuple[int, int], tuple[Any, str]] = {}
 
 
 def outside(frame: Any) -> Any:
@@ -28,23 +29,26 @@ def line_of(place: Any) -> tuple[str, int]:
     if place is None:
         return "?", 0
     code, last = place
-    # By identity: code objects of two files may be equal.
-    known, line = _lines.get((id(code), last), (None, 0))
-    if known is not code:
-        line = code.co_firstlineno
-        for start, end, number in code.co_lines():
-            if start <= last < end and number is not None:
-                line = number
-        if len(_lines) >= 4096:
-            _lines.clear()
-        _lines[id(code), last] = code, line
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= last < end and number is not None:
+            line = number
     return code.co_filename, line
 
 
 def lines(place: Any) -> str:
     """Return `file.py:12`, or `In[7]:12` for a line of a notebook's cell."""
-    name, line = line_of(place)
-    return f"{_cell(name) or os.path.basename(name)}:{line}"
+    if place is None:
+        return "?:0"
+    code, last = place
+    known, text = _texts.get((id(code), last), (None, ""))
+    if known is not code:
+        name, line = line_of(place)
+        text = f"{_cell(name) or os.path.basename(name)}:{line}"
+        if len(_texts) >= 4096:
+            _texts.clear()
+        _texts[id(code), last] = code, text
+    return text
 
 
 def _cell(name: str) -> str | None:

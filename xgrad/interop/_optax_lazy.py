@@ -13,6 +13,7 @@ from ..donation import surely
 from ..execution.execute import spread
 from ..execution.pending import Pending
 from ..execution.queue import Queue
+from ..execution.replaced import replaces
 from ..execution.shapes import MOST_RESULTS
 from ..views.storage import writing
 
@@ -46,6 +47,10 @@ def note_step(update: Any, queue: Queue, grads: list[Any], extra: dict[str, Any]
             new = queue.note(program, [*arrays, *grads, *leaves, *further], owners)
             results.append((new[:count], (), new[count:]))
             update.settle(arrays, leaves, numbers, results)
+            for result, before, holder, owner in zip(
+                new, (*arrays, *leaves), (*update.holders, *update.tensors), (*update.own, *update.tensors)
+            ):
+                replaces(result, before, holder, owner)
         except BaseException:
             if results:
                 surely(update.settle, arrays, leaves, numbers, results)

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from ..declared import DeclaredPlace
 from ..devices import Devices, device, placement_of
 
 
@@ -44,7 +45,7 @@ class Places:
         self._everywhere: Any = None
         if isinstance(map_location, Mapping):
             self._by_name = {str(key): value for key, value in map_location.items()}
-        elif map_location is not None and not callable(map_location):
+        elif map_location is not None and not _is_function(map_location):
             self._everywhere = placement_of(map_location)
 
     def of(self, saved: str | None, nbytes: int) -> Any:
@@ -57,13 +58,18 @@ class Places:
             return _as_saved(saved)
         if isinstance(given, Mapping):
             return placement_of(self._by_name[saved]) if saved in self._by_name else _as_saved(saved)
-        if not callable(given):
+        if not _is_function(given):
             return self._everywhere
         storage = SavedStorage(nbytes)
         answer = given(storage, saved or "cpu")
         if answer is None:
             return _as_saved(saved)
         return placement_of("cpu" if answer is storage else answer)
+
+
+def _is_function(given: Any) -> bool:
+    """Return True for a function of a storage and its place; a device is callable too, as a decorator."""
+    return callable(given) and not isinstance(given, device)
 
 
 def _as_saved(saved: str | None) -> Any:
@@ -83,4 +89,5 @@ def name_of(array: Any) -> str | None:
     if not array.committed or len(array.sharding.device_set) > 1:
         return None
     where = device(array.sharding)
-    return f"{where.type}:{where.index}" if isinstance(placement_of(where), (jax.Device, Devices)) else None
+    kinds = jax.Device, Devices, DeclaredPlace
+    return f"{where.type}:{where.index}" if isinstance(placement_of(where), kinds) else None

@@ -11,8 +11,10 @@ import numpy as np
 from jax.sharding import Sharding
 
 from .. import dtypes
+from ..declared import DeclaredPlace
 from ..devices import settled
 from ..errors import DtypeDisabledError, PlacementError
+from ..execution.execute import transferred
 from ..interop._safetensors_file import FileError
 from ..ops.sparse.conversion import sparse_coo_tensor
 from ..tensor import Tensor, from_foreign
@@ -107,7 +109,9 @@ def _storage(saved: SavedArray, places: Any, file: str) -> Storage:
         where = settled(where, values.shape)
     except (DtypeDisabledError, OverflowError, PlacementError) as error:
         raise type(error)(f"{file}: '{name}': {error}") from None
-    if isinstance(where, Sharding):
+    if where.__class__ is DeclaredPlace:
+        array = transferred(narrowed, where)
+    elif isinstance(where, Sharding):
         array = jax.make_array_from_callback(values.shape, where, lambda index: np.array(narrowed[index]))
     else:
         array = jax.device_put(np.array(narrowed), where)

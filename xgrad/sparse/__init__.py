@@ -144,7 +144,7 @@ def from_bcoo(array: Any, requires_grad: bool = False) -> Tensor:
     try:
         return _conversion.sparse_coo_tensor(
             from_foreign(array.indices).t(), from_foreign(array.data), array.shape, is_coalesced=coalesced,
-            requires_grad=requires_grad,
+            requires_grad=requires_grad, check_invariants=True,
         )  # fmt: skip
     except RuntimeError as error:
         raise ValueError(f"from_bcoo: {error}") from None

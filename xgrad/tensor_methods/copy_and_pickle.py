@@ -15,8 +15,11 @@ import numpy as np
 
 from .. import dtypes
 from ..config import state
+from ..declared import registered
 from ..devices import require_here
 from ..engine.hooks import hooks_of
+from ..execution.execute import transferred
+from ..execution.pending import declared_of
 from ..tensor import SAME, Tensor, from_foreign, mark
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer, VersionCounter, value_needed
@@ -134,7 +137,9 @@ class _Array:
         require_here(array, "pickling a tensor")
         host = np.ascontiguousarray(np.asarray(array)).reshape(-1).view(np.uint8)
         data = pickle.PickleBuffer(host.data) if protocol >= 5 else host.tobytes()
-        return _rebuild_array, (data, tuple(array.shape), array.dtype.name)
+        rebuilt = data, tuple(array.shape), array.dtype.name
+        where = declared_of(array)
+        return (_rebuild_array, rebuilt) if where is None else (_rebuild_declared, (*rebuilt, where.name))
 
 
 def _reduce_storage(self: Storage, protocol: Any) -> tuple:
@@ -145,13 +150,23 @@ def _rebuild_array(data: Any, shape: tuple, dtype: str) -> np.ndarray:
     return np.frombuffer(data, np.uint8).view(getattr(dtypes, dtype)).reshape(shape)
 
 
+def _rebuild_declared(data: Any, shape: tuple, dtype: str, name: str) -> Any:
+    place = registered(name)
+    if place is None:
+        raise RuntimeError(
+            f"the pickle has a tensor of the declared backend '{name}', which is not registered here: declare it, and "
+            f"call register(), before the pickle is loaded"
+        )
+    return transferred(_rebuild_array(data, shape, dtype), place)
+
+
 def _rebuild_storage(array: np.ndarray) -> Storage:
     return Storage(_own(array), False)
 
 
 def _own(array: np.ndarray) -> Any:
     """Copy a loaded array to the default device; without a copy device_put might share its memory."""
-    return from_foreign(np.array(array))._array
+    return array if declared_of(array) is not None else from_foreign(np.array(array))._array
 
 
 def _rebuild_tensor(cls: type, place: Any, chain: ViewChain | None, requires_grad: bool, parameter: bool) -> Any:

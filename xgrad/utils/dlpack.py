@@ -14,7 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..devices import same_placement, settled
 from ..dispatch.call import call
-from ..execution.execute import settle
+from ..execution.execute import settle, transferred
 from ..ops.create.from_data import _converted, placement
 from ..tensor import Tensor, from_foreign
 
@@ -119,7 +119,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if copy is False and (moves or (array.size and array.unsafe_buffer_pointer() != looked.address)):
         why = "it goes to another device" if moves else "it begins at no multiple of 64 bytes"
         raise ValueError(f"from_dlpack() can't share this memory, for {why}: leave copy out")
-    tensor = from_foreign(jax.device_put(array, where) if moves else array if device else untied(array))
+    tensor = from_foreign(transferred(array, where) if moves else array if device else untied(array))
     if copy:
         tensor = call(_converted.operator, (tensor,), (tensor.dtype,))
         settle(tensor)  # now, in a lazy block too: the owner of the memory may write to it

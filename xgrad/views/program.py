@@ -135,6 +135,7 @@ class Program:
             elif where is None:
                 program = jit_checked(view_update, (self, key), keep_unused=True)
                 program.role, program.into, program.label = "write", update_within, "update"
+                program.operator = getattr(getattr(key, "operator", None), "name", "")  # of a kernel
             else:
                 program = jit_placed(view_update, where)
             self.updates[key, donate, where] = program

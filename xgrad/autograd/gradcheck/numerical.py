@@ -11,9 +11,9 @@ ds/dx + i ds/dy: the conjugate Wirtinger derivative times two, which is what bac
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
+from ...execution.execute import transferred
 from ...ops.create.factories import like as placement
 from ...tensor import Tensor, from_foreign
 from .entries import entries, host
@@ -23,7 +23,7 @@ Evaluate = Callable[[], Sequence[Tensor]]
 
 def placed(values: np.ndarray, like: Tensor) -> Tensor:
     """Return a tensor of these values, on the devices of `like`; replicated there, if the shape is another."""
-    return from_foreign(jax.device_put(values, placement(like, values.shape == tuple(like.shape))))
+    return from_foreign(transferred(values, placement(like, values.shape == tuple(like.shape))))
 
 
 def jacobians(evaluate: Evaluate, target: Tensor, outputs: Sequence[Tensor], eps: float) -> list[np.ndarray]:

@@ -21,6 +21,7 @@ from typing import Any
 import jax
 
 from ...errors import DtypeDisabledError
+from ...execution.pending import quietly
 from ...limits import checked
 from ..fit import fit
 
@@ -153,7 +154,12 @@ def evaluate(
         # Operations one by one may do more than a program can, or raise a clearer error.
         _tell(f"segment {program.number}: its program failed, its operations run by themselves: {error!r}")
         metrics.fallbacks += 1
-        one_by_one = program.traces[metas, donated] = program.function(metas)
+        operations = program.function(metas)
+
+        def one_by_one(*args: Any) -> tuple[Any, ...]:
+            return operations(*map(quietly, args))  # JAX's derivatives take arrays, and no Pendings
+
+        program.traces[metas, donated] = one_by_one
         return one_by_one, one_by_one(*args)
 
 

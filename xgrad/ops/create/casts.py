@@ -126,7 +126,8 @@ def _constrained(self: Tensor, placement: Any) -> Tensor:
 
 
 def _is_place(spec: Any) -> bool:
-    return isinstance(spec, (str, int, device, jax.Device, Sharding, PartitionSpec)) and not isinstance(spec, bool)
+    kinds = (str, int, device, jax.Device, Sharding, PartitionSpec)
+    return (isinstance(spec, kinds) and not isinstance(spec, bool)) or hasattr(spec, "__xgrad_place__")
 
 
 @composite(function=False)

@@ -186,7 +186,7 @@ def set_default_tensor_type(t: Any) -> None:
     if place not in ("xgrad", "torch") or name not in kinds:
         raise TypeError(
             f"only floating-point types such as xgrad.FloatTensor are supported as the default type, but got {t!r}: "
-            "the default device is JAX's (jax.config.update('jax_default_device', device))"
+            "the default device is what set_default_device() makes it"
         )
     warnings.warn(
         "set_default_tensor_type() is deprecated since PyTorch 2.1: use set_default_dtype(dtype).", stacklevel=2

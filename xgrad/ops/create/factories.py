@@ -16,6 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 from ... import dtypes
 from ...batching.batched_tensor import batch_like
 from ...config import settings
+from ...declared import DeclaredPlace
 from ...devices import Devices
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
@@ -111,6 +112,8 @@ def like(input: Tensor, same_shape: bool = True) -> Sharding | None:
     where = input._placed()
     if where is None:
         return None
+    if where.__class__ is DeclaredPlace:
+        return where
     if isinstance(where, SingleDeviceSharding):
         return where if input._held().committed else None
     if same_shape:

@@ -12,15 +12,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import Sharding, SingleDeviceSharding
+from jax.sharding import Sharding
 
 from ... import dtypes
-from ...devices import Devices, placement_of, require_here, same_placement, settled
+from ...config import state
+from ...declared import DeclaredPlace
+from ...devices import Devices, require_here, same_placement, settled, sharding_of
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import cast
 from ...dispatch.samples import COMPLEX, real, sample, whole
+from ...execution.execute import transferred
+from ...execution.pending import declared_of
 from ...tensor import Tensor, from_foreign
 from .scalars import all_fit, fill_value, number
 
@@ -45,7 +49,7 @@ _converted.operator.converts = True
 def place(x: Any, placement: Sharding | Devices | None) -> Any:
     """Within a kernel, compute `x` at `placement`.  Raises `PlacementError` for a shape that does not fit."""
     where = settled(placement, x.shape)
-    return x if where is None else jax.lax.with_sharding_constraint(x, where)
+    return x if where is None or where.__class__ is DeclaredPlace else jax.lax.with_sharding_constraint(x, where)
 
 
 @operator(
@@ -66,10 +70,7 @@ def filled(self, *, size, dtype, placement):
 
 def placement(device: Any) -> Sharding | Devices | None:
     """Convert a device specification to a sharding, a static argument of kernels; None for the default device."""
-    if device is None:
-        return None
-    where = placement_of(device)
-    return where if isinstance(where, (Sharding, Devices)) else SingleDeviceSharding(where)
+    return state.place if device is None else sharding_of(device)
 
 
 def finish(out: Tensor, requires_grad: bool) -> Tensor:
@@ -190,10 +191,10 @@ def _scalar(value: Any, dtype: np.dtype) -> Any:
 def constant_array(array: np.ndarray, device: Any) -> Any:
     """Put host data into an array that stays concrete under a trace, so that an index or a mask can be read."""
     where = settled(placement(device), array.shape)
-    out = jax.device_put(array, where)
+    out = transferred(array, where)
     if isinstance(out, Tracer):
         with jax.ensure_compile_time_eval():
-            out = jax.device_put(array, where)
+            out = transferred(array, where)
     return out
 
 
@@ -202,15 +203,17 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
     dtype = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
         data = data.detach()._read()
+        device = declared_of(data) if device is None else device
     elif not isinstance(data, (jax.Array, np.ndarray, np.generic)) and hasattr(data, "__jax_array__"):
         data = data.__jax_array__()
-    if isinstance(data, jax.Array):
+    if isinstance(data, jax.Array) or declared_of(data) is not None:
+        held: Any = data
         wanted, where = dtype or data.dtype, settled(placement(device), data.shape)
         moves = (
-            where is not None and not isinstance(data, Tracer) and not same_placement(where, data.sharding, data.ndim)
+            where is not None and not isinstance(data, Tracer) and not same_placement(where, held.sharding, data.ndim)
         )
         if moves:
-            data = jax.device_put(data, where)
+            data = transferred(data, where)
         if copy or wanted != data.dtype:
             return call(_converted.operator, (from_foreign(data),), (np.dtype(wanted),))
         return from_foreign(data)

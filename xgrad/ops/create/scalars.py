@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import dtypes
+from ...batching.batched_tensor import inner_value
 from ...errors import NumberOverflowError
+from ...execution.pending import waits
 from ...tensor import Tensor
 from ..index.index_checks import on_host
 
@@ -75,13 +77,30 @@ def _require_fit(value: complex, dtype: np.dtype) -> None:
         )
 
 
+@functools.cache
+def _all_numbers_fit(given: np.dtype, dtype: np.dtype) -> bool:
+    if dtypes.bool in (given, dtype) or np.can_cast(given, dtype):
+        return True
+    return given not in dtypes.INEXACT and dtype in dtypes.INEXACT and (dtype.itemsize > 2 or dtype == dtypes.bfloat16)
+
+
+def _evaluate(value: Tensor) -> None:
+    """Evaluate a pending number on the CPU."""
+    array = inner_value(value)._read()
+    if waits(array) and all(device.platform == "cpu" for device in array.devices()):
+        array.evaluated("a number that has to fit")
+
+
 def fill_value(value: Any, dtype: np.dtype) -> Any:
     """Convert a number or a 0-dim tensor to an argument of a kernel that will cast it to `dtype`.
 
-    Raises `NumberOverflowError` if it does not fit.  A tensor on an accelerator is not waited for, but cast.
+    Raises `NumberOverflowError` if it does not fit.  A tensor on an accelerator is not waited for, but cast; one
+    that is pending is evaluated, unless all numbers of its dtype fit.
     """
     if isinstance(value, (Tensor, jax.Array)):
         if value.dtype != dtype and not value.ndim:
+            if isinstance(value, Tensor) and not _all_numbers_fit(value.dtype, dtype):
+                _evaluate(value)
             found = on_host(value)
             if found is not None:
                 _require_fit(found.item(), dtype)

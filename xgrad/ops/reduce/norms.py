@@ -93,7 +93,7 @@ def vector_norm(x, *, ord=2, dim=None, keepdim=False, dtype=None):
     "linalg_matrix_norm",
     signature="A, ord, dim, keepdim",
     **private,
-    samples=tuple([sample(real(2, 3), ord=p, dim=(0, 1), keepdim=p == 1) for p in ("nuc", 2, -2, 1, -1, INF)])
+    samples=tuple([sample(real(2, 3), ord=p, dim=(0, 1), keepdim=p == 1) for p in (1, "nuc", 2, -2, -1, INF)])
     + COMPLEX,
 )
 def _matrix_norm(A, *, ord, dim, keepdim):
@@ -133,6 +133,11 @@ def matrix_norm(
     if ord == "fro":
         result = vector_norm.function(A, 2, dims, keepdim)
     elif ord in ("nuc", 1, -1, 2, -2, INF, -INF):
+        if ord in ("nuc", 2, -2) and A.dtype in (dtypes.bfloat16, dtypes.float16):  # singular values
+            raise RuntimeError(
+                f"linalg.matrix_norm: Low precision dtypes not supported. Got {dtypes.torch_name(A.dtype)}; give "
+                "dtype=xgrad.float32"
+            )
         result = _matrix_norm.function(A, ord, dims, keepdim)
     else:
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")

@@ -175,7 +175,8 @@ def _quantiles(self, q, dim, keepdim, interpolation, skip_nan):
     if interpolation in ("linear", "midpoint"):
         weight = jnp.full_like(rank, 0.5) if interpolation == "midpoint" else rank - below
         low = _between(low, high, weight)
-    found = jnp.moveaxis(low, -1, 0)  # (quantiles, *the other dimensions)
+    inside = (q.reshape(-1) >= 0) & (q.reshape(-1) <= 1)  # what is not on the host has no check
+    found = jnp.moveaxis(jnp.where(inside, low, np.nan), -1, 0)  # (quantiles, *the other dimensions)
     if keepdim:
         found = found.reshape(
             found.shape[:1] + tuple(1 if dim is None or d == axis else n for d, n in enumerate(shape))

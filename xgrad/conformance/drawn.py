@@ -1,12 +1,12 @@
-"""Samples of operators (`xgrad/dispatch/samples.py`) as arrays: always the same numbers, away from each other."""
+"""Samples of operators (dispatch/samples.py) as arrays: always the same numbers, away from each other."""
 
 from typing import Any
 
 import jax
 import numpy as np
 
-from xgrad.dispatch.operator import Operator
-from xgrad.dispatch.samples import HERE, Draw, Sample
+from ..dispatch.operator import Operator
+from ..dispatch.samples import HERE, Draw, Sample
 
 FLOATING = ("real", "complex", "definite", "regular", "rising")
 
@@ -32,22 +32,24 @@ def values(draw: Draw, seed: int) -> np.ndarray:
     cells = (order + _OFFSETS[seed % len(_OFFSETS)]) / max(n, 1)
     if draw.kind == "regular":  # a diagonal that grows outweighs the rest
         rest = (cells - 0.5).reshape(draw.shape) / draw.shape[-1]
-        return rest + np.eye(*draw.shape[-2:]) * (1 + np.arange(draw.shape[-1]))
+        return rest + np.eye(draw.shape[-2], draw.shape[-1]) * (1 + np.arange(draw.shape[-1]))
     spread = (draw.low + (draw.high - draw.low) * cells).reshape(draw.shape)
     return np.sort(spread, -1) if draw.kind == "rising" else spread
 
 
-def _here() -> Any:
-    return jax.sharding.SingleDeviceSharding(jax.devices()[0])
-
-
-def arguments(op: Operator, sample: Sample, dtype: Any, seed: int = 0) -> tuple[list, list[int], tuple]:
+def arguments(
+    op: Operator, sample: Sample, dtype: Any, seed: int = 0, device: Any = None
+) -> tuple[list, list[int], tuple]:
     """Arrays and numbers for an operator; the places of those that move; static arguments in their order.
 
-    `dtype`: of the floating-point arrays; complex ones have imaginary parts of the same kind.
+    `dtype`: of the floating-point arrays; complex ones have imaginary parts of the same kind.  `device`: the
+    `jax.Device` that stands for the default one.
     """
     arrays = list(sample.arrays)
-    statics = {name: _here() if value is HERE else value for name, value in sample.statics.items()}
+    statics = dict(sample.statics)
+    for name, value in statics.items():
+        if value is HERE:
+            statics[name] = jax.sharding.SingleDeviceSharding(device or jax.devices()[0])
     for name in op.parameters[len(arrays) :]:
         arrays.append(statics.pop(name) if name in statics else op.defaults[name])
     floating = [i for i, a in enumerate(arrays) if isinstance(a, Draw) and a.kind in FLOATING]

@@ -1,0 +1,28 @@
+"""The program of the examples: two steps of a small network, with a write through a view and a sort."""
+
+import xgrad
+
+
+def step(device):
+    """Train on a device; return the last loss."""
+    xgrad.manual_seed(0)
+    model = xgrad.nn.Linear(16, 8).to(device)
+    for _ in range(2):
+        x = xgrad.randn(32, 16, device=device)
+        x[0].mul_(2)
+        loss = model(x).tanh().sort(dim=0).values.pow(2).mean()
+        model.zero_grad()
+        loss.backward()
+        with xgrad.no_grad():
+            for p in model.parameters():
+                p.sub_(p.grad, alpha=0.1)
+    return loss.item()
+
+
+def show(backend):
+    """Run on a backend, print its report, and return it."""
+    step(backend)  # compiles
+    with backend.report() as report:
+        step(backend)
+    print(report)
+    return report

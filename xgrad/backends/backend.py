@@ -1,0 +1,187 @@
+"""Backend: the declaration of a device, as a frozen value.
+
+Nothing of it is global.  A tensor may be put on the object itself (`device=chip`); from `register()` on, its name is a
+device string too.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import jax
+
+from .. import declared
+from ..devices import device, placement_of
+from .active import Active
+from .cost import Cost
+from .lacks import dtypes_named, lacking, named
+from .report import Report
+from .runtime import Runtime
+
+_TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A device that is declared, and whose computing JAX's device `on` does: tensors live on `name:0`.
+
+    `strides`: True if views are differentiated as sizes, strides and offset in the base (`as_strided`), False if their
+    chains are replayed, as on XLA's devices.
+
+    `execution`: "eager", or "lazy": operators are noted, and run together as one XLA program when a value is read, by
+    `xgrad.sync()`, and after 2,000 operations.
+    `dtypes`: those that it computes in, None for all; others it stores, if it falls back.
+    `without`: operators that it lacks, as names with * for any characters ("sort", "linalg.*"); their derivatives are
+    lacking too.  "complex" is all operators on complex numbers.
+    `fallback`: "host", what it lacks is computed on the host, and the result is on the backend; "error", it is refused
+    by `xgrad.errors.BackendError`, with its name and the line.
+    `lowerings`: {operator: JAX function} in place of the operator's own, `function(*arrays, **static arguments)`.  The
+    derivatives stay; a `jax.custom_vjp` brings its own.
+    `donation`: False if a write in place copies the storage.
+    `memory`: a number of bytes.  What is alive counts, exactly; more is `xgrad.errors.OutOfMemoryError`, and nothing is
+    lost.
+    `cost`: an `xgrad.Cost`, for the estimated time of a report.
+
+    A Backend is a device wherever one goes.  `register()` makes its name a device string; `activate()` is a block in
+    which new tensors are made on it.
+
+    Raises `TypeError` and `ValueError` for what cannot be declared, `RuntimeError` for an absent device `on`.
+
+    >>> import xgrad
+    >>> chip = xgrad.Backend("chip")
+    >>> x = xgrad.ones(2, device=chip, requires_grad=True)
+    >>> (x * 3).sum().backward()
+    >>> x.grad
+    tensor([3., 3.], device='chip:0')
+    """
+
+    name: str
+    on: Any = "cpu"
+    strides: bool = False
+    execution: str = "eager"
+    dtypes: Sequence[Any] | None = None
+    without: Sequence[str] = ()
+    fallback: str = "host"
+    lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    donation: bool = True
+    memory: int | None = None
+    cost: Cost | None = None
+    _runtime: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"Backend: the name must be a str, but got {type(self.name).__name__}")
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.name) or self.name in _TAKEN:
+            raise ValueError(
+                f"Backend: the name is an identifier and none of {', '.join(_TAKEN)}, but got {self.name!r}"
+            )
+        for name in ("strides", "donation"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise TypeError(f"Backend '{self.name}': {name} must be True or False, but got {value!r}")
+        if self.execution not in ("eager", "lazy"):
+            raise ValueError(f"Backend '{self.name}': execution is 'eager' or 'lazy', not {self.execution!r}")
+        if self.fallback not in ("host", "error"):
+            raise ValueError(f"Backend '{self.name}': fallback is 'host' or 'error', not {self.fallback!r}")
+        if self.memory is not None and (isinstance(self.memory, bool) or not isinstance(self.memory, int)):
+            raise TypeError(f"Backend '{self.name}': memory is a number of bytes, but got {self.memory!r}")
+        if self.memory is not None and self.memory <= 0:
+            raise ValueError(f"Backend '{self.name}': memory is a positive number of bytes, but got {self.memory}")
+        if self.cost is not None and not isinstance(self.cost, Cost):
+            raise TypeError(f"Backend '{self.name}': cost is an xgrad.Cost, but got {self.cost!r}")
+        if isinstance(self.without, str) or not all(isinstance(pattern, str) for pattern in self.without):
+            raise TypeError(f"Backend '{self.name}': without is a list of operators' names, but got {self.without!r}")
+        if not isinstance(self.lowerings, Mapping) or not all(map(callable, self.lowerings.values())):
+            raise TypeError(f"Backend '{self.name}': lowerings is {{operator: function}}, but got {self.lowerings!r}")
+        given = {named(self.name, name): function for name, function in self.lowerings.items()}
+        dtypes = None if self.dtypes is None else dtypes_named(self.name, self.dtypes)
+        for name, value in (
+            ("lowerings", MappingProxyType(given)),
+            ("without", tuple(self.without)),
+            ("dtypes", None if dtypes is None else tuple(sorted(dtype.name for dtype in dtypes))),
+        ):
+            object.__setattr__(self, name, value)
+        on = placement_of(self.on)
+        if not isinstance(on, jax.Device):
+            raise TypeError(
+                f"Backend '{self.name}': `on` is one of JAX's devices ('cpu', 'gpu:0'), but got {self.on!r}"
+            )
+        object.__setattr__(self, "_runtime", Runtime(self, on, lacking(self.name, self.without), dtypes))
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name))
+
+    def __reduce__(self) -> Any:
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        fields["lowerings"] = dict(self.lowerings)
+        return _made, (fields,)
+
+    def __deepcopy__(self, memo: Any) -> "Backend":
+        return self  # it is immutable, and tensors are on this one
+
+    def __xgrad_place__(self) -> declared.DeclaredPlace:
+        return self._runtime.start()
+
+    @property
+    def device(self) -> device:
+        """The device on which its tensors are.
+
+        >>> import xgrad
+        >>> xgrad.Backend("chip").device
+        device(type='chip', index=0)
+        """
+        return device(self)
+
+    def replace(self, **changes: Any) -> "Backend":
+        """Return another backend, of another declaration: tensors of the one are not on the other.
+
+        >>> import xgrad
+        >>> xgrad.Backend("chip").replace(strides=True).strides
+        True
+        """
+        return dataclasses.replace(self, **changes)
+
+    def register(self) -> "Backend":
+        """Make the name a device string, and return the backend.  Raises `RuntimeError` if another one has the name.
+
+        >>> import xgrad
+        >>> chip = xgrad.Backend("chip").register()
+        >>> xgrad.zeros(2, device="chip").device
+        device(type='chip', index=0)
+        >>> chip.unregister()
+        """
+        declared.register(self._runtime.start())
+        return self
+
+    def unregister(self) -> None:
+        """Take the name back.  Its tensors stay where they are.  Raises `RuntimeError` if it is not registered."""
+        declared.unregister(self._runtime.place)
+
+    def activate(self) -> Active:
+        """Return a block, or a decorator, in which new tensors are made on this backend; for this thread.
+
+        >>> import xgrad
+        >>> with xgrad.Backend("chip").activate():
+        ...     x = xgrad.ones(2)
+        >>> x.device
+        device(type='chip', index=0)
+        """
+        return Active(self)
+
+    def report(self) -> Report:
+        """Return a block that notes what the backend does, and says it afterwards.
+
+        >>> import xgrad
+        >>> chip = xgrad.Backend("chip")
+        >>> with chip.report() as report:
+        ...     x = xgrad.ones(2, device=chip) * 3
+        >>> report.launches
+        2
+        """
+        return Report(self._runtime)
+
+
+def _made(fields: dict[str, Any]) -> Backend:
+    return Backend(**fields)

@@ -1,0 +1,59 @@
+"""Events: what a backend did while a report was open, as counts and sums; the runtime writes them.
+
+Invariant: nothing is counted while no report is open.
+"""
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+
+class Launch(NamedTuple):
+    """A program that ran: what XLA is asked for its cost."""
+
+    name: str
+    lower: Any  # makes the `jax.stages.Lowered` of its operands' shapes
+    fused: bool  # True for a program of several operators
+
+
+class Fallback(NamedTuple):
+    """An operator that the host computed, and the line that called it."""
+
+    operator: str
+    lack: str
+    line: str
+
+
+class Sum:
+    """A count, with bytes."""
+
+    __slots__ = ("bytes", "count")
+
+    def __init__(self) -> None:
+        self.count, self.bytes = 0, 0
+
+    def add(self, size: int) -> None:
+        """Count one more, of so many bytes."""
+        self.count += 1
+        self.bytes += size
+
+
+class Events:
+    """The counts of one report."""
+
+    def __init__(self) -> None:
+        self.operators: Counter[str] = Counter()
+        self.launches: dict[Any, list[Any]] = {}  # by program and operands' shapes: [Launch, how often]
+        self.programs: list[str] = []  # why each was compiled
+        self.reads, self.refreshes, self.writes, self.adjoints = Sum(), Sum(), Sum(), Sum()
+        self.copies: Sum = Sum()  # that donation would have saved
+        self.fallbacks: dict[Fallback, Sum] = {}
+        self.sent, self.received = Sum(), Sum()
+        self.peak: int = 0
+
+    def launch(self, key: Any, launch: Launch) -> None:
+        """Count a program that ran."""
+        self.launches.setdefault(key, [launch, 0])[1] += 1
+
+    def fallback(self, fallback: Fallback, size: int) -> None:
+        """Count an operator that the host computed; `size`: its bytes over the link."""
+        self.fallbacks.setdefault(fallback, Sum()).add(size)

@@ -1,0 +1,82 @@
+"""What a declared backend lacks: operators by patterns, dtypes by names; checked when it is declared.
+
+A pattern is an operator's name, as `docs/operators.md` has it, with * for any characters; `linalg.inv` and `linalg_inv`
+are the same.  "complex" is all operators on complex numbers.
+"""
+
+import difflib
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..dispatch.tables import FUNCTIONS, OPERATORS, VARIANTS
+
+NAMESPACES = ("linalg", "special", "fft")
+
+
+def spellings(name: str) -> set[str]:
+    """Return the names by which a pattern may mean an operator.
+
+    `max.dim` is `max` too, `linalg_inv_ex` is `linalg.inv`.
+    """
+    plain = name.partition(".")[0]
+    found = {name, plain, plain.removesuffix("_ex")}
+    for namespace in NAMESPACES:
+        if name.startswith(f"{namespace}_"):
+            found |= {f"{namespace}.{other.removeprefix(f'{namespace}_')}" for other in found}
+    return found
+
+
+def operators() -> dict[str, set[str]]:
+    """Return all operators with their spellings; those whose names begin with an underscore are xgrad's own."""
+    names = {*OPERATORS, *(op.name for op in VARIANTS)}
+    return {name: spellings(name) for name in names if not name.startswith("_")}
+
+
+def lacking(backend: str, patterns: Iterable[str]) -> frozenset[str]:
+    """Return the operators that patterns name.  Raises `ValueError` for one that names none."""
+    known, found = operators(), set()
+    for pattern in patterns:
+        matched = {name for name, spelled in known.items() if any(fnmatchcase(s, pattern) for s in spelled)}
+        if not matched and pattern != "complex":
+            raise ValueError(
+                f"Backend '{backend}': without={pattern!r} matches no operator. {_instead(pattern, known)}"
+            )
+        found |= matched
+    return frozenset(found)
+
+
+def named(backend: str, name: Any) -> str:
+    """Return the operator that a lowering is for.  Raises `ValueError` if there is none of that name."""
+    known = operators()
+    if name in known:
+        return name
+    for operator, spelled in known.items():
+        if name in spelled and "." not in operator:
+            return operator
+    raise ValueError(f"Backend '{backend}': lowerings has {name!r}, which is no operator. {_instead(name, known)}")
+
+
+def _instead(name: Any, known: dict[str, set[str]]) -> str:
+    plain = str(name)
+    last = plain.rpartition(".")[2]
+    if any(last in functions for functions in FUNCTIONS.values()):
+        return f"'{plain}' is a function that is made of other operators: name those (docs/operators.md has them all)"
+    near = difflib.get_close_matches(plain, {s for spelled in known.values() for s in spelled}, 3)
+    return f"Near it: {', '.join(near)}" if near else "docs/operators.md has them all"
+
+
+def dtypes_named(backend: str, given: Any) -> frozenset[Any]:
+    """Return the dtypes of a declaration.  Raises `TypeError` for what is none."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"Backend '{backend}': dtypes is a list of names such as ['float32', 'int32'], not {given!r}")
+    found = set()
+    for spec in given:
+        try:
+            found.add(np.dtype(getattr(dtypes, spec) if isinstance(spec, str) and hasattr(dtypes, spec) else spec))
+        except TypeError:
+            raise TypeError(f"Backend '{backend}': dtypes has {spec!r}, which is no dtype") from None
+    return frozenset(found)

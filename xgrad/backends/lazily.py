@@ -1,0 +1,84 @@
+"""DeviceQueue: the programs that a lazy backend has noted in one thread, and not run yet.
+
+The queue of lazy blocks, with the backend's own rules: what it gives is on the backend, and counts in its memory;
+nothing is donated if writes copy.
+"""
+
+from typing import Any
+
+from ..config import state
+from ..execution.fused import programs
+from ..execution.metrics import recorder
+from ..execution.pending import Pending
+from ..execution.queue import Queue
+
+
+class DeviceQueue(Queue):
+    """Programs of one thread that wait on a lazy backend."""
+
+    def __init__(self, runtime: Any) -> None:
+        super().__init__()
+        self.runtime = runtime
+
+    def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
+        out = super().note(program, operands, owners)
+        for p in out if out.__class__ is tuple else (out,):
+            if p.__class__ is Pending and p.queue is self:
+                p.place = self.runtime.number  # also of a program without operands
+        return out
+
+    def _together(self, where: tuple[int, ...]) -> bool:
+        return True
+
+    def _donated(self, alive: list[Any]) -> tuple[int, ...]:
+        runtime = self.runtime
+        donated = super()._donated(alive)
+        if not runtime.backend.donation:
+            for events in runtime.reports:
+                for i in donated:
+                    events.copies.add(self.inputs[i].nbytes)
+            donated = ()
+        size = sum(p.nbytes for p in alive) - sum(self.inputs[i].nbytes for i in donated)
+        if runtime.memory.short_of(size):
+            runtime.memory.require(size, f"the results of {len(self.entries)} operations", runtime.line())
+        return donated
+
+    def _evaluate(self, reason: str, line: Any) -> None:
+        if not self.runtime.reports:
+            return super()._evaluate(reason, line)
+        before = len(recorder.programs)
+        ran, programs.latest = programs.latest, None
+        super()._evaluate(reason, line)
+        fused = programs.latest
+        if fused is None:
+            programs.latest = ran
+        else:
+            self.runtime.launched(fused, list(recorder.programs)[before:])
+        return None
+
+    def _finish(self) -> None:
+        alive = self.done[0]
+        super()._finish()
+        for p in alive:
+            self.runtime.memory.hold(p)
+
+    def _one_by_one(self, failure: Exception) -> None:
+        entries = self.entries
+        try:
+            super()._one_by_one(failure)
+        finally:
+            for *_, results, _ in entries:
+                for p in results if results.__class__ is tuple else (results,):
+                    if p.value is not None:
+                        self.runtime.memory.hold(p)
+
+
+def queue_of(runtime: Any) -> DeviceQueue:
+    """Return this thread's queue of a lazy backend."""
+    queues = state.queues
+    if queues is None:
+        queues = state.queues = {}
+    queue = queues.get(runtime.place)
+    if queue is None:
+        queue = queues[runtime.place] = DeviceQueue(runtime)
+    return queue

@@ -1,0 +1,60 @@
+"""Lowerings: an operator whose function is the backend's own, a JAX function, in place of the table's.
+
+Derivatives stay those of the table, which sees arguments and result.  A `jax.custom_vjp` brings its own: then backward
+is JAX's derivative of it, at the arguments.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from ..dispatch.operator import Operator
+
+
+def lowered(op: Operator, function: Callable[..., Any], backend: str) -> Operator:
+    """Return an operator like `op` that computes `function(*arrays, **statics)`.
+
+    Static arguments that the function does not name are left out where they have their defaults.  Raises `TypeError`
+    for others, and for a result of another shape or dtype, when it is traced.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        parameters = {}
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    table = op.function
+
+    def lowering(*arrays: Any, **statics: Any) -> Any:
+        given = {}
+        for name, value in statics.items():
+            if takes_all or name in parameters:
+                given[name] = value
+            elif name not in op.defaults or value != op.defaults[name]:
+                raise TypeError(
+                    f"the lowering of '{op.name}' on the backend '{backend}' takes no argument {name!r}, which is "
+                    f"{value!r} here: give the function a keyword argument of this name"
+                )
+        out = function(*arrays, **given)
+        want = jax.eval_shape(lambda *inner: table(*inner, **statics), *arrays)
+        have = jax.eval_shape(lambda: out)
+        if _kinds(want) != _kinds(have):
+            raise TypeError(
+                f"the lowering of '{op.name}' on the backend '{backend}' returns {_kinds(have)}, but the operator "
+                f"gives {_kinds(want)}: cast the result, or broadcast it"
+            )
+        return out
+
+    own = copy.copy(op)
+    own.function, own.kernels = lowering, {}
+    if isinstance(function, jax.custom_vjp):
+        own.formulas = {}
+    else:
+        own.reference = table
+    return own
+
+
+def _kinds(results: Any) -> str:
+    return ", ".join(f"{r.dtype.name}{list(r.shape)}" for r in jax.tree.leaves(results))

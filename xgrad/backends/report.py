@@ -1,0 +1,213 @@
+"""Report: what a backend did in a block: launches, programs, views, copies, fallbacks, memory, and an estimated time.
+
+The time is a roofline over XLA's own cost analysis of each program, with the numbers of the backend's `Cost`; XLA is
+asked when the estimate is, not while the block runs.
+"""
+
+from html import escape
+from typing import Any, NamedTuple
+
+import jax
+
+from ..comparison.cost import cost_of
+from ..comparison.report import number, seconds, size
+from .cost import Cost
+from .events import Events, Launch
+
+_MOST = 12  # rows of a list; more are summed up
+
+
+class Estimate(NamedTuple):
+    """Seconds, as a backend's `Cost` makes them: of launches, arithmetic or memory, compiling, and the host's link."""
+
+    launch: float
+    compute: float  # where a program's arithmetic takes longer than its memory traffic
+    memory: float  # where it is the other way
+    compile: float
+    link: float
+
+    @property
+    def total(self) -> float:
+        """All together.  A second run compiles nothing: subtract `compile`."""
+        return sum(self)
+
+
+class Report:
+    """What a backend did within `with backend.report() as report:`.
+
+    Prints as a table (`print(report)`, or in colours with the package rich, `report.print()`), is HTML in a notebook,
+    `as_dict()` for programs, and `plot()` draws the estimated time.
+    """
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._events = Events()
+        self._costs: dict[Any, tuple[float, float]] = {}
+
+    def __enter__(self) -> "Report":
+        runtime = self._runtime
+        self._before, runtime.memory.peak = runtime.memory.peak, runtime.memory.used
+        runtime.reports = (*runtime.reports, self._events)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        runtime = self._runtime
+        runtime.settle()
+        runtime.reports = tuple(events for events in runtime.reports if events is not self._events)
+        self._events.peak = runtime.memory.peak
+        runtime.memory.peak = max(self._before, runtime.memory.peak)
+
+    # -- what it says ---------------------------------------------------------------------------------------------
+
+    @property
+    def launches(self) -> int:
+        """The number of programs that ran."""
+        return sum(count for _, count in self._events.launches.values())
+
+    @property
+    def operators(self) -> int:
+        """The number of operators, view programs and formulas that were asked for."""
+        return self._events.operators.total()
+
+    def estimate(self, cost: Cost | None = None) -> Estimate:
+        """Return the time that the block would take with `cost`, by default the backend's.
+
+        Raises `ValueError` if neither is declared.
+        """
+        cost = self._runtime.backend.cost if cost is None else cost
+        if cost is None:
+            raise ValueError("no cost is declared: report.estimate(xgrad.Cost(...)), or backend.replace(cost=...)")
+        compute = memory = 0.0
+        for key, (launch, count) in self._events.launches.items():
+            flops, moved = self._cost(key, launch)
+            busy, traffic = flops / cost.flops, moved / cost.bandwidth
+            if busy > traffic:
+                compute += count * busy
+            else:
+                memory += count * traffic
+        events = self._events
+        over = events.sent.bytes + events.received.bytes + sum(found.bytes for found in events.fallbacks.values())
+        return Estimate(
+            launch=self.launches * cost.launch,
+            compute=compute,
+            memory=memory,
+            compile=len(events.programs) * cost.compile,
+            link=over / cost.host_link,
+        )
+
+    def _cost(self, key: Any, launch: Launch) -> tuple[float, float]:
+        """Return flops and bytes of a program, as XLA counts them; what it does not say is 0."""
+        known = self._costs.get(key)
+        if known is None:
+            with jax.ensure_compile_time_eval():
+                lowered = launch.lower()
+                found = cost_of(lowered.compile()) if launch.fused else None
+                if found is None:
+                    analysis = lowered.cost_analysis() or {}
+                    analysis = analysis[0] if isinstance(analysis, (list, tuple)) else analysis
+                    known = float(analysis.get("flops", 0.0)), float(analysis.get("bytes accessed", 0.0))
+                else:
+                    known = found.flops or 0.0, found.bytes_accessed or 0.0
+            self._costs[key] = known
+        return known
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as numbers, strings, lists and dictionaries."""
+        events = self._events
+
+        def told(found: Any) -> dict[str, int]:
+            return {"count": found.count, "bytes": found.bytes}
+
+        return {
+            "backend": self._runtime.backend.name,
+            "operators": dict(events.operators.most_common()),
+            "launches": self.launches,
+            "programs": list(events.programs),
+            "views": {
+                "read": told(events.reads),
+                "refreshed": told(events.refreshes),
+                "written back": told(events.writes),
+                "adjoint": told(events.adjoints),
+            },
+            "copies that donation would have saved": told(events.copies),
+            "fallbacks": [{**key._asdict(), **told(found)} for key, found in events.fallbacks.items()],
+            "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
+            "peak memory": events.peak,
+            "estimate": None if self._runtime.backend.cost is None else self.estimate()._asdict(),
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the table: what, and how much."""
+        events, found = self._events, []
+
+        def both(label: str, counted: Any) -> None:
+            if counted.count:
+                found.append((label, f"{number(counted.count)}, {size(counted.bytes)}"))
+
+        found.append(("operators", number(self.operators)))
+        each = self.operators / self.launches if self.launches else 0
+        found.append(("launches", f"{number(self.launches)}, {each:.1f} operators in each"))
+        found.append(("programs compiled", number(len(events.programs))))
+        found += [("  compiled", reason) for reason in events.programs[:_MOST]]
+        if len(events.programs) > _MOST:
+            found.append(("  compiled", f"... {len(events.programs) - _MOST} more"))
+        both("views replayed", events.reads)
+        both("  refreshed because stale", events.refreshes)
+        both("views written back", events.writes)
+        both("adjoints of views", events.adjoints)
+        both("copies that donation would have saved", events.copies)
+        for key, counted in sorted(events.fallbacks.items(), key=lambda item: -item[1].bytes)[:_MOST]:
+            both(f"on the host: {key.operator} at {key.line}", counted)
+        both("from the host", events.received)
+        both("to the host", events.sent)
+        found.append(("peak memory", size(events.peak)))
+        if self._runtime.backend.cost is not None:
+            estimate = self.estimate()
+            found.append(("estimated time", seconds(estimate.total)))
+            found += [(f"  {name}", seconds(value)) for name, value in estimate._asdict().items() if value]
+        return found
+
+    # -- how it looks ---------------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        width = max(len(label) for label, _ in rows)
+        return "\n".join([f"backend {self._runtime.backend.name}", *(f"{a:<{width}}  {b}" for a, b in rows)])
+
+    __repr__ = __str__
+
+    def print(self) -> None:
+        """Print the table in colours.  Raises `ImportError` if the package rich is not installed."""
+        from rich.console import Console  # an optional library
+        from rich.table import Table
+
+        table = Table(title=f"backend {self._runtime.backend.name}", show_header=False)
+        table.add_column(style="bold")
+        table.add_column()
+        for label, value in self.rows():
+            table.add_row(label, value)
+        Console().print(table)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th style="text-align: left; padding-left: {0.5 + (len(a) - len(a.lstrip())) / 2}em">{escape(a)}</th>'
+            f'<td style="text-align: left">{escape(b)}</td></tr>'
+            for a, b in self.rows()
+        )
+        return f"<table><caption>backend {escape(self._runtime.backend.name)}</caption>{rows}</table>"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the estimated time as bars, into matplotlib axes `ax` or a new figure; returns the axes.
+
+        Raises `ImportError` without matplotlib, `ValueError` if the backend has no `cost`.
+        """
+        estimate = self.estimate()
+        if ax is None:
+            import matplotlib.pyplot as plt  # an optional library
+
+            _, ax = plt.subplots(figsize=(6, 2.2), layout="constrained")
+        names = list(estimate._fields)[::-1]
+        ax.barh(names, [getattr(estimate, name) * 1e3 for name in names])
+        ax.set_xlabel("estimated time in ms")
+        ax.set_title(f"backend {self._runtime.backend.name}: {seconds(estimate.total)}")
+        return ax

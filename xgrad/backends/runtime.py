@@ -1,0 +1,321 @@
+"""Runtime: runs programs on the tensors of one declared backend; JAX's device `on` does the computing.
+
+    execute(program, operands) ──► place_among(operands).runtime.run      Pendings of the backend, numbers, host scalars
+                                        │ does it have operator and dtypes?  no: on the host, or an error
+                                        │ is there memory for the results?
+                                        ▼
+                                   program.run on JAX's device
+                                        │ plain arrays out
+                                        ▼
+                                   Pendings with a value, at this backend's place
+
+Invariant: an array of the backend is one `Pending`, made by `adopt` and by nothing else; so what is alive is counted.
+"""
+
+import sys
+from collections import Counter
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from ..compile_cache.programs import Known
+from ..config import settings
+from ..declared import DeclaredPlace
+from ..devices import STRIDED
+from ..dispatch.operator import Operator
+from ..donation import Writing, run_writing
+from ..dtypes import x64_enabled
+from ..errors import BackendError
+from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number
+from ..execution.shapes import AT_ONCE, avals_of, kind_of
+from ..execution.source import lines, outside
+from .events import Events, Fallback, Launch
+from .lazily import queue_of
+from .lowering import lowered
+from .memory import Memory
+
+
+class Runtime:
+    """What stands behind the place of a declared backend."""
+
+    def __init__(self, backend: Any, device: Any, missing: frozenset[str], dtypes: frozenset[Any] | None) -> None:
+        self.backend: Any = backend
+        self.place: DeclaredPlace = DeclaredPlace(backend.name, backend.strides, self)
+        self.number: int = place_number(self.place)
+        # Arrays of JAX's default device are committed to none: so they meet the small arrays that xgrad makes there.
+        self.device: Any = None if device == jax.local_devices()[0] else device
+        self.missing: frozenset[str] = missing
+        self.no_complex: bool = "complex" in backend.without
+        self.dtypes: frozenset[Any] | None = dtypes
+        self.lazy: bool = backend.execution == "lazy"
+        self.memory: Memory = Memory(backend.name, backend.memory)
+        self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
+        self.stale: bool = False  # True while a view is read again because its base was written
+        self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
+        self._shapes: Counter[str] = Counter()  # of those, by name
+        self._operators: dict[int, tuple[Operator, Operator]] = {}  # by id: an operator, and the one in its place
+
+    def start(self) -> DeclaredPlace:
+        """Return the place.  From now on operators look for declared backends among their operands."""
+        if self.backend.strides:
+            STRIDED.add(self.backend.name)
+        settings.declared = settings.special = True
+        return self.place
+
+    def operator(self, op: Operator) -> Operator:
+        """Return the operator to run in place of `op`: one with the backend's lowering as its function."""
+        function = self.backend.lowerings.get(op.name)
+        if function is None:
+            return op
+        known = self._operators.get(id(op))
+        if known is None:
+            own = lowered(op, function, self.backend.name)
+            known = self._operators[id(op)] = op, own
+            self._operators[id(own)] = own, own
+        return known[1]
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    def run(self, program: Any, operands: Any) -> Any:
+        """Run a program; its results are on this backend.  Within a trace of JAX's, return what is traced."""
+        if any(map(traced, operands)):
+            return program.run(*map(plain, operands))
+        if self.reports:
+            self._count(program, operands)
+        lack = self._lack(program, operands)
+        if lack:
+            return self._elsewhere(program, operands, lack)
+        if self.lazy and program.lazy:
+            out = queue_of(self).note(program, operands)
+            return self.adopted(out, operands, [*operands])
+        self._require(program, operands)
+        values = [*map(plain, operands)] if program.reads else [*operands]
+        if program.__class__ is not Known:
+            self._launch(program, values)
+        return self.adopted(program.run(*values), operands, values)
+
+    def write(self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...]) -> None:
+        """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: nothing else refers to the array.
+
+        A backend without donation writes a copy.
+        """
+        whole, program = box[0], program_of(False)
+        mine = alone and whole.owned and not self.lazy  # a queue donates what nothing refers to when it is evaluated
+        if mine and not self.backend.donation:
+            for events in self.reports:
+                events.copies.add(whole.nbytes)
+        if not (mine and self.backend.donation) or self._lack(program, (whole, *operands)):
+            out.append(program(whole, *operands))
+            return
+        values, writing = [*map(plain, operands)], program_of(True)
+        if writing.__class__ is not Writing or any(map(traced, values)):
+            out.append(program(whole, *operands))
+            return
+        made, inside = [], [plain(whole)]
+        if self.reports:
+            self._count(program, (whole, *operands))
+        self._launch(program, [inside[0], *values])
+        whole.value = None
+        try:
+            run_writing(writing, made, inside, tuple(values))
+        finally:  # no call in this block
+            whole.value = made[0] if made else inside[0]
+        out.append(whole)
+
+    # -- what it lacks --------------------------------------------------------------------------------------------
+
+    def _lack(self, program: Any, operands: Any) -> str:
+        """Return what the backend lacks to run a program, in words; "" if it has all."""
+        if program.operator in self.missing:
+            return f"the operator '{program.operator}'"
+        if self.dtypes is None and not self.no_complex:
+            return ""
+        found = [x.dtype for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
+        found += [aval.dtype for aval in self._avals(program, operands)]
+        for dtype in found:
+            if self.no_complex and dtype.kind == "c":
+                return "complex numbers"
+            if self.dtypes is not None and dtype not in self.dtypes:
+                return f"the dtype {dtype.name}"
+        return ""
+
+    def _elsewhere(self, program: Any, operands: Any, lack: str) -> Any:
+        """Run a program on the host, for lack of something; or refuse it."""
+        if self.backend.fallback == "error":
+            raise self.refusal(program.operator or program.name, operands, lack)
+        values = [*map(plain, operands)]
+        if self.device is not None:
+            values = jax.device_put(values, jax.local_devices(backend="cpu")[0])
+        out = program.run(*values)
+        if self.reports:
+            arrays = [x for x in operands if declared_of(x) is not None]
+            size = sum(x.nbytes for x in jax.tree.leaves([arrays, out], is_leaf=_is_pending) if hasattr(x, "nbytes"))
+            for events in self.reports:
+                events.fallback(Fallback(program.operator or program.name, lack, here()), size)
+        return self.adopted(out, operands, values)
+
+    # -- counting -------------------------------------------------------------------------------------------------
+
+    def _count(self, program: Any, operands: Any) -> None:
+        """Count a program that is asked for, in the reports that are open."""
+        stale, self.stale = self.stale, False
+        if self._is_free(program):
+            return
+        for events in self.reports:
+            events.operators[program.name] += 1
+            if program.role == "read":
+                moved = sum(aval.size * aval.dtype.itemsize for aval in self._avals(program, operands))
+                (events.refreshes if stale else events.reads).add(moved)
+            elif program.role in ("write", "adjoint"):
+                found = events.writes if program.role == "write" else events.adjoints
+                found.add(getattr(operands[0], "nbytes", 0))
+
+    def _is_free(self, program: Any) -> bool:
+        """Return True for the reading of a view by a device that has strides: it reads the base in place."""
+        return self.backend.strides and program.role == "read"
+
+    def _launch(self, program: Any, values: list[Any]) -> None:
+        """Count a program that runs now; an eager backend compiles it for each choice of shapes."""
+        if self._is_free(program):
+            return
+        key = program, tuple(map(_kind, values)) if program.lazy else ()
+        new = key not in self._ran
+        if new:
+            self._ran.add(key)
+            self._shapes[program.name] += 1
+        if not self.reports or not program.lazy:
+            return
+        run = program.run
+        structs = jax.tree.map(_struct, values)
+        launch = Launch(program.name, lambda: run.lower(*structs), False)
+        for events in self.reports:
+            events.launch(key, launch)
+            if new:
+                first = self._shapes[program.name] == 1
+                why = "for the first time" if first else "for other shapes, dtypes or arguments"
+                events.programs.append(f"{program.name} {why}, at {here()}")
+
+    def launched(self, fused: Any, reasons: list[str]) -> None:
+        """Count a program of a queue that ran, and why it was compiled."""
+        for events in self.reports:
+            events.launch(fused, Launch(f"{len(fused.programs)} operations", fused.lowered, True))
+            events.programs += reasons
+
+    def settle(self) -> None:
+        """Run what waits in this thread."""
+        if self.lazy:
+            queue_of(self).evaluate("a report")
+
+    def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
+        """Return the error for an operator that is computed nowhere."""
+        shown = ", ".join(f"{x.dtype.name}{list(x.shape)}" for x in operands if x.__class__ is Pending)
+        return BackendError(
+            f"The operator '{name}' is not implemented for the backend '{self.backend.name}', which lacks {lack} "
+            f"({shown or 'no operands'}, at {here()}). Compute it on the host, x.cpu(), and move the result back; or "
+            "declare fallback='host', which does so by itself, or a lowering of the operator."
+        )
+
+    def _avals(self, program: Any, operands: Any) -> tuple[Aval, ...]:
+        """Return what a program will give, none if only running it tells."""
+        if not program.lazy:
+            return ()
+        key = (x64_enabled(), *map(_kind, operands))
+        found = program.avals.get(key) or avals_of(program, key)
+        return () if found is AT_ONCE else found if found.__class__ is tuple else (found,)
+
+    def _require(self, program: Any, operands: Any) -> None:
+        """Raise `OutOfMemoryError` if there is no memory for a program's results."""
+        if self.memory.budget is not None:
+            size = sum(aval.size * aval.dtype.itemsize for aval in self._avals(program, operands))
+            if self.memory.short_of(size):
+                self.memory.require(size, f"the results of '{program.name}'", here())
+
+    # -- arrays ---------------------------------------------------------------------------------------------------
+
+    def adopted(self, out: Any, operands: Any, values: list[Any]) -> Any:
+        """Return a program's results as arrays of this backend; a result that is an operand is that operand again."""
+        if isinstance(out, tuple):
+            parts = [self.adopted(part, operands, values) for part in out]
+            return tuple(parts) if out.__class__ is tuple else out.__class__(*parts)
+        if not isinstance(out, jax.Array) or isinstance(out, Tracer):
+            return out
+        for operand, value in zip(operands, values):
+            if value is out and operand.__class__ is Pending:
+                return operand
+        return self.adopt(out)
+
+    def adopt(self, array: Any) -> Pending:
+        """Return a plain array, which xgrad made, as one of this backend."""
+        if self.device is not None:
+            array = jax.device_put(array, self.device)
+        p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
+        p.value, p.place = array, self.number
+        if self.memory.short_of(p.nbytes):  # a program whose results were not known before
+            self.memory.require(p.nbytes, "an array", here())
+        self.memory.hold(p)
+        return p
+
+    def received(self, array: Any) -> Any:
+        """Return an array of the host, or of another device, as one of this backend."""
+        if isinstance(array, Tracer):
+            return array
+        if self.backend.fallback == "error":
+            self._storable(array)
+        if isinstance(array, jax.Array) and self.device is None and array.committed:
+            array = np.asarray(array)  # committed to none, as all arrays of this backend
+        p = self.adopt(jax.numpy.asarray(array))
+        for events in self.reports:
+            events.received.add(p.nbytes)
+        p.owned = False  # it may share the memory of what it was made of
+        return p
+
+    def _storable(self, array: Any) -> None:
+        dtype = np.dtype(array.dtype)
+        if (self.dtypes is not None and dtype not in self.dtypes) or (self.no_complex and dtype.kind == "c"):
+            raise self.refusal("to", (), f"the dtype {dtype.name}")
+
+    @staticmethod
+    def line() -> str:
+        """Return the user's line that runs now."""
+        return here()
+
+    def sent(self, array: Any) -> Any:
+        """Return the plain array behind one of this backend, for the host or another device."""
+        for events in self.reports:
+            events.sent.add(array.nbytes)
+        return array
+
+
+def here() -> str:
+    """Return the user's line."""
+    return lines(outside(sys._getframe(1)))
+
+
+def plain(x: Any) -> Any:
+    """Return an operand as JAX takes it: the array behind a Pending."""
+    if x.__class__ is Pending:
+        return x.value if x.value is not None else x.evaluated("a program that runs at once")
+    if x.__class__ is tuple:
+        return tuple([plain(part) for part in x])
+    return x
+
+
+def traced(x: Any) -> bool:
+    """Return True for a tracer, or a tuple with one."""
+    return any(map(traced, x)) if x.__class__ is tuple else isinstance(x, Tracer)
+
+
+def _kind(x: Any) -> Any:
+    if x.__class__ is tuple:
+        return tuple([_kind(part) for part in x])
+    return None if x is None else kind_of(x)
+
+
+def _struct(x: Any) -> Any:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "shape") else x
+
+
+def _is_pending(x: Any) -> bool:
+    return x.__class__ is Pending

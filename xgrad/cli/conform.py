@@ -1,0 +1,104 @@
+"""Compare a device with the CPU in float64: every operator of the table on its samples (value, gradient, in-place form,
+out=), views and writes along both paths, memory, transfers, random numbers, compiled backward, xgrad.compile and lazy.
+
+Prints operator by dtype: right, wrong by how much, refused.  Exits with 1 if a value is wrong or an operator fails by
+another error than a refusal.  The default selection takes some minutes; --json FILE --resume goes on with a run that
+was interrupted.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..conformance import run as conform
+from ..conformance.selection import DEFAULT, EVERY, GROUPS
+from .arguments import place
+from .compare import load
+
+_QUIET = 5.0  # seconds between two lines of progress
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--device", type=place, help="such as cpu, gpu, tpu:1 (default: JAX's default device)")
+    where.add_argument("--backend", metavar="FILE.py:NAME", help="a backend that the file declares")
+    parser.add_argument(
+        "--operators", default="", metavar="PATTERN",
+        help=f"names such as 'conv*,add', or groups: {', '.join(GROUPS)} (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dtypes", default="", metavar="LIST", help=f"of {', '.join(EVERY)} (default: {','.join(DEFAULT)})"
+    )
+    parser.add_argument("--exhaustive", action="store_true", help="all samples of each operator, in all dtypes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results, as they come")
+    parser.add_argument("--resume", action="store_true", help="go on with the run that --json FILE has")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that needs no other file")
+    parser.add_argument("--plain", action="store_true", help="print without the package rich, if that is installed")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table; return 1 if a value is wrong or a check failed, else 0."""
+    parser: argparse.ArgumentParser = arguments.parser
+    if arguments.resume and arguments.json is None:
+        parser.error("--resume goes on with the run that a file has: name it, --json FILE")
+    for file in filter(None, (arguments.json, arguments.html)):
+        if not file.parent.is_dir():
+            parser.error(f"there is no folder {file.parent} for {file.name}")
+    device = arguments.device
+    if arguments.backend is not None:
+        device = load(arguments.backend, parser, "backend")[1]
+    rich = not arguments.plain and find_spec("rich") is not None
+    try:
+        with _progress(rich) as progress:
+            report = conform(
+                device, arguments.operators or (), _listed(arguments.dtypes), exhaustive=arguments.exhaustive,
+                file=arguments.json, resume=arguments.resume, progress=progress,
+            )  # fmt: skip
+    except (TypeError, ValueError, RuntimeError) as error:  # an operator's own are rows
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        if arguments.json is not None:
+            print(f"interrupted: --json {arguments.json} --resume goes on", file=sys.stderr)
+        return 130
+    if arguments.html:
+        arguments.html.write_text(report.as_html(), encoding="utf-8")
+    report.print(rich=rich)
+    return 0 if report.ok else 1
+
+
+def _listed(text: str) -> list[str] | None:
+    return [name.strip() for name in text.split(",")] if text else None
+
+
+@contextmanager
+def _progress(rich: bool) -> Iterator[Callable[[int, int, str], Any]]:
+    """Yield the function that shows how far the run is: a bar of rich's in a terminal, else a line at times."""
+    if not (rich and sys.stderr.isatty()):
+        yield _lines()
+        return
+    from rich import progress  # an optional library
+    from rich.console import Console
+
+    named = progress.TextColumn("{task.description}")
+    columns = progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), named
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)
+
+
+def _lines() -> Callable[[int, int, str], None]:
+    start = last = time.monotonic()
+
+    def show(done: int, total: int, name: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if name and now - last > _QUIET:
+            last = now
+            print(f"{done} of {total} rows in {now - start:.0f} s: {name}", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,212 @@
+"""BackendComparison: the findings of one function on several backends, and their table: as text, HTML, through rich."""
+
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .difference import Difference
+from .report import number, seconds, size
+
+
+@dataclass
+class BackendRun:
+    """The results on one backend: `outputs` and `gradients` (None: there is none) are NumPy arrays.
+
+    `report`: what a declared backend did in its first run (`Backend.report`), None for a device of JAX's.  `seconds`:
+    the median time of a run.  `refused`: the error of a backend that lacks something; then it has no results.
+    """
+
+    name: str
+    outputs: tuple[np.ndarray, ...] = ()
+    gradients: tuple[np.ndarray | None, ...] = ()
+    report: Any = None
+    refused: str | None = None
+    seconds: float | None = None
+
+
+class Parting(NamedTuple):
+    """The first operator whose values differ from the first backend's.
+
+    `number`: how many operators ran before it; `line`: the user's; `first` and `other`: its values there and here, None
+    where other operators run, and where all of the forward pass is equal: then `operator` is "backward".
+    """
+
+    number: int
+    operator: str
+    line: str
+    first: np.ndarray | None
+    other: np.ndarray | None
+
+    def __str__(self) -> str:
+        if self.operator == "backward":
+            return "the values of all operators are equal, and the gradients differ"
+        if self.first is None or self.other is None:
+            return f"other operators run from number {self.number} on: {self.operator}, at {self.line}"
+        at = _worst(self.first, self.other)
+        where = f" at {list(map(int, at))}" if at else ""
+        return (
+            f"values part at operator {self.number}, {self.operator}, at {self.line}: "
+            f"{self.first[at]} and {self.other[at]}{where}"
+        )
+
+
+def _worst(a: np.ndarray, b: np.ndarray) -> tuple[Any, ...]:
+    """Return the index of the largest difference."""
+    if a.shape != b.shape:
+        return ()
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(a.astype(wide) - b.astype(wide))
+    distance = np.where(np.isnan(distance), np.inf * (a != b), distance)
+    return np.unravel_index(int(np.argmax(np.nan_to_num(distance, nan=0.0, posinf=np.inf))), a.shape) if a.shape else ()
+
+
+@dataclass
+class BackendFindings:
+    """One function on several backends: what `xgrad.compare(f, *inputs, backends=[...])` returns.
+
+    `runs`: {backend: `BackendRun`}; the first that refuses nothing is the one that the others are compared with.
+    `differences`: {backend: the differences of its outputs and gradients from those}; `parts`: {backend: `Parting`} of
+    those that are not equal, bit for bit.  It prints as a table, also in a notebook.
+
+    >>> import xgrad
+    >>> chip = xgrad.Backend("chip")
+    >>> x = xgrad.ones(3, requires_grad=True)
+    >>> found = xgrad.compare(lambda x: x.t().exp(), x, backends=["cpu", chip, chip.replace(strides=True)], repeats=1)
+    >>> found.equal, list(found.runs)
+    (True, ['cpu', 'chip', 'chip, strides=True'])
+    """
+
+    name: str
+    runs: dict[str, BackendRun]
+    differences: dict[str, list[Difference]] = field(default_factory=dict)
+    parts: dict[str, Parting] = field(default_factory=dict)
+
+    @property
+    def equal(self) -> bool:
+        """True if all backends have all values, equal bit for bit."""
+        return not self.refused and all(d.equal for found in self.differences.values() for d in found)
+
+    @property
+    def within_rounding(self) -> bool:
+        """True if all backends have all values, equal up to rounding."""
+        return not self.refused and all(d.within_rounding for found in self.differences.values() for d in found)
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """The backends that lack something, with their errors."""
+        return {name: run.refused for name, run in self.runs.items() if run.refused is not None}
+
+    @property
+    def max_difference(self) -> float:
+        """The largest absolute difference of any output or gradient; infinite if only one backend has one."""
+        found = [d.largest for one in self.differences.values() for d in one]
+        return max((float("inf") if largest is None else largest for largest in found), default=0.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all but the values, as numbers, strings, lists and dictionaries."""
+        return {
+            name: {
+                "refused": run.refused,
+                "equal": run.refused is None and all(d.equal for d in self.differences.get(name, ())),
+                "within rounding": run.refused is None
+                and all(d.within_rounding for d in self.differences.get(name, ())),
+                "parts": str(self.parts[name]) if name in self.parts else None,
+                "seconds": run.seconds,
+                "report": None if run.report is None else run.report.as_dict(),
+            }
+            for name, run in self.runs.items()
+        }
+
+    # -- the table ------------------------------------------------------------------------------------------------
+
+    def rows(self) -> list[tuple[str, list[str]]]:
+        """Return the rows of the table: a label, and a cell for each backend."""
+        runs = list(self.runs.values())
+        base = next((run.name for run in runs if run.refused is None), None)
+        rows = [("values", [self._state(run, base) for run in runs])]
+        reports = [None if run.report is None else run.report.as_dict() for run in runs]
+
+        def row(label: str, of: Any) -> None:
+            cells = ["-" if report is None else of(report) for report in reports]
+            if any(cell not in ("-", "0", "0, 0 B") for cell in cells):
+                rows.append((label, cells))
+
+        def told(found: dict[str, int]) -> str:
+            return f"{number(found['count'])}, {size(found['bytes'])}"
+
+        row("operators", lambda r: number(sum(r["operators"].values())))
+        row("launches", lambda r: number(r["launches"]))
+        row("programs compiled", lambda r: number(len(r["programs"])))
+        for name, label in (("read", "views replayed"), ("refreshed", "stale views"), ("written back", "written back")):
+            row(label, lambda r, name=name: told(r["views"][name]))
+        row("adjoints of views", lambda r: told(r["views"]["adjoint"]))
+        row("copies for want of donation", lambda r: told(r["copies that donation would have saved"]))
+        row("on the host", lambda r: number(sum(found["count"] for found in r["fallbacks"])))
+        row("peak memory", lambda r: size(r["peak memory"]))
+        row("estimated time", lambda r: "-" if r["estimate"] is None else seconds(sum(r["estimate"].values())))
+        if any(run.seconds is not None for run in runs):
+            rows.append(("time here", [seconds(run.seconds) for run in runs]))
+        return rows
+
+    def _state(self, run: BackendRun, base: str | None) -> str:
+        if run.refused is not None:
+            return "refused"
+        if run.name == base:
+            return "compared with"
+        found = self.differences[run.name]
+        if all(d.equal for d in found):
+            return "equal"
+        largest = max(float("inf") if d.largest is None else d.largest for d in found)
+        return f"{'rounding' if all(d.within_rounding for d in found) else 'NOT EQUAL'}, {largest:.3g}"
+
+    def notes(self) -> list[str]:
+        """Return the lines under the table: where values part, and what was refused."""
+        lines = [f"{name}: {parting}" for name, parting in self.parts.items()]
+        return lines + [f"{name}: {why}" for name, why in self.refused.items()]
+
+    def __str__(self) -> str:
+        rows, names = self.rows(), list(self.runs)
+        label = max(len(name) for name, _ in rows)
+        widths = [max(len(name), *(len(cells[i]) for _, cells in rows)) for i, name in enumerate(names)]
+        heading = " " * label + "".join(f"  {name:>{width}}" for name, width in zip(names, widths))
+        body = [
+            f"{name:<{label}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths))
+            for name, cells in rows
+        ]
+        return "\n".join([f"compare {self.name}", heading, "-" * len(heading), *body, *self.notes()])
+
+    __repr__ = __str__
+
+    def print(self, rich: bool = False) -> None:
+        """Print the table; with `rich=True` by the package rich.  Raises `ImportError` if it is not installed."""
+        if not rich:
+            print(self)
+            return
+        from rich.console import Console  # an optional library
+        from rich.table import Table
+
+        table = Table("", title=f"compare {self.name}")
+        for name in self.runs:
+            table.add_column(name.replace(", ", ",\n"), justify="right", no_wrap=True)
+        for name, cells in self.rows():
+            table.add_row(name, *cells)
+        console = Console()
+        # The columns of many backends are wider than a terminal: rich would cut their numbers.
+        console.width = max(console.width, console.measure(table).maximum)
+        console.print(table)
+        for line in self.notes():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th style='text-align: right'>{escape(name)}</th>" for name in self.runs)
+        body = "".join(
+            f"<tr><th style='text-align: left'>{escape(name)}</th>"
+            + "".join(f"<td style='text-align: right'>{escape(cell)}</td>" for cell in cells)
+            + "</tr>"
+            for name, cells in self.rows()
+        )
+        notes = "".join(f"<p><small>{escape(line)}</small></p>" for line in self.notes())
+        return f"<table><caption>compare {escape(self.name)}</caption><tr><th></th>{head}</tr>{body}</table>{notes}"

@@ -1,0 +1,24 @@
+"""Conformance of a device: every operator, view and mode of execution on it, compared with the CPU in float64.
+
+`python -m xgrad conform` is its command line.
+
+    selection.py      which rows, dtypes and samples
+    cases.py          an operator with one sample in one dtype; drawn.py: the numbers; gauges.py: what has no one value
+    reference.py      the function and its derivative by JAX, on the CPU, in float64; measure.py: the difference
+    execution.py      one program for all checks of a cell, or each check by itself
+    operators.py, views.py, memory.py, transfers.py, random_numbers.py, modes.py: the checks
+    records.py        check, cell, row; results.py: all rows; state_file.py: the JSON of a run
+    report.py         as people read it: table.py, page.py
+"""
+
+from .records import Cell as Cell
+from .records import Check as Check
+from .records import Row as Row
+from .report import Report as Report
+from .running import run as run
+
+__all__ = ["Cell", "Check", "Report", "Row", "run"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

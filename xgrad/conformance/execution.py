@@ -1,0 +1,75 @@
+"""Where checks run: as one program of a device, or each by itself.
+
+Compiling is what takes the time, so all checks of an operator in one dtype are one program, as a compiled step is.  If
+that fails, each runs by itself, which says which one the device refuses; and so they do where tensors only live by
+themselves: on a declared backend, and where a result's shape depends on values.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..devices import device as device_of
+from ..errors import DtypeDisabledError
+from ..ops.create.from_data import tensor
+from ..tensor import Tensor, from_array
+from .cases import read
+from .records import FAILED, REFUSED, Check
+
+Task = Callable[[list[Tensor]], dict[str, list[Tensor]]]
+_UNIMPLEMENTED = ("unimplemented", "not implemented", "not supported", "unsupported")
+
+
+class Place:
+    """The device that is checked: any value that `device=` takes."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.given = "xla" if device is None else device
+        where = device_of(self.given)
+        self.name = str(where)
+        self.jax_device: Any = where.placement if isinstance(where.placement, jax.Device) else None
+        # Of a declared backend, its declaration: one that is declared otherwise is another device.
+        self.kind: str = repr(self.given) if self.jax_device is None else self.jax_device.device_kind
+
+    @property
+    def declared(self) -> bool:
+        """True for a backend that is declared, whose tensors a trace of JAX's knows nothing of, and for a sharding."""
+        return self.jax_device is None
+
+    def tensors(self, arrays: list[np.ndarray]) -> list[Tensor]:
+        return [tensor(a, device=self.given) for a in arrays]
+
+
+def values(tensors: list[Tensor]) -> list[np.ndarray]:
+    """Return the values of tensors, on the host."""
+    return [t.numpy(force=True) for t in tensors]
+
+
+def together(place: Place, tasks: list[tuple[Task, list[np.ndarray]]]) -> list[dict[str, list[np.ndarray]]]:
+    """Run tasks as one program of the device; each has its own arrays."""
+
+    def program(operands: list[list[Any]]) -> list[dict[str, list[Any]]]:
+        return [
+            {name: read(found) for name, found in task([from_array(a) for a in arrays]).items()}
+            for (task, _), arrays in zip(tasks, operands, strict=True)
+        ]
+
+    operands = jax.device_put([arrays for _, arrays in tasks], place.jax_device)
+    return jax.device_get(jax.jit(program)(operands))
+
+
+def alone(place: Place, task: Task, arrays: list[np.ndarray]) -> dict[str, list[np.ndarray]]:
+    """Run one task operator by operator."""
+    return {name: values(found) for name, found in task(place.tensors(arrays)).items()}
+
+
+def refusal(name: str, error: Exception) -> Check:
+    """Return the check that an error ended: refused if the error says that there is no such thing, else failed."""
+    text = (str(error).strip().splitlines() or [""])[0]
+    said = f"{type(error).__name__}: {text}"[:300]
+    refused = isinstance(error, (NotImplementedError, DtypeDisabledError))
+    if isinstance(error, jax.errors.JaxRuntimeError):
+        refused = any(word in str(error).lower() for word in _UNIMPLEMENTED)
+    return Check(name, REFUSED if refused else FAILED, None, f"{name}: {said}")

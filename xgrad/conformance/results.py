@@ -1,0 +1,38 @@
+"""Results: all rows with what they were made on.  Report (report.py) adds how they are shown."""
+
+from collections import Counter
+from typing import Any
+
+from .records import FAILED, RIGHT, STATES, WRONG, Row
+
+
+class Results:
+    """Rows of operators, views and the rest, with a cell for each dtype.
+
+    `facts`: device, versions, dtypes and selection.  `complete`: no row is missing.
+    """
+
+    def __init__(self, facts: dict[str, Any], rows: list[Row], complete: bool = True) -> None:
+        self.facts, self.rows, self.complete = facts, rows, complete
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The number of cells by state."""
+        return Counter(cell.state for row in self.rows for cell in row.cells.values())
+
+    @property
+    def ok(self) -> bool:
+        """True if no value is wrong, and nothing failed.  What is refused is no failure."""
+        return not (self.counts[WRONG] or self.counts[FAILED])
+
+    def of(self, state: str) -> list[tuple[Row, str]]:
+        """Return (row, dtype) of the cells in a state: "right", "refused", "failed" or "wrong"."""
+        return [(row, dtype) for row in self.rows for dtype, cell in row.cells.items() if cell.state == state]
+
+    @property
+    def summary(self) -> str:
+        """One line: how many cells are right, refused, failed and wrong."""
+        counts = self.counts
+        parts = [f"{counts[state]} {state}" for state in reversed(STATES) if counts[state] or state in (RIGHT, WRONG)]
+        end = "" if self.complete else "; not complete: an interrupted run goes on with resume"
+        return f"{len(self.rows)} row{'s' * (len(self.rows) != 1)} on {self.facts['device']}: {', '.join(parts)}{end}"

@@ -1,0 +1,108 @@
+"""run: make all rows of a report, one after another; an error of one is a cell of it, and never the end."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..limits import x64_for_now
+from .cases import cpu
+from .execution import Place, refusal
+from .operator_rows import needs_x64
+from .records import FAILED, Cell, Check, Row
+from .report import Report
+from .selection import Job, chosen, dtypes_of, jobs
+from .state_file import StateFile
+
+Progress = Callable[[int, int, str], None]
+
+
+def run(
+    device: Any = None,
+    operators: str | Sequence[str] = (),
+    dtypes: Sequence[Any] | None = None,
+    *,
+    exhaustive: bool = False,
+    file: Any = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Compare a device with the CPU in float64: operators, views, memory, transfers, random numbers, execution.
+
+    `device`: anything that `device=` takes, by default JAX's default device.  `operators`: patterns of names or groups
+    ("mul*", "views"), in a list or parted by commas; by default all.  `dtypes`: the columns, by default float32,
+    bfloat16, int32, bool and complex64.  Each operator is checked in float32 on all its samples, in the others on the
+    first that fits; `exhaustive`: on all samples, and by default in all dtypes.
+
+    `file`: JSON, written after each row; with `resume`, rows that it has are not made again.  `progress` is called with
+    (rows made, rows in all, the next row's name).
+
+    Raises `ValueError` for a pattern that matches nothing, an unknown dtype, and a file of another run; `RuntimeError`
+    if JAX does not see the CPU.
+
+    >>> import xgrad
+    >>> report = xgrad.conformance.run("cpu", operators="tanh", dtypes=["float32"])
+    >>> report.ok, [c.name for c in report.rows[0].cells["float32"].checks]
+    (True, ['forward', 'gradient', 'in place', 'out='])
+    """
+    cpu()
+    place = Place(device)
+    patterns = [p.strip() for p in operators.split(",")] if isinstance(operators, str) else list(operators)
+    rows, columns = chosen(patterns), dtypes_of(dtypes, exhaustive)
+    state = StateFile(None if file is None else Path(file), _facts(place, patterns, columns, exhaustive))
+    if resume:
+        state.resume()
+    made = {(row.group, row.name) for row in state.rows}
+    rest = jobs([row for row in rows if row not in made], place, exhaustive)
+    for job in rest:
+        if progress is not None:
+            progress(len(state.rows), len(rows), job.name)
+        try:
+            state.add(_row(job, columns, state))
+        except BaseException:
+            state.write()  # interrupted: the row is made again
+            raise
+    if progress is not None:
+        progress(len(rows), len(rows), "")
+    state.write(complete=True)
+    return state.report(complete=True)
+
+
+def _row(job: Job, columns: Sequence[np.dtype], state: StateFile) -> Row:
+    start, cells = time.perf_counter(), {}
+    for dtype in columns:
+        place = (job.group, job.name, dtype.name)
+        if place in state.ended:
+            why = "the process ended while this was computed; what XLA said of it is in that run's output"
+            cells[dtype.name] = Cell((Check("process", FAILED, None, why),))
+            continue
+        state.write(running=place)
+        with ExitStack() as settings:
+            # An accelerator may multiply float32 in fewer bits unless it is asked not to.
+            settings.enter_context(jax.default_matmul_precision("highest"))
+            settings.enter_context(x64_for_now() if needs_x64(dtype) else nullcontext())
+            try:
+                cell = job.cell(dtype)
+            except Exception as error:
+                cell = Cell((refusal(job.name, error),))
+        if cell is not None:
+            cells[dtype.name] = cell
+    return Row(job.group, job.name, cells, time.perf_counter() - start)
+
+
+def _facts(place: Place, patterns: list[str], columns: Sequence[np.dtype], exhaustive: bool) -> dict[str, Any]:
+    names = [d.name for d in columns]
+    rest = [n for n in names if n != "float32"]
+    every = "all samples of each operator"
+    parts = [every if exhaustive or not rest else f"{every} in float32" if "float32" in names else ""]
+    if rest and not exhaustive:
+        parts.append(f"the first that fits in {', '.join(rest)}")
+    return {
+        "device": place.name, "kind": place.kind, "xgrad": sys.modules["xgrad"].__version__, "jax": jax.__version__,
+        "operators": patterns, "dtypes": names, "exhaustive": exhaustive, "samples": ", ".join(filter(None, parts)),
+    }  # fmt: skip

@@ -1,0 +1,108 @@
+"""The report as text: a line for each row, a column for each dtype; below it why what is not right is not."""
+
+from collections.abc import Iterator
+
+from .measure import TOLERANCE
+from .records import FAILED, REFUSED, RIGHT, STATES, WRONG, Cell
+from .results import Results
+
+STYLES = {RIGHT: "green", REFUSED: "yellow", FAILED: "bold magenta", WRONG: "bold red"}
+ABSENT = "·"
+
+
+def shown(cell: Cell | None) -> str:
+    """Return a cell's text.
+
+    >>> from xgrad.conformance.records import Check
+    >>> shown(Cell((Check("forward", "right", 0.5), Check("gradient", "right", 1.25)))), shown(None)
+    ('ok 1.2', '·')
+    """
+    if cell is None:
+        return ABSENT
+    error = "" if cell.error is None else f" {size(cell.error)}"
+    return {RIGHT: f"ok{error}", WRONG: f"WRONG{error}", REFUSED: "refused", FAILED: "FAILED"}[cell.state]
+
+
+def size(error: float) -> str:
+    """Return an error with two digits.
+
+    >>> size(0.0), size(0.04), size(12.3), size(5123.0)
+    ('0', '0.04', '12', '5.1e+03')
+    """
+    return "0" if not error else f"{error:.1g}" if error < 0.1 else f"{error:.2g}"
+
+
+def head(report: Results) -> list[str]:
+    """Return the lines above the table."""
+    facts = report.facts
+    return [
+        f"xgrad {facts['xgrad']} on {facts['device']} ({facts['kind']}), jax {facts['jax']}",
+        f"against the CPU in float64; {facts['samples']}",
+    ]
+
+
+def legend(report: Results) -> str:
+    """Return the line that explains the cells."""
+    allowed = ", ".join(f"{TOLERANCE[d]:.0f} in {d}" for d in report.facts["dtypes"] if d in TOLERANCE)
+    return (
+        "ok, WRONG: with the largest error, in roundings of the dtype" + (f" (allowed: {allowed})" if allowed else "")
+        + f"; refused: the device says that it lacks this; FAILED: another error; {ABSENT}: not taken in this dtype"
+    )  # fmt: skip
+
+
+def reasons(report: Results) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (state, row, dtypes, why) of what is not right, the worst first; equal reasons of a row are one."""
+    for state in reversed(STATES[1:]):
+        for row in report.rows:
+            told: dict[str, list[str]] = {}
+            for dtype, cell in row.cells.items():
+                if cell.state == state:
+                    told.setdefault(cell.why, []).append(dtype)
+            for why, columns in told.items():
+                yield state, row.name, ", ".join(columns), why
+
+
+def text(report: Results) -> str:
+    """Return the table as aligned plain text."""
+    columns = report.facts["dtypes"]
+    width = max([len(row.name) for row in report.rows] + [8])
+    lines = [*head(report), "", f"{'':{width}}" + "".join(f"  {name:>12}" for name in columns)]
+    group = None
+    for row in report.rows:
+        if row.group != group:
+            group = row.group
+            lines.append(group)
+        cells = "".join(f"  {shown(row.cells.get(name)):>12}" for name in columns)
+        lines.append(f"{row.name:{width}}{cells}")
+    lines += ["", legend(report), ""]
+    lines += [f"{state:<8} {name} {dtypes}: {why}" for state, name, dtypes, why in reasons(report)]
+    return "\n".join([*lines, report.summary])
+
+
+def print_rich(report: Results) -> None:
+    """Print the table by the package rich, which is optional."""
+    from rich.console import Console  # an optional library
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for line in head(report):
+        console.print(Text(line))
+    columns = report.facts["dtypes"]
+    drawn = Table()
+    drawn.add_column("")
+    for name in columns:
+        drawn.add_column(name, justify="right", no_wrap=True)
+    group = None
+    for row in report.rows:
+        if row.group != group:
+            group = row.group
+            drawn.add_section()
+            drawn.add_row(Text(group, "bold"))
+        cells = [row.cells.get(name) for name in columns]
+        drawn.add_row(row.name, *[Text(shown(c), STYLES[c.state] if c else "dim") for c in cells])
+    console.print(drawn)
+    console.print(Text(legend(report), "dim"))
+    for state, name, dtypes, why in reasons(report):
+        console.print(Text.assemble((f"{state:<8} ", STYLES[state]), (f"{name} {dtypes}: ", "bold"), why))
+    console.print(Text(report.summary, STYLES[RIGHT] if report.ok else STYLES[WRONG]))

@@ -1,0 +1,49 @@
+"""on_its_device: an operator's tensors are on one device, if a declared backend has one of them; its own operator.
+
+JAX itself refuses arrays that are committed to two of its devices; of a declared backend it knows nothing.
+"""
+
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from ..execution.execute import not_the_same
+from ..execution.pending import Pending, declared_of
+from ..tensor import Tensor
+from .operator import Operator
+
+_INDICES_ANYWHERE = {"index", "index_put", "getitem", "setitem"}  # PyTorch takes indices on the CPU there
+
+
+def on_its_device(op: Operator, args: tuple[Any, ...]) -> Operator:
+    """Return the operator as the declared backend of its operands has it: `op`, or one with a function of its own.
+
+    Raises PyTorch's `RuntimeError` if a declared backend and another device have operands.  A 0-dim tensor of the CPU
+    may meet tensors of any device, as a number does.
+    """
+    found = elsewhere = None
+    for a in args:
+        if not isinstance(a, Tensor) or a._sparse or a._level is not None:
+            continue
+        array = a._held()
+        where = declared_of(array)
+        if where is not None:
+            if found is not None and found is not where:
+                raise not_the_same(a.device, _device_of(args, found), op.name)
+            found = where
+        elif isinstance(array, (jax.Array, Pending)) and not isinstance(array, Tracer) and not _is_key(array):
+            # Not `a.ndim`: a subclass that overrides operators is asked about the attribute.
+            elsewhere = a if len((array if a._storage is None else a._like()).shape) else elsewhere
+    if found is not None and elsewhere is not None and op.name not in _INDICES_ANYWHERE:
+        raise not_the_same(_device_of(args, found), elsewhere.device, op.name)
+    return op if found is None else found.runtime.operator(op)
+
+
+def _device_of(args: tuple[Any, ...], where: Any) -> Any:
+    return next(a.device for a in args if isinstance(a, Tensor) and declared_of(a._held()) is where)
+
+
+def _is_key(array: Any) -> bool:
+    """Return True for what a random operator draws from: a generator's key is on the host."""
+    return array.dtype.name == "uint32" and array.size <= 4

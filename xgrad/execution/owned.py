@@ -1,0 +1,37 @@
+"""owned: the array of a tensor as a Pending, whose memory a queue may reuse when a write has replaced it."""
+
+from typing import Any
+
+from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
+
+from .pending import Pending, aval_of, place_number
+
+
+def lent(array: Any, owner: Any) -> Any:
+    """Return a Pending with this value, which the queue may donate, in place of the array of a tensor or its storage.
+
+    Return the array itself if it belongs to no tensor, to several devices or to a trace.
+    """
+    if isinstance(array, Tracer) or array.sharding.__class__ is not SingleDeviceSharding:
+        return array
+    storage = getattr(owner, "_storage", None)
+    holder = owner if storage is None else storage
+    held = getattr(holder, "_array", None)
+    if isinstance(held, Pending) and held.value is array:
+        return held  # the operand before this one is the same tensor
+    if held is not array:
+        return array
+    p = valued(array, holder._owned if holder is owner else holder.owned)
+    if holder._array is array:  # else another thread has written it: no call between the comparison and the assignment
+        holder._array = p
+    return p
+
+
+def valued(array: Any, owned: bool) -> Pending:
+    """Return a Pending that has this value, an array on one device."""
+    p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
+    p.value = array
+    p.owned = owned
+    p.place = place_number(array.sharding) if array.committed else 0
+    return p

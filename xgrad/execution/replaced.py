@@ -1,0 +1,75 @@
+"""replaced: what in-place writes replaced, for the case that an operator fails and the new value is never computed.
+
+Invariant: a tensor that was written without a record has its old value back, as if the write had failed at its call.
+One whose write was recorded has not: its history belongs to the value that it would have.
+"""
+
+import weakref
+from typing import Any
+
+from ..config import state
+from .pending import Pending
+
+
+def replaces(new: Any, old: Any, holder: Any, owner: Any) -> None:
+    """Note that `new` stands in place of the array `old` in `holder`, a tensor or a storage.
+
+    `owner`: the tensor that the history of the write belongs to, if it has one.  The queue refers to `old` by its code:
+    another reference would keep its memory from the result.
+    """
+    if new.__class__ is not Pending:
+        return
+    queue = new.queue
+    if queue is None:
+        return
+    entries = queue.entries  # before the next line: if another thread evaluates in between, this is a list of the past
+    if new.queue is None:
+        return
+    if old.__class__ is Pending and old.queue is queue:
+        code, old = old.number, None
+    else:
+        seen = queue.known.get(id(old))
+        code, old = (None, old) if seen is None else (seen[0], None)
+    ref = weakref.ref
+    queue.writes.append((entries, new.number, code, old, ref(holder), ref(owner), state.grad_enabled))
+
+
+def put_back(queue: Any, found: dict[int, Any]) -> None:
+    """Give each holder of a value that was not computed what it had before.  `found`: what was computed, by code."""
+    entries, inputs = queue.entries, queue.inputs
+    kept: dict[int, Any] = {}  # by holder: what it had before the first write that failed, and the last one's result
+    for stamp, number, code, old, holder, owner, grad_enabled in queue.writes:
+        holder, owner = holder(), owner()
+        if stamp is not entries or holder is None:
+            continue
+        if number in found:
+            kept.pop(id(holder), None)
+            continue
+        recorded = grad_enabled and owner is not None and owner._grad_fn is not None
+        if id(holder) in kept:
+            _, old, before, _ = kept[id(holder)]
+            recorded = recorded or before
+        elif code is not None:
+            old = inputs[-code - 1] if code < 0 else _result(entries, code) if code in found else None
+        kept[id(holder)] = holder, old, recorded, _result(entries, number)
+    for holder, old, recorded, new in kept.values():
+        if old is not None and not recorded:
+            _put(holder, old, new)
+
+
+def _result(entries: list[Any], number: int) -> Pending:
+    results = entries[number >> 8][3]
+    return results[number & 255] if results.__class__ is tuple else results
+
+
+def _put(holder: Any, old: Any, new: Pending) -> None:
+    owned = old.__class__ is Pending and old.owned
+    storage = getattr(holder, "_storage", None)  # a tensor that a view was taken of since has one
+    if storage is not None:
+        holder = storage
+    if holder._array is new:
+        if hasattr(holder, "generation"):
+            holder._array, holder.owned = old, owned
+            holder.generation += 1  # views that have read the new value read again
+        else:
+            holder._array, holder._owned = old, owned
