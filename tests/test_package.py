@@ -19,7 +19,7 @@ LAYERS = (
     ("limits", "execution", "compile_cache", "donation", "unsupported"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),
-    ("autograd",), ("nn",), ("func",), ("compiler",),
+    ("autograd",), ("nn",), ("optim",), ("func",), ("compiler",),
     ("attach", "amp", "cuda", "cpu", "distributed", "fft", "linalg", "masked", "signal", "special"),
     ("interop", "utils", "backends", "comparison", "conformance", "cli", "serialization", "types", "viz"),
 )  # fmt: skip

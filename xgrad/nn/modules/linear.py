@@ -1,13 +1,13 @@
-"""Linear, the one layer here: an example of a Module (PyTorch: torch/nn/modules/linear.py)."""
+"""Linear (PyTorch: torch/nn/modules/linear.py)."""
 
 import math
 from typing import Any
 
-from ..config import state
-from ..dispatch.tables import FUNCTIONS
-from ..tensor import Tensor
-from .module import Module
-from .parameter import Parameter
+from ...config import state
+from ...dispatch.tables import FUNCTIONS
+from ...tensor import Tensor
+from ..module import Module
+from ..parameter import Parameter
 
 
 class Linear(Module):

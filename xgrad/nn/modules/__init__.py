@@ -1,0 +1,14 @@
+"""PyTorch's layers, in files of PyTorch's names (torch/nn/modules/): each holds parameters and calls nn.functional.
+
+`xgrad.nn` shows their names; `xgrad.nn.modules` shows them too, as packages that were written for PyTorch expect.
+"""
+
+import importlib
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    nn = importlib.import_module("xgrad.nn")  # at the call: xgrad.nn may be what is being imported
+    if name in nn.HOMES:
+        return getattr(nn, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
