@@ -52,9 +52,7 @@ def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
     try:
         if not special:
             out = kernel.run(*arrays)
-        elif settings.declared:
-            out = execute(kernel.program, arrays, args)
-        elif (queue := state.queue) is not None and kernel.program.lazy:
+        elif (queue := state.queue) is not None and kernel.program.lazy and not settings.declared:
             out = queue.note(kernel.program, arrays, args)
         else:
             out = execute(kernel.program, arrays, args)

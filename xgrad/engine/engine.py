@@ -70,15 +70,13 @@ def execute(
     if state.compiled is not None and not declared and not arithmetic.tensors and not anomaly.watched():
         task.compiled = state.compiled
         if follow(task, edges, values, outputs, accumulate_grad):
-            captured = task.captured
-            return [arithmetic.into_tensor(captured, i) for i in range(len(captured))]
+            return _gradients(task, arithmetic)
     lazily = settings.special and not declared and task.compiled is None and not depth
     if lazily and not arithmetic.tensors and not anomaly.watched():
         found = begin(task, edges, values, outputs, accumulate_grad)
         if found is True:
             values.clear()
-            captured = task.captured
-            return [arithmetic.into_tensor(captured, i) for i in range(len(captured))]
+            return _gradients(task, arithmetic)
         task.recording = found or None
     task.compute_dependencies(root)
     if outputs:
@@ -89,10 +87,13 @@ def execute(
         _on_fresh_thread(task, root, values)
     else:
         _drive(task, root, values)
-    captured = task.captured
     del values
-    if not captured:
-        return []
+    return _gradients(task, arithmetic)
+
+
+def _gradients(task: GraphTask, arithmetic: Arithmetic) -> list[Tensor | None]:
+    """Return the captured gradients as Tensors, None where none arrived."""
+    captured = task.captured
     return [arithmetic.into_tensor(captured, i) for i in range(len(captured))]
 
 

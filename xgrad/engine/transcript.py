@@ -42,13 +42,13 @@ class Outline:
         self.leaves: list[Node] = []
         self.floats: list[Any] = []  # among the operands
         self.numbers: set[Any] = set()  # of the operands, in the queue; integers as (type, value)
-        self.line: Any = None  # of the user's program that called backward
         self.key: tuple[Any, ...] = ()
+        self.known: Transcript | None = None  # of an earlier backward with this key
 
     def complete(
         self, edges: tuple[Any, ...], values: list[Any], outputs: list[tuple[Any, ...]], accumulate: bool
     ) -> bool:
-        """Find the key.  Return False if backward depends on more than a key can have."""
+        """Find the key, and look it up.  Return False if backward depends on more than a key can have."""
         facts: list[Any] = []
         nodes, leaves, queue, floats = self.nodes, self.leaves, self.queue, self.floats
         operands, places = values.copy(), {}
@@ -79,7 +79,7 @@ class Outline:
                 leaves.append(node)
         for node, number in outputs:
             facts += (places.get(node), number)
-        self.line = line = outside(sys._getframe(2))
+        line = outside(sys._getframe(2))  # of the user's program, which called backward
         facts += (accumulate, *((id(line[0]), line[1]) if line else (None, None)))
         seen: dict[int, int] = {}
         known = queue.known
@@ -100,7 +100,8 @@ class Outline:
             else:
                 return False
         self.key = (len(queue.entries), len(queue.inputs), queue.x64, *facts)
-        if self.key not in _known:
+        self.known = _known.get(self.key)
+        if self.known is None:
             self.numbers = {queue.code(x) for x in operands}
         return True
 
@@ -239,11 +240,10 @@ def begin(
     try:
         if not outline.complete(edges, values, outputs, accumulate):
             return False
-        known = _known.get(outline.key)
     except (RuntimeError, TypeError):  # a node raises its own error when it runs; a fact has no hash
         return False
-    if known is None:
+    if outline.known is None:
         _misses[0] = misses + 1
         return Recording(outline)
     _misses[0] = 0
-    return known.replay(task, outline)
+    return outline.known.replay(task, outline)

@@ -85,7 +85,8 @@ class ChainsBackward(Node):
 
     def outline(self, facts: list[Any], operands: list[Any]) -> bool:
         facts.append(self.chains)
-        operands += self.operands(_no_hook)
+        for chain in self.chains:
+            operands += chain.starts
         return True
 
     def _look_up(self, name: str, raw: bool) -> Any:
@@ -128,10 +129,6 @@ class RestridedBackward(Node):
 
     def operands(self, unpacking: Callable[[Node], None]) -> list[Any]:
         return [*self.own.starts, *self.chain.starts]
-
-
-def _no_hook(_node: Node) -> None:
-    """Views save nothing that a hook could pack."""
 
 
 # -- the same backwards as pure functions; their operands are the chains' starts ---------------------------------------

@@ -50,16 +50,11 @@ def put_back(queue: Any, found: dict[int, Any]) -> None:
             _, old, before, _ = kept[id(holder)]
             recorded = recorded or before
         elif code is not None:
-            old = inputs[-code - 1] if code < 0 else _result(entries, code) if code in found else None
-        kept[id(holder)] = holder, old, recorded, _result(entries, number)
+            old = inputs[-code - 1] if code < 0 else queue.result(code) if code in found else None
+        kept[id(holder)] = holder, old, recorded, queue.result(number)
     for holder, old, recorded, new in kept.values():
         if old is not None and not recorded:
             _put(holder, old, new)
-
-
-def _result(entries: list[Any], number: int) -> Pending:
-    results = entries[number >> 8][3]
-    return results[number & 255] if results.__class__ is tuple else results
 
 
 def _put(holder: Any, old: Any, new: Pending) -> None:
