@@ -32,6 +32,7 @@ class Frames:
         self._kinds: dict[str, int] = {}  # by file name
         self._codes: dict[int, tuple[types.CodeType, frozenset[str], bool]] = {}
         self._new = _New()
+        self._collector: set[types.CodeType] = set()
         self._previous: Any = None
         self._seeing = False
 
@@ -45,6 +46,8 @@ class Frames:
 
     def watch(self) -> None:
         """See frames from now on."""
+        # A collection may come at any allocation: what its callbacks read and change is not the function's.
+        self._collector = {code for callback in gc.callbacks for code in _codes_of(callback)}
         self._previous = sys.getprofile()
         self._seeing = True
         see, kind_of_file = self._see, self._kinds.get
@@ -71,6 +74,8 @@ class Frames:
 
     def _see(self, frame: Any, event: str, arg: Any) -> None:
         code = frame.f_code
+        if code in self._collector:
+            return
         kind = self._kind(frame)
         if kind == IGNORED or (kind == STDLIB and self._is_called_by_ignored(frame)):
             return
@@ -132,6 +137,12 @@ class Frames:
                 return kind == IGNORED
             frame = frame.f_back
         return True
+
+
+def _codes_of(callback: Any) -> list[types.CodeType]:
+    """Return the code of a function, of a method, or of the `__call__` of another object; nothing for C functions."""
+    code = getattr(callback, "__code__", None) or getattr(type(callback).__call__, "__code__", None)
+    return [] if code is None else [code]
 
 
 _COLLECTING = (list, dict, set)
