@@ -25,8 +25,8 @@ class Hooks(dict[Any, Any]):
 class RemovableHandle:
     """Removes the hook for which it was returned; usable as a context manager.
 
-    It refers weakly to the hook's container.  Pickled together with that container it removes the same hook of the
-    copy.
+    It refers weakly to the hook's container, and to those of `extra_dict` (one, or a list), from which it removes what
+    is said of the hook.  Pickled together with the container it removes the same hook of the copy.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, requires_grad=True)
@@ -34,17 +34,20 @@ class RemovableHandle:
     >>> handle.remove()
     """
 
-    __slots__ = ("__weakref__", "hooks_dict_ref", "id")
+    __slots__ = ("__weakref__", "extra_dict_ref", "hooks_dict_ref", "id")
     id: Any
 
-    def __init__(self, hooks_dict: dict[Any, Any]) -> None:
+    def __init__(self, hooks_dict: dict[Any, Any], *, extra_dict: Any = None) -> None:
         self.hooks_dict_ref: Callable[[], dict[Any, Any] | None] = weakref.ref(hooks_dict)
         self.id = next(_ids)
+        extra = () if extra_dict is None else [extra_dict] if isinstance(extra_dict, dict) else extra_dict
+        self.extra_dict_ref: tuple[Callable[[], dict[Any, Any] | None], ...] = tuple(map(weakref.ref, extra))
 
     def remove(self) -> None:
-        hooks = self.hooks_dict_ref()
-        if hooks is not None:
-            hooks.pop(self.id, None)
+        for container in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = container()
+            if hooks is not None:
+                hooks.pop(self.id, None)
 
     def __enter__(self) -> "RemovableHandle":
         return self
@@ -53,11 +56,12 @@ class RemovableHandle:
         self.remove()
 
     def __getstate__(self) -> Any:
-        return (self.hooks_dict_ref(), self.id)
+        return (self.hooks_dict_ref(), self.id, [hooks for ref in self.extra_dict_ref if (hooks := ref()) is not None])
 
     def __setstate__(self, state: Any) -> None:
-        hooks, self.id = state
+        hooks, self.id, *extra = state
         self.hooks_dict_ref = weakref.ref(Hooks() if hooks is None else hooks)
+        self.extra_dict_ref = tuple(map(weakref.ref, extra[0])) if extra else ()
         _take(self.id)
 
 

@@ -194,8 +194,10 @@ class Wrapped(Part):
                 its.data = mine.detach().clone()
         finally:
             state.grad_enabled = enabled
-        for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
-            getattr(new, name).update(getattr(self, name))
+        for name, hooks in self.__dict__.items():
+            if name.startswith(("_forward_", "_backward_")):
+                getattr(new, name).update(hooks)
+        new._is_full_backward_hook = self._is_full_backward_hook
         return new
 
     def __reduce__(self) -> Any:

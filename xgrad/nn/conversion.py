@@ -8,12 +8,13 @@ from typing import Any
 
 from .. import dtypes
 from ..devices import placement_of, settled
+from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 
 
-def apply(self: Any, fn: Callable[[Tensor], Tensor]) -> Any:
+def apply(self: Any, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
     """Replace the values of parameters, gradients and buffers by `fn` of them."""
-    for module in self.children():
+    for module in self.children() if recurse else ():
         module._apply(fn)
     for parameter in self._parameters.values():
         if parameter is not None:
@@ -27,9 +28,12 @@ def apply(self: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     return self
 
 
-def to(self: Any, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Any:
+def to(
+    self: Any, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None
+) -> Any:
     """Move and cast all parameters and buffers, in place: `to(device)`, `to(dtype)`, both, or like a tensor.
 
+    `non_blocking` and `memory_format` change nothing: copies do not block, and XLA chooses the layout.
     Only floating-point and complex ones are cast.  Raises `TypeError` for another dtype, `PlacementError` for a
     sharding that does not fit one of them.
     """
@@ -88,3 +92,22 @@ def as_bfloat16(self: Any) -> Any:
 def on_cpu(self: Any) -> Any:
     """`to("cpu")`."""
     return self.to("cpu")
+
+
+def on_cuda(self: Any, device: Any = None) -> Any:
+    """`to("cuda")`, or to the GPU with that number."""
+    return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
+
+
+def to_empty(self: Any, *, device: Any, recurse: bool = True) -> Any:
+    """Replace parameters and buffers by new ones on a device, whose values are undefined."""
+    empty_like = FUNCTIONS[""]["empty_like"]
+    return self._apply(lambda tensor: empty_like(tensor, device=device), recurse)
+
+
+def share_memory(self: Any) -> Any:
+    """Raise `NotImplementedError`: processes cannot share XLA's arrays."""
+    raise NotImplementedError(
+        "XLA's arrays cannot be shared with other processes: send them the state_dict(), or use threads, which share "
+        "the module as it is"
+    )

@@ -1,20 +1,19 @@
 """Module: a function with parameters, buffers and modules inside of it (PyTorch: torch/nn/modules/module.py).
 
-It has what training with autograd needs: the tree, its state, and the hooks.  Layers and optimizers are those
-of Flax, Equinox and optax.  Invariant: `__setattr__` puts each name into one place only: `_parameters`, `_buffers`,
-`_modules` or the instance's dictionary.
+It has the tree and its attributes; state, conversion and hooks are in files of their own.  Invariant: `__setattr__`
+puts each name into one place only: `_parameters`, `_buffers`, `_modules` or the instance's dictionary.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..engine.hooks import RemovableHandle
 from ..tensor import Tensor
 from . import conversion
-from .module_hooks import ForwardHook, call_with_hooks, registered
+from . import state_dict as states
+from .hook_registration import REGISTRATION, WithHooks, as_registered
+from .module_hooks import ANY, call_with_hooks
 from .parameter import Buffer, Parameter
-from .state_dict import load_state_dict, state_dict
 
 
 def _checked_name(module: Any, kind: str, name: Any, table: dict) -> None:
@@ -28,7 +27,19 @@ def _checked_name(module: Any, kind: str, name: Any, table: dict) -> None:
         raise KeyError(f"attribute '{name}' already exists")
 
 
-class Module:
+def _containers() -> dict[str, Any]:
+    """Return the attributes of hooks, which a module that was pickled by an older version may lack."""
+    return {
+        "_backward_pre_hooks": OrderedDict(), "_backward_hooks": OrderedDict(), "_is_full_backward_hook": None,
+        "_forward_hooks": OrderedDict(), "_forward_hooks_with_kwargs": OrderedDict(),
+        "_forward_hooks_always_called": OrderedDict(), "_forward_pre_hooks": OrderedDict(),
+        "_forward_pre_hooks_with_kwargs": OrderedDict(), "_state_dict_hooks": OrderedDict(),
+        "_state_dict_pre_hooks": OrderedDict(), "_load_state_dict_pre_hooks": OrderedDict(),
+        "_load_state_dict_post_hooks": OrderedDict(),
+    }  # fmt: skip
+
+
+class Module(WithHooks):
     """Base class of modules: subclasses call `super().__init__()`, assign parameters and modules, and define `forward`.
 
     >>> import xgrad
@@ -50,23 +61,50 @@ class Module:
     _buffers: dict[str, Any]
     _modules: "dict[str, Module | None]"
 
-    def __init__(self) -> None:
-        own: dict[str, Any] = {
-            "training": True, "_parameters": {}, "_buffers": {}, "_non_persistent_buffers_set": set(), "_modules": {},
-            "_forward_hooks": OrderedDict(), "_forward_pre_hooks": OrderedDict(), "_backward_hooks": OrderedDict(),
-            "_backward_pre_hooks": OrderedDict(),
-        }  # fmt: skip
-        for name, value in own.items():
-            object.__setattr__(self, name, value)
+    dump_patches: bool = False
+    call_super_init: bool = False  # True: `__init__` calls that of the next class, with all arguments
+    _version: int = 1
+    _compiled_call_impl: Any = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init and (args or kwargs):
+            got = (
+                f"got an unexpected keyword argument '{next(iter(kwargs))}'"
+                if kwargs
+                else f"takes 1 positional argument but {len(args) + 1} were given"
+            )
+            raise TypeError(f"{type(self).__name__}.__init__() {got}")
+        self.__dict__.update(
+            training=True, _parameters={}, _buffers={}, _non_persistent_buffers_set=set(), _modules={}, **_containers()
+        )
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(_containers() | state)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the module's result; subclasses define it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
+        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks or ANY:
             return call_with_hooks(self, args, kwargs)
         return self.forward(*args, **kwargs)
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        return call_with_hooks(self, args, kwargs)
+
+    def compile(self, **options: Any) -> None:
+        """Run later calls of this module by `xgrad.compile`, which takes `options` (disable=True: as before)."""
+        from ..compiler import compile  # at the call: it is a layer above
+
+        self.__dict__["_compiled_call_impl"] = compile(self._call_impl, **options)
 
     # -- attributes -----------------------------------------------------------------------------------------------
 
@@ -87,7 +125,7 @@ class Module:
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To "
                 f"express '{name}' as a function of another Tensor, compute the value in the forward() method."
             )
-        table[name] = param
+        table[name] = as_registered("parameter", self, name, param) if REGISTRATION["parameter"] else param
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Add a tensor that is state and no parameter; `state_dict()` contains it if `persistent`."""
@@ -97,7 +135,7 @@ class Module:
             raise TypeError(
                 f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (xgrad Tensor or None required)"
             )
-        table[name] = tensor
+        table[name] = as_registered("buffer", self, name, tensor) if REGISTRATION["buffer"] else tensor
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
     def register_module(self, name: str, module: "Module | None") -> None:
@@ -106,7 +144,7 @@ class Module:
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(module).__name__} is not a Module subclass")
         _checked_name(self, "module", name, table)
-        table[name] = module
+        table[name] = as_registered("module", self, name, module) if REGISTRATION["module"] else module
 
     def add_module(self, name: str, module: "Module | None") -> None:
         """Add a module inside of this one: `register_module`."""
@@ -246,6 +284,23 @@ class Module:
                 raise AttributeError(f"`{name}` is not an nn.Module")
         return module
 
+    def set_submodule(self, target: str, module: "Module", strict: bool = False) -> None:
+        """Put a module under a dotted name; with `strict` there must be one already.
+
+        Raises `ValueError` for no name and for no module, `AttributeError` where the path leads to none.
+        """
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Module):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
     def _member(self, target: str, holder: str, what: str) -> Any:
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
@@ -265,8 +320,9 @@ class Module:
 
     # -- state ----------------------------------------------------------------------------------------------------
 
-    state_dict = state_dict
-    load_state_dict = load_state_dict
+    state_dict, load_state_dict = states.state_dict, states.load_state_dict
+    _save_to_state_dict, _load_from_state_dict = states.save_own_state, states.load_own_state
+    get_extra_state, set_extra_state = states.get_extra_state, states.set_extra_state
 
     def apply(self, fn: "Callable[[Module], Any]") -> "Module":
         """Call `fn` on each module inside of this one and at last on this one, which is returned."""
@@ -318,38 +374,9 @@ class Module:
     bfloat16: Callable[..., Any]
     cpu: Callable[..., Any]
     bfloat16, cpu = conversion.as_bfloat16, conversion.on_cpu
-
-    # -- hooks ----------------------------------------------------------------------------------------------------
-
-    def register_forward_pre_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Call `hook(module, args)` before forward; it may return new args.
-
-        With `with_kwargs`: `hook(module, args, kwargs)`, which may return (args, kwargs).
-        """
-        return registered(self._forward_pre_hooks, ForwardHook(hook, with_kwargs, False), prepend)
-
-    def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
-    ) -> RemovableHandle:
-        """Call `hook(module, args, output)` after forward; it may return another output.
-
-        With `with_kwargs`: `hook(module, args, kwargs, output)`.  With `always_call`, after an error too.
-        """
-        return registered(self._forward_hooks, ForwardHook(hook, with_kwargs, always_call), prepend)
-
-    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are known.
-
-        Both are tuples, with None for a value that is no tensor or has no gradient.  A returned tuple replaces
-        grad_input.
-        """
-        return registered(self._backward_hooks, hook, prepend)
-
-    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_output)` before the module's backward; a returned tuple replaces grad_output."""
-        return registered(self._backward_pre_hooks, hook, prepend)
+    cuda: Callable[..., Any]
+    to_empty: Callable[..., Any]
+    cuda, to_empty, share_memory = conversion.on_cuda, conversion.to_empty, conversion.share_memory
 
     # -- text -----------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,10 @@ the hooks run at `out`.  (PyTorch: torch/utils/hooks.py, BackwardHook.)
 """
 
 import warnings
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..autograd.function import Function
 from ..config import state
@@ -19,24 +21,48 @@ from ..engine.hooks import RemovableHandle
 from ..tensor import Tensor
 
 
-class ForwardHook(NamedTuple):
-    """A hook of forward, and the options of its call."""
+class ModuleHook:
+    """Puts a module in front of a hook's arguments.  It refers weakly to it, and its deep copy to the module's copy."""
 
-    hook: Callable[..., Any]
-    with_kwargs: bool
-    always_call: bool
+    def __init__(self, hook: Callable[..., Any], module: Any) -> None:
+        self.hook = hook
+        self._module: Callable[[], Any] = weakref.ref(module)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        module = self._module()
+        if module is None:
+            raise RuntimeError("the module of this hook does not exist any more")
+        return self.hook(module, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"hook": self.hook, "module": self._module()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.hook, self._module = state["hook"], weakref.ref(state["module"])
 
 
-def registered(hooks: Any, hook: Any, prepend: bool) -> RemovableHandle:
-    """Add a hook to an ordered dictionary, at its end or its beginning.  Raises `TypeError` if it cannot be called."""
-    called = hook.hook if isinstance(hook, ForwardHook) else hook
-    if not callable(called):
-        raise TypeError(f"a hook must be callable, but got {type(called).__name__}")
-    handle = RemovableHandle(hooks)
+def registered(hooks: Any, hook: Any, prepend: bool = False, **flags: Any) -> RemovableHandle:
+    """Add a hook to an ordered dictionary, at its end or its beginning, and its id to those of `flags`.
+
+    Raises `TypeError` if the hook cannot be called.
+    """
+    if not callable(hook):
+        raise TypeError(f"a hook must be callable, but got {type(hook).__name__}")
+    handle = RemovableHandle(hooks, extra_dict=list(flags.values()))
     hooks[handle.id] = hook
+    for flag in flags.values():
+        flag[handle.id] = True
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle
+
+
+# {kind: hooks of all modules}; `Module.__call__` looks into ANY, {id: kind}, only.
+ANY: dict[int, str] = OrderedDict()
+GLOBAL: dict[str, dict[int, Any]] = {
+    kind: OrderedDict()
+    for kind in ("forward_pre", "forward", "with_kwargs", "always_called", "backward_pre", "backward", "old_backward")
+}
 
 
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -59,16 +85,20 @@ class _Call:
 
     def run(self) -> Any:
         module = self.module
-        for pre in tuple(module._forward_pre_hooks.values()):
-            self._before(pre)
+        for number, pre in (*GLOBAL["forward_pre"].items(), *module._forward_pre_hooks.items()):
+            self._before(number, pre)
         watch = None
-        if module._backward_hooks or module._backward_pre_hooks:
-            watch = _Watch(module)
+        old = [*GLOBAL["old_backward"].values()]
+        full = [*GLOBAL["backward"].values()]
+        (old if module._is_full_backward_hook is False else full).extend(module._backward_hooks.values())
+        pre_hooks = (*GLOBAL["backward_pre"].values(), *module._backward_pre_hooks.values())
+        if full or pre_hooks:
+            watch = _Watch(module, tuple(full), pre_hooks)
             self.args = watch.inputs(self.args)
         self.result = module.forward(*self.args, **self.kwargs)
-        for number, hook in tuple(module._forward_hooks.items()):
+        for number, hook in (*GLOBAL["forward"].items(), *module._forward_hooks.items()):
             self.called.add(number)
-            self._after(hook)
+            self._after(number, hook)
         if watch is not None:
             if not isinstance(self.result, (Tensor, tuple)):
                 warnings.warn(
@@ -77,15 +107,17 @@ class _Call:
                     stacklevel=4,
                 )
             self.result = watch.outputs(self.result)
+        if old:
+            _watch_node(module, old, self.result)
         return self.result
 
-    def _before(self, pre: ForwardHook) -> None:
-        if not pre.with_kwargs:
-            new = pre.hook(self.module, self.args)
+    def _before(self, number: int, hook: Callable[..., Any]) -> None:
+        if number not in self.module._forward_pre_hooks_with_kwargs:
+            new = hook(self.module, self.args)
             if new is not None:
                 self.args = new if isinstance(new, tuple) else (new,)
             return
-        new = pre.hook(self.module, self.args, self.kwargs)
+        new = hook(self.module, self.args, self.kwargs)
         if new is not None:
             if not (isinstance(new, tuple) and len(new) == 2):
                 raise RuntimeError(
@@ -93,24 +125,35 @@ class _Call:
                 )
             self.args, self.kwargs = new
 
-    def _after(self, hook: ForwardHook) -> None:
-        named = (self.kwargs,) if hook.with_kwargs else ()
-        new = hook.hook(self.module, self.args, *named, self.result)
+    def _after(self, number: int, hook: Callable[..., Any]) -> None:
+        with_kwargs = number in self.module._forward_hooks_with_kwargs or number in GLOBAL["with_kwargs"]
+        named = (self.kwargs,) if with_kwargs else ()
+        new = hook(self.module, self.args, *named, self.result)
         if new is not None:
             self.result = new
 
     def run_those_always_called(self) -> None:
         """Run the hooks with `always_call` after an error, which is raised again: their own errors become warnings."""
-        for number, hook in tuple(self.module._forward_hooks.items()):
-            if hook.always_call and number not in self.called:
+        always = {*GLOBAL["always_called"], *self.module._forward_hooks_always_called}
+        for number, hook in (*GLOBAL["forward"].items(), *self.module._forward_hooks.items()):
+            if number in always and number not in self.called:
                 try:
-                    self._after(hook)
+                    self._after(number, hook)
                 except Exception as error:
                     warnings.warn(
                         "module forward hook with ``always_call=True`` raised an exception that was silenced as "
                         f"another error was raised in forward: {error}",
                         stacklevel=4,
                     )
+
+
+def _watch_node(module: Any, hooks: list[Callable[..., Any]], result: Any) -> None:
+    """Register hooks of the old kind on the node of the first tensor of a result."""
+    while not isinstance(result, Tensor):
+        result = next(v for v in result.values() if isinstance(v, Tensor)) if isinstance(result, dict) else result[0]
+    if result.grad_fn is not None:
+        for hook in hooks:
+            result.grad_fn.register_hook(ModuleHook(hook, module))
 
 
 class BackwardHookFunction(Function):
@@ -134,10 +177,8 @@ _NODE = "BackwardHookFunctionBackward"
 class _Watch:
     """The gradients of one call of a module, and the hooks that were registered when it was called."""
 
-    def __init__(self, module: Any) -> None:
-        self.module = module
-        self.hooks = tuple(module._backward_hooks.values())
-        self.pre_hooks = tuple(module._backward_pre_hooks.values())
+    def __init__(self, module: Any, hooks: tuple[Any, ...], pre_hooks: tuple[Any, ...]) -> None:
+        self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
         self.grad_outputs: tuple[Any, ...] | None = None
         self.input_places: list[int] | None = None  # of the tensors, None if nothing was recorded
         self.output_places: list[int] = []
