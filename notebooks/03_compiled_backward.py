@@ -563,9 +563,9 @@ plt.show()
 #
 # ## The next process
 #
-# All this was compiled in this process, and would be compiled again in the next. The *compile cache* keeps programs
-# in a folder: `xgrad.enable_compile_cache()`, or XGRAD_COMPILE_CACHE in the environment, for code that you don't want
-# to touch. Two processes, one after the other, with the same folder:
+# What this process compiles, the next one need not: the *compile cache* keeps programs in a folder, `~/.cache/xgrad`
+# unless XGRAD_COMPILE_CACHE in the environment names another one (0: none). Two processes, one after the other, with
+# a new folder:
 
 # %%
 script = """

@@ -9,6 +9,7 @@ from .flags import set_flags
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XGRAD_COMPILE_CACHE", "0")  # each run compiles what it tests
 set_flags()
 
 import pytest

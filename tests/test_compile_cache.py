@@ -64,6 +64,84 @@ def test_a_second_process_compiles_nothing_and_broken_files_do_no_harm(tmp_path)
     step(cache)  # whatever JAX counts: the gradient is right
 
 
+def run(code, **environment):
+    """Run `code` with the process's environment and this one, where None takes a name away; return the process."""
+    merged = {**os.environ, "XGRAD_COMPILE_CACHE": None, "XDG_CACHE_HOME": None, **environment}
+    kept = {name: str(value) for name, value in merged.items() if value is not None}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=kept, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def told(process):
+    """Wait for a process; return what it printed."""
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "arning" not in errors
+    return out.strip()
+
+
+WHERE = (
+    "import xgrad; xgrad.ones(3).tanh().tolist(); i = xgrad.compile_cache_info(); print(i and (i.folder, i.programs))"
+)
+
+
+def test_it_is_on_by_default_in_a_private_folder_and_0_turns_it_off(tmp_path):
+    first = told(run(WHERE, HOME=tmp_path))
+    parent = tmp_path / ".cache" / "xgrad"
+    (folder,) = parent.iterdir()
+    count = len(list(folder.glob("*-cache")))
+    assert count > 0
+    assert first == str((folder, count))
+    assert {place.stat().st_mode & 0o777 for place in (parent, folder)} == {0o700}
+    assert told(run(WHERE, HOME=tmp_path, XGRAD_COMPILE_CACHE="0")) == "None"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("home", ["/proc/self/none", "writable by others", "a file"])
+def test_a_home_that_cannot_hold_it_leaves_it_off_without_a_word(tmp_path, home):
+    """As on a machine whose home is read-only; `doctor` says why."""
+    place = tmp_path / home
+    if home == "writable by others":
+        (place / ".cache" / "xgrad").mkdir(parents=True)
+        (place / ".cache" / "xgrad").chmod(0o777)
+    elif home != "/proc/self/none":
+        place.write_text("")
+    assert told(run(WHERE, HOME=place)) == "None"
+    assert "compile cache: off (" in run("import xgrad.cli as c; c.main(['doctor'])", HOME=place).communicate()[0]
+
+
+@pytest.mark.exhaustive
+def test_a_folder_that_the_program_gave_jax_stays(tmp_path):
+    assert told(run("import jax\n" + WHERE, JAX_COMPILATION_CACHE_DIR=tmp_path)).startswith(f"({tmp_path!r}"[:20])
+    code = f"import jax; jax.config.update('jax_compilation_cache_dir', {str(tmp_path)!r})\n"
+    assert repr(tmp_path) in told(run(code + WHERE, HOME=tmp_path / "home"))
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.exhaustive
+def test_processes_that_start_together_share_it(tmp_path):
+    processes = [run(STEP, HOME=tmp_path) for _ in range(3)]
+    assert {told(process).rpartition("] ")[0] + "]" for process in processes} == {GRADIENT}
+    assert told(run(STEP, HOME=tmp_path)).endswith(" 0")  # none is compiled again
+
+
+@pytest.mark.usefixtures("_off")
+def test_programs_beyond_the_bound_are_deleted_the_oldest_first_once_a_day(tmp_path):
+    folder = xgrad.enable_compile_cache(tmp_path)
+    for age in range(4):
+        file = folder / f"program{age}-cache"
+        file.write_bytes(b"x" * 100)
+        os.utime(file, (1e9 - age, 1e9 - age))
+    xgrad.enable_compile_cache(tmp_path, most_bytes=250)
+    assert xgrad.compile_cache_info().programs == 4  # it was looked at a moment ago
+    (folder / "trimmed").unlink()
+    xgrad.enable_compile_cache(tmp_path, most_bytes=250)
+    assert sorted(file.name for file in folder.glob("*-cache")) == ["program0-cache", "program1-cache"]
+    with pytest.raises(ValueError, match="must not be negative"):
+        xgrad.enable_compile_cache(tmp_path, most_bytes=-1)
+
+
 @pytest.fixture
 def _off():
     """No folder before the test, and afterwards the one that the environment gave."""

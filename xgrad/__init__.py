@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 try:
+    from .compile_cache import enable_as_asked as _enable_as_asked
     from .config import uncollected as _uncollected
 
-    if "XGRAD_COMPILE_CACHE" in _os.environ:  # before there are programs
-        from .compile_cache import enable_as_asked as _enable_as_asked
-
-        _enable_as_asked()
+    _enable_as_asked()  # before there are programs
 
     # Imported objects stay: a full collection during the import, 40 ms over JAX's objects, would find nothing.
     with _uncollected():

@@ -18,6 +18,7 @@ import numpy as np
 
 import xgrad
 
+from ..compile_cache import why_off
 from . import rich_table
 from .accelerators import accelerators
 from .requirements import LIBRARIES, NEEDED, PLUGINS, clashes, version_of
@@ -237,7 +238,8 @@ def settings() -> Iterator[Finding]:
 def caches() -> Iterator[Finding]:
     info = xgrad.compile_cache_info()
     if info is None:
-        yield Finding(None, "compile cache: off; XGRAD_COMPILE_CACHE=1 keeps compiled programs for the next process")
+        why = f" ({reason})" if (reason := why_off()) else ""
+        yield Finding(None, f"compile cache: off{why}; XGRAD_COMPILE_CACHE=FOLDER keeps programs for the next process")
     else:
         yield Finding(None, f"compile cache: {info.folder}, {info.programs} programs, {info.bytes / 1e6:.1f} MB")
         if not os.access(info.folder, os.W_OK):
