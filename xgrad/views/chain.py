@@ -314,6 +314,8 @@ class ViewChain:
     @property
     def lowered(self) -> "ViewChain":
         """The chain whose programs this one uses: slices and transposes replace each as_strided where possible."""
+        if self._lowered is None and not any([step.repeats for step in self.steps]):
+            self._lowered = self
         if self._lowered is None:
             chain = ViewChain.root(self.root_shape, self.root_dtype)
             for step in self.steps if self.overlaps else self._without_overlap():
@@ -370,12 +372,15 @@ class ViewChain:
 
     def _prepare(self) -> Program:
         """Fetch programs and starts, so that `replay` and `write_back` look nothing up."""
-        chain, counts = self.lowered, ()
-        keys = tuple(step.program_key() for step in chain.steps)
+        chain = self.lowered
+        keys = tuple([step.program_key() for step in chain.steps])
+        starts: list[Shape] = []  # of each step, the last one's first
         while chain.parent is not None:
-            counts = (len(chain.steps[-1].starts(chain.parent.shape)), *counts)
+            starts.append(chain.steps[-1].starts(chain.parent.shape))
             chain = chain.parent
-        self._starts = tuple(scalar_of(value) for value in self.start_values)
+        starts.reverse()
+        counts = tuple([len(values) for values in starts])
+        self._starts = tuple([scalar_of(value) for values in starts for value in values])
         program = program_of(self.root_shape, self.root_dtype, keys, counts)
         self._write, self._write_donated = program.write, program.write_donated
         if not self.is_root:

@@ -45,6 +45,7 @@ class ViewStep:
 
     __slots__ = ()
     geometric: ClassVar[bool] = True  # True if it moves elements and changes none: as_strided could express it
+    repeats: ClassVar[bool] = False  # True if two elements of the result may be one element of the input
 
     def result(self, shape: Shape, dtype: np.dtype) -> tuple[Shape, np.dtype]:
         return shape, dtype
@@ -202,6 +203,7 @@ class Reshape(ViewStep):
 class Expand(ViewStep):
     """Dimensions of size 1, and new leading ones, repeated up to `shape`."""
 
+    repeats: ClassVar[bool] = True
     shape: Shape
 
     def result(self, shape: Shape, dtype: np.dtype) -> tuple[Shape, np.dtype]:
@@ -291,6 +293,7 @@ class Diagonal(ViewStep):
 class Unfold(ViewStep):
     """Windows of `size` elements, `step` apart, along `dim`; the place within the window is a last dimension."""
 
+    repeats: ClassVar[bool] = True
     dim: int
     size: int
     step: int
@@ -342,6 +345,7 @@ class AsStrided(ViewStep):
     Its programs are those of the slices and transposes of `lowered`; if there are none, a gather and a scatter.
     """
 
+    repeats: ClassVar[bool] = True
     sizes: Shape
     strides: Shape
     offset: int
