@@ -314,7 +314,7 @@ class ViewChain:
     @property
     def lowered(self) -> "ViewChain":
         """The chain whose programs this one uses: slices and transposes replace each as_strided where possible."""
-        if self._lowered is None and not any([step.repeats for step in self.steps]):
+        if self._lowered is None and not any(step.repeats for step in self.steps):
             self._lowered = self
         if self._lowered is None:
             chain = ViewChain.root(self.root_shape, self.root_dtype)
