@@ -1,10 +1,12 @@
-"""No number changes in silence because JAX's 64-bit mode is off: it is refused, or taken as PyTorch takes it."""
+"""While JAX's 64-bit mode is off: floats become float32 with one warning, integers int32 if they fit, everywhere."""
 
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -51,15 +53,89 @@ WITH_NUMBER = {
 }
 
 FACTORIES = {
-    "zeros": lambda T, x, k: T.zeros(2, dtype=T.float64),
     "tensor": lambda T, x, k: T.tensor([k]),
+    "tensor of a dtype": lambda T, x, k: T.tensor([k], dtype=T.long),
+    "tensor of a list of arrays": lambda T, x, k: T.tensor([np.array([k])], dtype=T.long),
+    "tensor of an array": lambda T, x, k: T.tensor(np.array([k]), dtype=T.long),
+    "full": lambda T, x, k: T.full((2,), k, dtype=T.long),
+    "arange": lambda T, x, k: T.arange(k, k + 2, dtype=T.long),
+    "randint": lambda T, x, k: T.randint(0, k, (2,)),
+    "from_dlpack": lambda T, x, k: T.from_dlpack(np.array([k])),
+    "LongTensor": lambda T, x, k: T.LongTensor([k]),
 }
+
+# Each asks for 64 bits; the dtype that it gets without x64.
+WIDE = {
+    "float32": {
+        "tensor of an array": lambda T, x: T.tensor(np.full(2, 1.5)),
+        "from_numpy": lambda T, x: T.from_numpy(np.full(2, 1.5)),
+        "as_tensor": lambda T, x: T.as_tensor(np.full(2, 1.5)),
+        "from_dlpack": lambda T, x: T.from_dlpack(np.full(2, 1.5)),
+        "numpy's number": lambda T, x: T.tensor(np.float64(1.5)),
+        "a list of arrays": lambda T, x: T.tensor([np.full(2, 1.5)]),
+        "dtype=": lambda T, x: T.tensor([1.5], dtype=T.double),
+        "zeros": lambda T, x: T.zeros(2, dtype=T.float64),
+        "zeros_like": lambda T, x: T.zeros_like(x, dtype=T.float64),
+        "new_ones": lambda T, x: x.new_ones(2, dtype=T.float64),
+        "arange": lambda T, x: T.arange(2, dtype=T.float64),
+        "rand": lambda T, x: T.rand(2, dtype=T.float64) * 0,
+        "DoubleTensor": lambda T, x: T.DoubleTensor([1.5]),
+        "double": lambda T, x: x.double(),
+        "to": lambda T, x: x.to(T.float64),
+        "to a place too": lambda T, x: x.to("cpu", T.float64),
+        "type": lambda T, x: x.type(T.float64),
+        "sum": lambda T, x: x.sum(dtype=T.float64),
+        "softmax": lambda T, x: T.nn.functional.softmax(x, 0, dtype=T.float64),
+        "float_power": lambda T, x: T.float_power(x, 2),
+        "Module.double": lambda T, x: T.nn.Linear(1, 1).double().weight * 0,
+        "an operand": lambda T, x: x + np.full(2, 1.5),
+    },
+    "complex64": {
+        "zeros": lambda T, x: T.zeros(2, dtype=T.complex128),
+        "tensor of an array": lambda T, x: T.tensor(np.full(2, 2j)),
+        "to": lambda T, x: x.to(T.complex128),
+    },
+    "int32": {
+        "tensor of an array": lambda T, x: T.tensor(np.arange(2)),
+        "from_numpy": lambda T, x: T.from_numpy(np.arange(2)),
+        "from_dlpack": lambda T, x: T.from_dlpack(np.arange(2)),
+        "dtype=": lambda T, x: T.tensor([1, 2], dtype=T.long),
+        "zeros": lambda T, x: T.zeros(2, dtype=T.int64),
+        "randperm": lambda T, x: T.randperm(1, dtype=T.int64),
+        "LongTensor": lambda T, x: T.LongTensor([1, 2]),
+        "long": lambda T, x: x.long(),
+        "to": lambda T, x: x.to(T.int64),
+        "type": lambda T, x: x.type(T.int64),
+        "sum": lambda T, x: x.sum(dtype=T.long),
+        "cumsum": lambda T, x: x.cumsum(0, dtype=T.long),
+        "argmax": lambda T, x: x.argmax(),
+        "one_hot": lambda T, x: T.nn.functional.one_hot(x.long(), 3),
+        "index": lambda T, x: T.arange(3)[x.long()],
+    },
+}
+
+
+def asked_for_64_bits():
+    """What each of `WIDE` gives, and the number of warnings before it and after it; then with narrow = "error"."""
+    found = {}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for narrow in ("warn", "error"):
+            xgrad.config.narrow = narrow
+            for dtype, asks in WIDE.items():
+                for name, ask in asks.items():
+                    before = len(said)
+                    try:
+                        result = ask(xgrad, xgrad.ones(2))
+                        result = result.tolist(), result.dtype.name
+                    except Exception as error:
+                        result = f"{type(error).__name__}: {error}"
+                    found[f"{narrow} {dtype} {name}"] = result, len(said) - before
+    return found, [[str(warning.message), warning.filename] for warning in said]
 
 
 # What is asked of a process without x64: a table, the dtype of the tensor, and the operand as source text.
 REFUSED_ARRAYS = {
-    "np.full(2, 2.0)": "DtypeDisabledError: float64",
-    "np.full(2, 2j)": "DtypeDisabledError: complex128",
     "np.array([1, 2**40])": "OverflowError: Overflow: an integer of a NumPy array of int64 does not fit into int32",
     "np.array([1, 2**63], np.uint64)": "OverflowError: Overflow: an integer of a NumPy array of uint64 does not fit",
 }
@@ -89,28 +165,69 @@ def outcomes(T, operations, dtype, operand):
     return json.loads(json.dumps(found))
 
 
+def as_json(value):
+    return json.dumps(value, default=lambda z: [z.real, z.imag])
+
+
 def answers():
-    """`outcomes` of xgrad for all that is asked."""
-    return [outcomes(xgrad, globals()[table], dtype, eval(operand)) for table, dtype, operand in ASKED]
+    """`outcomes` of xgrad for all that is asked, and `asked_for_64_bits`."""
+    tables = [outcomes(xgrad, globals()[table], dtype, eval(operand)) for table, dtype, operand in ASKED]
+    return tables, *asked_for_64_bits()
 
 
 @functools.cache
-def all_without_x64():
+def process_without_x64():
     """The answers of a process of its own, for the switch is one of the process."""
-    code = "import json, tests.test_narrowing as t; print(json.dumps(t.answers()))"
+    code = "import json, tests.test_narrowing as t; print(t.as_json(t.answers()))"
     environment = {**os.environ, "JAX_ENABLE_X64": "0"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    return dict(zip(ASKED, json.loads(run.stdout), strict=True))
+    return json.loads(run.stdout)
 
 
 def without_x64(*asked):
-    return all_without_x64()[asked]
+    return process_without_x64()[0][ASKED.index(asked)]
+
+
+def test_without_x64_what_asks_for_64_bits_gets_32():
+    for name, ((values, dtype), _) in ((n, f) for n, f in process_without_x64()[1].items() if n.startswith("warn ")):
+        _, wanted, ask = name.split(" ", 2)
+        assert dtype == wanted, name
+        with_x64 = WIDE[wanted][ask](xgrad, xgrad.ones(2))
+        assert values == json.loads(as_json(with_x64.tolist())), name
+
+
+def test_first_narrowed_float_of_a_process_warns_where_the_user_asked():
+    _, found, said = process_without_x64()
+    assert next(name for name, (_, count) in found.items() if count) == next(iter(found))
+    ((text, file),) = said
+    assert re.match(r"float64 was asked for, but JAX's 64-bit mode is off: it becomes float32", text)
+    assert "jax_enable_x64" in text
+    assert "JAX_ENABLE_X64=1" in text
+    assert file == __file__
+
+
+def test_narrow_error_refuses_floats_and_no_integers():
+    for name, (found, _) in process_without_x64()[1].items():
+        if name.startswith("error int32"):
+            assert found == process_without_x64()[1][name.replace("error", "warn")][0], name
+        elif name.startswith("error"):
+            assert re.match(r"DtypeDisabledError: .*(float64|complex128) was asked for.*jax_enable_x64", found), name
+    with pytest.raises(ValueError, match="'warn' or 'error', but got 'off'"):
+        xgrad.config.narrow = "off"
+    assert xgrad.config.narrow == "warn"
+
+
+def test_with_x64_nothing_is_narrowed():
+    for dtype, asks in WIDE.items():
+        for name, ask in asks.items():
+            wanted = {"float32": xgrad.float64, "complex64": xgrad.complex128, "int32": xgrad.int64}[dtype]
+            assert ask(xgrad, xgrad.ones(2)).dtype == wanted, name
 
 
 @pytest.mark.parametrize(("operand", "error"), REFUSED_ARRAYS.items(), ids=REFUSED_ARRAYS)
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
-def test_numpy_array_that_jax_would_narrow_is_refused_without_x64(operand, error, dtype):
+def test_numpy_array_with_an_integer_that_does_not_fit_is_refused_without_x64(operand, error, dtype):
     for name, (found, left, version) in without_x64("WITH_ARRAY", dtype, operand).items():
         assert found.startswith(error), name
         assert "jax_enable_x64" in found, name
@@ -175,8 +292,8 @@ def test_integer_beyond_64_bits_beside_integers_is_refused():
         assert (left, version) == ([1, 1], 0), name
 
 
-def test_factory_of_a_dtype_that_jax_would_narrow_is_refused_without_x64():
-    found = without_x64("FACTORIES", "float32", "2**40")
-    assert found["zeros"][0].startswith("DtypeDisabledError")
-    assert found["tensor"][0].startswith("NumberOverflowError")
-    assert all("jax_enable_x64" in text for text, *_ in found.values())
+def test_factory_of_an_integer_that_does_not_fit_is_refused_without_x64():
+    for name, (text, *_) in without_x64("FACTORIES", "float32", "2**40").items():
+        assert "OverflowError: " in text, name
+        assert "does not fit into int32" in text or "to type int32" in text or name == "randint", name
+        assert "jax_enable_x64" in text, name

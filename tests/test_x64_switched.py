@@ -58,8 +58,7 @@ USED = {
     "vmap": lambda d, i, m: xgrad.func.vmap(lambda x: x * 2)(d),
     "func.grad": lambda d, i, m: xgrad.func.grad(lambda x: (x * x).sum())(d),
     "to_jax": lambda d, i, m: jax.jit(xgrad.to_jax(lambda x: x * 2))(d._read()),
-    "pickle": lambda d, i, m: pickle.loads(pickle.dumps(d)),
-    "double": lambda d, i, m: d.double(),
+    "view of other bits": lambda d, i, m: xgrad.ones(2, dtype=xgrad.float32).view(xgrad.float64),
 }
 
 
@@ -114,6 +113,21 @@ def test_what_reads_a_64_bit_tensor_is_exact(off):
         assert d.bool().tolist() == [True] * 2
         assert copy.deepcopy(d).tolist() == d.tolist()
         assert d.to("cpu").tolist() == d.tolist()
+        assert d.double() is d.to(xgrad.float64) is d
+        assert i.long() is i
+
+
+@pytest.mark.parametrize("off", [without_x64, switched_off])
+def test_64_bit_tensor_in_a_pickle_is_narrowed(off):
+    d, i, _ = tensors()
+    pickled = [pickle.dumps(t) for t in (d, i * 0 + 7, i)]
+    with off(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        d, i = pickle.loads(pickled[0]), pickle.loads(pickled[1])
+        with pytest.raises(OverflowError, match="does not fit into int32"):
+            pickle.loads(pickled[2])
+    assert (d.dtype, d.tolist()) == (xgrad.float32, [1.0, 2.0**40])
+    assert (i.dtype, i.tolist()) == (xgrad.int32, [7])
 
 
 @pytest.mark.eager("failures")

@@ -9,7 +9,9 @@ import gc
 import itertools
 import os
 import re
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -162,9 +164,43 @@ class Settings:
     special = False  # True once a thread has entered an operator mode or a lazy block: until then none looks for one
     lazy = False  # True if every thread is lazy (XGRAD_LAZY=1)
     declared = False  # True once a declared backend is in use; `special` is then True too
+    narrow = "warn"  # the setting `xgrad.config.narrow`
+    narrowing_said = False  # True once the warning that belongs to it was given
 
 
 settings: Settings = Settings()
+
+_NARROW = ("warn", "error")
+
+
+class _Config(types.ModuleType):
+    """The class of this module: its attributes that are settings are checked when they are assigned."""
+
+    @property
+    def narrow(self) -> str:
+        """Say what becomes of 64-bit floats while JAX's 64-bit mode is off: "warn" or "error".
+
+        "warn", the default, makes float32 of float64 and complex64 of complex128, with one warning in a process, which
+        names the switch.  "error" raises `xgrad.errors.DtypeDisabledError`.  Integers of 64 bits become integers of 32
+        with both, without a word; where their values are at hand, `OverflowError` says that one of them does not fit.
+        With x64 on nothing is narrowed.  XGRAD_NARROW=error in the environment sets it.
+
+        >>> import xgrad
+        >>> xgrad.config.narrow
+        'warn'
+        """
+        return settings.narrow
+
+    @narrow.setter
+    def narrow(self, value: str) -> None:
+        if value not in _NARROW:
+            raise ValueError(f"xgrad.config.narrow is 'warn' or 'error', but got {value!r}")
+        if value != settings.narrow:
+            settings.narrow = value
+            jax.clear_caches()  # some kernels ask for a dtype when they are traced
+
+
+sys.modules[__name__].__class__ = _Config
 
 
 def async_dispatch(enabled: bool) -> None:
@@ -182,6 +218,11 @@ def async_dispatch(enabled: bool) -> None:
     with suppress(AttributeError):  # an option that a later release of JAX may not have
         jax.config.update("jax_cpu_enable_async_dispatch", enabled)
 
+
+if "XGRAD_NARROW" in os.environ:
+    if os.environ["XGRAD_NARROW"] not in _NARROW:
+        raise ValueError(f"XGRAD_NARROW is 'warn' or 'error', but got {os.environ['XGRAD_NARROW']!r}")
+    settings.narrow = os.environ["XGRAD_NARROW"]
 
 if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ:
     async_dispatch(False)
@@ -205,6 +246,16 @@ _make_threads()
 
 
 @contextmanager
+def narrowing_refused() -> Iterator[None]:
+    """Within the block `narrow` is "error", for all threads."""
+    before, settings.narrow = settings.narrow, "error"
+    try:
+        yield
+    finally:
+        settings.narrow = before
+
+
+@contextmanager
 def uncollected() -> Iterator[None]:
     """Within the block the cyclic garbage collector is off; objects that the block made then count as old."""
     enabled = gc.isenabled()
@@ -220,5 +271,5 @@ def uncollected() -> Iterator[None]:
 
 
 def __dir__() -> list[str]:
-    """Return the name that users may use."""
-    return ["async_dispatch"]
+    """Return the names that users may use."""
+    return ["async_dispatch", "narrow"]

@@ -1,13 +1,17 @@
 """Dtypes are NumPy dtypes (bfloat16 and the float8s from ml_dtypes) under PyTorch's names; PyTorch's type promotion.
 
-Invariant: nothing here silently narrows.  JAX has 64-bit types only while its x64 flag is on; asking for float64
-without it raises `DtypeDisabledError`, and integers default to int32 then (`default_integer`).
+JAX has 64-bit types only while its x64 mode is on.  The stance while it is off, for whoever asks for one: integers of
+64 bits become integers of 32 (an `OverflowError` says where values at hand do not fit), float64 becomes float32 and
+complex128 complex64, with one warning in a process, or a `DtypeDisabledError` if `xgrad.config.narrow` is "error".
+Invariant: all of it is decided in `as_dtype` and `narrowed`; what must keep its bits calls `exact_dtype`.
 Promotion follows c10::promoteTypes and at::result_type: categories bool < integral < floating < complex; a 0-dim
 tensor against a dimensioned one, and a Python number against any tensor, promotes only across categories.
 """
 
 import builtins
 import functools
+import sys
+import warnings
 from typing import Any
 
 import jax
@@ -90,8 +94,23 @@ def x64_enabled() -> "builtins.bool":
 def as_dtype(spec: Any) -> np.dtype:
     """Return the dtype of a dtype, a NumPy or JAX scalar type, a Python type or a name; 64 bits only while x64 is on.
 
-    Raises `DtypeDisabledError` for a 64-bit dtype while JAX's x64 mode is off; `TypeError` for other values.
+    While JAX's x64 mode is off, a dtype of 32 bits takes the place of one of 64; for floats with a warning, or
+    `DtypeDisabledError` is raised, as `xgrad.config.narrow` says.  Raises `TypeError` for other values.
     """
+    found = named_dtype(spec)
+    return _narrow(found) if found in WIDE and not x64_enabled() else found
+
+
+def exact_dtype(spec: Any) -> np.dtype:
+    """Return the dtype as `as_dtype` does, where another would change the meaning: raises `DtypeDisabledError`."""
+    found = named_dtype(spec)
+    if found in WIDE and not x64_enabled():
+        raise _disabled(found)
+    return found
+
+
+def named_dtype(spec: Any) -> np.dtype:
+    """Return the dtype that is asked for; of 64 bits, whether JAX has it or not."""
     if spec is builtins.float:  # PyTorch: float64
         return float64 if x64_enabled() else settings.default_dtype
     if spec is builtins.int:
@@ -99,16 +118,42 @@ def as_dtype(spec: Any) -> np.dtype:
     if spec is builtins.complex:
         return complex128 if x64_enabled() else complex_of(settings.default_dtype)
     try:
-        found = np.dtype(spec)
+        return np.dtype(spec)
     except TypeError:
         raise TypeError(f"expected a dtype such as xgrad.float32, but got {spec!r}") from None
-    if found in WIDE and not x64_enabled():
-        raise DtypeDisabledError(
-            f"{found.name} was asked for, but JAX's 64-bit mode is off and would silently narrow it to "
-            f"{WIDE[found]}. Enable it before the first array is made: jax.config.update('jax_enable_x64', True), or "
-            f"set JAX_ENABLE_X64=1; or ask for xgrad.{WIDE[found]}."
+
+
+_SWITCH = "Enable it before the first array is made: jax.config.update('jax_enable_x64', True), or set JAX_ENABLE_X64=1"
+
+
+def _disabled(d: np.dtype) -> DtypeDisabledError:
+    return DtypeDisabledError(
+        f"{d.name} was asked for, but JAX's 64-bit mode is off and would narrow it to {WIDE[d]}. {_SWITCH}; or ask for "
+        f"xgrad.{WIDE[d]}."
+    )
+
+
+def _narrow(d: np.dtype) -> np.dtype:
+    """Return the dtype of 32 bits that takes the place of `d`, as `xgrad.config.narrow` says."""
+    if d in INEXACT and settings.narrow == "error":
+        raise _disabled(d)
+    if d in INEXACT and (settings.warn_always or not settings.narrowing_said):
+        warnings.warn(
+            f"{d.name} was asked for, but JAX's 64-bit mode is off: it becomes {WIDE[d]}, here and from now on. "
+            f"{_SWITCH}; xgrad.config.narrow = 'error' raises an error instead.",
+            stacklevel=_users_frame(),
         )
-    return found
+        settings.narrowing_said = True  # not if the warning was raised as an error
+    return np.dtype(WIDE[d])
+
+
+def _users_frame() -> "builtins.int":
+    """Return the `stacklevel`, for a warning of the caller, of the innermost frame that is not xgrad's."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(1), 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def default_integer() -> np.dtype:
@@ -122,21 +167,27 @@ def widen(d: np.dtype) -> str:
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:
-    """Return an array that JAX can have: without x64, 64-bit integers as 32-bit ones if all fit; raises for float64."""
+    """Return an array that JAX can have: without x64, 64-bit numbers as 32-bit ones.
+
+    Raises `OverflowError` for integers that don't fit, and, if `xgrad.config.narrow` is "error", `DtypeDisabledError`
+    for floats.
+    """
     dtype = array.dtype
     if dtype.kind not in "biufcV" or dtype.itemsize > 16:
         raise TypeError(f"can't convert np.ndarray of type numpy.{dtype.name}: expected bools, integers or floats")
-    if dtype in (int64, uint64) and not x64_enabled():
-        small = np.dtype(WIDE[dtype])
-        info = np.iinfo(small)
-        if array.size and not (info.min <= array.min() and array.max() <= info.max):
-            raise OverflowError(
-                f"Overflow: an integer of a NumPy array of {dtype.name} does not fit into {small.name}, and JAX's "
-                "64-bit mode is off: enable it with jax.config.update('jax_enable_x64', True)"
-            )
-        return array.astype(small)
-    as_dtype(dtype)
-    return array
+    if dtype not in WIDE or x64_enabled():
+        return array
+    small = _narrow(dtype)
+    if small in INEXACT:
+        with np.errstate(over="ignore"):  # numbers too large for it become infinite, as in PyTorch
+            return array.astype(small)
+    info = np.iinfo(small)
+    if array.size and not (info.min <= array.min() and array.max() <= info.max):
+        raise OverflowError(
+            f"Overflow: an integer of a NumPy array of {dtype.name} does not fit into {small.name}, and JAX's "
+            "64-bit mode is off: enable it with jax.config.update('jax_enable_x64', True)"
+        )
+    return array.astype(small)
 
 
 def get_default_dtype() -> np.dtype:

@@ -33,7 +33,11 @@ class CompiledMismatchError(builtins.RuntimeError):
 
 
 class DtypeDisabledError(builtins.TypeError):
-    """A 64-bit dtype was asked for while JAX's 64-bit mode is off."""
+    """64-bit numbers are needed while JAX's 64-bit mode is off.
+
+    Raised where 32 bits can't take their place (a tensor made while the mode was on, a view of other bits), and with
+    `xgrad.config.narrow = "error"` wherever float64 or complex128 is asked for.
+    """
 
 
 class FreedGraphError(builtins.RuntimeError):

@@ -609,7 +609,7 @@ def from_array(array: Any) -> Tensor:
 def from_foreign(array: Any, requires_grad: bool = False) -> Tensor:
     """Return a tensor of a foreign array, of JAX or NumPy, which is never donated.
 
-    Raises `DtypeDisabledError` and `OverflowError` for a NumPy array that JAX would narrow and change.
+    A NumPy array of 64 bits is narrowed while JAX has none (`dtypes.narrowed`); `OverflowError` if integers don't fit.
     """
     if isinstance(array, np.ndarray):
         array = jax.numpy.asarray(dtypes.narrowed(array))

@@ -15,7 +15,7 @@ import xgrad
 from xgrad.interop.data import batches
 
 from .test_memory import aligned
-from .test_torch import address, narrow
+from .test_torch import address, narrow, refused
 
 Point = namedtuple("Point", "x label")
 
@@ -197,7 +197,8 @@ def test_an_error_comes_after_the_batches_before_it():
 def test_errors_name_the_array():
     with narrow():
         for wide in (np.ones(2), torch.ones(2, dtype=torch.float64)):
-            with pytest.raises(xgrad.errors.DtypeDisabledError, match=r"'x\.0': float64"):
+            assert next(iter(batches([{"x": [wide]}])))["x"][0].dtype == np.float32
+            with refused(), pytest.raises(xgrad.errors.DtypeDisabledError, match=r"'x\.0': float64"):
                 list(batches([{"x": [wide]}]))
         (labels,) = batches([torch.tensor([1, 2])])
         assert labels.dtype == np.int32

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import xgrad
+from xgrad.config import settings
 from xgrad.interop.torch import from_torch, to_torch
 
 DTYPES = [
@@ -19,12 +20,24 @@ DTYPES = [
 
 @contextlib.contextmanager
 def narrow():
-    """JAX without its 64-bit mode."""
+    """JAX without its 64-bit mode; the warning that belongs to it has been given."""
     jax.config.update("jax_enable_x64", False)
+    settings.narrowing_said = True
     try:
         yield
     finally:
         jax.config.update("jax_enable_x64", True)
+        settings.narrowing_said = False
+
+
+@contextlib.contextmanager
+def refused():
+    """`xgrad.config.narrow` is "error"."""
+    xgrad.config.narrow = "error"
+    try:
+        yield
+    finally:
+        xgrad.config.narrow = "warn"
 
 
 def address(tensor):
@@ -200,11 +213,12 @@ def test_tied_tensors_stay_tied():
         assert there["a"].data_ptr() == there["b"].data_ptr()
 
 
-def test_without_64_bits_nothing_is_narrowed_that_would_change():
+def test_without_64_bits_floats_are_narrowed_and_integers_if_they_fit():
     with narrow():
-        for dtype in (torch.float64, torch.complex128):
-            with pytest.raises(xgrad.errors.DtypeDisabledError, match=r"'w': .*jax_enable_x64"):
-                from_torch({"w": torch.ones(2, dtype=dtype)})
+        for dtype, wanted in ((torch.float64, xgrad.float32), (torch.complex128, xgrad.complex64)):
+            assert from_torch(torch.full((2,), 1 / 3, dtype=dtype)).dtype == wanted
+        with refused(), pytest.raises(xgrad.errors.DtypeDisabledError, match=r"'w': .*jax_enable_x64"):
+            from_torch({"w": torch.ones(2, dtype=torch.float64)})
         labels = from_torch(torch.tensor([3, -1]))
         assert labels.dtype == np.int32
         assert labels.tolist() == [3, -1]

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..config import narrowing_refused
 from ..limits import x64_for_now
 from .cases import cpu
 from .execution import Place, refusal
@@ -86,6 +87,7 @@ def _row(job: Job, columns: Sequence[np.dtype], state: StateFile) -> Row:
             # An accelerator may multiply float32 in fewer bits unless it is asked not to.
             settings.enter_context(jax.default_matmul_precision("highest"))
             settings.enter_context(x64_for_now() if needs_x64(dtype) else nullcontext())
+            settings.enter_context(narrowing_refused())  # an operator that asks for 64 bits is checked in them
             try:
                 cell = job.cell(dtype)
             except Exception as error:

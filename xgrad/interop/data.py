@@ -33,9 +33,9 @@ def batches(loader: Iterable[Any], device: Any = None, *, prefetch: int = 2, cop
     prefetch: the number of batches on their way to the device while one is used: the loader is that much ahead.
     copy: for a loader that fills the same memory again; otherwise tensors share its arrays' memory.
 
-    Raises, naming the array: `DtypeDisabledError` for float64 while JAX's 64-bit mode is off, `OverflowError` for
-    64-bit integers that don't fit into 32 bits then (others become int32, as in `xgrad.tensor`), `PlacementError` for
-    an array that can't be split evenly (a last batch that is smaller: `drop_last=True`).
+    Raises, naming the array: `OverflowError` for 64-bit integers that don't fit into 32 bits while JAX's 64-bit mode is
+    off (others, and float64, become numbers of 32 bits then, as in `xgrad.tensor`), `PlacementError` for an array that
+    can't be split evenly (a last batch that is smaller: `drop_last=True`).
 
     >>> import numpy as np, xgrad
     >>> from xgrad.interop.data import batches

@@ -78,7 +78,8 @@ def restore(path: Any, like: Any = None, *, device: Any = None, strict: bool = T
     strict: keys that only one of the two has are errors; if False, `like`'s own leaf stays.
 
     Raises `FileNotFoundError`; `CheckpointError` for a damaged checkpoint; `RuntimeError`, which lists every key, for
-    names, shapes and dtypes that differ from `like`'s; `DtypeDisabledError` for float64 without JAX's 64-bit mode.
+    names, shapes and dtypes that differ from `like`'s; `OverflowError` for 64-bit integers that don't fit into 32 bits
+    while JAX's 64-bit mode is off: without `like`, others and float64 become numbers of 32 bits then.
 
     >>> import os, tempfile, xgrad
     >>> from xgrad.interop import orbax

@@ -194,8 +194,8 @@ def load_file(path: Any, device: Any = None) -> dict[str, Tensor]:
     tensor each device reads its own part.
 
     Raises `FileError`, a `ValueError`, which names file and key, for a file that is cut off or damaged;
-    `DtypeDisabledError` for float64 while JAX's 64-bit mode is off, `OverflowError` for 64-bit integers that don't fit
-    into 32 bits then.
+    `OverflowError` for 64-bit integers that don't fit into 32 bits while JAX's 64-bit mode is off; those that do, and
+    float64, become numbers of 32 bits then (`xgrad.config.narrow`).
     """
     return _tensors(contents(opened(path), os.fspath(path))[0], device)
 
@@ -265,7 +265,7 @@ def _own(target: Any) -> dict[str, Tensor]:
 
 def _canonical(entry: FileTensor) -> np.dtype:
     """Return the dtype that the tensor will have here."""
-    narrows = entry.dtype in dtypes.WIDE and entry.dtype in dtypes.INTEGERS and not dtypes.x64_enabled()
+    narrows = entry.dtype in dtypes.WIDE and not dtypes.x64_enabled()
     return np.dtype(dtypes.WIDE[entry.dtype]) if narrows else entry.dtype
 
 
@@ -295,6 +295,6 @@ def _array(entry: FileTensor, where: Any) -> jax.Array:
 
 
 def _own_memory(values: np.ndarray) -> np.ndarray:
-    """Return a copy, in integers of 32 bits where JAX has no others and the values allow it."""
+    """Return a copy, in 32 bits where JAX has no 64."""
     array = dtypes.narrowed(values)
     return np.array(array) if array is values else array

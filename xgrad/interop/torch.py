@@ -1,7 +1,7 @@
 """Tensors of torch as tensors of xgrad and back, through DLPack, whole `state_dict`s and batches at once.
 
 Invariants: xgrad never writes to torch's memory (the first write copies a foreign storage, and none is donated);
-nothing is narrowed unless every value survives it; and no graph ends unnoticed: a tensor with a `grad_fn` is an
+integers are narrowed only if every value survives it; and no graph ends unnoticed: a tensor with a `grad_fn` is an
 error.
 """
 
@@ -44,9 +44,9 @@ def from_torch(tree: Any, *, device: Any = None, copy: bool | None = None) -> An
     A leaf's `requires_grad` is copied, a `Parameter` stays one; `.grad` and hooks are not converted.  Tensors over the
     same elements (tied weights) share a storage afterwards too.
 
-    Raises `RuntimeError` for a tensor with a `grad_fn`, `DtypeDisabledError` for float64 and complex128 while JAX's
-    64-bit mode is off, `OverflowError` for 64-bit integers that don't fit into 32 bits then (those that do become
-    int32, as in `xgrad.tensor`), `TypeError` for tensors that XLA has no arrays for (sparse, quantized, complex32).
+    Raises `RuntimeError` for a tensor with a `grad_fn`, `OverflowError` for 64-bit integers that don't fit into 32 bits
+    while JAX's 64-bit mode is off (those that do, and float64, become numbers of 32 bits, as in `xgrad.tensor`),
+    `TypeError` for tensors that XLA has no arrays for (sparse, quantized, complex32).
 
     >>> import torch, xgrad
     >>> from xgrad.interop.torch import from_torch
@@ -204,9 +204,9 @@ def _array_of(source: Any, dtype: np.dtype, name: str, where: Any, own: bool, mu
 
 
 def _narrowed(tensor: Any, dtype: np.dtype, name: str) -> Any:
-    """Return integers of 64 bits as integers of 32, with the same values."""
+    """Return numbers of 64 bits as numbers of 32, integers with the same values."""
     small = tensor.to(getattr(torch, dtypes.WIDE[dtype]))
-    if not torch.equal(small.to(tensor.dtype), tensor):
+    if dtype not in dtypes.INEXACT and not torch.equal(small.to(tensor.dtype), tensor):
         raise OverflowError(
             f"{called(name)}an integer of this {dtype.name} tensor does not fit into {dtypes.WIDE[dtype]}, and JAX's "
             "64-bit mode is off: enable it with jax.config.update('jax_enable_x64', True)"

@@ -44,7 +44,7 @@ def to(
             continue
         else:
             try:
-                dtype = dtypes.as_dtype(value)
+                dtype = dtypes.named_dtype(value)
             except (TypeError, ValueError, AttributeError):
                 device = value
     if dtype is not None:

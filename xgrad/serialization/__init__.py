@@ -106,8 +106,8 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
 
     Raises `FileError`, a `ValueError`, for a file that is cut off, damaged, or none of those, and
     `pickle.UnpicklingError` for one with more than tensors and plain data, both with the name of the file;
-    `DtypeDisabledError` for float64 while JAX's 64-bit mode is off, `OverflowError` for 64-bit integers that don't fit
-    into 32 bits then.
+    `OverflowError` for 64-bit integers that don't fit into 32 bits while JAX's 64-bit mode is off; those that do, and
+    float64, become numbers of 32 bits then (`xgrad.config.narrow`).
 
     Source: PyTorch's `torch.load`.
 

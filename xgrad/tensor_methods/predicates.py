@@ -101,4 +101,4 @@ def can_cast(from_: Any, to: Any) -> bool:
     >>> xgrad.can_cast(xgrad.float64, xgrad.float32), xgrad.can_cast(xgrad.float32, xgrad.int32)
     (True, False)
     """
-    return dtypes.category(dtypes.as_dtype(from_)) <= dtypes.category(dtypes.as_dtype(to))
+    return dtypes.category(dtypes.named_dtype(from_)) <= dtypes.category(dtypes.named_dtype(to))

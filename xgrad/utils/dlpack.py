@@ -21,6 +21,7 @@ from ..tensor import Tensor, from_foreign
 __all__ = ["from_dlpack", "to_dlpack"]
 
 _CODES = {0: "int", 1: "uint", 2: "float", 5: "complex"}
+_WIDE = {d.name for d in dtypes.WIDE}
 
 
 class _DLTensor(ctypes.Structure):
@@ -55,20 +56,24 @@ class _NotContiguousError(Exception):
     pass
 
 
-class _Looked:
-    """A proxy for another library's array, which reads the DLPack description that JAX gets."""
+class _TooWideError(Exception):
+    """The memory has numbers of 64 bits while JAX's 64-bit mode is off."""
 
-    def __init__(self, source: Any) -> None:
-        self._source = source
+
+class _Looked:
+    """A proxy for another library's array, which reads the DLPack description that JAX gets, or NumPy (`by_numpy`)."""
+
+    def __init__(self, source: Any, by_numpy: bool = False) -> None:
+        self._source, self._by_numpy = source, by_numpy
         self.address = 0
 
     def __dlpack__(self, **options: Any) -> Any:
         capsule = self._source if _is_capsule(self._source) else self._source.__dlpack__(**options)
         seen = _described(capsule)
-        if seen.code in _CODES:
-            name = f"{_CODES[seen.code]}{seen.bits}"
-            if seen.bits >= 64 and name in dtypes.__all__:
-                dtypes.as_dtype(getattr(dtypes, name))
+        if self._by_numpy:
+            return capsule
+        if f"{_CODES.get(seen.code)}{seen.bits}" in _WIDE and not dtypes.x64_enabled():
+            raise _TooWideError
         shape = [seen.shape[i] for i in range(seen.ndim)]
         expected = 1
         for i in reversed(range(seen.ndim)):
@@ -98,8 +103,9 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     xgrad takes shared memory for constant, as JAX does: it never writes to it (the first in-place operation on the
     tensor copies), but if its owner does, the tensor and values saved of it for backward change, without an error.
 
-    Raises `DtypeDisabledError` for 64-bit numbers while JAX's 64-bit mode is off, `ValueError` for memory that is not
-    contiguous, and the errors of the other library, such as torch's for a tensor that requires grad.
+    Numbers of 64 bits become numbers of 32, in a copy, while JAX's 64-bit mode is off (`xgrad.config.narrow`).  Raises
+    `ValueError` for memory that is not contiguous, and the errors of the other library, such as torch's for a tensor
+    that requires grad.
 
     >>> import numpy as np, xgrad
     >>> xgrad.from_dlpack(np.arange(3, dtype=np.int32))
@@ -114,6 +120,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         raise ValueError(
             "from_dlpack() needs memory that is contiguous, in row-major order: make a contiguous copy first"
         ) from None
+    except _TooWideError:
+        array = _narrowed(ext_tensor, copy)
     where = settled(placement(device), array.shape)
     moves = where is not None and not same_placement(where, array.sharding, array.ndim)
     if copy is False and (moves or (array.size and array.unsafe_buffer_pointer() != looked.address)):
@@ -124,6 +132,15 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         tensor = call(_converted.operator, (tensor,), (tensor.dtype,))
         settle(tensor)  # now, in a lazy block too: the owner of the memory may write to it
     return tensor
+
+
+def _narrowed(source: Any, copy: bool | None) -> jax.Array:
+    if copy is False:
+        raise ValueError(
+            "from_dlpack() can't share this memory, for its numbers of 64 bits become numbers of 32 while JAX's 64-bit "
+            "mode is off: leave copy out"
+        )
+    return jax.numpy.asarray(dtypes.narrowed(np.from_dlpack(_Looked(source, by_numpy=True))))
 
 
 def untied(array: jax.Array) -> jax.Array:

@@ -147,8 +147,9 @@ def to(
     `PartitionSpec`.  Floating-point numbers beyond the range of an integer dtype give its nearest number, and NaN 0;
     PyTorch leaves them undefined.
 
-    Raises `DtypeDisabledError` for a 64-bit dtype without JAX's 64-bit mode, `RuntimeError` for an absent device,
-    `PlacementError` (one too) for a sharding that does not fit the shape.
+    Without JAX's 64-bit mode a dtype of 32 bits takes the place of one of 64 (`xgrad.config.narrow`); integers that
+    don't fit are not looked for.  Raises `RuntimeError` for an absent device, `PlacementError` (one too) for a sharding
+    that does not fit the shape.
 
     >>> import xgrad
     >>> xgrad.tensor([1.5, 2.5]).to(xgrad.int32)
@@ -169,7 +170,8 @@ def to(
     if rest:
         raise TypeError(f"to() takes at most a dtype, a device, non_blocking and copy, but got {args!r}")
     # Both are checked before anything is changed.
-    wanted = None if dtype is None else as_dtype(dtype)
+    # A tensor of 64 bits that was made under x64 stays itself without it.
+    wanted = None if dtype is None or dtype is input.dtype else as_dtype(dtype)
     place = None if device is None else placement_of(f"cuda:{device}" if isinstance(device, int) else device)
     result = input if wanted is None else _convert(input, wanted)
     if place is not None:
@@ -212,7 +214,7 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 def _named(name: str, dtype: np.dtype) -> None:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
-        return _convert(self, as_dtype(dtype))
+        return self if self.dtype is dtype else _convert(self, as_dtype(dtype))
 
     convert.__name__, convert.__doc__ = name, f"The tensor as {dtype.name}; itself if it is."
     METHODS[name] = convert

@@ -1,8 +1,7 @@
 """Tensors from the user's data: numbers, nested lists, NumPy and JAX arrays, other tensors.
 
-Invariants: the dtype is the one that PyTorch infers; nothing is silently narrowed (float64 without x64 is a
-`DtypeDisabledError`, an integer that does not fit a `NumberOverflowError`); the user's memory is neither shared nor
-donated.
+Invariants: the dtype is the one that PyTorch infers, or, of 64 bits without x64, the one that `dtypes.as_dtype` puts in
+its place (an integer that does not fit is an `OverflowError`); the user's memory is neither shared nor donated.
 """
 
 import warnings
@@ -143,15 +142,17 @@ def _inferred(types: set[type]) -> np.dtype:
 
 def _from_lists(data: Any, dtype: np.dtype | None) -> np.ndarray:
     types = _leaf_types(data)
-    if not types <= _BUILTINS:
+    if types <= _BUILTINS:
+        dtype = None if dtype is None else dtypes.as_dtype(dtype)  # the error of a number that does not fit names it
+    else:
         data = _leaves_to_host(data)
         if dtype is None:
             found = _leaf_dtypes(data)
             dtype = found.pop()
             for other in found:
                 dtype = dtypes.promote_types(dtype, other)
-            if dtype in dtypes.WIDE and not dtypes.x64_enabled():
-                return dtypes.narrowed(_array(data, dtype))
+        if dtype in dtypes.WIDE and not dtypes.x64_enabled():
+            return dtypes.narrowed(_array(data, dtype))
     return _array(data, _inferred(types) if dtype is None else dtype, dtype in dtypes.INTEGERS and float in types)
 
 
@@ -200,6 +201,7 @@ def constant_array(array: np.ndarray, device: Any) -> Any:
 
 def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
     """Convert a leaf of the data to a tensor; `copy=False` allows to share JAX arrays, which are immutable."""
+    asked = None if dtype is None else dtypes.named_dtype(dtype)
     dtype = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
         data = data.detach()._read()
@@ -224,10 +226,10 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
             return out
         array = np.asarray(data, dtype)
     elif isinstance(data, (list, tuple)):
-        array = _from_lists(data, dtype)
+        array = _from_lists(data, asked)
     else:
         array = np.array(_host(data))  # a copy: device_put may share the memory of its argument
-        array = dtypes.narrowed(array) if dtype is None else array.astype(dtype)
+        array = dtypes.narrowed(array if asked is None else array.astype(asked))
     return from_foreign(constant_array(array, device))
 
 
@@ -237,8 +239,9 @@ def tensor(
 ) -> Tensor:
     """A new leaf with the given data: numbers, nested lists of them, NumPy or JAX arrays, tensors.
 
-    Floats get the default dtype, integers int64 (int32 without x64), arrays keep theirs.  Raises `DtypeDisabledError`
-    for float64 arrays while JAX's 64-bit mode is off, `NumberOverflowError` for an integer that does not fit.
+    Floats get the default dtype, integers int64, arrays keep theirs.  While JAX's 64-bit mode is off, integers of 64
+    bits become int32 and arrays of float64 float32 (`xgrad.config.narrow`); an integer that does not fit is an
+    `OverflowError`.
 
     >>> import xgrad
     >>> xgrad.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)

@@ -147,7 +147,7 @@ def _bounds(low: Any, high: Any, dtype: np.dtype) -> tuple[Any, Any]:
     wide = dtype if dtype in dtypes.INTEGERS else dtypes.default_integer()
     info = np.iinfo(wide)
     if low < info.min or high - 1 > info.max:
-        raise OverflowError(f"the range from {low} to {high} is out of bounds for {wide.name}")
+        raise OverflowError(f"the range from {low} to {high} is out of bounds for {wide.name}{dtypes.widen(wide)}")
     # In a wider dtype the upper bound can exceed the largest value, which can be drawn then.
     return low, high if high <= info.max and high < 1 << 31 else np.asarray(high, _bound_dtype(wide, high))
 

@@ -292,7 +292,7 @@ def hash_tensor(self, *, dim=(), keepdim=False, mode=0):
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}, not 0 (xor_sum)")
     if self.dtype in dtypes.COMPLEX:
         raise NotImplementedError(f"\"hash_tensor\" not implemented for '{dtypes.torch_name(self.dtype)}'")
-    wide = dtypes.as_dtype(dtypes.uint64)
+    wide = dtypes.exact_dtype(dtypes.uint64)
     if self.dtype in dtypes.FLOATS:
         bits = jax.lax.bitcast_convert_type(self.astype(dtypes.float64), wide)
     else:

@@ -98,7 +98,7 @@ def view_(input: Tensor, *size: Any, **named: Any) -> Tensor:
     if not size and set(named) == {"dtype"}:
         size, named = (named["dtype"],), {}
     if len(size) == 1 and not isinstance(size[0], (int, Sequence)) and not hasattr(size[0], "__index__"):
-        return bits_of(input, ("view_dtype", dtypes.as_dtype(size[0])))
+        return bits_of(input, ("view_dtype", dtypes.exact_dtype(size[0])))
     return view(input, ("view", *variadic("view", "size", size, named)), "ViewBackward0")
 
 
