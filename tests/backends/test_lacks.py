@@ -136,3 +136,22 @@ def test_a_lowering_is_asked_for_static_arguments_and_the_operators_kind_of_resu
     z = x.cpu().to(chip.replace(lowerings={"sin": lambda x: x.sum()}))
     with pytest.raises(TypeError, match=r"returns float32\[\], but the operator gives float32\[2, 3\]"):
         z.sin()
+
+
+def test_a_lowering_is_mapped_entry_by_entry():
+    _, x = on(True, lowerings={"mul": lambda x, y: y * x, "sin": lambda x: x - x.sum()})
+    y = xgrad.vmap(lambda row: row * row.sum())(x)
+    np.testing.assert_allclose(y.detach().numpy(), VALUES * VALUES.sum(1, keepdims=True))
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.repeat(2 * VALUES.sum(1, keepdims=True), 3, 1))
+    twice = xgrad.vmap(xgrad.vmap(xgrad.sin))(x.detach())
+    np.testing.assert_array_equal(twice.numpy(), np.zeros_like(VALUES))
+
+
+def test_a_lowering_is_not_for_operators_of_its_name_with_other_arguments():
+    _, x = on(lowerings={"add": lambda x, y: x * y, "pow": lambda x, exponent: x - exponent})
+    np.testing.assert_array_equal((x + x).numpy(), VALUES * VALUES)
+    np.testing.assert_array_equal(x.add(x, alpha=2).numpy(), 3 * VALUES)
+    np.testing.assert_array_equal(x.clone().add_(x, alpha=2).numpy(), 3 * VALUES)
+    np.testing.assert_array_equal(x.pow(2).numpy(), VALUES - 2)
+    np.testing.assert_array_equal(x.pow(x).numpy(), 0 * VALUES)

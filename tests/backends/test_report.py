@@ -5,6 +5,7 @@ import json
 import pytest
 
 import xgrad
+from xgrad.backends.cost import PROGRAMS, tiny_step
 
 COST = xgrad.Cost(launch=1e-3, bandwidth=1e9, flops=1e9, compile=0.5, host_link=1e6)
 
@@ -139,10 +140,39 @@ def test_bad_costs_are_errors_at_once(given, error, words):
         xgrad.Backend("chip", cost=3)
 
 
+def test_pythons_time_is_counted_for_each_operator():
+    for execution in ("eager", "lazy"):
+        chip = xgrad.Backend("chip", execution=execution)
+        step = tiny_step(chip)
+        step()
+        with chip.report() as report:
+            step()
+        assert report.operators == PROGRAMS
+        assert report.estimate(xgrad.Cost(host=1e-3)).host == pytest.approx(PROGRAMS * 1e-3)
+
+
+def test_fused_operators_take_the_sum_of_arithmetic_and_memory():
+    cost = xgrad.Cost(flops=1e9, bandwidth=1e9)
+    found = []
+    for execution in ("eager", "lazy"):
+        chip = xgrad.Backend("chip", execution=execution)
+        x = xgrad.ones(16, 16, device=chip)
+        xgrad.sync()
+        with chip.report() as report:
+            y = (x @ x) @ x
+            y.tolist()
+        found.append(report.estimate(cost))
+    assert found[0].compute == pytest.approx(2 * 2 * 16**3 / 1e9)
+    assert found[0].memory == 0
+    assert found[1].compute == pytest.approx(found[0].compute)
+    assert found[1].memory > 0
+
+
 @pytest.mark.exhaustive
 def test_costs_are_measured():
     cost = xgrad.Cost.measure()
     assert 0 < cost.launch < 1e-2
+    assert 0 <= cost.host < 1e-2
     assert cost.bandwidth > 1e7
     assert cost.flops > 1e7
     with pytest.raises(TypeError, match="measures a device of JAX's"):

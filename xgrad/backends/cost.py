@@ -10,7 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..autograd.grad_mode import no_grad
 from ..devices import placement_of
+from ..execution.execute import suspended
+from ..execution.pending import quietly
+from ..tensor import from_foreign
 
 
 @dataclass(frozen=True)
@@ -19,8 +23,10 @@ class Cost:
 
     `launch`: seconds to start a program.  `bandwidth`: bytes a second of its memory.  `flops`: floating-point
     operations a second.  `compile`: seconds to compile a program.  `host_link`: bytes a second from and to the host.
+    `host`: seconds of Python for an operator, to record it and to launch or note it.
 
-    A program takes `launch + max(flops of it / flops, bytes of it / bandwidth)`.
+    A program of one operator takes `host + launch + max(flops of it / flops, bytes of it / bandwidth)`.  Several fused
+    take `host` for each, and the sum of both in place of the larger: some of its parts wait for memory, others compute.
 
     Raises `TypeError` and `ValueError` for what is no positive number (zero seconds are allowed).
 
@@ -34,20 +40,22 @@ class Cost:
     flops: float = 1e12
     compile: float = 0.1
     host_link: float = 1e10
+    host: float = 0.0
 
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"Cost: {f.name} must be a number, but got {value!r}")
-            if not (value > 0 or (value == 0 and f.name in ("launch", "compile"))):
+            if not (value > 0 or (value == 0 and f.name in ("launch", "compile", "host"))):
                 raise ValueError(f"Cost: {f.name} must be positive, but got {value!r}")
 
     @staticmethod
-    def measure(device: Any = "cpu") -> "Cost":
+    def measure(device: Any = "cpu", clock: Callable[[], float] = time.perf_counter) -> "Cost":
         """Return the times of one of JAX's devices, measured in some two seconds.
 
-        A busy machine gives larger ones.  Raises `TypeError` if `device` is none of JAX's.
+        A busy machine gives larger ones, unless `clock` is `time.process_time`, and the process has one thread for the
+        CPU that computes.  Raises `TypeError` if `device` is none of JAX's.
         """
         where = placement_of(device)
         if not isinstance(where, jax.Device):
@@ -56,30 +64,59 @@ class Cost:
         square = jax.device_put(jnp.ones((512, 512)), where)
         host = np.ones(1 << 22, np.float32)
         add, product = jax.jit(lambda x: x + 1), jax.jit(lambda x: x @ x)
-        launch = _seconds(lambda: add(tiny), 200)
-        moved = _seconds(lambda: add(large), 10) - launch
-        multiplied = _seconds(lambda: product(square), 10) - launch
-        sent = _seconds(lambda: jax.device_put(host, where, may_alias=False), 10)
+        launch = _seconds(lambda: add(tiny), 200, clock)
+        moved = _seconds(lambda: add(large), 10, clock) - launch
+        multiplied = _seconds(lambda: product(square), 10, clock) - launch
+        with suspended("a measurement"):
+            eager = _seconds(tiny_step(where), 10, clock) / PROGRAMS
+        sent = _seconds(lambda: jax.device_put(host, where, may_alias=False), 10, clock)
         return Cost(
             launch=launch,
             bandwidth=2 * large.nbytes / max(moved, 1e-9),
             flops=2 * 512**3 / max(multiplied, 1e-9),
-            compile=median(_compile_seconds(n, tiny) for n in range(3)),
+            compile=median(_compile_seconds(n, tiny, clock) for n in range(3)),
             host_link=host.nbytes / max(sent, 1e-9),
+            host=max(eager - launch, 0.0),
         )
 
 
-def _seconds(call: Callable[[], Any], times: int) -> float:
+def _seconds(call: Callable[[], Any], times: int, clock: Callable[[], float]) -> float:
     jax.block_until_ready(call())
     found = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = clock()
         jax.block_until_ready([call() for _ in range(times)])
-        found.append((time.perf_counter() - start) / times)
+        found.append((clock() - start) / times)
     return min(found)
 
 
-def _compile_seconds(n: int, x: Any) -> float:
-    start = time.perf_counter()
+def tiny_step(device: Any) -> Callable[[], Any]:
+    """Return a training step of a perceptron so small that Python takes most of its time: `PROGRAMS` programs."""
+    square = np.full((8, 8), 0.1, np.float32)
+    x, w, v = (from_foreign(array).to(device) for array in (square, square, square))
+    b, c = (from_foreign(square[0]).to(device) for _ in range(2))
+    weights = [weight.clone().requires_grad_() for weight in (w, b, v, c)]
+
+    def step() -> Any:
+        w, b, v, c = weights
+        h = (x @ w + b).tanh()
+        for _ in range(3):
+            h = (h * 0.5 + 1).exp()
+        (h @ v + c).sum().backward()
+        with no_grad():
+            for weight in weights:
+                grad: Any = weight.grad
+                weight.sub_(grad, alpha=1e-3)
+                weight.grad = None
+        return [quietly(weight._read()) for weight in weights]
+
+    return step
+
+
+PROGRAMS = 32  # of `tiny_step`: 15 forward, 13 backward, 4 writes
+
+
+def _compile_seconds(n: int, x: Any, clock: Callable[[], float]) -> float:
+    start = clock()
     jax.jit(lambda x: jnp.tanh(x * (n + 2)) + time.perf_counter_ns() % 1_000_003).lower(x).compile()
-    return time.perf_counter() - start
+    return clock() - start

@@ -12,6 +12,26 @@ from typing import Any
 import jax
 
 from ..dispatch.operator import Operator
+from ..dispatch.tables import OPERATORS, VARIANTS
+
+
+def is_lowered(op: Operator, function: Callable[..., Any]) -> bool:
+    """Return True if a lowering for the name of `op` is one for `op`.
+
+    Several operators may have a name: `add` with alpha has three arguments.  The lowering is for the public one, and
+    for those others whose arguments it takes.
+    """
+    public = OPERATORS.get(op.name)
+    if public is not None and public.function is op.function:
+        return True
+    if not any(other.function is op.function for other in VARIANTS if other.name == op.name):
+        return False  # an operator of xgrad's own
+    try:
+        signature = inspect.signature(function)
+        signature.bind(*op.parameters, **{name: None for name in op.static_names if name in signature.parameters})
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def lowered(op: Operator, function: Callable[..., Any], backend: str) -> Operator:

@@ -18,11 +18,12 @@ _MOST = 12  # rows of a list; more are summed up
 
 
 class Estimate(NamedTuple):
-    """Seconds, as a backend's `Cost` makes them: of launches, arithmetic or memory, compiling, and the host's link."""
+    """Seconds, as a backend's `Cost` makes them: of Python, launches, arithmetic, memory, compiling, the link."""
 
+    host: float
     launch: float
-    compute: float  # where a program's arithmetic takes longer than its memory traffic
-    memory: float  # where it is the other way
+    compute: float  # of an operator that runs alone, where its arithmetic takes longer than its memory traffic
+    memory: float  # where it is the other way; of fused operators both count
     compile: float
     link: float
 
@@ -81,13 +82,14 @@ class Report:
         for key, (launch, count) in self._events.launches.items():
             flops, moved = self._cost(key, launch)
             busy, traffic = flops / cost.flops, moved / cost.bandwidth
-            if busy > traffic:
+            if launch.fused or busy > traffic:
                 compute += count * busy
-            else:
+            if launch.fused or busy <= traffic:
                 memory += count * traffic
         events = self._events
         over = events.sent.bytes + events.received.bytes + sum(found.bytes for found in events.fallbacks.values())
         return Estimate(
+            host=self.operators * cost.host,
             launch=self.launches * cost.launch,
             compute=compute,
             memory=memory,

@@ -20,10 +20,12 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..batching.batched_kernel import BatchedOperator, batched_operator
 from ..compile_cache.programs import Known
 from ..config import settings
 from ..declared import DeclaredPlace
 from ..devices import STRIDED
+from ..dispatch.kernel import kernel_of
 from ..dispatch.operator import Operator
 from ..donation import Writing, run_writing
 from ..dtypes import x64_enabled
@@ -33,7 +35,7 @@ from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
 from .events import Events, Fallback, Launch
 from .lazily import queue_of
-from .lowering import lowered
+from .lowering import is_lowered, lowered
 from .memory import Memory
 
 
@@ -69,9 +71,13 @@ class Runtime:
         function = self.backend.lowerings.get(op.name)
         if function is None:
             return op
+        if isinstance(op, BatchedOperator):
+            single = op.single.operator
+            own = self.operator(single)
+            return op if own is single else batched_operator(kernel_of(own, tuple(op.single.statics.values())), op.axes)
         known = self._operators.get(id(op))
         if known is None:
-            own = lowered(op, function, self.backend.name)
+            own = lowered(op, function, self.backend.name) if is_lowered(op, function) else op
             known = self._operators[id(op)] = op, own
             self._operators[id(own)] = own, own
         return known[1]
