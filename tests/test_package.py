@@ -14,14 +14,16 @@ import xgrad
 ROOT = pathlib.Path(xgrad.__file__).parent
 # Section by section, lowest first: a module imports from its own layer and from those before it.
 LAYERS = (
-    ("errors", "config", "declared", "decorators", "return_types", "warn_always"),
-    ("dtypes", "devices", "dtype_info", "size"),
+    ("errors", "config", "version", "declared", "decorators", "return_types", "warn_always"),
+    ("dtypes", "devices", "dtype_info", "size", "sizes", "switches"),
     ("limits", "execution", "compile_cache", "donation", "unsupported"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),
     ("autograd",), ("nn",), ("optim",), ("func",), ("compiler",),
-    ("attach", "amp", "cuda", "cpu", "distributed", "fft", "linalg", "masked", "signal", "special"),
-    ("interop", "utils", "backends", "comparison", "conformance", "cli", "serialization", "types", "viz"),
+    ("attach", "accelerator", "amp", "cuda", "cpu", "distributed", "fft", "jit", "linalg", "masked", "profiler",
+     "signal", "special"),
+    ("interop", "utils", "backends", "comparison", "conformance", "cli", "serialization", "testing", "types", "viz"),
+    ("torch_modules",),
 )  # fmt: skip
 
 

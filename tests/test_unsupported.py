@@ -60,6 +60,7 @@ def test_nothing_in_the_table_exists():
     from xgrad import unsupported
 
     spaces = {"": xgrad, "amp": xgrad.amp, "sparse": xgrad.sparse, "masked": xgrad.masked}
+    spaces |= {name: getattr(xgrad, name) for name in ("accelerator", "cuda", "distributed", "jit")}
     spaces["nn.functional"] = xgrad.nn.functional
     for place, name in unsupported._reasons:
         if place != "Tensor":

@@ -90,7 +90,10 @@ newaxis = None  # x[:, newaxis] has one dimension more
 
 if _TYPE_CHECKING:
     # The stub of the operators; no module has that name: the line below the block puts them into this one.
+    from . import accelerator as accelerator
     from . import amp as amp
+    from . import backends as backends
+    from . import compiler as compiler
     from . import conformance as conformance
     from . import cpu as cpu
     from . import cuda as cuda
@@ -98,14 +101,23 @@ if _TYPE_CHECKING:
     from . import fft as fft
     from . import func as func
     from . import interop as interop
+    from . import jit as jit
     from . import masked as masked
+    from . import profiler as profiler
     from . import serialization as serialization
     from . import signal as signal
     from . import sparse as sparse
+    from . import testing as testing
     from . import types as types
     from . import utils as utils
+    from . import version as version
     from . import viz as viz
+    from .accelerator import get_device_module as get_device_module
+    from .accelerator import mps as mps
+    from .accelerator import mtia as mtia
+    from .accelerator import xpu as xpu
     from .amp.autocast_mode import autocast as autocast
+    from .amp.grad_scaler import GradScaler as GradScaler
     from .amp.settings import autocast_decrement_nesting as autocast_decrement_nesting
     from .amp.settings import autocast_increment_nesting as autocast_increment_nesting
     from .amp.settings import clear_autocast_cache as clear_autocast_cache
@@ -141,6 +153,29 @@ if _TYPE_CHECKING:
     from .ops.aten import native_layer_norm as native_layer_norm
     from .serialization import load as load
     from .serialization import save as save
+    from .sizes import SymBool as SymBool
+    from .sizes import SymFloat as SymFloat
+    from .sizes import SymInt as SymInt
+    from .sizes import sym_float as sym_float
+    from .sizes import sym_int as sym_int
+    from .sizes import sym_max as sym_max
+    from .sizes import sym_min as sym_min
+    from .sizes import sym_not as sym_not
+    from .sizes import sym_sqrt as sym_sqrt
+    from .sizes import sym_sum as sym_sum
+    from .switches import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+    from .switches import get_deterministic_debug_mode as get_deterministic_debug_mode
+    from .switches import get_float32_matmul_precision as get_float32_matmul_precision
+    from .switches import get_num_interop_threads as get_num_interop_threads
+    from .switches import get_num_threads as get_num_threads
+    from .switches import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+    from .switches import set_deterministic_debug_mode as set_deterministic_debug_mode
+    from .switches import set_float32_matmul_precision as set_float32_matmul_precision
+    from .switches import set_flush_denormal as set_flush_denormal
+    from .switches import set_num_interop_threads as set_num_interop_threads
+    from .switches import set_num_threads as set_num_threads
+    from .switches import use_deterministic_algorithms as use_deterministic_algorithms
+    from .torch_modules import as_torch as as_torch
     from .utils.dlpack import from_dlpack as from_dlpack
 globals().update(_FUNCTIONS[""])
 
@@ -200,8 +235,32 @@ _LATER |= {
         "amp.settings",
     ),
 }
+_LATER |= dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "sizes")
+_LATER |= dict.fromkeys(("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "sizes")
+_LATER |= dict.fromkeys(("get_device_module", "mps", "mtia", "xpu"), "accelerator")
+_LATER |= {"GradScaler": "amp.grad_scaler", "as_torch": "torch_modules"}
+_LATER |= dict.fromkeys(
+    (
+        "are_deterministic_algorithms_enabled",
+        "get_deterministic_debug_mode",
+        "get_float32_matmul_precision",
+        "get_num_interop_threads",
+        "get_num_threads",
+        "is_deterministic_algorithms_warn_only_enabled",
+        "set_deterministic_debug_mode",
+        "set_float32_matmul_precision",
+        "set_flush_denormal",
+        "set_num_interop_threads",
+        "set_num_threads",
+        "use_deterministic_algorithms",
+    ),
+    "switches",
+)
 _MODULES = (
+    "accelerator",
     "amp",
+    "backends",
+    "compiler",
     "conformance",
     "cpu",
     "cuda",
@@ -209,12 +268,16 @@ _MODULES = (
     "fft",
     "func",
     "interop",
+    "jit",
     "masked",
+    "profiler",
     "serialization",
     "signal",
     "sparse",
+    "testing",
     "types",
     "utils",
+    "version",
     "viz",
 )
 

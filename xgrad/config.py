@@ -163,6 +163,7 @@ class Settings:
     warn_always = False  # True if a warning that is given once is given each time
     special = False  # True once a thread has entered an operator mode or a lazy block: until then none looks for one
     lazy = False  # True if every thread is lazy (XGRAD_LAZY=1)
+    torch_names = False  # True within `as_torch()`
     declared = False  # True once a declared backend is in use; `special` is then True too
     narrow = "warn"  # the setting `xgrad.config.narrow`
     narrowing_said = False  # True once the warning that belongs to it was given

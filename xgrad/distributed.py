@@ -18,8 +18,39 @@ from .errors import PlacementError
 from .ops.create.casts import move
 from .ops.create.from_data import as_tensor
 from .tensor import Tensor, from_foreign
+from .unsupported import unsupported
 
-__all__ = ["from_local", "full_tensor"]
+__all__ = [
+    "destroy_process_group", "from_local", "full_tensor", "get_rank", "get_world_size", "is_available",
+    "is_initialized",
+]  # fmt: skip
+
+
+def is_available() -> bool:
+    """Return False: there are no process groups (torch.distributed's question; programs then leave collectives out)."""
+    return False
+
+
+def is_initialized() -> bool:
+    """Return False: there is no process group."""
+    return False
+
+
+is_torchelastic_launched = is_mpi_available = is_nccl_available = is_gloo_available = is_initialized
+
+
+def get_rank(group: Any = None) -> int:
+    """Return this process's number among JAX's, 0 of one."""
+    return jax.process_index()
+
+
+def get_world_size(group: Any = None) -> int:
+    """Return the number of JAX's processes."""
+    return jax.process_count()
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Do nothing: there is none."""
 
 
 def from_local(local: Any, device: Any) -> Tensor:
@@ -81,6 +112,12 @@ def full_tensor(tensor: Tensor) -> Tensor:
     if not isinstance(where, NamedSharding):
         raise PlacementError(f"full_tensor() takes a tensor over a mesh, and this one is sharded by {where}")
     return move(tensor, NamedSharding(where.mesh, PartitionSpec()))
+
+
+def __getattr__(name: str) -> Any:
+    if (found := unsupported("distributed", name)) is not None:
+        return found
+    raise AttributeError(f"module 'xgrad.distributed' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

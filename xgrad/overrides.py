@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .config import state
+from .config import settings, state
 from .tensor import Tensor
 
 __all__ = ["disable_overrides", "handle_xgrad_function", "has_xgrad_function", "is_tensor_like"]
@@ -44,6 +44,14 @@ class disable_overrides:
         state.overrides_disabled = self._before
 
 
+def override_of(kind: Any) -> Any:
+    """Return a class's override, None if it has none.  Within `as_torch()` PyTorch's name of it counts too."""
+    found = getattr(kind, "__xgrad_function__", None)
+    if found is None and settings.torch_names and not issubclass(kind, Tensor):
+        return getattr(kind, "__torch_function__", None)
+    return found
+
+
 def overloaded(values: Iterable[Any]) -> list[Any]:
     """Return the values to be asked, one of each class: from left to right, but a subclass before its bases."""
     found: list = []
@@ -53,7 +61,7 @@ def overloaded(values: Iterable[Any]) -> list[Any]:
             continue
         if kind is tuple or kind is list:
             inner = overloaded(value)
-        elif getattr(kind, "__xgrad_function__", None) is None or (state.overrides_disabled and _is_tensor(kind)):
+        elif override_of(kind) is None or (state.overrides_disabled and _is_tensor(kind)):
             continue
         else:
             inner = (value,)
@@ -72,7 +80,8 @@ def dispatch(func: Callable[..., Any], asked: list[Any], args: tuple[Any, ...], 
     """Return the answer of the first of `asked` that knows `func`.  Raises `TypeError` if none does."""
     types = tuple(map(type, asked))
     for value in asked:
-        result = value.__xgrad_function__(func, types, args, kwargs)
+        ask = getattr(value, "__xgrad_function__", None) or value.__torch_function__
+        result = ask(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
     listed = "\n".join(f"  - {'tensor subclass' if _is_tensor(kind) else 'class'} {kind}" for kind in types)
@@ -121,7 +130,7 @@ def handle_xgrad_function(
 
 def is_tensor_like(inp: Any) -> bool:
     """Return True for a Tensor, and for an instance of a class with `__xgrad_function__`."""
-    return isinstance(inp, Tensor) or getattr(type(inp), "__xgrad_function__", None) is not None
+    return isinstance(inp, Tensor) or override_of(type(inp)) is not None
 
 
 # -- subclasses of Tensor ----------------------------------------------------------------------------------------------
@@ -257,7 +266,8 @@ def _asking_property(prop: property) -> property:
 # Names that do not ask: they make or identify objects, or are read before anything is decided.
 _NOT_ASKED = frozenset({
     "__new__", "__init__", "__hash__", "__init_subclass__", "__class__", "__dict__", "__doc__", "__module__",
-    "__weakref__", "__annotations__", "__xgrad_function__", "__reduce__", "as_subclass", "__getattribute__",
+    "__weakref__", "__annotations__", "__xgrad_function__", "__torch_function__", "__reduce__", "as_subclass",
+    "__getattribute__",
     "__array_ufunc__", "__array_priority__", "__slots__", "__dir__", "__static_attributes__", "__firstlineno__",
     "__iter__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__annotate_fn__", "__class_getitem__",
 })  # fmt: skip
@@ -284,7 +294,13 @@ def _replacements() -> dict[str, Any]:
 
 
 def prepare_subclass(cls: Any) -> None:
-    """Let methods and properties that a new subclass inherits from Tensor ask it."""
+    """Let methods and properties that a new subclass inherits from Tensor ask it.
+
+    An override under PyTorch's name is one: `__torch_function__`.
+    """
+    own = vars(cls)
+    if "__torch_function__" in own and "__xgrad_function__" not in own:
+        cls.__xgrad_function__ = own["__torch_function__"]
     lineage = cls.__mro__[: cls.__mro__.index(Tensor)]
     for name, value in _replacements().items():
         if not any(name in vars(base) for base in lineage):

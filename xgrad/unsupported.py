@@ -42,6 +42,19 @@ _MEMORY = (
 _PYTHON = ("it runs Python for each element", "Use operators, or xgrad.from_numpy(numpy.vectorize(f)(x.numpy())).")
 _STREAMS = ("XLA orders its work by itself: there are no streams", "Leave it out.")
 _COMPLEX32 = ("XLA has no arrays of complex32", "Use complex64: xgrad.complex64, or cfloat().")
+_HUB = ("it downloads code and runs it", "Download the weights yourself, and read them with xgrad.load.")
+_FX = ("functions are traced by JAX here", "Use jax.make_jaxpr with xgrad.to_jax(f), or xgrad.compile(f).lower(x).")
+_EXPORT = ("programs are exported by JAX here", "Use jax.export with xgrad.to_jax(f).")
+_LIBRARY = ("operators are not registered by name here", "Use xgrad.from_jax(f), or a custom xgrad.autograd.Function.")
+_QUANTIZATION = (_QUANTIZED[0], "Quantize weights yourself, with a straight-through Function for training.")
+_PROCESSES = ("JAX's arrays cannot be shared between processes", "Use Python's multiprocessing with NumPy arrays.")
+_TORCHSCRIPT = ("TorchScript's files hold programs of its own", "Save the state_dict, and build the module in Python.")
+_ONNX = ("there is no exporter", "Export with jax.export, or jax2tf and tf2onnx, from xgrad.to_jax(f).")
+_GRAPHS = ("XLA compiles whole steps", "Use xgrad.compile, whose programs take one launch.")
+_COLLECTIVES = (
+    "tensors are sharded over all devices, and XLA puts the transfers in",
+    "Use xgrad.mesh with a PartitionSpec, and xgrad.distributed.from_local.",
+)
 _MASKED_TENSOR = ("a tensor here has no mask of its own", "Give the mask to the functions of xgrad.masked.")
 
 # (namespace, (reason, alternative), names); "Tensor" stands for the methods.
@@ -86,6 +99,24 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("Tensor", _PYTHON, "apply_"),
     ("Tensor", _STREAMS, "record_stream"),
     ("Tensor", _COMPLEX32, "chalf"),
+    ("", _HUB, "hub"),
+    ("", _FX, "fx"),
+    ("", _EXPORT, "export"),
+    ("", _LIBRARY, "library"),
+    ("", _QUANTIZATION, "ao quantization"),
+    ("", _PROCESSES, "multiprocessing"),
+    ("", _ONNX, "onnx"),
+    ("", _STREAMS, "Event Stream"),
+    ("jit", _TORCHSCRIPT, "CompilationUnit RecursiveScriptModule load save jit_module_from_flatbuffer"),
+    ("cuda", _STREAMS, "Event ExternalStream Stream StreamContext current_stream default_stream set_stream stream"),
+    ("cuda", _GRAPHS, "CUDAGraph graph graph_pool_handle make_graphed_callables"),
+    ("accelerator", _STREAMS, "current_stream set_stream"),
+    ("distributed", _COLLECTIVES, """
+        all_gather all_gather_into_tensor all_gather_object all_reduce all_to_all all_to_all_single barrier broadcast
+        broadcast_object_list gather gather_object get_backend get_process_group_ranks get_global_rank
+        init_device_mesh init_process_group irecv
+        isend monitored_barrier new_group recv reduce reduce_scatter reduce_scatter_tensor scatter
+        scatter_object_list send"""),
     ("masked", _MASKED_TENSOR, "MaskedTensor as_masked_tensor is_masked_tensor masked_tensor"),
 )  # fmt: skip
 
@@ -114,7 +145,7 @@ class Unsupported:
         self.place, self.__name__ = place, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(_explained(self.place, self.__name__, _reasons[self.place, self.__name__]))
+        raise NotImplementedError(explained(self.place, self.__name__, _reasons[self.place, self.__name__]))
 
     def __getattr__(self, name: str) -> Any:  # of a namespace, such as xgrad.nested
         if name.startswith("__"):
@@ -125,7 +156,8 @@ class Unsupported:
         return f"<xgrad{'.' * bool(self.place)}{self.place}.{self.__name__}: not supported>"
 
 
-def _explained(place: str, name: str, why: tuple[str, str]) -> str:
+def explained(place: str, name: str, why: tuple[str, str]) -> str:
+    """Return the text of the error for a name: why it is not there, and what to use."""
     where = f"xgrad.{place}.{name}" if place else f"xgrad.{name}"
     return f"{where} is not supported: {why[0]}. {why[1]}"
 
@@ -141,7 +173,7 @@ def unsupported(place: str, name: str) -> Unsupported | None:
     NotImplementedError: xgrad.quantize_per_tensor is not supported: XLA has no quantized tensors. Keep integers ...
     """
     if not place and name in _VALUES:
-        raise UnsupportedNameError(_explained(place, name, _VALUES[name]))
+        raise UnsupportedNameError(explained(place, name, _VALUES[name]))
     return Unsupported(place, name) if (place, name) in _reasons else None
 
 

@@ -1,4 +1,22 @@
-"""Backends as values: a declaration of how a device behaves, on which programs run, and a report of what it did."""
+"""Backends as values: a declaration of how a device behaves, on which programs run, and a report of what it did.
+
+`cudnn`, `mps` and the other names of torch.backends are here too (torch_names.py).
+"""
+
+from typing import Any
 
 from .backend import Backend as Backend
 from .cost import Cost as Cost
+from .torch_names import LIBRARIES as _LIBRARIES
+
+__all__ = ["Backend", "Cost"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LIBRARIES:
+        return _LIBRARIES[name]
+    raise AttributeError(f"module 'xgrad.backends' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_LIBRARIES})

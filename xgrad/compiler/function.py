@@ -341,7 +341,7 @@ def compile(
     function: Callable[..., Any] | None = None,
     *,
     donate: bool = True,
-    dynamic: dict[str, int] | None = None,
+    dynamic: dict[str, int] | bool | None = None,
     buckets: Sequence[int] | None = None,
     check: bool = True,
     options: dict[str, Any] | None = None,
@@ -349,6 +349,9 @@ def compile(
     out_shardings: Any = None,
     verify: bool | dict[str, float] | None = None,
     disable: bool = False,
+    mode: str | None = None,
+    fullgraph: bool = False,
+    backend: Any = "xla",
 ) -> Any:
     """Make a function that runs as one XLA program: forward, backward, in-place updates, optimizer, random numbers.
 
@@ -385,7 +388,9 @@ def compile(
     in place of True sets the tolerances.  XGRAD_COMPILE=verify in the environment is the default of `verify`.
 
     `options` are XLA's compiler options, for `jax.jit`.  `disable=True` returns the function as it is.
-    Without `function`, a decorator.  Inside of another trace or transform (`jax.jit`, `vmap`, `func.grad`, another
+    `mode`, `fullgraph`, `backend` and a `dynamic` of True or False are PyTorch's: a trace is always one graph,
+    which XLA compiles for its shapes.  Without `function`, a decorator.  Inside of another trace or transform
+    (`jax.jit`, `vmap`, `func.grad`, another
     compiled function) the function runs as it is.
 
     The result has `metrics()`, `reset()`, and, for the same arguments, `lower()`, `as_text()`, `cost_analysis()` and
@@ -422,6 +427,8 @@ def compile(
         return functools.partial(compile, **given)
     if not callable(function):
         raise TypeError(f"xgrad.compile takes a function, but got a {type(function).__name__}")
+    if isinstance(dynamic, bool):
+        dynamic = None
     if dynamic is not None and not isinstance(dynamic, dict):
         raise TypeError(
             "xgrad.compile: dynamic= takes the parameters and dimensions that vary, such as {'x': 0}, but got "

@@ -1,8 +1,29 @@
-"""The older spelling `xgrad.cpu.amp` of `xgrad.amp` (PyTorch: torch/cpu/__init__.py)."""
+"""Functions of `torch.cpu`, and the older spelling `xgrad.cpu.amp` of `xgrad.amp` (PyTorch: torch/cpu/__init__.py)."""
+
+from typing import Any
 
 from . import amp as amp
 
-__all__ = ["amp"]
+__all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
+
+
+def is_available() -> bool:
+    """Return True: there is a CPU."""
+    return True
+
+
+def device_count() -> int:
+    """Return 1, as PyTorch does."""
+    return 1
+
+
+def current_device() -> str:
+    """Return "cpu"."""
+    return "cpu"
+
+
+def synchronize(device: Any = None) -> None:
+    """Do nothing: a program of the CPU ends before its call returns."""
 
 
 def __dir__() -> list[str]:

@@ -5,17 +5,26 @@ itself.
 (PyTorch: torch/cuda/__init__.py.)
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 
 from ..devices import device as _device
 from ..devices import placement_of
+from ..devices import set_default_device as _set_default_device
+from ..ops.create import constructors as _constructors
+from ..random import get_rng_state as _get_rng_state
 from ..random import manual_seed as _manual_seed
+from ..random import set_rng_state as _set_rng_state
+from ..unsupported import unsupported
 
 __all__ = [
-    "current_device", "device_count", "empty_cache", "get_device_name", "is_available", "is_bf16_supported",
-    "manual_seed", "manual_seed_all", "max_memory_allocated", "memory_allocated", "synchronize",
+    "current_device", "device_count", "empty_cache", "get_device_name", "get_device_properties", "get_rng_state",
+    "get_rng_state_all", "init", "ipc_collect", "is_available", "is_bf16_supported", "is_current_stream_capturing",
+    "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
+    "memory_allocated", "memory_reserved", "reset_max_memory_allocated", "reset_peak_memory_stats", "set_device",
+    "set_rng_state", "set_rng_state_all", "synchronize",
 ]  # fmt: skip
 
 
@@ -109,6 +118,75 @@ def memory_allocated(device: Any = None) -> int:
 def max_memory_allocated(device: Any = None) -> int:
     """Return the most bytes that were in use on a GPU since the process began; 0 without one."""
     return _memory(device, "peak_bytes_in_use")
+
+
+memory_reserved, max_memory_reserved = memory_allocated, max_memory_allocated
+
+
+def get_device_properties(device: Any = None) -> Any:
+    """Return an object with a GPU's `name` and its `total_memory` in bytes."""
+    found = _gpu(device)
+    return SimpleNamespace(name=found.device_kind, total_memory=(found.memory_stats() or {}).get("bytes_limit", 0))
+
+
+def is_initialized() -> bool:
+    """Return True if JAX has a GPU: its runtime starts with JAX's."""
+    return is_available()
+
+
+def is_current_stream_capturing() -> bool:
+    """Return False: there are no CUDA graphs to capture."""
+    return False
+
+
+def set_device(device: Any) -> None:
+    """Make a GPU the one on which tensors are made; nothing for None or a negative number."""
+    if device is not None and not (isinstance(device, int) and device < 0):
+        _set_default_device(_gpu(device))
+
+
+def get_rng_state(device: Any = None) -> Any:
+    """Return the default generator's state: one generator serves all devices."""
+    return _get_rng_state()
+
+
+def set_rng_state(new_state: Any, device: Any = None) -> None:
+    """Set the default generator's state: one generator serves all devices."""
+    _set_rng_state(new_state)
+
+
+def get_rng_state_all() -> list[Any]:
+    """Return the default generator's state once for each GPU."""
+    return [_get_rng_state() for _ in _gpus()]
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    """Set the default generator's state to the last of these."""
+    for new in new_states:
+        _set_rng_state(new)
+
+
+def init() -> None:
+    """Do nothing: JAX starts by itself."""
+
+
+def ipc_collect() -> None:
+    """Do nothing: no memory is shared between processes."""
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Do nothing: JAX's peaks count from the process's beginning."""
+
+
+reset_max_memory_allocated = reset_peak_memory_stats
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("Tensor") and hasattr(_constructors, name):
+        return getattr(_constructors, name)
+    if (found := unsupported("cuda", name)) is not None:
+        return found
+    raise AttributeError(f"module 'xgrad.cuda' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import INEXACT
+from ..overrides import override_of
 from ..tensor import Tensor, blank, from_foreign
 from .operator import Operator
 
@@ -18,7 +19,7 @@ def is_operand(x: Any) -> bool:
     """Tell if an operator takes `x` as an array argument."""
     if isinstance(x, (Tensor, *NUMBERS, np.generic, jax.Array, np.ndarray)):
         return True
-    return getattr(type(x), "__xgrad_function__", None) is not None
+    return override_of(type(x)) is not None
 
 
 def operand(op: Operator, x: Any) -> Any:

@@ -1,0 +1,270 @@
+"""as_torch(): `import torch` is xgrad, in a block or from a call on; and what `import xgrad as torch` needs."""
+
+import importlib
+import importlib.metadata
+import subprocess
+import sys
+from typing import ClassVar
+
+import pytest
+import torch as real
+
+import xgrad
+
+
+@pytest.fixture
+def torch():
+    with xgrad.as_torch(replace=True):
+        import torch
+
+        assert torch is not real
+        yield torch
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_modules_in_the_block_are_xgrads_and_outside_pytorchs(torch):
+    import torch.nn.functional as F
+    from torch import nn
+    from torch.autograd import Function
+    from torch.nn.modules.utils import _pair
+    from torch.utils.checkpoint import checkpoint
+
+    assert isinstance(F.relu(torch.ones(2)), xgrad.Tensor)
+    assert nn.Linear is xgrad.nn.Linear
+    assert nn.modules.linear.Linear is xgrad.nn.Linear
+    assert Function is xgrad.autograd.Function
+    assert checkpoint is xgrad.utils.checkpoint.checkpoint
+    assert _pair(3) == (3, 3) == _pair([3, 3])
+    assert sys.modules["torch.nn.functional"] is F is torch.nn.functional
+
+
+def test_sys_modules_is_as_before_behind_the_block():
+    before = {name: module for name, module in sys.modules.items() if name.startswith("torch")}
+    with xgrad.as_torch(replace=True):
+        import torch.nn
+
+        assert torch is not real
+        with xgrad.as_torch():  # nests
+            pass
+        assert sys.modules["torch"] is torch
+    assert {name: module for name, module in sys.modules.items() if name.startswith("torch")} == before
+    assert sys.modules["torch"] is real
+    assert not hasattr(xgrad.Tensor, "__torch_function__")
+
+
+def test_refused_where_pytorch_is_imported():
+    with pytest.raises(RuntimeError, match=r"imported already.*replace=True"):
+        xgrad.as_torch()
+    assert sys.modules["torch"] is real
+
+
+def test_from_a_call_on():
+    code = """
+import xgrad
+xgrad.as_torch()
+import torch, torch.nn as nn
+x = torch.ones(2, requires_grad=True)
+(x * 2).sum().backward()
+print(torch.__name__, x.grad.tolist(), type(x) is xgrad.Tensor)
+"""
+    assert run(code) == "torch [2.0, 2.0] True\n"
+
+
+def test_what_is_put_into_a_module_stays_there(torch):
+    torch.nn.functional.mine = 3
+    assert importlib.import_module("torch.nn.functional").mine == 3
+    assert not hasattr(xgrad.nn.functional, "mine")
+    del torch.nn.functional.mine
+
+
+def test_version_compares(torch):
+    assert torch.__version__ >= "2.0.1"
+    assert torch.__version__ > (1, 9)
+    assert not torch.__version__ < "2.4"
+    assert torch.__version__ >= "2.13"
+    assert torch.__version__.split("+")[0] == "2.13.0"
+    assert importlib.metadata.version("torch") == torch.__version__ == torch.version.__version__
+    assert torch.version.cuda is None
+
+
+QUESTIONS = """
+    cuda.is_available() cuda.is_initialized() backends.mps.is_available() mps.is_available() xpu.is_available()
+    accelerator.is_available() distributed.is_available() distributed.is_initialized() jit.is_scripting()
+    jit.is_tracing() compiler.is_compiling() _dynamo.is_compiling() backends.cudnn.is_available()
+    backends.cuda.is_built() cuda.device_count() ones(1).is_cuda
+"""
+
+
+@pytest.mark.parametrize("question", QUESTIONS.split())
+def test_questions_that_are_answered_no(torch, question):
+    assert not eval(f"torch.{question}")
+
+
+def test_switches_are_kept(torch):
+    torch.backends.cudnn.benchmark = True
+    from torch.backends import cudnn
+
+    assert cudnn.benchmark
+    with cudnn.flags(benchmark=False):
+        assert not cudnn.benchmark
+    assert cudnn.benchmark
+    cudnn.benchmark = False
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert torch.backends.cuda.matmul.allow_tf32
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(before)
+    torch.set_float32_matmul_precision("highest")
+    assert torch.get_float32_matmul_precision() == "highest"
+    with pytest.raises(RuntimeError, match="precision is one of"):
+        torch.set_float32_matmul_precision("low")
+
+
+def test_decorators_of_torchscript_and_dynamo_leave_functions_alone(torch):
+    def f(x):
+        return x + 1
+
+    assert torch.jit.script(f) is f
+    assert torch.jit.trace(f, (torch.ones(1),)) is f
+    assert torch.jit.ignore(f) is f
+    assert torch.jit.ignore(drop=True)(f) is f
+    assert torch.jit.unused(f) is f
+    assert torch.compiler.disable(f) is f
+    assert torch.compiler.disable(recursive=False)(f) is f
+    assert torch._dynamo.allow_in_graph(f) is f
+    compiled = torch.compile(f, mode="max-autotune", fullgraph=True, dynamic=False, backend="inductor")
+    assert compiled(torch.ones(2)).tolist() == [2, 2]
+    assert torch.compile(dynamic=True)(f)(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_what_is_not_there_can_be_imported_and_raises_at_use(torch):
+    import torch.fx
+    import torch.hub
+    import torch.multiprocessing as mp
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.fx import Tracer
+
+    class Mine(Tracer):
+        pass
+
+    assert not isinstance(torch.ones(1), FullyShardedDataParallel)
+    with pytest.raises(NotImplementedError, match="make_jaxpr"):
+        Mine()
+    with pytest.raises(NotImplementedError, match=r"xgrad.hub.load is not supported.*xgrad\.load"):
+        torch.hub.load("a", "b")
+    with pytest.raises(NotImplementedError, match="multiprocessing"):
+        mp.spawn(print)
+    with pytest.raises(NotImplementedError, match="streams"):
+        torch.cuda.Stream()
+    with pytest.raises(NotImplementedError, match="from_local"):
+        torch.distributed.all_reduce(torch.ones(1))
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("torch.nonsense")
+    with pytest.raises(AttributeError, match="nonsense"):
+        torch.nn.nonsense
+    with pytest.raises(ImportError):
+        importlib.import_module("torch.engine")
+
+
+def test_a_subclass_with_pytorchs_override(torch):
+    class Logged(torch.Tensor):
+        seen: ClassVar = []
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.seen.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = torch.ones(2).as_subclass(Logged)
+    y = torch.exp(x) * 2
+    assert type(y) is Logged
+    assert Logged.seen == ["exp", "mul"]
+
+
+def test_a_class_that_is_no_tensor_with_pytorchs_override(torch):
+    class Twice:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func, args
+
+    x = torch.ones(2)
+    twice = Twice()
+    assert torch.add(x, twice) == (torch.add, (x, twice))
+    assert (x + twice)[0].__name__ == "add"
+    assert torch.matmul(twice, x)[0] is torch.matmul
+    assert torch.overrides.has_torch_function((twice,))
+    assert torch.overrides.is_tensor_like(twice)
+    assert torch.overrides.handle_torch_function(run, (twice,), 3) == (run, (3,))
+
+
+def test_out_of_the_block_pytorchs_override_means_nothing():
+    class Twice:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return 3
+
+    with pytest.raises(TypeError, match="expected a Tensor or a number"):
+        xgrad.add(xgrad.ones(2), Twice())
+
+
+def test_operators_by_atens_names(torch):
+    assert torch.ops.aten.add.Tensor(torch.ones(2), 1).tolist() == [2, 2]
+    assert torch.ops.aten.view.default(torch.ones(2), [2, 1]).shape == (2, 1)
+    with pytest.raises(AttributeError, match="no operator"):
+        torch.ops.aten.nonsense
+
+
+def test_pytrees(torch):
+    from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+    tree = {"a": [torch.ones(1), None], "b": (3,)}
+    leaves, spec = tree_flatten(tree)
+    assert len(leaves) == 3
+    assert tree_unflatten(leaves, spec)["b"] == (3,)
+    assert tree_map(lambda x: x, tree)["a"][0] is tree["a"][0]
+
+
+def test_constructors_and_classes(torch):
+    assert torch.Tensor(2, 3).shape == (2, 3)
+    assert torch.FloatTensor([1.0]).dtype == torch.float32
+    assert isinstance(torch.ones(1), torch.Tensor)
+    assert not isinstance(3, torch.SymInt)
+    assert torch.sym_max(2, 3) == 3
+    assert torch.types._size is tuple
+
+
+def test_import_xgrad_as_torch_has_what_scripts_ask():
+    torch = xgrad
+    device = torch.device(
+        "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    )
+    torch.manual_seed(0)
+    torch.backends.cudnn.deterministic = True
+    torch.set_float32_matmul_precision("highest")
+    torch.use_deterministic_algorithms(False)
+    assert torch.zeros(1, device=device).device.type == "cpu"
+    assert torch.jit.script(len) is len
+    assert torch.amp.GradScaler is torch.GradScaler
+    with pytest.raises(NotImplementedError, match="weights"):
+        torch.hub.load("x", "y")
+
+
+def test_modules_are_borrowed_from_an_installed_pytorch():
+    code = """
+import sys
+import xgrad
+xgrad.as_torch(borrow=True)
+import torch
+from torch.distributions import Normal, kl_divergence
+from torch.nn.utils import prune
+mu = torch.zeros(2, requires_grad=True)
+kl_divergence(Normal(mu, torch.ones(2)), Normal(1.0, 1.0)).sum().backward()
+print(mu.grad.tolist(), "torch._C._VariableFunctions" in sys.modules)
+"""
+    assert run(code) == "[-1.0, -1.0] False\n"

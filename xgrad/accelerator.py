@@ -1,0 +1,103 @@
+"""The devices beside the CPU: JAX's own (PyTorch: torch/accelerator), and PyTorch's that JAX does not have.
+
+`mps`, `xpu` and `mtia` answer programs that look for Apple's, Intel's and Meta's devices by their names: there are
+none.  JAX's devices, TPUs too, are those of `xgrad.accelerator`.
+"""
+
+from types import ModuleType
+from typing import Any
+
+import jax
+
+from . import cpu, cuda
+from .devices import device
+from .random import manual_seed as _manual_seed
+from .unsupported import unsupported
+
+__all__ = [
+    "current_accelerator", "current_device_idx", "current_device_index", "device_count", "empty_cache", "is_available",
+    "synchronize",
+]  # fmt: skip
+
+
+def is_available() -> bool:
+    """Return True if JAX computes on something else than the CPU by default: a TPU, a GPU.
+
+    >>> import xgrad
+    >>> device = xgrad.accelerator.current_accelerator() if xgrad.accelerator.is_available() else "cpu"
+    """
+    return jax.default_backend() != "cpu"
+
+
+def device_count() -> int:
+    """Return the number of this process's accelerators."""
+    return jax.local_device_count() if is_available() else 0
+
+
+def current_accelerator(check_available: bool = False) -> device | None:
+    """Return the device on which tensors are made, without its number; None if it is a CPU."""
+    return device(device(jax.local_devices()[0]).type) if is_available() else None
+
+
+def current_device_index() -> int:
+    """Return the number of JAX's default device, 0 if there is none."""
+    # jax makes its options attributes at run time.
+    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    return jax.local_devices().index(default) if default in jax.local_devices() else 0
+
+
+current_device_idx = current_device_index
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until the work that was started on the accelerator is done."""
+    jax.block_until_ready(jax.device_put(0.0) + 1)
+
+
+def empty_cache() -> None:
+    """Do nothing: XLA manages its memory pool."""
+
+
+class _Absent(ModuleType):
+    """A module of PyTorch's for devices that JAX does not have."""
+
+    def is_available(self) -> bool:
+        return False
+
+    is_initialized = is_bf16_supported = is_available
+
+    def device_count(self) -> int:
+        return 0
+
+    def synchronize(self, *args: Any) -> None: ...
+
+    empty_cache = synchronize
+
+    def manual_seed(self, seed: int) -> None:
+        _manual_seed(seed)
+
+    manual_seed_all = manual_seed
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"{self.__name__} has no attribute {name!r}: JAX has no such device (xgrad.accelerator knows JAX's)"
+        )
+
+
+mps, xpu, mtia = (_Absent(f"xgrad.{name}") for name in ("mps", "xpu", "mtia"))
+
+
+def get_device_module(device: Any = None) -> Any:
+    """Return the module of a device's functions: `xgrad.cuda` or `xgrad.cpu`, which also answers for a TPU."""
+    kind = str(getattr(device, "type", device) or jax.default_backend()).partition(":")[0]
+    return cuda if kind in ("cuda", "gpu") else cpu
+
+
+def __getattr__(name: str) -> Any:
+    if (found := unsupported("accelerator", name)) is not None:
+        return found
+    raise AttributeError(f"module 'xgrad.accelerator' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

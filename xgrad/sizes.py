@@ -1,0 +1,54 @@
+"""Numbers that may be symbols in PyTorch's traces: here they are Python's numbers (PyTorch: torch/__init__.py, SymInt).
+
+Shapes are known when a program is traced, so a class of symbols exists for `isinstance` alone.
+"""
+
+import math
+from typing import Any
+
+
+class SymInt:
+    """The class of an unknown integer, for `isinstance`: there are none."""
+
+
+class SymFloat:
+    """The class of an unknown float, for `isinstance`: there are none."""
+
+
+class SymBool:
+    """The class of an unknown truth value, for `isinstance`: there are none."""
+
+
+def sym_int(a: Any) -> int:
+    """Return `a` as an int, rounded towards zero."""
+    return int(a)
+
+
+def sym_float(a: Any) -> float:
+    """Return `a` as a float."""
+    return float(a)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """Return the larger number; a float if one of them is."""
+    return type(a + b)(max(a, b))
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """Return the smaller number; a float if one of them is."""
+    return type(a + b)(min(a, b))
+
+
+def sym_not(a: Any) -> bool:
+    """Return `not a`."""
+    return not a
+
+
+def sym_sqrt(a: Any) -> float:
+    """Return the square root."""
+    return math.sqrt(a)
+
+
+def sym_sum(args: Any) -> Any:
+    """Return the sum of the numbers."""
+    return sum(args)

@@ -1,0 +1,53 @@
+"""torch.ops: operators by their names in ATen, with their overloads (PyTorch: torch/_ops.py)."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from ..dispatch.tables import FUNCTIONS, METHODS
+from ..ops import aten as _aten
+
+
+class OpOverloadPacket:
+    """torch.ops.aten.NAME: calls xgrad's function; `.default`, `.Tensor` and the other overloads are the same."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.__name__, self._function = name, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, overload: str) -> Any:
+        if overload.startswith("__"):
+            raise AttributeError(overload)
+        setattr(self, overload, self)
+        return self
+
+    def overloads(self) -> list[str]:
+        """Return the names of overloads: one, which takes all arguments."""
+        return ["default"]
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+
+
+class Namespace(ModuleType):
+    """torch.ops.X: operators by name.  Raises `AttributeError` for a name that xgrad does not have."""
+
+    def __init__(self, name: str, tables: tuple[Any, ...]) -> None:
+        super().__init__(f"torch.ops.{name}".rstrip("."))
+        self.__dict__["_tables"] = tables
+        self.__dict__["__path__"] = []
+
+    def __getattr__(self, name: str) -> Any:
+        for table in () if name.startswith("__") else self._tables:
+            if callable(found := table.get(name)):
+                made = self.__dict__[name] = OpOverloadPacket(name, found)
+                return made
+        raise AttributeError(f"{self.__name__!r} has no attribute {name!r}: xgrad has no operator of this name")
+
+
+ATEN: Namespace = Namespace("aten", (vars(_aten), *(FUNCTIONS[place] for place in ("", "nn.functional")), METHODS))
+NOTHING: Namespace = Namespace("", ())
+OPS: Namespace = Namespace("", ())
+setattr(OPS, "aten", ATEN)  # noqa: B010 - a module's attribute

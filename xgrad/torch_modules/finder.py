@@ -1,0 +1,50 @@
+"""The finder that gives `import torch.X` xgrad's modules, and tells packaging tools that torch is there."""
+
+from collections.abc import Iterator, Sequence
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .answers import VERSION
+from .face import make_face
+
+
+class _Loader(Loader):
+    def __init__(self, face: ModuleType) -> None:
+        self.face = face
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self.face
+
+    def exec_module(self, module: ModuleType) -> None: ...
+
+
+class _Torch(Distribution):
+    """What `importlib.metadata.version("torch")` reads."""
+
+    def read_text(self, filename: str) -> str | None:
+        if filename == "METADATA":
+            return f"Metadata-Version: 2.1\nName: torch\nVersion: {VERSION}\n"
+        return None
+
+    def locate_file(self, path: Any) -> Any:
+        return Path(path)
+
+
+class TorchFinder(DistributionFinder):
+    """Finds modules named torch and torch.X."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """Return the spec of a module of torch's that xgrad has; None for all others."""
+        if name != "torch" and not name.startswith("torch."):
+            return None
+        face = make_face(name[6:])
+        return None if face is None else ModuleSpec(name, _Loader(face), origin="xgrad", is_package=True)
+
+    def find_distributions(self, context: Any = None) -> Iterator[Distribution]:
+        """Yield torch's metadata, if they are asked for by name."""
+        if context is not None and context.name == "torch":
+            yield _Torch()

@@ -1,0 +1,147 @@
+"""The names of modules called torch.X: where xgrad has them.
+
+A module torch.X shows xgrad.X if users may use that, so these tables have only what is elsewhere.  A name is looked up
+in ANSWERS, then in the module's HOMES in their order.
+"""
+
+from ..unsupported import TABLE
+
+# Module of torch's → the modules of xgrad's that have its names.  "a.*" stands for each module below a: the home of the
+# same path comes first if it exists.
+HOMES: dict[str, tuple[str, ...]] = {
+    "": ("",),
+    "_C": ("torch_modules.answers", "ops.aten", "overrides", "", "autograd.forward_ad"),
+    "_C._autograd": ("torch_modules.answers", "autograd.graph", "autograd"),
+    "_C._functorch": ("torch_modules.answers", "func"),
+    "_C._nn": ("nn.functional",),
+    "_VF": ("",),
+    "_compile": ("torch_modules.answers",),
+    "_dynamo": ("torch_modules.answers", "compiler"),
+    "_functorch": (),
+    "_functorch.*": ("torch_modules.answers", "func"),
+    "_jit_internal": ("jit", "torch_modules.answers"),
+    "_lowrank": ("",),
+    "_prims_common": ("torch_modules.answers",),
+    "_tensor": ("", "torch_modules.answers"),
+    "_tensor_str": ("", "torch_modules.answers"),
+    "_utils": ("torch_modules.answers",),
+    "_utils_internal": ("torch_modules.answers",),
+    "_vmap_internals": ("func",),
+    "_weights_only_unpickler": ("serialization",),
+    "amp.*": ("amp",),
+    "autograd.*": ("autograd",),
+    "backends.*": (),
+    "compiler": ("compiler",),
+    "cuda.*": ("cuda",),
+    "cpu.*": ("cpu",),
+    "distributions.*": ("distributions",),
+    "func.*": ("func",),
+    "functional": ("",),
+    "jit.*": ("jit",),
+    "linalg": ("linalg",),
+    "masked.*": ("masked",),
+    "nn.*": ("nn",),
+    "nn.modules": ("nn.modules", "nn"),
+    "nn.modules.*": ("torch_modules.answers", "nn.modules", "nn"),
+    "nn.utils.*": ("nn.utils", "torch_modules.answers"),
+    "ops": (),
+    "optim.*": ("optim", "torch_modules.answers"),
+    "overrides": ("overrides", "torch_modules.answers"),
+    "profiler.*": ("profiler",),
+    "return_types": ("return_types",),
+    "signal.*": ("signal",),
+    "sparse": ("sparse",),
+    "storage": ("", "torch_modules.answers"),
+    "testing.*": ("testing",),
+    "torch_version": ("torch_modules.answers",),
+    "types": ("types", "torch_modules.answers"),
+    "utils": ("utils", "torch_modules.answers"),
+    "utils._foreach_utils": ("torch_modules.answers",),
+    "utils._pytree": ("torch_modules.pytree",),
+    "utils._python_dispatch": ("torch_modules.answers",),
+    "utils._contextlib": ("torch_modules.answers",),
+    "utils._device": ("torch_modules.answers", ""),
+    "utils._cxx_pytree": ("torch_modules.pytree",),
+    "utils.checkpoint": ("utils.checkpoint",),
+    "utils.data.*": ("utils.data",),
+    "utils.dlpack": ("utils.dlpack",),
+    "utils.hooks": ("utils.hooks", "torch_modules.answers"),
+    "version": ("torch_modules.answers",),
+}
+
+# Files of PyTorch's below modules that xgrad has: packages import from them, too.
+_FILES = {
+    "_functorch": "apis eager_transforms functional_call utils vmap",
+    "amp": "autocast_mode grad_scaler",
+    "autograd": "variable",
+    "cuda": "memory random",
+    "cuda.amp": "autocast_mode grad_scaler",
+    "distributions": """
+        bernoulli beta categorical constraint_registry constraints dirichlet distribution exp_family exponential gamma
+        half_cauchy half_normal independent kl laplace lowrank_multivariate_normal multivariate_normal normal poisson
+        transformed_distribution transforms uniform utils""",
+    "func": "vmap",
+    "jit": "_script annotations",
+    "masked": "maskedtensor",
+    "nn": "attention common_types grad parallel",
+    "nn.modules": """
+        activation adaptive batchnorm channelshuffle container conv distance dropout flatten fold instancenorm lazy
+        linear loss module normalization padding pixelshuffle pooling rnn sparse transformer upsampling utils""",
+    "nn.parallel": "data_parallel distributed",
+    "nn.utils": """
+        clip_grad convert_parameters fusion init memory_format parametrizations parametrize prune rnn stateless""",
+    "optim": """
+        _functional _multi_tensor adadelta adagrad adam adamax adamw asgd lbfgs lr_scheduler nadam optimizer radam
+        rmsprop rprop sgd sparse_adam swa_utils""",
+    "profiler": "profiler",
+    "testing": "_comparison",
+    "utils.data": "_utils dataloader dataset distributed sampler",
+    "utils.data._utils": "collate worker",
+}
+FILES = frozenset(f"{folder}.{name}" for folder, names in _FILES.items() for name in names.split())
+
+# Modules that can be imported, and whose names raise at use: name → the row of unsupported.TABLE.
+_ROWS = {name: why for place, why, names in TABLE if not place for name in names.split()}
+REFUSED: dict[str, tuple[str, str]] = {
+    name: _ROWS[name] for name in ("ao", "export", "fx", "hub", "library", "multiprocessing", "onnx", "quantization")
+}
+REFUSED |= {
+    "_inductor": _ROWS["export"],
+    "_higher_order_ops": _ROWS["export"],
+    "_subclasses": _ROWS["fx"],
+    "_prims": _ROWS["library"],
+    "_library": _ROWS["library"],
+    "nested": _ROWS["nested"],
+    "nn.qat": _ROWS["quantization"],
+    "nn.quantized": _ROWS["quantization"],
+    "nn.intrinsic": _ROWS["quantization"],
+    "distributed.*": next(why for place, why, _ in TABLE if place == "distributed"),
+    "utils.cpp_extension": next(why for _, why, names in TABLE if "jiterator_unary" in names),
+}
+
+# Names that another module of xgrad's has: (module of torch's, name) → "module:name", both of xgrad's.
+ANSWERS: dict[tuple[str, str], str] = {
+    ("", "__version__"): "torch_modules.answers:VERSION",
+    ("version", "__version__"): "torch_modules.answers:VERSION",
+    ("overrides", "has_torch_function"): "overrides:has_xgrad_function",
+    ("overrides", "handle_torch_function"): "overrides:handle_xgrad_function",
+    ("_C", "_disabled_torch_function_impl"): "torch_modules.answers:disabled_override",
+    ("_C", "DisableTorchFunctionSubclass"): "overrides:disable_overrides",
+    ("_C", "DisableTorchFunction"): "overrides:disable_overrides",
+    ("_C", "_nn"): "nn.functional:",
+    ("nn.functional", "has_torch_function"): "overrides:has_xgrad_function",
+    ("nn.functional", "handle_torch_function"): "overrides:handle_xgrad_function",
+    ("nn.functional", "has_torch_function_unary"): "torch_modules.answers:has_torch_function_variadic",
+    ("nn.functional", "has_torch_function_variadic"): "torch_modules.answers:has_torch_function_variadic",
+    ("overrides", "has_torch_function_unary"): "torch_modules.answers:has_torch_function_variadic",
+    ("overrides", "has_torch_function_variadic"): "torch_modules.answers:has_torch_function_variadic",
+    ("", "TensorType"): "torch_modules.answers:TensorType",
+    ("", "LongStorage"): "tensor:Size",
+    ("", "Storage"): ":TypedStorage",
+    ("", "ops"): "torch_modules.aten:OPS",
+    ("ops", "aten"): "torch_modules.aten:ATEN",
+    ("ops", "higher_order"): "torch_modules.aten:NOTHING",
+    ("", "classes"): "torch_modules.aten:NOTHING",
+    ("", "_assert"): "torch_modules.answers:assert_",
+}
+ANSWERS |= {("", name): f"torch_modules.answers:{name}" for name in ("_is_all_true", "_is_any_true")}

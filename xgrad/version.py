@@ -1,0 +1,18 @@
+"""Versions, and what xgrad was built with: nothing, as it is Python (PyTorch: torch/version.py)."""
+
+import sys
+
+__version__: str = sys.modules["xgrad"].__version__
+
+cuda: str | None = None
+hip: str | None = None
+rocm: str | None = None
+xpu: str | None = None
+git_version: str = ""
+debug: bool = False
+
+__all__ = ["__version__", "cuda", "debug", "git_version", "hip", "rocm", "xpu"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
