@@ -99,8 +99,8 @@ def test_every_page_is_in_the_navigation():
 
 
 # PyTorch's names of ATen's functions, which nobody looks for, and what has its page elsewhere.
-ELSEWHERE = {"GradScaler", "vmap", "from_jax", "to_jax", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "native_batch_norm",
-             "native_dropout", "native_group_norm", "native_layer_norm"}  # fmt: skip
+ELSEWHERE = {"GradScaler", "vmap", "from_jax", "to_jax", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d",
+             "native_batch_norm", "native_dropout", "native_group_norm", "native_layer_norm"}  # fmt: skip
 
 
 @pytest.mark.parametrize("namespace", ["", "autograd.graph", "autograd.functional", "func", "nn", "views"])
