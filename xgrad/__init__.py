@@ -103,6 +103,7 @@ if _TYPE_CHECKING:
     from . import interop as interop
     from . import jit as jit
     from . import masked as masked
+    from . import optim as optim
     from . import profiler as profiler
     from . import serialization as serialization
     from . import signal as signal
@@ -270,6 +271,7 @@ _MODULES = (
     "interop",
     "jit",
     "masked",
+    "optim",
     "profiler",
     "serialization",
     "signal",

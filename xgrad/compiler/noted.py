@@ -62,7 +62,10 @@ class Noted:
         guards = getattr(kind, "__xgrad_guards__", None)
         if guards is not None:  # the class names the attributes that count
             return OfObject(value, path, guards, NONE, before)
-        if asks_itself(kind):
+        reads = getattr(kind, "__xgrad_reads__", None)
+        if reads is not None:  # the attributes that code of ours reads, besides those that the user's code names
+            self._used.setdefault(id(value), set()).update(reads)
+        if reads is not None or asks_itself(kind):
             return self._object_guard(value, path, before)
         if isinstance(value, types.FunctionType):
             found = self._function_guard(value, path, before)

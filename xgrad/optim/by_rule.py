@@ -1,0 +1,143 @@
+"""ByRule: what all optimizers of this package share, whose steps are rules (rule.py)."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ..config import state as modes
+from ..dtypes import get_default_dtype
+from ..tensor import Tensor
+from . import rule as rules
+from .optimizer import Optimizer
+from .placing import filled, outside_of_trace
+
+
+class ByRule(Optimizer):
+    """An optimizer whose step is a `Rule`.  A class says which, and which of a group's entries are what."""
+
+    rule: ClassVar[rules.Rule]
+    hyper: ClassVar[tuple[str, ...]]  # entries of a group that are operands of the program
+    options: ClassVar[tuple[str, ...]] = ()  # entries that are part of the program
+    switches: ClassVar[tuple[str, ...]] = ("weight_decay",)  # hyperparameters of which zero is another program
+    sparse: ClassVar[str] = ""  # the error for a sparse gradient; "": it is made dense
+    # Entries that a checkpoint of an earlier PyTorch may lack.
+    later: ClassVar[dict[str, Any]] = {"maximize": False, "foreach": None, "differentiable": False}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self.later.items():
+                group.setdefault(name, value)
+            for p in group["params"]:
+                for name in self.rule.counts:
+                    found = self.state.get(p, {}).get(name)
+                    if found is not None and not isinstance(found, Tensor):
+                        self.state[p][name] = filled(p, float(found), (), _count_dtype())
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters that have a gradient, once.
+
+        closure: evaluates the model again, calls `backward()` and returns the loss, which `step` then returns.
+        """
+        loss = None
+        enabled = modes.grad_enabled
+        if closure is not None:
+            modes.grad_enabled = not modes.inference
+            try:
+                loss = closure()
+            finally:
+                modes.grad_enabled = enabled
+        modes.grad_enabled = bool(self.defaults.get("differentiable")) and enabled
+        try:
+            for group in self.param_groups:
+                self._step_group(group)
+        finally:
+            modes.grad_enabled = enabled
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        params, grads = [], []
+        for p in group["params"]:
+            grad = p._grad
+            if grad is not None:
+                if grad._sparse:
+                    grad = self._dense(grad, group)
+                params.append(p)
+                grads.append(grad)
+        if not params:
+            return
+        fills = self._arrays(group)
+        options = {name: group[name] for name in self.options}
+        options |= {name: isinstance(group[name], Tensor) or group[name] != 0 for name in self.switches}
+        options["maximize"] = group["maximize"]
+        hyper, arrays = self._hyper(group), tuple(fills)
+        varying = [tuple(self._varying(group, p).items()) for p in params]
+        if modes.trace is None:
+            states = [self._state_of(p, fills) for p in params]
+        else:
+            with outside_of_trace():
+                states = [self._state_of(p, fills) for p in params]
+        for kind in dict.fromkeys(varying):
+            mine = [i for i, other in enumerate(varying) if other == kind]
+            rules.apply(
+                self.rule, [params[i] for i in mine], [grads[i] for i in mine], [states[i] for i in mine], arrays,
+                hyper, {**options, **dict(kind)},
+            )  # fmt: skip
+
+    def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
+        """Return options that are a parameter's own."""
+        return {}
+
+    def _hyper(self, group: dict[str, Any]) -> dict[str, Any]:
+        """Return the hyperparameters of a group by the names that the rule has for them."""
+        return {name: group[name] for name in self.hyper}
+
+    def _arrays(self, group: dict[str, Any]) -> dict[str, Any]:
+        """Return the arrays of a parameter's state, {name: the number that they begin with}."""
+        return {}
+
+    def _state_of(self, p: Tensor, fills: dict[str, Any]) -> dict[str, Any]:
+        """Return a parameter's state; add what is missing."""
+        if not fills and not self.rule.counts:
+            return {}
+        state = self.state[p]
+        for name in self.rule.counts:
+            if name not in state:
+                state[name] = filled(p, 0.0, (), _count_dtype())
+        for name, value in fills.items():
+            if state.get(name) is None:
+                state[name] = filled(p, value)
+        return state
+
+    def _dense(self, grad: Any, group: dict[str, Any]) -> Tensor:
+        if self.sparse:
+            raise RuntimeError(self.sparse)
+        return grad.to_dense()
+
+
+def _count_dtype() -> Any:
+    return "float64" if get_default_dtype() == "float64" else "float32"
+
+
+def require(good: bool, text: str) -> None:
+    """Raise `ValueError` for an argument that is out of its range."""
+    if not good:
+        raise ValueError(text)
+
+
+def check_lr(lr: Any) -> None:
+    """Raise `ValueError` for a learning rate below zero, or a tensor with several."""
+    if isinstance(lr, Tensor):
+        require(lr.numel() == 1, "Tensor lr must be 1-element")
+    else:
+        require(lr >= 0.0, f"Invalid learning rate: {lr}")
+
+
+def check_forms(foreach: Any, fused: Any, differentiable: bool) -> None:
+    """Raise `RuntimeError` where two ways of running exclude each other.
+
+    All steps are fused programs over all parameters here, whatever is asked for.
+    """
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")

@@ -1,0 +1,306 @@
+"""Optimizer: parameter groups, state, hooks and checkpoints (PyTorch: torch/optim/optimizer.py).
+
+An optimizer of one's own derives from it and writes `step` in tensors, under `no_grad`; those of this package are
+update rules that run as one program for each group (rule.py).  Invariants: the state belongs to parameters by identity,
+and dictionaries have PyTorch's layout, so that a checkpoint of one library resumes in the other.
+"""
+
+import functools
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from typing import Any, TypeAlias
+
+from ..config import state as modes
+from ..engine.hooks import Hooks, RemovableHandle, register
+from ..tensor import Tensor
+from . import checkpoint
+
+ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+
+_global_pre_hooks, _global_post_hooks = Hooks(), Hooks()
+
+
+class _Required:
+    """The default of an option that each parameter group must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required: Any = _Required()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of any optimizer; it may return (args, kwargs)."""
+    return register(_global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of any optimizer."""
+    return register(_global_post_hooks, hook)
+
+
+class Optimizer:
+    """The base class of all optimizers: it holds parameter groups and what is known of each parameter.
+
+    params: an iterable of tensors, of (name, tensor) pairs such as `module.named_parameters()`, or of dictionaries,
+        each a group: {"params": ..., "lr": 0.1, ...}.  Their order must be the same in each run.
+    defaults: the options of groups that don't give them.
+
+    Groups are plain dictionaries, which may be changed at any time; `state[p]` is the dictionary of a parameter.
+    Raises `ValueError` for no parameters, a tensor that is no leaf and one that is in several groups; `TypeError` for
+    a parameter that is no tensor.
+
+    An optimizer of one's own:
+
+    >>> import xgrad
+    >>> class SignSGD(xgrad.optim.Optimizer):
+    ...     def __init__(self, params, lr=0.1):
+    ...         super().__init__(params, {"lr": lr})
+    ...     @xgrad.no_grad()
+    ...     def step(self, closure=None):
+    ...         for group in self.param_groups:
+    ...             for p in group["params"]:
+    ...                 if p.grad is not None:
+    ...                     p.add_(p.grad.sign(), alpha=-group["lr"])
+    >>> w = xgrad.tensor([1.0, -2.0], requires_grad=True)
+    >>> optimizer = SignSGD([w])
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([ 0.9000, -1.9000], requires_grad=True)
+    """
+
+    # What a compiled function guards beside the attributes that the user's code names.
+    __xgrad_reads__: frozenset[str] = frozenset({"defaults", "param_groups", "state"})
+
+    OptimizerPreHook: TypeAlias = Callable[..., Any]
+    OptimizerPostHook: TypeAlias = Callable[..., None]
+
+    defaults: dict[str, Any]
+    state: defaultdict[Any, Any]
+    param_groups: list[dict[str, Any]]
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._make_hooks()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                f"{_named(params)}"
+            )
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        groups: list[Any] = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
+            self.add_param_group(group)
+
+    def _make_hooks(self) -> None:
+        for name in _HOOKS:
+            self.__dict__.setdefault(name, Hooks())
+        self._patch_step_function()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_hooks()
+        self.defaults.setdefault("differentiable", False)
+
+    def __repr__(self) -> str:
+        shown = ""
+        for i, group in enumerate(self.param_groups):
+            entries = [f"    {key}: {group[key]}\n" for key in sorted(group) if key != "params"]
+            shown += f"\nParameter Group {i}\n{''.join(entries)}"
+        return f"{type(self).__name__} ({shown})"
+
+    # ------------------------------------------------------------ a step
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters by their gradients, once; each class has its own.
+
+        closure: evaluates the model again, calls `backward()` and returns the loss, which `step` then returns.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a `step` that runs the hooks around `func`."""
+
+        @functools.wraps(func)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            self = args[0]
+            own, after = self.__dict__[_HOOKS[0]], self.__dict__[_HOOKS[1]]
+            recorder = modes.recorder
+            name = f"Optimizer.step#{type(self).__name__}.step"
+            with nullcontext() if recorder is None else recorder.block(name, None):
+                for hook in [*_global_pre_hooks.values(), *own.values()] if own or _global_pre_hooks else ():
+                    result = hook(self, args, kwargs)
+                    if result is not None:
+                        if not isinstance(result, tuple) or len(result) != 2:
+                            raise RuntimeError(
+                                f"{func} must return None or a tuple of (new_args, new_kwargs), but got {result}."
+                            )
+                        args, kwargs = result
+                out = func(*args, **kwargs)
+                for hook in [*after.values(), *_global_post_hooks.values()] if after or _global_post_hooks else ():
+                    hook(self, args, kwargs)
+            return out
+
+        return step
+
+    def _patch_step_function(self) -> None:
+        """Put the hooks around the class's `step`, once."""
+        kind = type(self)
+        if not getattr(kind.step, "hooked", None):
+            step: Any = self.profile_hook_step(kind.step)
+            step.hooked = True
+            kind.step = step
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Set the gradients of all parameters to None, or, with `set_to_none=False`, to zero in place."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p._grad is None:
+                    continue
+                if set_to_none:
+                    p.grad = None
+                    continue
+                if p.grad.grad_fn is not None:
+                    p.grad.detach_()
+                else:
+                    p.grad.requires_grad_(False)
+                p.grad.zero_()
+
+    # ------------------------------------------------------------ groups
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, such as the layers of a pretrained network that are trained from now on.
+
+        param_group: {"params": tensors or (name, tensor) pairs, and any options}; the defaults fill in the others.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, (set, frozenset)):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "will change between runs. Please use a list instead."
+            )
+        params = [params] if isinstance(params, Tensor) else list(params)
+        names = [p[0] for p in params if isinstance(p, tuple)]
+        params = [p[1] if isinstance(p, tuple) else p for p in params]
+        if names and len(names) < len(params):
+            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+        param_group["params"] = params
+        if names:
+            param_group["param_names"] = names
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_named(p)}")
+            if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        if len(set(map(id, params))) < len(params):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters: each step changes them as often as "
+                "they are there",
+                stacklevel=3,
+            )
+        for group in self.param_groups:
+            if ("param_names" in param_group) != ("param_names" in group):
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. cannot add param group "
+                    f"{'with' if 'param_names' in param_group else 'without'} names to the optimizer"
+                )
+            if not set(map(id, group["params"])).isdisjoint(map(id, params)):
+                raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    # ------------------------------------------------------------ hooks
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step; it may return (args, kwargs) in their place."""
+        return self._register(0, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step."""
+        return self._register(1, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` before `state_dict` is made; with `prepend` before the other hooks."""
+        return self._register(2, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` with the new dictionary; it may return another one."""
+        return self._register(3, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` with a shallow copy before it is loaded; it may return another one."""
+        return self._register(4, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` after a state was loaded."""
+        return self._register(5, hook, prepend)
+
+    def _register(self, which: int, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        hooks = self.__dict__[_HOOKS[which]]
+        handle = register(hooks, hook)
+        if prepend:
+            others = {key: value for key, value in hooks.items() if key != handle.id}
+            hooks.clear()
+            hooks.update({handle.id: hook, **others})
+        return handle
+
+    # ------------------------------------------------------------ checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return {"state": {number of a parameter: its state}, "param_groups": [options and numbers of parameters]}.
+
+        The tensors are the optimizer's own: the next step changes them, so `copy.deepcopy` or save what is to be kept.
+
+        >>> import xgrad
+        >>> w = xgrad.ones(2, requires_grad=True)
+        >>> xgrad.optim.SGD([w], lr=0.1).state_dict()["param_groups"][0]["params"]
+        [0]
+        """
+        for hook in [*self.__dict__[_HOOKS[2]].values()]:
+            hook(self)
+        packed = checkpoint.packed(self.state, self.param_groups)
+        for hook in [*self.__dict__[_HOOKS[3]].values()]:
+            result = hook(self, packed)
+            packed = packed if result is None else result
+        return packed
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a result of `state_dict`, of this library or of PyTorch's optimizer of the same name.
+
+        Parameters are matched by their order.  Tensors of the state are copied to the parameter's dtype and device;
+        PyTorch's tensors, JAX's and NumPy's arrays may stand in their place.  Raises `ValueError` for other groups.
+        """
+        state_dict = dict(state_dict)
+        for hook in [*self.__dict__[_HOOKS[4]].values()]:
+            result = hook(self, state_dict)
+            state_dict = state_dict if result is None else result
+        self.__setstate__(checkpoint.unpacked(self.param_groups, state_dict))
+        for hook in [*self.__dict__[_HOOKS[5]].values()]:
+            hook(self)
+
+
+_HOOKS = (
+    "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
+)  # fmt: skip
+
+
+def _named(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.partition('.')[0]}.{kind.__name__}"

@@ -1,0 +1,216 @@
+"""Rules: an optimizer's step as one XLA program for each group, which writes parameters and state in place.
+
+A rule is two pure functions over arrays, in PyTorch's formulas:
+
+    coefficients(h, s, o)    of the hyperparameters `h` and the group's counts `s` ({"step": a vector with an item for
+                             each parameter}): scalars, as such vectors, and the new counts
+    update(p, g, s, c, o)    of a parameter, its gradient, its state and the scalars `c`: the new parameter and state
+
+Hyperparameters are operands: another learning rate is no other program.  `h` has what `derive` made of them, in
+Python's doubles where they are numbers, for 1 - 0.999 in float32 is wrong in its fifth digit.  `o` are the options that
+are part of a program (`nesterov`, whether there is a weight decay).
+
+`update` sees real arrays: complex ones come as PyTorch's `view_as_real`, half precision as float32.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..config import state as modes
+from ..dispatch.call import call
+from ..dispatch.operator import Operator
+from ..dispatch.together import Together, direct
+from ..dtypes import x64_enabled
+from ..execution.shapes import MOST_RESULTS
+from ..tensor import Tensor, from_foreign
+
+_MOST = 256  # vectors of hyperparameters that are kept
+
+
+class Rule(NamedTuple):
+    """An update rule."""
+
+    name: str
+    counts: tuple[str, ...]  # the 0-d parts of a parameter's state
+    derive: Callable[[SimpleNamespace, Callable[[Any], Any]], dict[str, Any]]  # of hyperparameters and a logarithm
+    coefficients: Callable[..., tuple[dict[str, Any], dict[str, Any]]]
+    update: Callable[..., tuple[Any, dict[str, Any]]]
+
+
+class _Form(NamedTuple):
+    """What a program depends on beside shapes: hashable."""
+
+    rule: Rule
+    options: tuple[tuple[str, Any], ...]
+    arrays: tuple[str, ...]  # the parts of a parameter's state that are like the parameter
+    numbers: tuple[str, ...]  # what the first operand, a vector, has
+    tensors: tuple[str, ...]  # hyperparameters that are tensors: then nothing was derived yet
+
+
+def apply(
+    rule: Rule,
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    states: Sequence[dict[str, Any]],
+    arrays: tuple[str, ...],
+    hyper: dict[str, Any],
+    options: dict[str, Any],
+) -> None:
+    """Do one step of parameters whose states have the rule's counts and these arrays."""
+    operands, numbers, tensors = _operands(rule, hyper)
+    form = _Form(rule, tuple(options.items()), arrays, numbers, tensors)
+    names = rule.counts + arrays
+    written = [[p, *[s[k] for k in names]] for p, s in zip(params, states)]
+    if modes.grad_enabled or any(p._interpreter is not None for p in params):
+        for own, grad in zip(written, grads):
+            _recorded(form, own, grad, operands)
+        return
+    for share in _shares(written, (MOST_RESULTS - 1) // (len(names) + 1)):
+        own = [t for i in share for t in written[i]]
+        _together(form, len(share))(own, [*operands, *[grads[i] for i in share]])
+
+
+def _shares(written: list[list[Tensor]], size: int) -> list[list[int]]:
+    """Return the numbers of the parameters of each program: on one device, and each tensor once.
+
+    Views and parameters that are there twice are on their own, and so done one after the other.
+    """
+    numbers = list(range(len(written)))
+    if not direct([t for own in written for t in own]):
+        return [[i] for i in numbers]
+    places: dict[Any, list[int]] = {}
+    for i, own in enumerate(written):
+        where = own[0]._placed()
+        places.setdefault(None if where is None else frozenset(where.device_set), []).append(i)
+    return [found[i : i + size] for found in places.values() for i in range(0, len(found), size)]
+
+
+# ------------------------------------------------------------ hyperparameters
+
+
+def _operands(rule: Rule, hyper: dict[str, Any]) -> tuple[list[Any], tuple[str, ...], tuple[str, ...]]:
+    """Return (a vector of numbers, and tensors), the names of the numbers, those of the tensors."""
+    tensors = tuple([name for name, value in hyper.items() if isinstance(value, Tensor)])
+    if not tensors:
+        return [*_derived(rule, tuple(hyper), tuple(hyper.values()), x64_enabled())], _names(rule, tuple(hyper)), ()
+    numbers = tuple([name for name in hyper if name not in tensors])
+    vector = _vector(tuple([float(hyper[name]) for name in numbers]), x64_enabled())
+    return [vector, *[hyper[name] for name in tensors]], numbers, tensors
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
+
+
+@functools.lru_cache(maxsize=_MOST)
+def _derived(rule: Rule, names: tuple[str, ...], values: tuple[Any, ...], x64: bool) -> tuple[Any, ...]:
+    found = rule.derive(SimpleNamespace(**dict(zip(names, values))), _log)
+    return (_vector(tuple(map(float, found.values())), x64),)
+
+
+@functools.lru_cache
+def _names(rule: Rule, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(rule.derive(SimpleNamespace(**dict.fromkeys(names, 0.5)), _log))
+
+
+@functools.lru_cache(maxsize=_MOST)
+def _vector(values: tuple[float, ...], x64: bool) -> Any:
+    with jax.ensure_compile_time_eval():
+        return jax.device_put(np.array(values, np.float64 if x64 else np.float32))
+
+
+# ------------------------------------------------------------ the program
+
+
+@functools.lru_cache(maxsize=1024)
+def _together(form: _Form, count: int) -> Together:
+    """Return the program of a step of `count` parameters.
+
+    It writes (parameter, counts, arrays) of each, and reads the vector, the tensors and the gradients.
+    """
+    rule, width = form.rule, 1 + len(form.rule.counts) + len(form.arrays)
+
+    def optimizer_step(written: list[Any], read: list[Any]) -> list[Any]:
+        own = [written[i : i + width] for i in range(0, len(written), width)]
+        found, grads = read[: 1 + len(form.tensors)], read[1 + len(form.tensors) :]
+        return _step(form, own, grads, found)
+
+    optimizer_step.__name__ = f"{rule.name}_step"
+    return Together(optimizer_step, f"{rule.name}_step")
+
+
+def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[Any]) -> list[Any]:
+    rule, options = form.rule, SimpleNamespace(**dict(form.options))
+    vector, *tensors = operands
+    h: Any = dict(zip(form.numbers, vector))
+    if tensors:
+        h |= {name: t.astype(jnp.result_type(t, vector)).reshape(()) for name, t in zip(form.tensors, tensors)}
+        h = rule.derive(SimpleNamespace(**h), jnp.log)
+    counts = {name: jnp.stack([o[1 + k] for o in own]) for k, name in enumerate(rule.counts)}
+    scalars, counts = rule.coefficients(SimpleNamespace(**h), counts, options)
+    results = []
+    for i, ((p, *rest), grad) in enumerate(zip(own, grads, strict=True)):
+        arrays = rest[len(rule.counts) :]
+        kind = _real_dtype(p.dtype)
+        c = SimpleNamespace(**{name: jnp.asarray(_item(value, i), kind) for name, value in scalars.items()})
+        g = _wide(grad if grad.dtype == p.dtype else grad.astype(p.dtype))
+        if getattr(options, "maximize", False):
+            g = -g
+        s = {name: _wide(a) for name, a in zip(form.arrays, arrays)}
+        new, s = rule.update(_wide(p), g, s, c, options)
+        results.append(_narrow(new, p))
+        results += [counts[name][i].astype(o.dtype) for name, o in zip(rule.counts, rest)]
+        results += [_narrow(s[name], a) for name, a in zip(form.arrays, arrays)]
+    return results
+
+
+def _item(value: Any, i: int) -> Any:
+    return value[i] if jnp.ndim(value) else value
+
+
+def _real_dtype(dtype: Any) -> Any:
+    """Return the dtype in which an update of such a parameter is computed."""
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return jnp.finfo(dtype).dtype
+    return dtype if jnp.finfo(dtype).bits >= 32 else jnp.dtype("float32")
+
+
+def _wide(array: Any) -> Any:
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        return jnp.stack([array.real, array.imag], -1)
+    return array.astype(_real_dtype(array.dtype))
+
+
+def _narrow(array: Any, like: Any) -> Any:
+    if jnp.issubdtype(like.dtype, jnp.complexfloating):
+        return jax.lax.complex(array[..., 0], array[..., 1])
+    return array.astype(like.dtype)
+
+
+# ------------------------------------------------------------ a step that is recorded
+
+
+@functools.lru_cache(maxsize=256)
+def _operator(form: _Form) -> Operator:
+    """Return the step of one parameter as an operator of the tape: of (written, gradient, operands)."""
+    width = 1 + len(form.rule.counts) + len(form.arrays)
+
+    def optimizer_step(*values: Any) -> tuple[Any, ...]:
+        return tuple(_step(form, [[*values[:width]]], [values[width]], [*values[width + 1 :]]))
+
+    return Operator(f"{form.rule.name}_step", optimizer_step)
+
+
+def _recorded(form: _Form, own: list[Tensor], grad: Tensor, operands: list[Any]) -> None:
+    """Do a step by operators: with `differentiable=True`, so that gradients flow through it, and for subclasses."""
+    given = [t if isinstance(t, Tensor) else from_foreign(t) for t in operands]
+    new = call(_operator(form), (*own, grad, *given), ())
+    for t, value in zip(own, new, strict=True):
+        t.copy_(value)

@@ -1,0 +1,98 @@
+"""SGD: stochastic gradient descent, with momentum (PyTorch: torch/optim/sgd.py)."""
+
+from typing import Any, ClassVar
+
+from ..tensor import Tensor
+from .by_rule import ByRule, check_forms, check_lr, require
+from .optimizer import ParamsT
+from .rule import Rule
+
+
+def _derive(h: Any, log: Any) -> dict[str, Any]:
+    return {
+        "lr": h.lr, "momentum": h.momentum, "new": 1 - h.dampening, "weight_decay": h.weight_decay,
+    }  # fmt: skip
+
+
+def _coefficients(h: Any, s: Any, o: Any) -> Any:
+    return vars(h), s
+
+
+def _update(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
+    if o.weight_decay:
+        g = g + c.weight_decay * p
+    if o.momentum:
+        buffer = g if o.first else c.momentum * s["momentum_buffer"] + c.new * g
+        s = {"momentum_buffer": buffer}
+        g = g + c.momentum * buffer if o.nesterov else buffer
+    return p - c.lr * g, s
+
+
+class SGD(ByRule):
+    r"""Stochastic gradient descent: p ← p - lr · g.
+
+    With momentum p ← p - lr · b, where b ← momentum · b + (1 - dampening) · g.
+
+    lr: the learning rate, a number or a tensor.  momentum, dampening: the first b is g.  weight_decay: g is
+    g + weight_decay · p.  nesterov: g + momentum · b in place of b.  maximize: -g in place of g.
+    foreach, fused: for PyTorch's programs; a step is one fused program in any case.
+    differentiable: gradients flow through the step; the first b counts too, which PyTorch detaches.
+
+    Raises `ValueError` for numbers below zero, and for `nesterov` without momentum or with dampening.
+    Source: Sutskever et al., On the importance of initialization and momentum in deep learning, 2013.
+
+    >>> import xgrad
+    >>> w = xgrad.tensor([1.0, -2.0], requires_grad=True)
+    >>> optimizer = xgrad.optim.SGD([w], lr=0.1, momentum=0.9)
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     (w * w).sum().backward()
+    ...     optimizer.step()
+    >>> w
+    tensor([ 0.4600, -0.9200], requires_grad=True)
+    """
+
+    rule = Rule("sgd", (), _derive, _coefficients, _update)
+    hyper = ("lr", "momentum", "dampening", "weight_decay")
+    options = ("nesterov",)
+    switches = ("weight_decay", "momentum")
+    later: ClassVar[dict[str, Any]] = {**ByRule.later, "nesterov": False, "fused": False}
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_lr(lr)
+        require(momentum >= 0.0, f"Invalid momentum value: {momentum}")
+        require(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")  # pyright: ignore[reportArgumentType]
+        require(
+            not nesterov or (momentum > 0 and dampening == 0),
+            "Nesterov momentum requires a momentum and zero dampening",
+        )
+        check_forms(foreach, fused, differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
+                "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable,
+                "fused": fused,
+            },
+        )  # fmt: skip
+
+    def _arrays(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {"momentum_buffer": 0.0} if group["momentum"] != 0 else {}
+
+    def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
+        # Without dampening the first buffer follows from a zero one by the same formula.
+        known = not group["dampening"] or self.state.get(p, {}).get("momentum_buffer") is not None
+        return {"first": group["momentum"] != 0 and not known}
