@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ... import dtypes
 from ...dispatch.argument_kinds import checking, require_number
 from ...dispatch.declare import composite, operator
-from ...dispatch.promotion import as_float, broadcast_shapes, promote, refuse_complex, wrap_dims
+from ...dispatch.promotion import as_float, broadcast_shapes, common_dtype, promote, refuse_complex, wrap_dims
 from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
@@ -243,6 +243,17 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
     if not difference.size:
         return jnp.sum(difference, axis=-1)
     return p_norm(difference, float(p), (difference.ndim - 1,), False)
+
+
+@operator(
+    function=False, method=False, out=False,
+    samples=(sample(real(2, 3), real(2), p=2.0), sample(real(2, 3), real(2), p=INF), sample(real(3), p=1.0), *COMPLEX),
+)  # fmt: skip
+def total_norm(*tensors, p):
+    """The `p`-norm of the `p`-norms of tensors: that of all their elements."""
+    norms = [p_norm(x, p, None, False) for x in tensors]
+    dtype = common_dtype(*norms)
+    return p_norm(jnp.stack([x.astype(dtype) for x in norms]), p, (0,), False)
 
 
 # -- older forms ------------------------------------------------------------------------------------------------------
