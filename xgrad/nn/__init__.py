@@ -9,13 +9,142 @@ from typing import TYPE_CHECKING, Any
 from . import functional as functional
 
 if TYPE_CHECKING:
+    from . import init as init
+    from . import modules as modules
     from . import utils as utils
     from .containers import ModuleDict as ModuleDict
     from .containers import ModuleList as ModuleList
     from .containers import Sequential as Sequential
     from .linear_cross_entropy_options import LinearCrossEntropyOptions as LinearCrossEntropyOptions
     from .module import Module as Module
+    from .modules.activation import CELU as CELU
+    from .modules.activation import ELU as ELU
+    from .modules.activation import GELU as GELU
+    from .modules.activation import GLU as GLU
+    from .modules.activation import SELU as SELU
+    from .modules.activation import Hardshrink as Hardshrink
+    from .modules.activation import Hardsigmoid as Hardsigmoid
+    from .modules.activation import Hardswish as Hardswish
+    from .modules.activation import Hardtanh as Hardtanh
+    from .modules.activation import LeakyReLU as LeakyReLU
+    from .modules.activation import LogSigmoid as LogSigmoid
+    from .modules.activation import LogSoftmax as LogSoftmax
+    from .modules.activation import Mish as Mish
+    from .modules.activation import PReLU as PReLU
+    from .modules.activation import ReLU as ReLU
+    from .modules.activation import ReLU6 as ReLU6
+    from .modules.activation import RReLU as RReLU
+    from .modules.activation import Sigmoid as Sigmoid
+    from .modules.activation import SiLU as SiLU
+    from .modules.activation import Softmax as Softmax
+    from .modules.activation import Softmax2d as Softmax2d
+    from .modules.activation import Softmin as Softmin
+    from .modules.activation import Softplus as Softplus
+    from .modules.activation import Softshrink as Softshrink
+    from .modules.activation import Softsign as Softsign
+    from .modules.activation import Tanh as Tanh
+    from .modules.activation import Tanhshrink as Tanhshrink
+    from .modules.activation import Threshold as Threshold
+    from .modules.adaptive import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
+    from .modules.batchnorm import BatchNorm1d as BatchNorm1d
+    from .modules.batchnorm import BatchNorm2d as BatchNorm2d
+    from .modules.batchnorm import BatchNorm3d as BatchNorm3d
+    from .modules.batchnorm import SyncBatchNorm as SyncBatchNorm
+    from .modules.channelshuffle import ChannelShuffle as ChannelShuffle
+    from .modules.conv import Conv1d as Conv1d
+    from .modules.conv import Conv2d as Conv2d
+    from .modules.conv import Conv3d as Conv3d
+    from .modules.conv import ConvTranspose1d as ConvTranspose1d
+    from .modules.conv import ConvTranspose2d as ConvTranspose2d
+    from .modules.conv import ConvTranspose3d as ConvTranspose3d
+    from .modules.distance import CosineSimilarity as CosineSimilarity
+    from .modules.distance import PairwiseDistance as PairwiseDistance
+    from .modules.dropout import AlphaDropout as AlphaDropout
+    from .modules.dropout import Dropout as Dropout
+    from .modules.dropout import Dropout1d as Dropout1d
+    from .modules.dropout import Dropout2d as Dropout2d
+    from .modules.dropout import Dropout3d as Dropout3d
+    from .modules.dropout import FeatureAlphaDropout as FeatureAlphaDropout
+    from .modules.flatten import Flatten as Flatten
+    from .modules.flatten import Unflatten as Unflatten
+    from .modules.fold import Fold as Fold
+    from .modules.fold import Unfold as Unfold
+    from .modules.instancenorm import InstanceNorm1d as InstanceNorm1d
+    from .modules.instancenorm import InstanceNorm2d as InstanceNorm2d
+    from .modules.instancenorm import InstanceNorm3d as InstanceNorm3d
+    from .modules.linear import Bilinear as Bilinear
+    from .modules.linear import Identity as Identity
     from .modules.linear import Linear as Linear
+    from .modules.loss import BCELoss as BCELoss
+    from .modules.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
+    from .modules.loss import CosineEmbeddingLoss as CosineEmbeddingLoss
+    from .modules.loss import CrossEntropyLoss as CrossEntropyLoss
+    from .modules.loss import CTCLoss as CTCLoss
+    from .modules.loss import GaussianNLLLoss as GaussianNLLLoss
+    from .modules.loss import HingeEmbeddingLoss as HingeEmbeddingLoss
+    from .modules.loss import HuberLoss as HuberLoss
+    from .modules.loss import KLDivLoss as KLDivLoss
+    from .modules.loss import L1Loss as L1Loss
+    from .modules.loss import LinearCrossEntropyLoss as LinearCrossEntropyLoss
+    from .modules.loss import MarginRankingLoss as MarginRankingLoss
+    from .modules.loss import MSELoss as MSELoss
+    from .modules.loss import MultiLabelMarginLoss as MultiLabelMarginLoss
+    from .modules.loss import MultiLabelSoftMarginLoss as MultiLabelSoftMarginLoss
+    from .modules.loss import MultiMarginLoss as MultiMarginLoss
+    from .modules.loss import NLLLoss as NLLLoss
+    from .modules.loss import NLLLoss2d as NLLLoss2d
+    from .modules.loss import PoissonNLLLoss as PoissonNLLLoss
+    from .modules.loss import SmoothL1Loss as SmoothL1Loss
+    from .modules.loss import SoftMarginLoss as SoftMarginLoss
+    from .modules.loss import TripletMarginLoss as TripletMarginLoss
+    from .modules.loss import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
+    from .modules.normalization import CrossMapLRN2d as CrossMapLRN2d
+    from .modules.normalization import GroupNorm as GroupNorm
+    from .modules.normalization import LayerNorm as LayerNorm
+    from .modules.normalization import LocalResponseNorm as LocalResponseNorm
+    from .modules.normalization import RMSNorm as RMSNorm
+    from .modules.padding import CircularPad1d as CircularPad1d
+    from .modules.padding import CircularPad2d as CircularPad2d
+    from .modules.padding import CircularPad3d as CircularPad3d
+    from .modules.padding import ConstantPad1d as ConstantPad1d
+    from .modules.padding import ConstantPad2d as ConstantPad2d
+    from .modules.padding import ConstantPad3d as ConstantPad3d
+    from .modules.padding import ReflectionPad1d as ReflectionPad1d
+    from .modules.padding import ReflectionPad2d as ReflectionPad2d
+    from .modules.padding import ReflectionPad3d as ReflectionPad3d
+    from .modules.padding import ReplicationPad1d as ReplicationPad1d
+    from .modules.padding import ReplicationPad2d as ReplicationPad2d
+    from .modules.padding import ReplicationPad3d as ReplicationPad3d
+    from .modules.padding import ZeroPad1d as ZeroPad1d
+    from .modules.padding import ZeroPad2d as ZeroPad2d
+    from .modules.padding import ZeroPad3d as ZeroPad3d
+    from .modules.pixelshuffle import PixelShuffle as PixelShuffle
+    from .modules.pixelshuffle import PixelUnshuffle as PixelUnshuffle
+    from .modules.pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
+    from .modules.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+    from .modules.pooling import AdaptiveAvgPool3d as AdaptiveAvgPool3d
+    from .modules.pooling import AdaptiveMaxPool1d as AdaptiveMaxPool1d
+    from .modules.pooling import AdaptiveMaxPool2d as AdaptiveMaxPool2d
+    from .modules.pooling import AdaptiveMaxPool3d as AdaptiveMaxPool3d
+    from .modules.pooling import AvgPool1d as AvgPool1d
+    from .modules.pooling import AvgPool2d as AvgPool2d
+    from .modules.pooling import AvgPool3d as AvgPool3d
+    from .modules.pooling import FractionalMaxPool2d as FractionalMaxPool2d
+    from .modules.pooling import FractionalMaxPool3d as FractionalMaxPool3d
+    from .modules.pooling import LPPool1d as LPPool1d
+    from .modules.pooling import LPPool2d as LPPool2d
+    from .modules.pooling import LPPool3d as LPPool3d
+    from .modules.pooling import MaxPool1d as MaxPool1d
+    from .modules.pooling import MaxPool2d as MaxPool2d
+    from .modules.pooling import MaxPool3d as MaxPool3d
+    from .modules.pooling import MaxUnpool1d as MaxUnpool1d
+    from .modules.pooling import MaxUnpool2d as MaxUnpool2d
+    from .modules.pooling import MaxUnpool3d as MaxUnpool3d
+    from .modules.sparse import Embedding as Embedding
+    from .modules.sparse import EmbeddingBag as EmbeddingBag
+    from .modules.upsampling import Upsample as Upsample
+    from .modules.upsampling import UpsamplingBilinear2d as UpsamplingBilinear2d
+    from .modules.upsampling import UpsamplingNearest2d as UpsamplingNearest2d
     from .parameter import Buffer as Buffer
     from .parameter import Parameter as Parameter
     from .parameter_containers import ParameterDict as ParameterDict
@@ -26,12 +155,46 @@ _CLASSES = {
     "containers": "ModuleDict ModuleList Sequential",
     "linear_cross_entropy_options": "LinearCrossEntropyOptions",
     "module": "Module",
-    "modules.linear": "Linear",
+    "modules.activation": (
+        "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU "
+        "RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh "
+        "Tanhshrink Threshold"
+    ),
+    "modules.adaptive": "AdaptiveLogSoftmaxWithLoss",
+    "modules.batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm",
+    "modules.channelshuffle": "ChannelShuffle",
+    "modules.conv": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+    "modules.distance": "CosineSimilarity PairwiseDistance",
+    "modules.dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
+    "modules.flatten": "Flatten Unflatten",
+    "modules.fold": "Fold Unfold",
+    "modules.instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d",
+    "modules.linear": "Bilinear Identity Linear",
+    "modules.loss": (
+        "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss "
+        "HingeEmbeddingLoss HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss MSELoss MarginRankingLoss "
+        "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d PoissonNLLLoss "
+        "SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
+    ),
+    "modules.normalization": "CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm",
+    "modules.padding": (
+        "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d "
+        "ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d "
+        "ZeroPad3d"
+    ),
+    "modules.pixelshuffle": "PixelShuffle PixelUnshuffle",
+    "modules.pooling": (
+        "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d "
+        "AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d FractionalMaxPool2d FractionalMaxPool3d LPPool1d "
+        "LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d"
+    ),
+    "modules.sparse": "Embedding EmbeddingBag",
+    "modules.upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     "parameter": "Buffer Parameter",
     "parameter_containers": "ParameterDict ParameterList",
 }
 HOMES = {name: module for module, names in _CLASSES.items() for name in names.split()}
-_MODULES = ("modules", "utils")
+_MODULES = ("common_types", "init", "modules", "utils")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,16 +1,54 @@
-"""Linear (PyTorch: torch/nn/modules/linear.py)."""
+"""Identity, Linear and Bilinear (PyTorch: torch/nn/modules/linear.py)."""
 
 import math
 from typing import Any
 
-from ...config import state
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
+from .. import functional as F
+from .. import init
 from ..module import Module
 from ..parameter import Parameter
 
 
-class Linear(Module):
+class Identity(Module):
+    """Returns its input; takes any arguments, so that it can replace any layer.
+
+    >>> import xgrad
+    >>> xgrad.nn.Identity(54, unused=True)(3)
+    3
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input."""
+        return input
+
+
+class _WithBias(Module):
+    """A module whose weight and bias are drawn uniformly from ±1/√(the weight's second size)."""
+
+    weight: Any
+    bias: Any
+
+    def _hold(self, shape: tuple[int, ...], bias: bool, device: Any, dtype: Any) -> None:
+        empty = FUNCTIONS[""]["empty"]
+        self.weight = Parameter(empty(*shape, device=device, dtype=dtype))
+        self.register_parameter("bias", Parameter(empty(shape[0], device=device, dtype=dtype)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new values of weight and bias."""
+        inputs = self.weight.shape[1]
+        bound = 1 / math.sqrt(inputs) if inputs > 0 else 0.0
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+
+class Linear(_WithBias):
     """`input @ weight.T + bias`, for an input of shape (..., in_features).
 
     Weight and bias are drawn uniformly from ±1/√in_features.
@@ -28,25 +66,52 @@ class Linear(Module):
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        empty = FUNCTIONS[""]["empty"]
-        self.weight: Any = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
-        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw new values of weight and bias."""
-        bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
-        enabled, state.grad_enabled = state.grad_enabled, False
-        try:
-            for parameter in self.parameters(recurse=False):
-                parameter.uniform_(-bound, bound)
-        finally:
-            state.grad_enabled = enabled
+        self._hold((out_features, in_features), bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         """Return `input @ weight.T + bias`."""
-        return FUNCTIONS["nn.functional"]["linear"](input, self.weight, self.bias)
+        return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Return the sizes as text."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """Linear under the name that MultiheadAttention has for its last one."""
+
+
+class Bilinear(_WithBias):
+    """`input1 @ weight[k] @ input2 + bias[k]` for each k, for inputs of shape (..., features).
+
+    Raises `ValueError` unless `in1_features` is positive.
+
+    >>> import xgrad
+    >>> xgrad.nn.Bilinear(2, 3, 4)(xgrad.ones(5, 2), xgrad.ones(5, 3)).shape
+    xgrad.Size([5, 4])
+    """
+
+    in1_features: int
+    in2_features: int
+    out_features: int
+
+    def __init__(
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if in1_features <= 0:
+            raise ValueError(f"in1_features must be > 0, but got (in1_features={in1_features})")
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        self._hold((out_features, in1_features, in2_features), bias, device, dtype)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        """Return `nn.functional.bilinear` of the inputs."""
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return the sizes as text."""
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )

@@ -1,0 +1,30 @@
+"""Fold and Unfold: rows over nn.functional (PyTorch: torch/nn/modules/fold.py)."""
+
+from ..common_types import _size_any_t
+from .face import Face, face
+
+
+@face("fold")
+class Fold(Face):
+    """The sum of blocks, columns of an input of shape (N, C·block, L), at their places in images of `output_size`."""
+
+    output_size: _size_any_t
+    kernel_size: _size_any_t
+    dilation: _size_any_t = 1
+    padding: _size_any_t = 0
+    stride: _size_any_t = 1
+
+
+@face("unfold")
+class Unfold(Face):
+    """The blocks of images, of shape (N, C, H, W), as columns: (N, C·block, L).
+
+    >>> import xgrad
+    >>> xgrad.nn.Unfold(2)(xgrad.ones(1, 3, 4, 4)).shape
+    xgrad.Size([1, 12, 9])
+    """
+
+    kernel_size: _size_any_t
+    dilation: _size_any_t = 1
+    padding: _size_any_t = 0
+    stride: _size_any_t = 1
