@@ -3,22 +3,60 @@
 import numpy as np
 import pytest
 
+import xgrad
+
 from .layers import agree, refused, row
 
 X = (2, 4, 3)
 IMAGE = (1, 4, 2, 6)
+IN_PLACE = ["ReLU", "ReLU6", "Hardsigmoid", "SiLU", "Mish", "Hardswish", "ELU", "CELU", "SELU", "Hardtanh", "LeakyReLU"]
+SIMPLE = [*IN_PLACE, "Sigmoid", "Tanh", "GELU", "Hardshrink", "LogSigmoid", "Softplus", "Softshrink", "Softsign"]
+SIMPLE += ["Tanhshrink", "PReLU", "Identity", "Softmax2d"]
 
 ROWS = [
     *(
         row(name, inputs=X)
-        for name in """
-        ReLU ReLU6 Sigmoid Tanh Hardsigmoid SiLU Mish Hardswish ELU CELU SELU GELU Hardtanh Hardshrink LeakyReLU
-        LogSigmoid Softplus Softshrink Softsign Tanhshrink PReLU Identity Softmax2d
-        """.split()
+        for name in [
+            "ReLU",
+            "ReLU6",
+            "Sigmoid",
+            "Tanh",
+            "Hardsigmoid",
+            "SiLU",
+            "Mish",
+            "Hardswish",
+            "ELU",
+            "CELU",
+            "SELU",
+            "GELU",
+            "Hardtanh",
+            "Hardshrink",
+            "LeakyReLU",
+            "LogSigmoid",
+            "Softplus",
+            "Softshrink",
+            "Softsign",
+            "Tanhshrink",
+            "PReLU",
+            "Identity",
+            "Softmax2d",
+        ]
     ),
     *(
         row(name, inplace=True, inputs=X)
-        for name in "ReLU ReLU6 Hardsigmoid SiLU Mish Hardswish ELU CELU SELU Hardtanh LeakyReLU".split()
+        for name in [
+            "ReLU",
+            "ReLU6",
+            "Hardsigmoid",
+            "SiLU",
+            "Mish",
+            "Hardswish",
+            "ELU",
+            "CELU",
+            "SELU",
+            "Hardtanh",
+            "LeakyReLU",
+        ]
     ),
     row("ELU", 0.5, True, inputs=X),
     row("CELU", alpha=2.0, inputs=X),
@@ -106,8 +144,6 @@ def test_wrong_arguments_and_shapes_are_refused(case):
 
 
 def test_dropout_scales_what_it_keeps_and_is_off_in_evaluation():
-    import xgrad
-
     x = xgrad.ones(200, 5, requires_grad=True)
     for name, groups in (("Dropout", 1000), ("AlphaDropout", 1000)):
         layer = getattr(xgrad.nn, name)(0.25)
@@ -124,8 +160,6 @@ def test_dropout_scales_what_it_keeps_and_is_off_in_evaluation():
 
 
 def test_rrelu_draws_slopes_in_training_only():
-    import xgrad
-
     x = -xgrad.ones(100)
     layer = xgrad.nn.RReLU(0.1, 0.3)
     y = -layer(x).numpy()

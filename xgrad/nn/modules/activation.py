@@ -76,7 +76,9 @@ class ReLU6(Hardtanh):
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
 
-    extra_repr = _Plain.extra_repr
+    def extra_repr(self) -> str:
+        """Return "inplace=True" if it is so."""
+        return "inplace=True" if self.inplace else ""
 
 
 @face("sigmoid")
@@ -89,6 +91,8 @@ class Hardsigmoid(_Plain):
     """relu6(x + 3) / 6, elementwise."""
 
     inplace: bool = False
+
+    extra_repr = Module.extra_repr
 
 
 @face("tanh")

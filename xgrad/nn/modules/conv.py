@@ -26,7 +26,7 @@ class _ConvNd(Module):
     out_channels: int
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
-    padding: str | tuple[int, ...]
+    padding: Any  # numbers, or "same" or "valid"
     dilation: tuple[int, ...]
     transposed: bool
     output_padding: tuple[int, ...]

@@ -96,7 +96,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
         Module.__init__(self)
         self._keep(values)
 
-    constructor.__signature__ = signature  # type: ignore[attr-defined]
+    constructor.__signature__ = signature
     constructor.__name__ = "__init__"
     return _named(constructor, cls, "Take the arguments that the class declares.")
 
@@ -110,7 +110,7 @@ def _forward(cls: Any, function: str, tensors: list[str]) -> Callable[..., Any]:
     for name in tensors:
         name, _, default = name.partition("=")
         parameters.append(inspect.Parameter(name, _POSITIONAL, default=None if default else inspect.Parameter.empty))
-    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    forward.__signature__ = inspect.Signature(parameters)
     return _named(forward, cls, f"Return `nn.functional.{function}` of the input.")
 
 

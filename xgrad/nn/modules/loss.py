@@ -225,7 +225,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     >>> import xgrad
     >>> loss = xgrad.nn.LinearCrossEntropyLoss(4, 3)
     >>> loss(xgrad.zeros(2, 4), xgrad.tensor([0, 2]))
-    tensor(1.0986, grad_fn=<LinearCrossEntropyBackward0>)
+    tensor(1.0986, grad_fn=<CrossEntropyLossBackward0>)
     """
 
     def __init__(

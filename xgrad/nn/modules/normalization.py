@@ -5,6 +5,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .. import functional as F
@@ -153,11 +155,25 @@ class LocalResponseNorm(Face):
     k: float = 1.0
 
 
-@face("local_response_norm", shown=_NEIGHBOURS)
+@face(shown=_NEIGHBOURS)
 class CrossMapLRN2d(Face):
-    """The name of LocalResponseNorm in models that came from Caffe, for images."""
+    """The LocalResponseNorm of old models from Caffe and Lua, of images: squares are summed, also that of channel 0.
+
+    PyTorch never takes the first channel out of its running sum, so here too it is a neighbour of all.  The gradient
+    is that of this function; PyTorch's own forgets the first channel.  Raises `ValueError` unless the input is 4D.
+    """
 
     size: int
     alpha: float = 1e-4
     beta: float = 0.75
     k: float = 1
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input over (k + alpha / size · the sum of the neighbours' squares) to the power of beta."""
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        channels = np.arange(input.shape[1])
+        near = abs(channels[:, None] - channels) < (self.size + 1) // 2
+        near[0] = True
+        sums = (input * input).movedim(1, -1) @ input.new_tensor(near)
+        return input * (self.k + self.alpha / self.size * sums.movedim(-1, 1)) ** -self.beta

@@ -15,7 +15,7 @@ class _PadNd(Face):
     _dimensions: ClassVar[int] = 0
     _mode: ClassVar[str] = "constant"
     _shown = "{self.padding}"
-    padding: tuple[int, ...]
+    padding: Any
 
     def _keep(self, values: dict[str, Any]) -> None:
         super()._keep({**values, "padding": _ntuple(2 * self._dimensions)(values["padding"])})

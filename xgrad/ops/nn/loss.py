@@ -270,7 +270,7 @@ def gaussian_nll_loss(self, target, var, eps=1e-6, *, full=False, reduction="mea
     if var.shape != self.shape:
         if self.shape[:-1] == var.shape:
             var = var[..., None]
-        elif not (self.ndim == var.ndim and sum(a != b for a, b in zip(self.shape, var.shape)) <= 1):
+        elif self.ndim != var.ndim or [b for a, b in zip(self.shape, var.shape) if a != b] != [1]:
             raise ValueError(f"var is of incorrect size: {list(var.shape)} for an input of size {list(self.shape)}")
     refuse_complex(var, "gaussian_nll_loss")
     # The bound on var is not differentiated through, as in PyTorch.
@@ -333,6 +333,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None
             f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."
         )
+    broadcast_shapes(target.shape, broadcast_shapes(input1.shape, input2.shape)[:-1])
     x, y = promote(input1, input2)
     refuse_complex(x, "cosine_embedding_loss")
     tiny = 1e-12  # PyTorch's, against 0 / 0; the slope of its root is finite
