@@ -278,7 +278,7 @@ xavier_uniform, xavier_normal = _old_name(xavier_uniform_), _old_name(xavier_nor
 kaiming_uniform, kaiming_normal = _old_name(kaiming_uniform_), _old_name(kaiming_normal_)
 
 _OLD = "constant dirac eye kaiming_normal kaiming_uniform normal orthogonal sparse uniform xavier_normal xavier_uniform"
-__all__ = ["calculate_gain", "ones_", "trunc_normal_", "zeros_"]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["calculate_gain", "ones_", "trunc_normal_", "zeros_"]
 __all__ += [name for old in _OLD.split() for name in (old, f"{old}_")]
 
 
