@@ -155,3 +155,34 @@ def test_a_lowering_is_not_for_operators_of_its_name_with_other_arguments():
     np.testing.assert_array_equal(x.clone().add_(x, alpha=2).numpy(), 3 * VALUES)
     np.testing.assert_array_equal(x.pow(2).numpy(), VALUES - 2)
     np.testing.assert_array_equal(x.pow(x).numpy(), 0 * VALUES)
+
+
+@pytest.mark.parametrize("execution", ["eager", "lazy"])
+def test_random_numbers_need_no_dtype_of_keys(execution):
+    chip, _ = on(execution=execution, dtypes=["float32", "bool", "int32"], fallback="error")
+    dropout = xgrad.nn.functional.dropout
+    with chip.activate():
+        x = xgrad.ones(3, 4, requires_grad=True)
+        xgrad.manual_seed(0)
+        made = [xgrad.rand(4), xgrad.randn(4), dropout(x), x.detach().clone().uniform_(), xgrad.bernoulli(x * 0.5)]
+        made += [xgrad.randperm(4, dtype=xgrad.int32), xgrad.compile(dropout)(x)]
+        made += [xgrad.vmap(dropout, randomness="different")(x)]
+        (made[2].sum() + made[-1].sum()).backward()
+        xgrad.set_rng_state(xgrad.get_rng_state())
+    assert {t.device for t in (*made, x.grad)} == {chip.device}
+    assert made[-1][0].tolist() != made[-1][1].tolist() or made[-1][0].tolist() != made[-1][2].tolist()
+    xgrad.manual_seed(0)
+    assert xgrad.rand(4).tolist() == made[0].tolist()
+
+
+def test_operators_on_a_tensor_that_a_jitted_function_closes_over_are_refused_too():
+    _, x = on(without=["tanh", "mul"], dtypes=["float32"], fallback="error")
+
+    def of(operator):
+        return jax.jit(lambda a: operator(x, xgrad.as_tensor(a))._read())
+
+    assert of(lambda x, a: x + a)(VALUES).tolist() == (2 * VALUES).tolist()
+    with pytest.raises(BackendError, match="lacks the operator 'mul'"):
+        of(lambda x, a: x * a)(VALUES)
+    with pytest.raises(BackendError, match="lacks the dtype bool"):
+        of(lambda x, a: x > a)(VALUES)

@@ -168,6 +168,16 @@ def test_fused_operators_take_the_sum_of_arithmetic_and_memory():
     assert found[1].memory > 0
 
 
+def test_temporaries_of_xla_are_told():
+    chip = xgrad.Backend("chip", execution="lazy")
+    x = xgrad.ones(64, 64, device=chip)
+    xgrad.sync()
+    with chip.report() as report:
+        y = (x @ x).tanh() @ x
+        y.tolist()
+    assert report.temporaries() >= x.nbytes
+
+
 @pytest.mark.exhaustive
 def test_costs_are_measured():
     cost = xgrad.Cost.measure()

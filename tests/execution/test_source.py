@@ -4,7 +4,7 @@ import sys
 import types
 
 import xgrad
-from xgrad.execution.source import lines
+from xgrad.execution.source import lines, outside
 
 
 class Compiler:
@@ -23,7 +23,13 @@ def pending_line(file):
 
 def test_a_line_is_that_of_the_file():
     assert pending_line("/some/folder/train.py") == "train.py:2"
-    assert lines(None) == "?:0"
+    assert lines(None) == "xgrad's own code"
+
+
+def test_pythons_own_frames_are_no_lines():
+    names = {"outside": outside, "sys": sys}
+    exec(compile("place = outside(sys._getframe())", "<frozen runpy>", "exec"), names)
+    assert lines(names["place"]).startswith("test_source.py:")
 
 
 def test_a_line_of_a_notebook_is_that_of_its_cell(monkeypatch):

@@ -97,6 +97,15 @@ class Report:
             link=over / cost.host_link,
         )
 
+    def temporaries(self) -> int:
+        """Return the most bytes that XLA takes for one of the programs beside its operands and results.
+
+        They are not in a backend's `memory`.  Asking compiles each program once more.
+        """
+        with jax.ensure_compile_time_eval():
+            costs = [cost_of(launch.lower().compile()) for launch, _ in self._events.launches.values()]
+        return max((cost.temporary_bytes or 0 for cost in costs), default=0)
+
     def _cost(self, key: Any, launch: Launch) -> tuple[float, float]:
         """Return flops and bytes of a program, as XLA counts them; what it does not say is 0."""
         known = self._costs.get(key)

@@ -85,8 +85,14 @@ class Runtime:
     # -- running --------------------------------------------------------------------------------------------------
 
     def run(self, program: Any, operands: Any) -> Any:
-        """Run a program; its results are on this backend.  Within a trace of JAX's, return what is traced."""
+        """Run a program; its results are on this backend.  Within a trace of JAX's, return what is traced.
+
+        There the host is out of reach: what the backend lacks is refused, or part of the traced program.
+        """
         if any(map(traced, operands)):
+            lack = self.backend.fallback == "error" and self._lack(program, operands)
+            if lack:
+                raise self.refusal(program.operator or program.name, operands, lack)
             return program.run(*map(plain, operands))
         if self.reports:
             self._count(program, operands)

@@ -13,6 +13,7 @@ from ..execution.pending import Pending, declared_of
 from ..tensor import Tensor
 from .operator import Operator
 
+_KEYS = {("key",), ("random",)}
 _INDICES_ANYWHERE = {"index", "index_put", "getitem", "setitem"}  # PyTorch takes indices on the CPU there
 
 
@@ -23,7 +24,7 @@ def on_its_device(op: Operator, args: tuple[Any, ...]) -> Operator:
     may meet tensors of any device, as a number does.
     """
     found = elsewhere = None
-    for a in args:
+    for number, a in enumerate(args):
         if not isinstance(a, Tensor) or a._sparse or a._level is not None:
             continue
         array = a._held()
@@ -32,7 +33,9 @@ def on_its_device(op: Operator, args: tuple[Any, ...]) -> Operator:
             if found is not None and found is not where:
                 raise not_the_same(a.device, _device_of(args, found), op.name)
             found = where
-        elif isinstance(array, (jax.Array, Pending)) and not isinstance(array, Tracer) and not _is_key(array):
+        elif (
+            isinstance(array, (jax.Array, Pending)) and not isinstance(array, Tracer) and not _is_key(op, number, array)
+        ):
             # Not `a.ndim`: a subclass that overrides operators is asked about the attribute.
             elsewhere = a if len((array if a._storage is None else a._like()).shape) else elsewhere
     if found is not None and elsewhere is not None and op.name not in _INDICES_ANYWHERE:
@@ -44,6 +47,6 @@ def _device_of(args: tuple[Any, ...], where: Any) -> Any:
     return next(a.device for a in args if isinstance(a, Tensor) and declared_of(a._held()) is where)
 
 
-def _is_key(array: Any) -> bool:
-    """Return True for what a random operator draws from: a generator's key is on the host."""
-    return array.dtype.name == "uint32" and array.size <= 4
+def _is_key(op: Operator, number: int, array: Any) -> bool:
+    """Return True for what a random operator draws from: a generator's key is on the host.  `vmap` makes it a batch."""
+    return array.dtype.name == "uint32" and (array.size <= 4 or op.parameters[number : number + 1] in _KEYS)

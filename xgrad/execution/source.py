@@ -6,18 +6,22 @@ import sys
 from typing import Any
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_inside: dict[str, bool] = {}  # by file name: True for xgrad's own and JAX's
+_inside: dict[str, bool] = {}  # by file name: True for xgrad's own, JAX's, Python's
 # By identity of the code, and instruction: the code, the text of its line.  Code objects of two files may be equal.
 _texts: dict[tuple[int, int], tuple[Any, str]] = {}
 
 
 def outside(frame: Any) -> Any:
-    """Return (code, instruction) of the innermost frame that is not xgrad's or JAX's; None if there is none."""
+    """Return (code, instruction) of the innermost frame that is not xgrad's, JAX's or Python's; None if there is none.
+
+    There is none under `python -m xgrad`, but for a file that it is given.
+    """
     while frame is not None:
         code = frame.f_code
         name = code.co_filename
         if name not in _inside:
-            _inside[name] = name.startswith(_OURS) or f"{os.sep}jax{os.sep}" in name or name == contextlib.__file__
+            ours = name.startswith(_OURS) or name == contextlib.__file__
+            _inside[name] = ours or f"{os.sep}jax{os.sep}" in name or name.startswith("<frozen ")
         if not _inside[name]:
             return code, frame.f_lasti
         frame = frame.f_back
@@ -37,9 +41,9 @@ def line_of(place: Any) -> tuple[str, int]:
 
 
 def lines(place: Any) -> str:
-    """Return `file.py:12`, or `In[7]:12` for a line of a notebook's cell."""
+    """Return `file.py:12`, or `In[7]:12` for a line of a notebook's cell; for no place that it is xgrad's own."""
     if place is None:
-        return "?:0"
+        return "xgrad's own code"
     code, last = place
     known, text = _texts.get((id(code), last), (None, ""))
     if known is not code:
