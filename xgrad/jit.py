@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from .missing import MissingNameError
 from .nn.module import Module as ScriptModule
 from .unsupported import unsupported
 
@@ -95,7 +94,7 @@ Attribute: Callable[..., Any] = lambda value, type: value  # noqa: E731
 def __getattr__(name: str) -> Any:
     if (found := unsupported("jit", name)) is not None:
         return found
-    raise MissingNameError(__name__, name)
+    raise AttributeError(f"module 'xgrad.jit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

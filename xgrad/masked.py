@@ -19,7 +19,6 @@ import jax.numpy as jnp
 from . import dtypes
 from .dispatch.promotion import wrap_dim, wrap_dims
 from .dispatch.tables import FUNCTIONS
-from .missing import MissingNameError
 from .ops.index.masks import truth
 from .tensor import Tensor
 from .unsupported import unsupported
@@ -259,7 +258,7 @@ def logaddexp(
 def __getattr__(name: str) -> Any:
     if (found := unsupported("masked", name)) is not None:
         return found
-    raise MissingNameError(__name__, name)
+    raise AttributeError(f"module 'xgrad.masked' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

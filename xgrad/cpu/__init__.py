@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from ..missing import missing as _missing
 from . import amp as amp
 
 __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
@@ -29,6 +28,3 @@ def synchronize(device: Any = None) -> None:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)

@@ -11,7 +11,6 @@ tensor([  0.0000,   0.6931, 100.0000])
 from typing import Any
 
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS
-from ..missing import MissingNameError as _MissingNameError
 from ..unsupported import unsupported as _unsupported
 
 _FUNCTIONS["nn.functional"].update({name: _FUNCTIONS[""][name] for name in ("sigmoid", "tanh")})
@@ -22,7 +21,7 @@ globals().update(_FUNCTIONS["nn.functional"])
 def __getattr__(name: str) -> Any:
     if (found := _unsupported("nn.functional", name)) is not None:
         return found
-    raise _MissingNameError(__name__, name)
+    raise AttributeError(f"module 'xgrad.nn.functional' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

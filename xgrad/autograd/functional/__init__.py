@@ -1,6 +1,5 @@
 """Jacobians and Hessians of functions, and their products with vectors (PyTorch: torch/autograd/functional.py)."""
 
-from ...missing import missing as _missing
 from .jacobians import hessian as hessian
 from .jacobians import jacobian as jacobian
 from .products import hvp as hvp
@@ -13,6 +12,3 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-globals()["__getattr__"] = _missing(__name__)
