@@ -2,6 +2,8 @@
 
 import ast
 import pathlib
+import subprocess
+import sys
 
 from xgrad import nn
 
@@ -17,3 +19,8 @@ def test_every_class_is_where_the_table_says_and_in_modules_too():
     for name in nn.HOMES:
         assert getattr(nn, name).__name__ == name
         assert getattr(nn.modules, name) is getattr(nn, name)
+
+
+def test_files_of_layers_are_attributes_of_modules_before_they_are_imported():
+    code = "import xgrad; xgrad.nn.modules.batchnorm._BatchNorm, xgrad.nn.modules.lazy, xgrad.nn.modules.utils._pair"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from .modules.batchnorm import BatchNorm1d as BatchNorm1d
     from .modules.batchnorm import BatchNorm2d as BatchNorm2d
     from .modules.batchnorm import BatchNorm3d as BatchNorm3d
+    from .modules.batchnorm import LazyBatchNorm1d as LazyBatchNorm1d
+    from .modules.batchnorm import LazyBatchNorm2d as LazyBatchNorm2d
+    from .modules.batchnorm import LazyBatchNorm3d as LazyBatchNorm3d
     from .modules.batchnorm import SyncBatchNorm as SyncBatchNorm
     from .modules.channelshuffle import ChannelShuffle as ChannelShuffle
     from .modules.conv import Conv1d as Conv1d
@@ -57,6 +60,12 @@ if TYPE_CHECKING:
     from .modules.conv import ConvTranspose1d as ConvTranspose1d
     from .modules.conv import ConvTranspose2d as ConvTranspose2d
     from .modules.conv import ConvTranspose3d as ConvTranspose3d
+    from .modules.conv import LazyConv1d as LazyConv1d
+    from .modules.conv import LazyConv2d as LazyConv2d
+    from .modules.conv import LazyConv3d as LazyConv3d
+    from .modules.conv import LazyConvTranspose1d as LazyConvTranspose1d
+    from .modules.conv import LazyConvTranspose2d as LazyConvTranspose2d
+    from .modules.conv import LazyConvTranspose3d as LazyConvTranspose3d
     from .modules.distance import CosineSimilarity as CosineSimilarity
     from .modules.distance import PairwiseDistance as PairwiseDistance
     from .modules.dropout import AlphaDropout as AlphaDropout
@@ -72,8 +81,12 @@ if TYPE_CHECKING:
     from .modules.instancenorm import InstanceNorm1d as InstanceNorm1d
     from .modules.instancenorm import InstanceNorm2d as InstanceNorm2d
     from .modules.instancenorm import InstanceNorm3d as InstanceNorm3d
+    from .modules.instancenorm import LazyInstanceNorm1d as LazyInstanceNorm1d
+    from .modules.instancenorm import LazyInstanceNorm2d as LazyInstanceNorm2d
+    from .modules.instancenorm import LazyInstanceNorm3d as LazyInstanceNorm3d
     from .modules.linear import Bilinear as Bilinear
     from .modules.linear import Identity as Identity
+    from .modules.linear import LazyLinear as LazyLinear
     from .modules.linear import Linear as Linear
     from .modules.loss import BCELoss as BCELoss
     from .modules.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
@@ -147,6 +160,8 @@ if TYPE_CHECKING:
     from .modules.upsampling import UpsamplingNearest2d as UpsamplingNearest2d
     from .parameter import Buffer as Buffer
     from .parameter import Parameter as Parameter
+    from .parameter import UninitializedBuffer as UninitializedBuffer
+    from .parameter import UninitializedParameter as UninitializedParameter
     from .parameter_containers import ParameterDict as ParameterDict
     from .parameter_containers import ParameterList as ParameterList
 
@@ -161,15 +176,22 @@ _CLASSES = {
         "Tanhshrink Threshold"
     ),
     "modules.adaptive": "AdaptiveLogSoftmaxWithLoss",
-    "modules.batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm",
+    "modules.batchnorm": (
+        "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d SyncBatchNorm"
+    ),
     "modules.channelshuffle": "ChannelShuffle",
-    "modules.conv": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+    "modules.conv": (
+        "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d "
+        "LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d"
+    ),
     "modules.distance": "CosineSimilarity PairwiseDistance",
     "modules.dropout": "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout",
     "modules.flatten": "Flatten Unflatten",
     "modules.fold": "Fold Unfold",
-    "modules.instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d",
-    "modules.linear": "Bilinear Identity Linear",
+    "modules.instancenorm": (
+        "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d"
+    ),
+    "modules.linear": "Bilinear Identity LazyLinear Linear",
     "modules.loss": (
         "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss "
         "HingeEmbeddingLoss HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss MSELoss MarginRankingLoss "
@@ -190,7 +212,7 @@ _CLASSES = {
     ),
     "modules.sparse": "Embedding EmbeddingBag",
     "modules.upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
-    "parameter": "Buffer Parameter",
+    "parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
     "parameter_containers": "ParameterDict ParameterList",
 }
 HOMES = {name: module for module, names in _CLASSES.items() for name in names.split()}

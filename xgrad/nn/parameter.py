@@ -7,8 +7,9 @@ call), and results are plain tensors without the mark.  A subclass of Parameter 
 
 from typing import Any
 
+from ..dispatch.tables import FUNCTIONS
 from ..ops.create.from_data import tensor
-from ..tensor import Tensor
+from ..tensor import Tensor, blank
 
 
 class _Marked(type):
@@ -71,4 +72,141 @@ class Buffer(Tensor, metaclass=_Marked):
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         new = _leaf(cls, Buffer, data)
         new._is_buffer, new.persistent = True, persistent
+        return new
+
+
+# -- not yet a value ---------------------------------------------------------------------------------------------------
+
+
+def _no_value(self: Any) -> Any:
+    raise ValueError(
+        "Attempted to use an uninitialized parameter in an operation. Parameters of lazy modules have no shape and no "
+        "value before the first forward: call the module with a batch, or `materialize(shape)`."
+    )
+
+
+class UninitializedTensorMixin:
+    """A tensor without a shape: it has dtype, device and requires_grad, and `materialize` makes it one in place."""
+
+    cls_to_become: Any = Tensor
+    # What defines a Tensor's value: whoever reads it gets the error.
+    _array = _storage = property(_no_value)
+    _shapeless: Tensor  # an empty tensor of its dtype, on its device
+    _requires_grad: bool
+    _its_mark: str
+
+    @classmethod
+    def _of(cls, shapeless: Tensor, requires_grad: bool) -> Any:
+        new: Any = blank(cls)
+        new._shapeless, new._requires_grad = shapeless, requires_grad
+        setattr(new, cls._its_mark, True)
+        return new
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Make this very object a tensor of that shape, with undefined values."""
+        made = FUNCTIONS[""]["empty"](shape, device=device or self.device, dtype=dtype or self.dtype)
+        del self._shapeless
+        own: Any = self
+        own.__class__ = Tensor if self.cls_to_become is Parameter else self.cls_to_become
+        own.data = made
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
+            "to initialize the parameters before accessing their attributes."
+        )
+
+    @property
+    def data(self) -> Any:
+        """An empty tensor of this dtype and device; setting it sets these two, for `Module.to`."""
+        return self._shapeless
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._shapeless = value
+
+    @property
+    def dtype(self) -> Any:
+        return self._shapeless.dtype
+
+    @property
+    def device(self) -> Any:
+        return self._shapeless.device
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._requires_grad = value
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Set `requires_grad`."""
+        self._requires_grad = requires_grad
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Return one of another dtype or on another device."""
+        return type(self)._of(self._shapeless.to(*args, **kwargs), self._requires_grad)
+
+    def detach(self) -> Any:
+        """Return itself: there is no value to share.  So a state_dict has it."""
+        return self
+
+    def share_memory_(self) -> Any:
+        """Raise `RuntimeError`."""
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling `module.share_memory()`."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)._of(self._shapeless.clone(), self.requires_grad)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (self.requires_grad, None, self.dtype)
+
+
+def is_lazy(param: Any) -> bool:
+    """Return True for an uninitialized parameter or buffer."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """A Parameter that gets its shape later: those of lazy modules, from the first batch.
+
+    `to`, `requires_grad_`, `state_dict` and copies work before; operators raise `ValueError`.
+
+    >>> import xgrad
+    >>> p = xgrad.nn.parameter.UninitializedParameter()
+    >>> p.materialize((2, 3))
+    >>> p.shape, isinstance(p, xgrad.nn.Parameter)
+    (xgrad.Size([2, 3]), True)
+    """
+
+    cls_to_become, _its_mark = Parameter, "_is_param"
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return cls._of(FUNCTIONS[""]["empty"](0, device=device, dtype=dtype), requires_grad)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """A buffer that gets its shape later."""
+
+    _its_mark = "_is_buffer"
+    persistent: bool = True
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> Any:
+        new = cls._of(FUNCTIONS[""]["empty"](0, device=device, dtype=dtype), requires_grad)
+        new.persistent = persistent
         return new

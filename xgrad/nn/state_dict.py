@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..config import state
 from ..size import Size
 from ..tensor import Tensor
-from .parameter import Parameter
+from .parameter import Parameter, is_lazy
 
 _EXTRA = "_extra_state"
 
@@ -190,6 +190,8 @@ def _loaded(module: Any, name: str, value: Any, key: str, given: Any, about: dic
             f'While copying the parameter named "{key}", expected xgrad.Tensor or Tensor-like object from checkpoint '
             f"but received {type(given)}"
         )
+    if is_lazy(value) and is_lazy(given):
+        return None
     if value.ndim == 0 and tuple(given.shape) == (1,):  # as states of old versions of PyTorch have them
         given = given[0]
     if given.shape != value.shape:

@@ -6,9 +6,13 @@
 import importlib
 from typing import Any
 
+_FILES = {"lazy", "module", "utils"}  # those without a layer; of the others the table of xgrad.nn tells
+
 
 def __getattr__(name: str) -> Any:
     nn = importlib.import_module("xgrad.nn")  # at the call: xgrad.nn may be what is being imported
     if name in nn.HOMES:
         return getattr(nn, name)
+    if name in _FILES or f"modules.{name}" in nn.HOMES.values():
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

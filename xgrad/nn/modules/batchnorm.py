@@ -3,12 +3,18 @@
 from typing import Any
 
 from ... import dtypes
+from ...autograd.grad_mode import no_grad
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
 from ..module import Module
-from ..parameter import Parameter
+from ..parameter import Parameter, UninitializedBuffer
+from .lazy import LazyModuleMixin, uninitialized
+
+
+def _count(device: Any) -> Tensor:
+    return FUNCTIONS[""]["tensor"](0, dtype=dtypes.default_integer(), device=device)
 
 
 class _NormBase(Module):
@@ -42,8 +48,7 @@ class _NormBase(Module):
         tracked = track_running_stats
         self.register_buffer("running_mean", functions["zeros"](num_features, **where) if tracked else None)
         self.register_buffer("running_var", functions["ones"](num_features, **where) if tracked else None)
-        count = functions["tensor"](0, dtype=dtypes.default_integer(), device=device) if tracked else None
-        self.register_buffer("num_batches_tracked", count)
+        self.register_buffer("num_batches_tracked", _count(device) if tracked else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
@@ -63,6 +68,13 @@ class _NormBase(Module):
 
     def _check_input_dim(self, input: Tensor) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines no _check_input_dim")
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *lists: Any
+    ) -> None:
+        if (local_metadata.get("version") or 1) < 2 and self.num_batches_tracked is not None:
+            state_dict.setdefault(f"{prefix}num_batches_tracked", self.num_batches_tracked)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *lists)
 
     def extra_repr(self) -> str:
         """Return the arguments as text."""
@@ -95,6 +107,37 @@ class _BatchNorm(_NormBase):
         if self.training and not self.track_running_stats:
             mean = var = None
         return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    """The lazy forms: `num_features` is the second size of the first batch."""
+
+    def __init__(
+        self, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True, track_running_stats: bool = True,
+        device: Any = None, dtype: Any = None, *, bias: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
+        self.affine, self.track_running_stats = affine, track_running_stats
+        uninitialized(self, device, dtype, weight=affine, bias=affine and bias)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = _count(device)
+
+    def reset_parameters(self) -> None:
+        """Set weight, bias and statistics to their first values, if they have a shape."""
+        if not self.has_uninitialized_params() and self.num_features:
+            super().reset_parameters()
+
+    @no_grad()
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Materialize weight, bias and statistics for the channels of the input."""
+        if self.has_uninitialized_params():
+            self.num_features = input.shape[1]
+            for value in (self.weight, self.bias, self.running_mean, self.running_var):
+                if value is not None:
+                    value.materialize((self.num_features,))
+            self.reset_parameters()
 
 
 def _expected(input: Tensor, *allowed: int) -> None:
@@ -171,3 +214,30 @@ class SyncBatchNorm(_BatchNorm):
         for name, child in module.named_children():
             found.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return found
+
+
+class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
+    """BatchNorm1d whose `num_features` is that of the first batch."""
+
+    cls_to_become = BatchNorm1d
+    _check_input_dim = BatchNorm1d._check_input_dim
+
+
+class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
+    """BatchNorm2d whose `num_features` is that of the first batch.
+
+    >>> import xgrad
+    >>> layer = xgrad.nn.LazyBatchNorm2d()
+    >>> layer(xgrad.ones(1, 3, 2, 2)).shape, layer.num_features
+    (xgrad.Size([1, 3, 2, 2]), 3)
+    """
+
+    cls_to_become = BatchNorm2d
+    _check_input_dim = BatchNorm2d._check_input_dim
+
+
+class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
+    """BatchNorm3d whose `num_features` is that of the first batch."""
+
+    cls_to_become = BatchNorm3d
+    _check_input_dim = BatchNorm3d._check_input_dim

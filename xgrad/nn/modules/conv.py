@@ -3,6 +3,7 @@
 import math
 from typing import Any, ClassVar
 
+from ...autograd.grad_mode import no_grad
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .. import functional as F
@@ -10,6 +11,7 @@ from .. import init
 from ..common_types import _size_any_t
 from ..module import Module
 from ..parameter import Parameter
+from .lazy import LazyModuleMixin, uninitialized
 from .utils import _ntuple, _reverse_repeat_tuple
 
 _MODES = ("zeros", "reflect", "replicate", "circular")
@@ -230,3 +232,120 @@ class ConvTranspose3d(_ConvTransposeNd):
     """The transpose of Conv3d: `nn.functional.conv_transpose3d`."""
 
     _dimensions = 3
+
+
+# -- channels of the first batch --------------------------------------------------------------------------------------
+
+
+class _LazyConvXdMixin(LazyModuleMixin):
+    """The lazy forms: `in_channels` is that of the first batch."""
+
+    in_channels: int
+    out_channels: int
+    groups: int
+    kernel_size: tuple[int, ...]
+    weight: Any
+    bias: Any
+    _dimensions: ClassVar[int]
+    _weight_channels: Any
+
+    def _wait(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        if out_channels % self.groups:
+            raise ValueError(f"out_channels must be divisible by groups, got {out_channels} and {self.groups}")
+        self.out_channels = out_channels
+        uninitialized(self, device, dtype, weight=True, bias=bias)
+
+    def reset_parameters(self) -> None:
+        """Draw new values of weight and bias, if they have a shape."""
+        if not self.has_uninitialized_params() and self.in_channels:
+            own: Any = self
+            _ConvNd.reset_parameters(own)
+
+    @no_grad()
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Materialize weight and bias for the channels of the input."""
+        if not self.has_uninitialized_params():
+            return
+        self.in_channels = self._get_in_channels(input)
+        if self.in_channels % self.groups:
+            raise ValueError(f"in_channels must be divisible by groups, got {self.in_channels} and {self.groups}")
+        self.weight.materialize((*self._weight_channels(), *self.kernel_size))
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+    def _get_in_channels(self, input: Tensor) -> int:
+        n = self._get_num_spatial_dims()
+        if input.dim() not in (n + 1, n + 2):
+            raise RuntimeError(
+                f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {type(self).__name__}, but got input of "
+                f"size: {list(input.shape)}"
+            )
+        return input.shape[-1 - n]
+
+    def _get_num_spatial_dims(self) -> int:
+        return self._dimensions
+
+
+class _LazyConv(_LazyConvXdMixin):
+    def __init__(
+        self, out_channels: int, kernel_size: _size_any_t, stride: _size_any_t = 1, padding: str | _size_any_t = 0,
+        dilation: _size_any_t = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
+        self._wait(out_channels, bias, device, dtype)
+
+
+class _LazyConvTranspose(_LazyConvXdMixin):
+    def __init__(
+        self, out_channels: int, kernel_size: _size_any_t, stride: _size_any_t = 1, padding: _size_any_t = 0,
+        output_padding: _size_any_t = 0, groups: int = 1, bias: bool = True, dilation: _size_any_t = 1,
+        padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
+        )
+        self._wait(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyConv, Conv1d):
+    """Conv1d whose `in_channels` is that of the first batch."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConv, Conv2d):
+    """Conv2d whose `in_channels` is that of the first batch.
+
+    >>> import xgrad
+    >>> layer = xgrad.nn.LazyConv2d(6, kernel_size=3)
+    >>> layer(xgrad.ones(1, 3, 5, 5)).shape
+    xgrad.Size([1, 6, 3, 3])
+    """
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConv, Conv3d):
+    """Conv3d whose `in_channels` is that of the first batch."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
+    """ConvTranspose1d whose `in_channels` is that of the first batch."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
+    """ConvTranspose2d whose `in_channels` is that of the first batch."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
+    """ConvTranspose3d whose `in_channels` is that of the first batch."""
+
+    cls_to_become = ConvTranspose3d

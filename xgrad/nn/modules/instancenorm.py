@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from ...tensor import Tensor
 from .. import functional as F
-from .batchnorm import _expected, _NormBase
+from .batchnorm import _expected, _LazyNormBase, _NormBase
 
 
 class _InstanceNorm(_NormBase):
@@ -76,4 +76,25 @@ class InstanceNorm2d(_InstanceNorm):
 class InstanceNorm3d(_InstanceNorm):
     """Mean 0 and variance 1 for each channel of each sample, of shape (N, C, D, H, W) or (C, D, H, W)."""
 
+    _dimensions = 3
+
+
+class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
+    """InstanceNorm1d whose `num_features` is that of the first batch."""
+
+    cls_to_become = InstanceNorm1d
+    _dimensions = 1
+
+
+class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
+    """InstanceNorm2d whose `num_features` is that of the first batch."""
+
+    cls_to_become = InstanceNorm2d
+    _dimensions = 2
+
+
+class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
+    """InstanceNorm3d whose `num_features` is that of the first batch."""
+
+    cls_to_become = InstanceNorm3d
     _dimensions = 3

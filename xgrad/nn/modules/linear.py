@@ -1,14 +1,16 @@
-"""Identity, Linear and Bilinear (PyTorch: torch/nn/modules/linear.py)."""
+"""Identity, Linear, LazyLinear and Bilinear (PyTorch: torch/nn/modules/linear.py)."""
 
 import math
 from typing import Any
 
+from ...autograd.grad_mode import no_grad
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
 from ..module import Module
 from ..parameter import Parameter
+from .lazy import LazyModuleMixin, uninitialized
 
 
 class Identity(Module):
@@ -115,3 +117,44 @@ class Bilinear(_WithBias):
             f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"
         )
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    """Linear whose `in_features` is the last size of the first batch.
+
+    >>> import xgrad
+    >>> layer = xgrad.nn.LazyLinear(2)
+    >>> y = layer(xgrad.ones(4, 3))
+    >>> layer
+    Linear(in_features=3, out_features=2, bias=True)
+    """
+
+    cls_to_become = Linear
+
+    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(0, 0, False)
+        self.out_features = out_features
+        uninitialized(self, device, dtype, weight=True, bias=bias)
+
+    def reset_parameters(self) -> None:
+        """Draw new values of weight and bias, if they have a shape."""
+        if not self.has_uninitialized_params() and self.in_features:
+            super().reset_parameters()
+
+    @no_grad()
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Materialize weight and bias for an input of shape (..., in_features)."""
+        found = input.shape[-1]
+        if self.has_uninitialized_params():
+            self.in_features = found
+            self.weight.materialize((self.out_features, found))
+            if self.bias is not None:
+                self.bias.materialize((self.out_features,))
+            self.reset_parameters()
+        if not self.in_features:  # a state was loaded
+            if found != self.weight.shape[-1]:
+                raise AssertionError(
+                    f"The in_features inferred from input: {found} is not equal to in_features from self.weight: "
+                    f"{self.weight.shape[-1]}"
+                )
+            self.in_features = found
