@@ -50,6 +50,7 @@ class ThreadState(threading.local):
     place: Any = None  # the sharding of new tensors, a declared.DeclaredPlace perhaps; None: JAX's default device
     places: tuple[Any, ...] = ()  # `place` before each `with device:` block that is entered, the innermost last
     queues: dict[Any, Any] | None = None  # {declared place: its execution.queue.Queue} of lazy backends
+    together: bool = False  # True if eager backends note programs too (execution/together.py)
     grad_layout: bool = True  # True if a gradient is stored where its variable is
     multithreading: bool = True  # set by set_multithreading_enabled, without effect
     graph_task: Any = None  # the GraphTask that this thread drives

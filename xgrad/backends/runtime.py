@@ -22,7 +22,7 @@ from jax.core import Tracer
 
 from ..batching.batched_kernel import BatchedOperator, batched_operator
 from ..compile_cache.programs import Known
-from ..config import settings
+from ..config import settings, state
 from ..declared import DeclaredPlace
 from ..devices import STRIDED
 from ..dispatch.kernel import kernel_of
@@ -99,7 +99,7 @@ class Runtime:
         lack = self._lack(program, operands)
         if lack:
             return self._elsewhere(program, operands, lack)
-        if self.lazy and program.lazy:
+        if (self.lazy or state.together) and program.lazy:
             out = queue_of(self).note(program, operands)
             return self.adopted(out, operands, [*operands])
         self._require(program, operands)
@@ -114,7 +114,8 @@ class Runtime:
         A backend without donation writes a copy.
         """
         whole, program = box[0], program_of(False)
-        mine = alone and whole.owned and not self.lazy  # a queue donates what nothing refers to when it is evaluated
+        # A queue donates what nothing refers to when it is evaluated.
+        mine = alone and whole.owned and not (self.lazy or state.together)
         if mine and not self.backend.donation:
             for events in self.reports:
                 events.copies.add(whole.nbytes)
@@ -217,7 +218,7 @@ class Runtime:
 
     def settle(self) -> None:
         """Run what waits in this thread."""
-        if self.lazy:
+        if self.lazy or state.together:
             queue_of(self).evaluate("a report")
 
     def refusal(self, name: str, operands: Any, lack: str) -> BackendError:

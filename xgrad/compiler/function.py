@@ -16,6 +16,7 @@ from ..declared import DeclaredPlace
 from ..engine.programs import segment
 from ..execution.execute import queue_now, suspended
 from ..execution.pending import declared_of
+from ..execution.together import together
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import modes
@@ -106,7 +107,8 @@ class CompiledFunction:
             args, kwargs, copies = put_in(self._in, args, kwargs)
         leaves, tree = _flat(args, kwargs)
         if settings.declared and (isinstance(state.place, DeclaredPlace) or any(map(_is_declared, leaves))):
-            return self._function(*args, **kwargs)  # a declared backend runs the operators itself
+            with together("the end of a compiled function"):  # a declared backend asks of each operator what it lacks
+                return self._function(*args, **kwargs)
         now = modes.modes()
         found = None
         if not self._in_turns:

@@ -14,6 +14,8 @@ from ..tensor import Tensor
 from .operator import Operator
 
 _KEYS = {("key",), ("random",)}
+# The operators over the parts of sparse tensors, whose indices are on the host.
+_SPARSE = {"gather_entries", "sum_entries", "sparse_mm", "sampled_mm", "to_dense", "add"}
 _INDICES_ANYWHERE = {"index", "index_put", "getitem", "setitem"}  # PyTorch takes indices on the CPU there
 
 
@@ -34,7 +36,9 @@ def on_its_device(op: Operator, args: tuple[Any, ...]) -> Operator:
                 raise not_the_same(a.device, _device_of(args, found), op.name)
             found = where
         elif (
-            isinstance(array, (jax.Array, Pending)) and not isinstance(array, Tracer) and not _is_key(op, number, array)
+            isinstance(array, (jax.Array, Pending))
+            and not isinstance(array, Tracer)
+            and not _is_anywhere(op, number, array)
         ):
             # Not `a.ndim`: a subclass that overrides operators is asked about the attribute.
             elsewhere = a if len((array if a._storage is None else a._like()).shape) else elsewhere
@@ -47,6 +51,9 @@ def _device_of(args: tuple[Any, ...], where: Any) -> Any:
     return next(a.device for a in args if isinstance(a, Tensor) and declared_of(a._held()) is where)
 
 
-def _is_key(op: Operator, number: int, array: Any) -> bool:
-    """Return True for what a random operator draws from: a generator's key is on the host.  `vmap` makes it a batch."""
-    return array.dtype.name == "uint32" and (array.size <= 4 or op.parameters[number : number + 1] in _KEYS)
+def _is_anywhere(op: Operator, number: int, array: Any) -> bool:
+    """Return True for a generator's key, which is on the host (`vmap` makes it a batch), and for sparse indices."""
+    name = op.parameters[number : number + 1]
+    if array.dtype.name == "uint32":
+        return array.size <= 4 or name in _KEYS
+    return name in (("indices",), ("places",)) and op.name in _SPARSE

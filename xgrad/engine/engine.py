@@ -16,6 +16,7 @@ from typing import Any
 
 from ..config import settings, state
 from ..execution.pending import declared_of
+from ..execution.together import together
 from ..tensor import Tensor
 from . import anomaly
 from .arithmetic import Arithmetic
@@ -65,8 +66,15 @@ def execute(
     values = []
     for grad in grads:
         values.append(arithmetic.from_tensor(grad))
-    # A declared backend runs each node's program itself, and asks what it lacks.
+    # A declared backend asks of each node's program what it lacks.
     declared = settings.declared and any(map(declared_of, values))
+    if declared and state.compiled is not None and not state.together and not arithmetic.tensors:
+        values.clear()
+        with together("the end of a compiled backward"):
+            return execute(
+                edges, grads, keep_graph=keep_graph, create_graph=create_graph, outputs=outputs,
+                accumulate_grad=accumulate_grad,
+            )  # fmt: skip
     if state.compiled is not None and not declared and not arithmetic.tensors and not anomaly.watched():
         task.compiled = state.compiled
         if follow(task, edges, values, outputs, accumulate_grad):
