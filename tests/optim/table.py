@@ -4,7 +4,8 @@ import numpy as np
 
 SHAPES = (3,), (4, 3)
 
-# {class: options of a case}; the first case of each is in the quick lane.
+# {class: options of a case}; the first case of each is in the quick lane.  A rate at which the parameters jump about
+# their targets would make 1e-16 grow to 1e-8 in a hundred steps.
 OPTIONS = {
     "SGD": (
         {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}, {"lr": 0.01},
@@ -15,13 +16,46 @@ OPTIONS = {
     ),
     "Adam": (
         {"lr": 0.1, "weight_decay": 0.1}, {}, {"lr": 0.1, "amsgrad": True}, {"lr": 0.1, "maximize": True},
-        {"lr": 0.1, "betas": (0.5, 0.7), "eps": 1e-3}, {"lr": 0.1, "betas": (0.0, 0.9)},
+        {"lr": 0.01, "betas": (0.5, 0.7), "eps": 1e-3}, {"lr": 0.01, "betas": (0.0, 0.9)},
         {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True, "amsgrad": True}, {"foreach": True},
         {"fused": True, "lr": 0.1},
     ),
     "AdamW": (
         {"lr": 0.1, "weight_decay": 0.3}, {}, {"lr": 0.1, "amsgrad": True, "weight_decay": 0.0},
-        {"lr": 0.1, "maximize": True}, {"lr": 0.1, "betas": (0.5, 0.7), "eps": 1e-3},
+        {"lr": 0.1, "maximize": True}, {"lr": 0.01, "betas": (0.5, 0.7), "eps": 1e-3},
+    ),
+    "NAdam": (
+        {"lr": 0.1, "weight_decay": 0.1}, {}, {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True},
+        {"lr": 0.1, "momentum_decay": 0.1, "maximize": True}, {"lr": 0.01, "betas": (0.5, 0.7), "eps": 1e-3},
+    ),
+    "RAdam": (
+        {"lr": 0.1, "weight_decay": 0.1}, {}, {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True},
+        {"lr": 0.1, "maximize": True}, {"lr": 0.01, "betas": (0.5, 0.7), "eps": 1e-3},
+    ),
+    "Adamax": (
+        {"lr": 0.1, "weight_decay": 0.1}, {}, {"lr": 0.1, "maximize": True},
+        {"lr": 0.01, "betas": (0.5, 0.7), "eps": 1e-3},
+    ),
+    "Adagrad": (
+        {"lr": 0.1, "weight_decay": 0.1}, {}, {"lr": 0.1, "lr_decay": 0.1}, {"lr": 0.1, "maximize": True},
+        {"lr": 0.1, "initial_accumulator_value": 0.3, "eps": 1e-3}, {"fused": True},
+    ),
+    "Adadelta": (
+        {"weight_decay": 0.1}, {}, {"lr": 0.3, "rho": 0.5, "eps": 1e-3}, {"maximize": True},
+    ),
+    "RMSprop": (
+        {"weight_decay": 0.1, "momentum": 0.5}, {}, {"centered": True}, {"centered": True, "momentum": 0.9},
+        {"alpha": 0.5, "eps": 1e-3}, {"maximize": True},
+    ),
+    "Rprop": (
+        {"lr": 0.1}, {}, {"lr": 0.1, "etas": (0.3, 1.5), "step_sizes": (1e-3, 0.3)}, {"maximize": True},
+    ),
+    "ASGD": (
+        {"weight_decay": 0.1, "t0": 50.0}, {}, {"lambd": 0.1, "alpha": 0.5}, {"maximize": True},
+    ),
+    "Adafactor": (
+        {"weight_decay": 0.1}, {}, {"lr": 0.1, "beta2_decay": -0.5, "eps": (1e-3, 1e-2), "d": 2.0},
+        {"maximize": True, "lr": 0.05},
     ),
 }  # fmt: skip
 CASES = [(name, options) for name, all_options in OPTIONS.items() for options in all_options]
@@ -53,10 +87,10 @@ def loss_of(params, targets):
     return loss
 
 
-def trained(lib, case, steps=100, dtype="float32", change=None):
+def trained(lib, case, steps=100, dtype="float32", change=None, shapes=SHAPES):
     """Return the parameters after so many steps, and the optimizer."""
     name, options = case
-    params, targets = parameters(lib, dtype)
+    params, targets = parameters(lib, dtype, shapes)
     optimizer = getattr(lib.optim, name)(params, **options)
     for i in range(steps):
         if change is not None:

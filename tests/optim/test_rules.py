@@ -25,7 +25,15 @@ def test_a_few_steps_in_float32(case):
     same(trained(xgrad, case, 10), trained(torch, case, 10), 1e-5)
 
 
-@pytest.mark.parametrize("case", [case for case in FIRST if case[0] not in ("Adafactor", "Muon")], ids=told)
+@pytest.mark.parametrize(
+    "options", [{"lr": 0.1}, {"lr": 0.1, "nesterov": False}, {"lr": 0.1, "adjust_lr_fn": "match_rms_adamw"}], ids=str
+)
+def test_muon_until_its_bfloat16_rounds_otherwise(options):
+    case, shapes = ("Muon", options), ((4, 3), (3, 4))
+    same(trained(xgrad, case, 10, shapes=shapes), trained(torch, case, 10, shapes=shapes), 1e-5)
+
+
+@pytest.mark.parametrize("case", [case for case in FIRST if case[0] != "Adafactor"], ids=told)
 @pytest.mark.one_in(4)
 def test_complex_parameters_are_pairs_of_real_ones(case):
     same(trained(xgrad, case, 10, "complex64"), trained(torch, case, 10, "complex64"), 1e-5)

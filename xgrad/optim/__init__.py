@@ -1,14 +1,27 @@
-"""Optimizers with PyTorch's names, options, numbers and checkpoints (PyTorch: torch/optim/).
+"""Optimizers with PyTorch's names, options, numbers and checkpoints, and schedules (PyTorch: torch/optim/).
 
-An optimizer is an update rule, a pure function over arrays, in a file of its own; rule.py makes it one program for each
-parameter group, that `xgrad.lazy` and `xgrad.compile` take into a step's.
+An optimizer is an update rule, a pure function over arrays; rule.py makes it one program for each parameter group, that
+`xgrad.lazy` and `xgrad.compile` take into a step's.
 """
 
 from . import lr_scheduler as lr_scheduler
 from . import swa_utils as swa_utils
+from .ada import Adadelta as Adadelta
+from .ada import Adagrad as Adagrad
+from .ada import RMSprop as RMSprop
 from .adam import Adam as Adam
 from .adam import AdamW as AdamW
+from .adam_variants import Adamax as Adamax
+from .adam_variants import NAdam as NAdam
+from .adam_variants import RAdam as RAdam
+from .matrices import Adafactor as Adafactor
+from .matrices import Muon as Muon
 from .optimizer import Optimizer as Optimizer
+from .rprop import ASGD as ASGD
+from .rprop import Rprop as Rprop
 from .sgd import SGD as SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "lr_scheduler", "swa_utils"]
+__all__ = [
+    "ASGD", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer", "RAdam",
+    "RMSprop", "Rprop", "lr_scheduler", "swa_utils",
+]  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from ..tensor import Tensor
-from .by_rule import ByRule, check_forms, check_lr, require
+from .by_rule import ByRule, check_adam, check_forms, require
 from .optimizer import ParamsT
 from .rule import Rule
 
@@ -92,10 +92,14 @@ class Adam(ByRule):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        check_lr(lr)
-        require(eps >= 0.0, f"Invalid epsilon value: {eps}")
-        check_betas(betas)
-        require(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")
+        check_adam(lr, betas, eps, weight_decay)
+        tensors = [isinstance(beta, Tensor) for beta in betas]
+        require(
+            all(tensors) or (not any(tensors) and all(isinstance(beta, float) for beta in betas)),
+            "betas must be either both floats or both Tensors",
+        )
+        for i, beta in enumerate(betas):
+            require(not isinstance(beta, Tensor) or beta.numel() == 1, f"Tensor betas[{i}] must be 1-element")
         check_forms(foreach, fused, differentiable)
         super().__init__(
             params,
@@ -106,11 +110,11 @@ class Adam(ByRule):
             },
         )  # fmt: skip
 
-    def _hyper(self, group: dict[str, Any]) -> dict[str, Any]:
+    def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         beta1, beta2 = group["betas"]
-        return {**super()._hyper(group), "beta1": beta1, "beta2": beta2}
+        return {**super()._hyper(group, p), "beta1": beta1, "beta2": beta2}
 
-    def _arrays(self, group: dict[str, Any]) -> dict[str, Any]:
+    def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
         return dict.fromkeys(("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 2 + bool(group["amsgrad"])], 0.0)
 
 
@@ -153,16 +157,3 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
-
-
-def check_betas(betas: tuple[Any, Any]) -> None:
-    """Raise `ValueError` for weights outside of [0, 1), and for a number beside a tensor."""
-    for i, beta in enumerate(betas):
-        require(0.0 <= beta < 1.0, f"Invalid beta parameter at index {i}: {beta}")
-    tensors = [isinstance(beta, Tensor) for beta in betas]
-    require(
-        all(tensors) or (not any(tensors) and all(isinstance(beta, float) for beta in betas)),
-        "betas must be either both floats or both Tensors",
-    )
-    for i, beta in enumerate(betas):
-        require(not tensors[i] or beta.numel() == 1, f"Tensor betas[{i}] must be 1-element")

@@ -1,6 +1,7 @@
 """ByRule: what all optimizers of this package share, whose steps are rules (rule.py)."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from ..config import state as modes
@@ -65,47 +66,53 @@ class ByRule(Optimizer):
                 grads.append(grad)
         if not params:
             return
-        fills = self._arrays(group)
         options = {name: group[name] for name in self.options}
         options |= {name: isinstance(group[name], Tensor) or group[name] != 0 for name in self.switches}
-        options["maximize"] = group["maximize"]
-        hyper, arrays = self._hyper(group), tuple(fills)
-        varying = [tuple(self._varying(group, p).items()) for p in params]
-        if modes.trace is None:
-            states = [self._state_of(p, fills) for p in params]
-        else:
-            with outside_of_trace():
-                states = [self._state_of(p, fills) for p in params]
-        for kind in dict.fromkeys(varying):
-            mine = [i for i, other in enumerate(varying) if other == kind]
+        options["maximize"] = group.get("maximize", False)
+        kinds: dict[tuple[Any, ...], list[int]] = {}
+        for i, p in enumerate(params):
+            kinds.setdefault((tuple(self._arrays(group, p)), tuple(self._varying(group, p).items())), []).append(i)
+        with outside_of_trace() if modes.trace is not None else nullcontext():
+            states = [self._state_of(p, group) for p in params]
+        for (arrays, varying), mine in kinds.items():
             rules.apply(
                 self.rule, [params[i] for i in mine], [grads[i] for i in mine], [states[i] for i in mine], arrays,
-                hyper, {**options, **dict(kind)},
+                self._hyper(group, params[mine[0]]), {**options, **dict(varying)},
             )  # fmt: skip
 
-    def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
-        """Return options that are a parameter's own."""
-        return {}
-
-    def _hyper(self, group: dict[str, Any]) -> dict[str, Any]:
+    def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         """Return the hyperparameters of a group by the names that the rule has for them."""
         return {name: group[name] for name in self.hyper}
 
-    def _arrays(self, group: dict[str, Any]) -> dict[str, Any]:
+    def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
+        """Return options that are a parameter's own: parameters with other ones are updated by another program."""
+        return {}
+
+    def _counts(self, group: dict[str, Any]) -> dict[str, Any]:
+        """Return the numbers that the rule's counts begin with."""
+        return dict.fromkeys(self.rule.counts, 0.0)
+
+    def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
         """Return the arrays of a parameter's state, {name: the number that they begin with}."""
         return {}
 
-    def _state_of(self, p: Tensor, fills: dict[str, Any]) -> dict[str, Any]:
+    def _shape(self, name: str, p: Tensor) -> Any:
+        """Return the shape of an array of the state."""
+        return p.shape
+
+    def _state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """Return a parameter's state; add what is missing."""
-        if not fills and not self.rule.counts:
+        arrays = self._arrays(group, p)
+        if not arrays and not self.rule.counts:
             return {}
         state = self.state[p]
-        for name in self.rule.counts:
+        for name, value in self._counts(group).items():
             if name not in state:
-                state[name] = filled(p, 0.0, (), _count_dtype())
-        for name, value in fills.items():
+                state[name] = filled(p, float(value), (), _count_dtype())
+        for name, value in arrays.items():
             if state.get(name) is None:
-                state[name] = filled(p, value)
+                value = complex(value, value) if p.is_complex() else value
+                state[name] = filled(p, value, self._shape(name, p))
         return state
 
     def _dense(self, grad: Any, group: dict[str, Any]) -> Tensor:
@@ -141,3 +148,12 @@ def check_forms(foreach: Any, fused: Any, differentiable: bool) -> None:
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def check_adam(lr: Any, betas: tuple[Any, Any], eps: float, weight_decay: float) -> None:
+    """Raise `ValueError` for hyperparameters out of range, of the optimizers with two moving averages."""
+    check_lr(lr)
+    require(eps >= 0.0, f"Invalid epsilon value: {eps}")
+    for i, beta in enumerate(betas):
+        require(0.0 <= beta < 1.0, f"Invalid beta parameter at index {i}: {beta}")
+    require(weight_decay >= 0.0, f"Invalid weight_decay value: {weight_decay}")

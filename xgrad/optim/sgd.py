@@ -89,7 +89,7 @@ class SGD(ByRule):
             },
         )  # fmt: skip
 
-    def _arrays(self, group: dict[str, Any]) -> dict[str, Any]:
+    def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
         return {"momentum_buffer": 0.0} if group["momentum"] != 0 else {}
 
     def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
