@@ -153,6 +153,14 @@ if TYPE_CHECKING:
     from .modules.pooling import MaxUnpool1d as MaxUnpool1d
     from .modules.pooling import MaxUnpool2d as MaxUnpool2d
     from .modules.pooling import MaxUnpool3d as MaxUnpool3d
+    from .modules.rnn import GRU as GRU
+    from .modules.rnn import LSTM as LSTM
+    from .modules.rnn import RNN as RNN
+    from .modules.rnn import GRUCell as GRUCell
+    from .modules.rnn import LSTMCell as LSTMCell
+    from .modules.rnn import RNNBase as RNNBase
+    from .modules.rnn import RNNCell as RNNCell
+    from .modules.rnn import RNNCellBase as RNNCellBase
     from .modules.sparse import Embedding as Embedding
     from .modules.sparse import EmbeddingBag as EmbeddingBag
     from .modules.upsampling import Upsample as Upsample
@@ -210,6 +218,7 @@ _CLASSES = {
         "AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d FractionalMaxPool2d FractionalMaxPool3d LPPool1d "
         "LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d"
     ),
+    "modules.rnn": "GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase",
     "modules.sparse": "Embedding EmbeddingBag",
     "modules.upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     "parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",

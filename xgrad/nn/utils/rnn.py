@@ -11,6 +11,7 @@ computed for padding:
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -125,7 +126,8 @@ class PackedSequence(PackedSequence_):
 
 
 def _indices(values: np.ndarray) -> Tensor:
-    return from_array(jnp.asarray(values, dtypes.default_integer()))
+    with jax.ensure_compile_time_eval():  # in a trace too they have values, which later functions read
+        return from_array(jnp.asarray(values, dtypes.default_integer()))
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
