@@ -24,7 +24,8 @@ from ..compile_cache.programs import Program, jit_checked
 from ..config import settings, state
 from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..execution.execute import execute, queue_now, settle, spread
-from ..execution.pending import declared_of, quietly
+from ..execution.owned import lent
+from ..execution.pending import Pending, declared_of, quietly
 from ..execution.queue import Queue
 from ..execution.replaced import replaces
 from ..execution.shapes import MOST_RESULTS
@@ -99,6 +100,8 @@ class Together:
         arrays = [h._array for h in write.holders]
         if any(a is None or isinstance(a, Tracer) or spread(a) for a in (*arrays, *operands)):
             return False
+        # As the queue has them, so that `replaces` refers to no array: it could not be donated.
+        arrays = [a if a.__class__ is Pending else lent(a, t) for a, t in zip(arrays, tensors)]
         program, results = self._program(len(tensors)), []
         with writing:
             write.number()
