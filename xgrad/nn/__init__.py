@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from .modules.loss import SoftMarginLoss as SoftMarginLoss
     from .modules.loss import TripletMarginLoss as TripletMarginLoss
     from .modules.loss import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
+    from .modules.multihead_attention import MultiheadAttention as MultiheadAttention
     from .modules.normalization import CrossMapLRN2d as CrossMapLRN2d
     from .modules.normalization import GroupNorm as GroupNorm
     from .modules.normalization import LayerNorm as LayerNorm
@@ -163,6 +164,11 @@ if TYPE_CHECKING:
     from .modules.rnn import RNNCellBase as RNNCellBase
     from .modules.sparse import Embedding as Embedding
     from .modules.sparse import EmbeddingBag as EmbeddingBag
+    from .modules.transformer import Transformer as Transformer
+    from .modules.transformer import TransformerDecoder as TransformerDecoder
+    from .modules.transformer import TransformerDecoderLayer as TransformerDecoderLayer
+    from .modules.transformer import TransformerEncoder as TransformerEncoder
+    from .modules.transformer import TransformerEncoderLayer as TransformerEncoderLayer
     from .modules.upsampling import Upsample as Upsample
     from .modules.upsampling import UpsamplingBilinear2d as UpsamplingBilinear2d
     from .modules.upsampling import UpsamplingNearest2d as UpsamplingNearest2d
@@ -206,6 +212,7 @@ _CLASSES = {
         "MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d PoissonNLLLoss "
         "SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss"
     ),
+    "modules.multihead_attention": "MultiheadAttention",
     "modules.normalization": "CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm",
     "modules.padding": (
         "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d "
@@ -220,6 +227,9 @@ _CLASSES = {
     ),
     "modules.rnn": "GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase",
     "modules.sparse": "Embedding EmbeddingBag",
+    "modules.transformer": (
+        "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
+    ),
     "modules.upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     "parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
     "parameter_containers": "ParameterDict ParameterList",

@@ -10,6 +10,7 @@ from ..init import constant_
 from ..module import Module
 from ..parameter import Parameter
 from .face import Face, face
+from .multihead_attention import MultiheadAttention as MultiheadAttention
 
 
 class _Plain(Face):
