@@ -164,3 +164,12 @@ def test_a_state_of_an_old_version_has_no_count_of_batches():
         layer.load_state_dict(state)
     state._metadata[""]["version"] = 1
     layer.load_state_dict(state)
+
+
+def test_a_lazy_module_is_not_initialized_in_a_program():
+    for compiled in (xgrad.compile, lambda f: xgrad.func.jit(f) if hasattr(xgrad.func, "jit") else xgrad.compile(f)):
+        layer = nn.LazyLinear(2)
+        with pytest.raises(RuntimeError, match="LazyLinear has no parameters yet"):
+            compiled(lambda x, layer=layer: layer(x))(xgrad.ones(3, 4))
+        assert layer.has_uninitialized_params()
+        assert layer(xgrad.ones(3, 4)).shape == (3, 2)

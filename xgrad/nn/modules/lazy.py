@@ -3,6 +3,9 @@
 from typing import Any
 
 from ...autograd.grad_mode import no_grad
+from ...config import state
+from ...tensor import Tensor
+from ...views.storage import Tracer
 from ..module import Module
 from ..parameter import UninitializedParameter, is_lazy
 
@@ -46,6 +49,11 @@ class LazyModuleMixin(Module):
         return any(is_lazy(value) for value in (*self._parameters.values(), *self._buffers.values()))
 
     def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
+        if state.trace is not None or any(isinstance(a, Tensor) and isinstance(a._held(), Tracer) for a in args):
+            raise RuntimeError(
+                f"{self._get_name()} has no parameters yet, and would get those of one program: call it with a batch "
+                "before you compile it"
+            )
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
