@@ -1,19 +1,18 @@
-"""Each program eager, lazy and compiled: PyTorch's losses."""
+"""Programs give PyTorch's losses: each in one mode here, by turns; `python -m tests.programs` runs all in all modes."""
 
 import pytest
 
-from . import generative, language, learning, meta, reinforcement, science, supervised  # noqa: F401 - they enter programs
-from .harness import PROGRAMS, compare
+from .harness import MODES, PROGRAMS, compare, enter_all
 
-QUICK = {"cnn", "gpt", "wgan_gp", "maml"}  # a few of different kinds
+enter_all()
+QUICK = ("cnn", "gpt", "wgan_gp", "maml")  # a few of different kinds
 
 
 def cases():
-    for name, entry in PROGRAMS.items():
-        for mode in ("eager", "lazy", "compiled"):
-            if mode != "compiled" or entry.compiled:
-                quick = name in QUICK and mode == "eager"
-                yield pytest.param(name, mode, marks=() if quick else pytest.mark.exhaustive)
+    for i, (name, entry) in enumerate(PROGRAMS.items()):
+        mode = MODES[i % len(MODES)]
+        mode = "lazy" if mode == "compiled" and not entry.compiled else mode
+        yield pytest.param(name, mode, marks=() if name in QUICK else pytest.mark.exhaustive)
 
 
 @pytest.mark.parametrize(("name", "mode"), cases())
