@@ -143,6 +143,20 @@ def test_decorators_of_torchscript_and_dynamo_leave_functions_alone(torch):
     assert torch.compile(dynamic=True)(f)(torch.ones(2)).tolist() == [2, 2]
 
 
+def test_a_compiled_module_has_the_modules_attributes():
+    model = xgrad.nn.Linear(2, 3)
+    compiled = xgrad.compile(model, mode="default")
+    assert [*compiled.parameters()] == [*model.parameters()]
+    assert compiled.state_dict().keys() == model.state_dict().keys()
+    assert compiled.eval() is model
+    assert not model.training
+    assert compiled(xgrad.ones(1, 2)).shape == (1, 3)
+    with pytest.raises(AttributeError, match="nonsense"):
+        compiled.nonsense
+    with pytest.raises(AttributeError, match="nonsense"):
+        xgrad.compile(xgrad.exp).nonsense
+
+
 def test_what_is_not_there_can_be_imported_and_raises_at_use(torch):
     import torch.fx
     import torch.hub

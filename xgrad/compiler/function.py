@@ -17,6 +17,7 @@ from ..engine.programs import segment
 from ..execution.execute import queue_now, suspended
 from ..execution.pending import declared_of
 from ..execution.together import together
+from ..nn.module import Module
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import modes
@@ -71,6 +72,12 @@ class CompiledFunction:
 
     def __repr__(self) -> str:
         return f"<xgrad.compile of {self._function!r}>"
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a compiled module's attribute: its parameters(), state_dict(), eval() and the others."""
+        if not name.startswith("_") and isinstance(function := self._function, Module):
+            return getattr(function, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bind a method: compile it once for each object; on a class, or with __slots__, the object is an argument."""
