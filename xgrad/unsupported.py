@@ -177,6 +177,11 @@ def unsupported(place: str, name: str) -> Unsupported | None:
     return Unsupported(place, name) if (place, name) in _reasons else None
 
 
+def reason(place: str, name: str) -> tuple[str, str]:
+    """Return why a name of the tables is not there, and what to use."""
+    return _reasons[place, name]
+
+
 def attach(tensor: Any) -> None:
     """Give `Tensor` those of its methods."""
     for place, name in _reasons:

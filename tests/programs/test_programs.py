@@ -15,7 +15,7 @@ def cases():
         yield pytest.param(name, mode, marks=() if name in QUICK else pytest.mark.exhaustive)
 
 
-@pytest.mark.parametrize(("name", "mode"), cases())
+@pytest.mark.parametrize(("name", "mode"), [*cases()])
 @pytest.mark.unverified("the programs are compared with PyTorch")
 def test_losses_are_pytorchs(name, mode):
     try:

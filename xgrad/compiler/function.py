@@ -17,7 +17,6 @@ from ..engine.programs import segment
 from ..execution.execute import queue_now, suspended
 from ..execution.pending import declared_of
 from ..execution.together import together
-from ..nn.module import Module
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import modes
@@ -42,6 +41,9 @@ class Metrics(NamedTuple):
     reasons: tuple[str, ...]  # why each trace but the first was needed
     seconds: float  # spent tracing; XLA compiles when a program is first run
     verified: int = 0  # calls that were compared with an eager run
+
+
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
 class CompiledFunction:
@@ -74,8 +76,8 @@ class CompiledFunction:
         return f"<xgrad.compile of {self._function!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        """Return a compiled module's attribute: its parameters(), state_dict(), eval() and the others."""
-        if not name.startswith("_") and isinstance(function := self._function, Module):
+        """Return an attribute of a compiled module, or other object: its parameters(), state_dict(), eval() ..."""
+        if not name.startswith("_") and not isinstance(function := self._function, _FUNCTIONS):
             return getattr(function, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

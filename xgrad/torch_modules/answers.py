@@ -9,6 +9,8 @@ from ..autograd.grad_mode import no_grad
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
+from ..unsupported import reason
+from .refused import refused
 
 
 class TorchVersion(str):
@@ -171,6 +173,9 @@ def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
 
 
 _single, _pair, _triple, _quadruple = (_ntuple(n) for n in (1, 2, 3, 4))
+
+
+DataParallel = refused("nn", "DataParallel", reason("distributed", "all_reduce"))
 
 
 class required:

@@ -4,7 +4,7 @@ A module torch.X shows xgrad.X if users may use that, so these tables have only 
 in ANSWERS, then in the module's HOMES in their order.
 """
 
-from ..unsupported import TABLE
+from ..unsupported import reason
 
 # Module of torch's → the modules of xgrad's that have its names.  "a.*" stands for each module below a: the home of the
 # same path comes first if it exists.
@@ -83,11 +83,10 @@ _FILES = {
     "func": "vmap",
     "jit": "_script annotations",
     "masked": "maskedtensor",
-    "nn": "attention common_types grad parallel",
+    "nn": "attention common_types grad",
     "nn.modules": """
         activation adaptive batchnorm channelshuffle container conv distance dropout flatten fold instancenorm lazy
         linear loss module normalization padding pixelshuffle pooling rnn sparse transformer upsampling utils""",
-    "nn.parallel": "data_parallel distributed",
     "nn.utils": """
         clip_grad convert_parameters fusion init memory_format parametrizations parametrize prune rnn stateless""",
     "optim": """
@@ -100,23 +99,26 @@ _FILES = {
 }
 FILES = frozenset(f"{folder}.{name}" for folder, names in _FILES.items() for name in names.split())
 
-# Modules that can be imported, and whose names raise at use: name → the row of unsupported.TABLE.
-_ROWS = {name: why for place, why, names in TABLE if not place for name in names.split()}
+_COLLECTIVES = reason("distributed", "all_reduce")
+# Modules that can be imported, and whose names raise at use: name → (reason, alternative).
 REFUSED: dict[str, tuple[str, str]] = {
-    name: _ROWS[name] for name in ("ao", "export", "fx", "hub", "library", "multiprocessing", "onnx", "quantization")
+    name: reason("", name)
+    for name in ("ao", "export", "fx", "hub", "library", "multiprocessing", "onnx", "quantization")
 }
 REFUSED |= {
-    "_inductor": _ROWS["export"],
-    "_higher_order_ops": _ROWS["export"],
-    "_subclasses": _ROWS["fx"],
-    "_prims": _ROWS["library"],
-    "_library": _ROWS["library"],
-    "nested": _ROWS["nested"],
-    "nn.qat": _ROWS["quantization"],
-    "nn.quantized": _ROWS["quantization"],
-    "nn.intrinsic": _ROWS["quantization"],
-    "distributed.*": next(why for place, why, _ in TABLE if place == "distributed"),
-    "utils.cpp_extension": next(why for _, why, names in TABLE if "jiterator_unary" in names),
+    "_inductor": reason("", "export"),
+    "_higher_order_ops": reason("", "export"),
+    "_subclasses": reason("", "fx"),
+    "_prims": reason("", "library"),
+    "_library": reason("", "library"),
+    "nested": reason("", "nested"),
+    "nn.parallel": _COLLECTIVES,
+    "nn.parallel.*": _COLLECTIVES,
+    "nn.qat": reason("", "quantization"),
+    "nn.quantized": reason("", "quantization"),
+    "nn.intrinsic": reason("", "quantization"),
+    "distributed.*": _COLLECTIVES,
+    "utils.cpp_extension": reason("", "jiterator_unary"),
 }
 
 # Names that another module of xgrad's has: (module of torch's, name) → "module:name", both of xgrad's.
@@ -142,6 +144,8 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("ops", "aten"): "torch_modules.aten:ATEN",
     ("ops", "higher_order"): "torch_modules.aten:NOTHING",
     ("", "classes"): "torch_modules.aten:NOTHING",
+    ("nn", "DataParallel"): "torch_modules.answers:DataParallel",
+    ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_assert"): "torch_modules.answers:assert_",
 }
 ANSWERS |= {("", name): f"torch_modules.answers:{name}" for name in ("_is_all_true", "_is_any_true")}
