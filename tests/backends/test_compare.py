@@ -103,6 +103,22 @@ def test_rich_prints_the_same_numbers(result, capsys, monkeypatch):
     assert "refused" in capsys.readouterr().out
 
 
+def test_a_plot_has_a_bar_for_each_backend_and_leaves_compiling_out(result, inputs):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    axes = result.plot()
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        name for name in result.runs if name not in result.refused
+    ]
+    parts = {text.get_text() for text in axes.get_legend().get_texts()}
+    assert {"launch", "memory", "measured here"} <= parts
+    assert "compile" not in parts
+    assert "to compile" in str(result)
+    untold = xgrad.compare(xgrad.tanh, inputs[0], backends=["cpu", "cpu"], timing=False)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        untold.plot()
+
+
 def test_gradients_may_part_alone(inputs):
     @jax.custom_vjp
     def tanh(x):

@@ -235,7 +235,7 @@ def made_up():
 
 def test_the_table_says_what_is_wrong_by_how_much_and_why():
     text = str(made_up())
-    assert "mul       WRONG 5.1e+03       refused" in text
+    assert "  mul      WRONG 5.1e+03  refused" in text
     assert "wrong    mul float32: gradient: 1 instead of <2>" in text
     assert text.endswith("2 rows on chip:0: 1 wrong, 1 refused, 0 right")
 

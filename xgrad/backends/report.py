@@ -4,13 +4,12 @@ The time is a roofline over XLA's own cost analysis of each program, with the nu
 asked when the estimate is, not while the block runs.
 """
 
-from html import escape
 from typing import Any, NamedTuple
 
 import jax
 
 from ..comparison.cost import cost_of
-from ..comparison.report import number, seconds, size
+from ..table import Row, Table, number, seconds, size
 from .cost import Cost
 from .events import Events, Launch
 
@@ -147,21 +146,26 @@ class Report:
             "estimate": None if self._runtime.backend.cost is None else self.estimate()._asdict(),
         }
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Return the table: what, and how much."""
-        events, found = self._events, []
+    def rows(self) -> list[Row]:
+        """Return the rows of the table: what, and how much."""
+        events: Events = self._events
+        found: list[Row] = []
+
+        def row(label: str, text: str) -> None:
+            found.append(Row(label.lstrip(), (text,), int(label.startswith(" "))))
 
         def both(label: str, counted: Any) -> None:
             if counted.count:
-                found.append((label, f"{number(counted.count)}, {size(counted.bytes)}"))
+                row(label, f"{number(counted.count)}, {size(counted.bytes)}")
 
-        found.append(("operators", number(self.operators)))
+        row("operators", number(self.operators))
         each = self.operators / self.launches if self.launches else 0
-        found.append(("launches", f"{number(self.launches)}, {each:.1f} operators in each"))
-        found.append(("programs compiled", number(len(events.programs))))
-        found += [("  compiled", reason) for reason in events.programs[:_MOST]]
+        row("launches", f"{number(self.launches)}, {each:.1f} operators in each")
+        row("programs compiled", number(len(events.programs)))
+        for reason in events.programs[:_MOST]:
+            row("  compiled", reason)
         if len(events.programs) > _MOST:
-            found.append(("  compiled", f"... {len(events.programs) - _MOST} more"))
+            row("  compiled", f"... {len(events.programs) - _MOST} more")
         both("views replayed", events.reads)
         both("  refreshed because stale", events.refreshes)
         both("views written back", events.writes)
@@ -171,41 +175,33 @@ class Report:
             both(f"on the host: {key.operator} at {key.line}", counted)
         both("from the host", events.received)
         both("to the host", events.sent)
-        found.append(("peak memory", size(events.peak)))
+        row("peak memory", size(events.peak))
         if self._runtime.backend.cost is not None:
             estimate = self.estimate()
-            found.append(("estimated time", seconds(estimate.total)))
-            found += [(f"  {name}", seconds(value)) for name, value in estimate._asdict().items() if value]
+            row("estimated time", seconds(estimate.total))
+            for name, value in estimate._asdict().items():
+                if value:
+                    row(f"  {name}", seconds(value))
         return found
 
     # -- how it looks ---------------------------------------------------------------------------------------------
 
+    def table(self) -> Table:
+        """Return the table."""
+        return Table(self.rows(), caption=f"backend {self._runtime.backend.name}", numbers=False)
+
     def __str__(self) -> str:
-        rows = self.rows()
-        width = max(len(label) for label, _ in rows)
-        return "\n".join([f"backend {self._runtime.backend.name}", *(f"{a:<{width}}  {b}" for a, b in rows)])
+        table = self.table()
+        return "\n".join([table.caption, *table.lines()])
 
     __repr__ = __str__
 
     def print(self) -> None:
         """Print the table in colours.  Raises `ImportError` if the package rich is not installed."""
-        from rich.console import Console  # an optional library
-        from rich.table import Table
-
-        table = Table(title=f"backend {self._runtime.backend.name}", show_header=False)
-        table.add_column(style="bold")
-        table.add_column()
-        for label, value in self.rows():
-            table.add_row(label, value)
-        Console().print(table)
+        self.table().print()
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th style="text-align: left; padding-left: {0.5 + (len(a) - len(a.lstrip())) / 2}em">{escape(a)}</th>'
-            f'<td style="text-align: left">{escape(b)}</td></tr>'
-            for a, b in self.rows()
-        )
-        return f"<table><caption>backend {escape(self._runtime.backend.name)}</caption>{rows}</table>"
+        return self.table().html()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the estimated time as bars, into matplotlib axes `ax` or a new figure; returns the axes.

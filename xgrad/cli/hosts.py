@@ -23,7 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 import xgrad
 
-from ..comparison.report import seconds
+from ..table import seconds
 from .arguments import at_least
 from .digits import BATCH, DRIFT, accuracy_of, new_parameters, parts, shortfall, update_of
 from .launch import HostError, end_after, hold, launch

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..table import Row, Table, number, rich_console, seconds, size
 from .difference import Difference
-from .report import number, seconds, size
 
 
 @dataclass
@@ -63,8 +63,13 @@ def _worst(a: np.ndarray, b: np.ndarray) -> tuple[Any, ...]:
     return np.unravel_index(int(np.argmax(np.nan_to_num(distance, nan=0.0, posinf=np.inf))), a.shape) if a.shape else ()
 
 
+def _running(estimate: dict[str, float]) -> dict[str, float]:
+    """Return the parts of an estimate that each run takes."""
+    return {part: value for part, value in estimate.items() if part != "compile"}
+
+
 @dataclass
-class BackendFindings:
+class BackendComparison:
     """One function on several backends: what `xgrad.compare(f, *inputs, backends=[...])` returns.
 
     `runs`: {backend: `BackendRun`}; the first that refuses nothing is the one that the others are compared with.
@@ -122,17 +127,17 @@ class BackendFindings:
 
     # -- the table ------------------------------------------------------------------------------------------------
 
-    def rows(self) -> list[tuple[str, list[str]]]:
+    def rows(self) -> list[Row]:
         """Return the rows of the table: a label, and a cell for each backend."""
         runs = list(self.runs.values())
         base = next((run.name for run in runs if run.refused is None), None)
-        rows = [("values", [self._state(run, base) for run in runs])]
+        rows = [Row("values", tuple([self._state(run, base) for run in runs]))]
         reports = [None if run.report is None else run.report.as_dict() for run in runs]
 
         def row(label: str, of: Any) -> None:
-            cells = ["-" if report is None else of(report) for report in reports]
+            cells = tuple(["-" if report is None else of(report) for report in reports])
             if any(cell not in ("-", "0", "0, 0 B") for cell in cells):
-                rows.append((label, cells))
+                rows.append(Row(label.lstrip(), cells, int(label.startswith(" "))))
 
         def told(found: dict[str, int]) -> str:
             return f"{number(found['count'])}, {size(found['bytes'])}"
@@ -146,9 +151,13 @@ class BackendFindings:
         row("copies for want of donation", lambda r: told(r["copies that donation would have saved"]))
         row("on the host", lambda r: number(sum(found["count"] for found in r["fallbacks"])))
         row("peak memory", lambda r: size(r["peak memory"]))
-        row("estimated time", lambda r: "-" if r["estimate"] is None else seconds(sum(r["estimate"].values())))
+        # Apart, for the time here is that of programs which are compiled.
+        row(
+            "estimated time", lambda r: "-" if r["estimate"] is None else seconds(sum(_running(r["estimate"]).values()))
+        )
+        row("  to compile", lambda r: "-" if r["estimate"] is None else seconds(r["estimate"]["compile"]))
         if any(run.seconds is not None for run in runs):
-            rows.append(("time here", [seconds(run.seconds) for run in runs]))
+            rows.append(Row("time here", tuple([seconds(run.seconds) for run in runs])))
         return rows
 
     def _state(self, run: BackendRun, base: str | None) -> str:
@@ -167,16 +176,12 @@ class BackendFindings:
         lines = [f"{name}: {parting}" for name, parting in self.parts.items()]
         return lines + [f"{name}: {why}" for name, why in self.refused.items()]
 
+    def table(self) -> Table:
+        """Return the table: a column for each backend."""
+        return Table(self.rows(), list(self.runs), f"compare {self.name}")
+
     def __str__(self) -> str:
-        rows, names = self.rows(), list(self.runs)
-        label = max(len(name) for name, _ in rows)
-        widths = [max(len(name), *(len(cells[i]) for _, cells in rows)) for i, name in enumerate(names)]
-        heading = " " * label + "".join(f"  {name:>{width}}" for name, width in zip(names, widths))
-        body = [
-            f"{name:<{label}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths))
-            for name, cells in rows
-        ]
-        return "\n".join([f"compare {self.name}", heading, "-" * len(heading), *body, *self.notes()])
+        return "\n".join([f"compare {self.name}", *self.table().lines(), *self.notes()])
 
     __repr__ = __str__
 
@@ -185,28 +190,46 @@ class BackendFindings:
         if not rich:
             print(self)
             return
-        from rich.console import Console  # an optional library
-        from rich.table import Table
-
-        table = Table("", title=f"compare {self.name}")
-        for name in self.runs:
-            table.add_column(name.replace(", ", ",\n"), justify="right", no_wrap=True)
-        for name, cells in self.rows():
-            table.add_row(name, *cells)
-        console = Console()
-        # The columns of many backends are wider than a terminal: rich would cut their numbers.
-        console.width = max(console.width, console.measure(table).maximum)
-        console.print(table)
+        self.table().print()
         for line in self.notes():
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            rich_console().print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th style='text-align: right'>{escape(name)}</th>" for name in self.runs)
-        body = "".join(
-            f"<tr><th style='text-align: left'>{escape(name)}</th>"
-            + "".join(f"<td style='text-align: right'>{escape(cell)}</td>" for cell in cells)
-            + "</tr>"
-            for name, cells in self.rows()
-        )
-        notes = "".join(f"<p><small>{escape(line)}</small></p>" for line in self.notes())
-        return f"<table><caption>compare {escape(self.name)}</caption><tr><th></th>{head}</tr>{body}</table>{notes}"
+        return self.table().html() + "".join(f"<p><small>{escape(line)}</small></p>" for line in self.notes())
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the estimated time of each backend in its parts, and the time that it took here as a mark.
+
+        Both are without compiling; a backend that refused has none.  Draws into matplotlib axes `ax` or a new figure,
+        and returns the axes.  Raises `ImportError` without matplotlib, `ValueError` if there is neither a backend with
+        a `cost` nor a measured time.
+        """
+        runs = [run for run in self.runs.values() if run.refused is None]
+        names = [run.name for run in runs]
+        told = [None if run.report is None else run.report.as_dict()["estimate"] for run in runs]
+        estimates = [None if found is None else _running(found) for found in told]
+        measured = [(i, run.seconds * 1e3) for i, run in enumerate(runs) if run.seconds is not None]
+        if not measured and not any(estimates):
+            raise ValueError("plot(): no backend declares a cost, and no run was timed: there is nothing to draw")
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt  # an optional library
+            except ImportError as error:
+                raise ImportError('plot() needs matplotlib: pip install "xgrad[viz]"') from error
+            _, ax = plt.subplots(figsize=(7, 0.5 * len(names) + 1.6), layout="constrained")
+        begin = [0.0] * len(names)
+        for part in next((list(found) for found in estimates if found), []):
+            lengths = [found[part] * 1e3 if found else 0.0 for found in estimates]
+            if any(lengths):
+                ax.barh(range(len(names)), lengths, left=begin, height=0.6, label=part)
+                begin = [start + length for start, length in zip(begin, lengths)]
+        if measured:
+            places, times = zip(*measured)
+            ax.plot(times, places, "k|", markersize=14, label="measured here")
+        ax.set_yticks(range(len(names)), names)
+        ax.invert_yaxis()
+        ax.set_xlim(left=0)
+        ax.set_xlabel("time in ms: bars are estimated" if any(begin) else "time in ms")
+        ax.set_title(f"compare {self.name}", loc="left")
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
+        return ax

@@ -24,7 +24,7 @@ from ..execution.lazily import sync
 from ..execution.pending import quietly
 from ..execution.source import lines, outside
 from ..tensor import Tensor
-from .backend_table import BackendFindings, BackendRun, Parting
+from .backend_table import BackendComparison, BackendRun, Parting
 from .difference import difference, differences
 from .subject import Subject
 from .timing import interleaved
@@ -54,7 +54,7 @@ class _Place(NamedTuple):
         return self.sharding.runtime.backend.report() if declared else nullcontext()
 
 
-def on_backends(subject: Subject, backends: Any, repeats: int) -> BackendFindings:
+def on_backends(subject: Subject, backends: Any, repeats: int) -> BackendComparison:
     """Run forward and backward on each backend, and time it `repeats` times."""
     places = _places(backends)
     runs: dict[str, BackendRun] = {}
@@ -72,7 +72,7 @@ def on_backends(subject: Subject, backends: Any, repeats: int) -> BackendFinding
         if not all(d.equal for d in differing):
             rounding = all(d.within_rounding for d in differing)
             parts[place.label] = _parting(_values(subject, able[0]), _values(subject, place), rounding)
-    return BackendFindings(subject.name, runs, found, parts)
+    return BackendComparison(subject.name, runs, found, parts)
 
 
 def _places(backends: Any) -> list[_Place]:

@@ -1,65 +1,18 @@
 """Presentations of `Findings`: as text, as HTML, through rich, and as bars.
 
-The table is made once, as rows of cells; each form only lays them out.
+The rows are made once; `xgrad/table.py` lays them out.
 """
 
 from collections.abc import Iterator
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..table import Row, Table, number, rich_console, seconds, size
 from ..views.tracking import PATHS
 from .cost import Cost
 from .findings import Findings
 
 _MOST_PROGRAMS = 12  # listed one by one; more are only summed up
-
-
-class Row(NamedTuple):
-    """A label and one cell for each path; a heading has no cells, and a subordinate row is indented."""
-
-    label: str
-    cells: tuple[str, ...] = ()
-    depth: int = 0
-
-
-# ---------------------------------------------------------------- numbers
-
-
-def number(value: float | None) -> str:
-    """Return a count with thousands separated; a dash for None.
-
-    >>> number(12345), number(None)
-    ('12,345', '-')
-    """
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def seconds(value: float | None) -> str:
-    """Return a time in the unit that suits it.
-
-    >>> seconds(0.00123), seconds(2.5e-5), seconds(12)
-    ('1.23 ms', '25 µs', '12 s')
-    """
-    if value is None:
-        return "-"
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if value * factor >= 1 or unit == "µs":
-            return f"{value * factor:.3g} {unit}"
-    raise AssertionError
-
-
-def size(value: float | None) -> str:
-    """Return a number of bytes in the unit that suits it.
-
-    >>> size(1536), size(0)
-    ('1.54 kB', '0 B')
-    """
-    if value is None:
-        return "-"
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= factor:
-            return f"{value / factor:.3g} {unit}"
-    return f"{value:.0f} B"
 
 
 # ---------------------------------------------------------------- the table
@@ -130,40 +83,29 @@ def notes(comparison: Findings) -> list[str]:
     return lines
 
 
+def table(comparison: Findings) -> Table:
+    """Return the table: a column for each path."""
+    return Table(list(rows(comparison)), PATHS)
+
+
 def text(comparison: Findings) -> str:
-    """Return the table as aligned plain text."""
-    table = list(rows(comparison))
-    label = max([len(r.label) + 2 * r.depth for r in table] + [12])
-    width = max([len(c) for r in table for c in r.cells] + [len(p) for p in PATHS])
+    """Return the verdict, the values and the table as aligned plain text."""
     lines = [f"compare {comparison.name}: {verdict(comparison)}"]
     lines += [f"  {line}" for line in values(comparison)]
-    lines += ["", " " * label + "".join(f"  {p:>{width}}" for p in PATHS), "-" * (label + (width + 2) * len(PATHS))]
-    for row in table:
-        name = "  " * row.depth + row.label
-        lines.append((f"{name:<{label}}" + "".join(f"  {c:>{width}}" for c in row.cells)).rstrip())
+    lines += ["", *table(comparison).lines()]
     extra = notes(comparison)
     return "\n".join(lines + (["", *extra] if extra else []))
 
 
 def html(comparison: Findings) -> str:
-    """Return the table for a notebook."""
+    """Return the same for a notebook."""
     good = comparison.within_rounding
     parts = [
         f"<p><b>compare {escape(comparison.name)}</b>: "
         f"<span style='color:{'#1a7f37' if good else '#cf222e'}'>{escape(verdict(comparison))}</span><br>",
         "<br>".join(f"<small>{escape(line)}</small>" for line in values(comparison)),
-        "</p><table><thead><tr><th></th>",
-        "".join(f"<th style='text-align:right'>{p}</th>" for p in PATHS),
-        "</tr></thead><tbody>",
+        f"</p>{table(comparison).html()}",
     ]
-    for row in rows(comparison):
-        indent = (
-            f"padding-left:{0.5 + 1.5 * row.depth}em;text-align:left;font-weight:{'normal' if row.depth else 'bold'}"
-        )
-        cells = "".join(f"<td style='text-align:right'>{escape(c)}</td>" for c in row.cells)
-        span = "" if row.cells else f" colspan='{1 + len(PATHS)}'"
-        parts.append(f"<tr><td style='{indent}'{span}>{escape(row.label)}</td>{cells}</tr>")
-    parts.append("</tbody></table>")
     extra = notes(comparison)
     if extra:
         lines = escape("\n".join(extra))
@@ -172,24 +114,14 @@ def html(comparison: Findings) -> str:
 
 
 def print_rich(comparison: Findings) -> None:
-    """Print the table by the package rich.  Raises `ImportError` if it is not installed."""
-    try:
-        from rich.console import Console  # an optional library
-        from rich.table import Table
-    except ImportError as error:
-        raise ImportError('rich is not installed: pip install rich, or print without "rich=True"') from error
-    table = Table("", *(path for path in PATHS), title=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in rows(comparison):
-        style = "bold" if not row.depth else None
-        table.add_row("  " * row.depth + row.label, *row.cells, style=style)
-    console = Console()
+    """Print the same by the package rich.  Raises `ImportError` if it is not installed."""
+    drawn = table(comparison)
+    console = rich_console()
     colour = "green" if comparison.within_rounding else "red"
     console.print(f"[bold]compare {comparison.name}[/bold]: [{colour}]{verdict(comparison)}[/{colour}]")
     for line in values(comparison):
         console.print(f"  {line}", markup=False, highlight=False)
-    console.print(table)
+    drawn.print()
     for line in notes(comparison):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

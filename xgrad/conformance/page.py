@@ -3,7 +3,7 @@
 from html import escape
 
 from . import table
-from .records import STATES
+from .records import STATES, Check
 from .results import Results
 
 _STYLE = """
@@ -54,14 +54,17 @@ def fragment(report: Results) -> str:
             if cell is None:
                 parts.append(f"<td>{table.ABSENT}</td>")
                 continue
-            checks = "&#10;".join(
-                escape(f"{c.name}: {c.state}" + ("" if c.error is None else f", {table.size(c.error)} roundings"), True)
-                for c in cell.checks
-            )
+            checks = "&#10;".join(escape(_told(check), True) for check in cell.checks)
             parts.append(f"<td class='{cell.state}' title='{checks}'>{escape(table.shown(cell))}</td>")
         parts.append("</tr>")
     parts.append("</table></div>")
     return "".join(parts)
+
+
+def _told(check: Check) -> str:
+    """Return a check as a line of a cell's tooltip."""
+    error = "" if check.error is None else f", {table.roundings(check.error)} roundings"
+    return f"{check.name}: {check.state}{error}"
 
 
 def whole(report: Results) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ..table import Row, Table, rich_console
 from .measure import TOLERANCE
 from .records import FAILED, REFUSED, RIGHT, STATES, WRONG, Cell
 from .results import Results
@@ -19,14 +20,14 @@ def shown(cell: Cell | None) -> str:
     """
     if cell is None:
         return ABSENT
-    error = "" if cell.error is None else f" {size(cell.error)}"
+    error = "" if cell.error is None else f" {roundings(cell.error)}"
     return {RIGHT: f"ok{error}", WRONG: f"WRONG{error}", REFUSED: "refused", FAILED: "FAILED"}[cell.state]
 
 
-def size(error: float) -> str:
+def roundings(error: float) -> str:
     """Return an error with two digits.
 
-    >>> size(0.0), size(0.04), size(12.3), size(5123.0)
+    >>> roundings(0.0), roundings(0.04), roundings(12.3), roundings(5123.0)
     ('0', '0.04', '12', '5.1e+03')
     """
     return "0" if not error else f"{error:.1g}" if error < 0.1 else f"{error:.2g}"
@@ -62,46 +63,34 @@ def reasons(report: Results) -> Iterator[tuple[str, str, str, str]]:
                 yield state, row.name, ", ".join(columns), why
 
 
-def text(report: Results) -> str:
-    """Return the table as aligned plain text."""
-    columns = report.facts["dtypes"]
-    width = max([len(row.name) for row in report.rows] + [8])
-    lines = [*head(report), "", f"{'':{width}}" + "".join(f"  {name:>12}" for name in columns)]
-    group = None
+def drawn(report: Results) -> Table:
+    """Return the table: a heading for each group, a column for each dtype."""
+    columns, rows, group = report.facts["dtypes"], [], None
     for row in report.rows:
         if row.group != group:
             group = row.group
-            lines.append(group)
-        cells = "".join(f"  {shown(row.cells.get(name)):>12}" for name in columns)
-        lines.append(f"{row.name:{width}}{cells}")
-    lines += ["", legend(report), ""]
+            rows.append(Row(group))
+        cells = [row.cells.get(name) for name in columns]
+        styles = tuple([STYLES[cell.state] if cell else "dim" for cell in cells])
+        rows.append(Row(row.name, tuple(map(shown, cells)), 1, styles))
+    return Table(rows, columns)
+
+
+def text(report: Results) -> str:
+    """Return the report as aligned plain text."""
+    lines = [*head(report), "", *drawn(report).lines(), "", legend(report), ""]
     lines += [f"{state:<8} {name} {dtypes}: {why}" for state, name, dtypes, why in reasons(report)]
     return "\n".join([*lines, report.summary])
 
 
 def print_rich(report: Results) -> None:
-    """Print the table by the package rich, which is optional."""
-    from rich.console import Console  # an optional library
-    from rich.table import Table
-    from rich.text import Text
+    """Print the report by the package rich.  Raises `ImportError` if it is not installed."""
+    console = rich_console()
+    from rich.text import Text  # an optional library
 
-    console = Console()
     for line in head(report):
         console.print(Text(line))
-    columns = report.facts["dtypes"]
-    drawn = Table()
-    drawn.add_column("")
-    for name in columns:
-        drawn.add_column(name, justify="right", no_wrap=True)
-    group = None
-    for row in report.rows:
-        if row.group != group:
-            group = row.group
-            drawn.add_section()
-            drawn.add_row(Text(group, "bold"))
-        cells = [row.cells.get(name) for name in columns]
-        drawn.add_row(row.name, *[Text(shown(c), STYLES[c.state] if c else "dim") for c in cells])
-    console.print(drawn)
+    drawn(report).print()
     console.print(Text(legend(report), "dim"))
     for state, name, dtypes, why in reasons(report):
         console.print(Text.assemble((f"{state:<8} ", STYLES[state]), (f"{name} {dtypes}: ", "bold"), why))

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..table import size
 from ..tensor import Tensor
 from .drawing import Drawing
 from .fold import folded
 from .graph import outputs_of, scene_of
 from .names import names_for
 from .player import player
-from .saved import size
 from .scene import Scene
 from .steps import Step, steps_of_backward
 from .svg import svg

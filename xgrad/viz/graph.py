@@ -10,12 +10,13 @@ from ..engine.graph_task import GraphTask
 from ..engine.node import Node
 from ..engine.python_function import BackwardCFunction
 from ..engine.view_nodes import ChainBackward, ChainsBackward, RestridedBackward
+from ..table import size
 from ..tensor import Tensor
 from .chains import steps_of
 from .drawing import Drawing
 from .fold import folded
 from .names import Names, names_for
-from .saved import nbytes_of, of_tensor, saved_of, shape_of, size
+from .saved import nbytes_of, of_tensor, saved_of, shape_of
 from .scene import Box, Edge, Scene
 from .text_width import shortened
 

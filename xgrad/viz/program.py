@@ -8,11 +8,12 @@ from ..execution.fused import programs
 from ..execution.lazily import lazy
 from ..execution.pending import Pending
 from ..execution.source import lines as source_lines
+from ..table import size
 from .drawing import Drawing
 from .fold import folded
 from .hlo import scene_of_hlo
 from .names import Names, names_for
-from .saved import nbytes_of, shape_of, size
+from .saved import nbytes_of, shape_of
 from .scene import Box, Edge, Scene
 from .text_width import shortened
 

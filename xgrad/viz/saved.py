@@ -8,6 +8,7 @@ from ..dispatch.saved_attributes import kept_names
 from ..engine.copy_slices import CopySlices
 from ..engine.python_function import BackwardCFunction
 from ..engine.saved_variable import RELEASED, SavedVariable
+from ..table import size
 from ..tensor import Tensor
 
 
@@ -98,21 +99,6 @@ def nbytes_of(array: Any) -> int:
         return prod(array.shape) * array.dtype.itemsize
     except TypeError:  # a dimension of a trace is no number
         return 0
-
-
-def size(nbytes: int) -> str:
-    """Return bytes as a text for people.
-
-    >>> size(96), size(3072), size(5 << 20)
-    ('96 B', '3 KiB', '5 MiB')
-    """
-    if nbytes < 1024:
-        return f"{nbytes} B"
-    number, unit = nbytes / 1024, "KiB"
-    for larger in ("MiB", "GiB", "TiB"):
-        if number >= 1024:
-            number, unit = number / 1024, larger
-    return f"{number:.3g} {unit}" if number < 1000 else f"{number:.0f} {unit}"
 
 
 def shape_of(shape: Any, dtype: Any) -> str:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 from ..engine.edges import gradient_edge
 from ..engine.graph_task import GraphTask
 from ..engine.node import Node
+from ..table import size
 from ..tensor import Tensor
 from .graph import hooks_of, task_of, title_of
 from .names import Names
-from .saved import saved_of, shape_of, size
+from .saved import saved_of, shape_of
 
 
 class Step(NamedTuple):

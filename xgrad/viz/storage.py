@@ -3,11 +3,12 @@
 import gc
 from typing import Any
 
+from ..table import size
 from ..tensor import Tensor
 from .chains import steps_of
 from .drawing import Drawing
 from .names import Names, names_for
-from .saved import nbytes_of, shape_of, size
+from .saved import nbytes_of, shape_of
 from .scene import Box, Edge, Scene
 from .text_width import shortened
 
