@@ -1,6 +1,7 @@
 """Module and its containers against torch's."""
 
 import copy
+import operator
 import pickle
 from collections import OrderedDict
 
@@ -121,6 +122,8 @@ ERRORS = {
     "list of what": (lambda T, m: T.nn.ModuleList([3]), "int is not a Module subclass"),
     "extend": (lambda T, m: T.nn.ModuleList().extend(3), "should be called with an iterable, but got int"),
     "called parameters": (lambda T, m: T.nn.ParameterList()(1), "ParameterList should not be called"),
+    "times nothing": (lambda T, m: m.both * 0, "Non-positive multiplication factor 0"),
+    "times a string": (lambda T, m: m.both * "a", "unsupported operand type"),
     "inserted too far": (lambda T, m: m.both.insert(5, T.nn.Linear(1, 1)), "out of range"),
     "called list": (lambda T, m: T.nn.ModuleList()(1), 'missing the required "forward" function'),
     "parameters of an iterable": (lambda T, m: T.nn.ParameterList().extend(3), "should be called with an iterable"),
@@ -264,6 +267,11 @@ def containers(T):
 CONTAINERS = {
     "repr": lambda T, c: [repr(m).replace("torch.f", "xgrad.f") for k, m in c.items() if k != "parameter dict"],
     "len": lambda T, c: [len(m) for m in c.values()],
+    "times": lambda T, c: [list((c["sequential"] * 2).state_dict()), list((2 * c["sequential"]).state_dict())],
+    "times in place": lambda T, c: list(operator.imul(c["sequential"], 3).state_dict()),
+    "one parameter": lambda T, c: repr(T.nn.ParameterList([T.ones(2, 3)])).replace("torch.f", "xgrad.f"),
+    "from keys": lambda T, c: [(k, v) for k, v in T.nn.ParameterDict().fromkeys(["a", "b"], T.ones(1)).items()],
+    "joined": lambda T, c: list(c["parameter dict"].__ror__(T.nn.ParameterDict({"first": T.ones(1)})).keys()),
     "names": lambda T, c: [list(m.state_dict()) for m in c.values()],
     "slices": lambda T, c: [repr(c[k][1:]) for k in ("sequential", "named", "list")] + [len(c["parameters"][:2])],
     "negative": lambda T, c: [c["list"][-1].out_features, c["parameters"][-1]],

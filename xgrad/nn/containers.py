@@ -116,6 +116,23 @@ class Sequential(_Listed):
             raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
         return Sequential(*self, *other)
 
+    def _times(self, factor: int) -> list[Any]:
+        if not isinstance(factor, int):
+            raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(factor)}")
+        if factor <= 0:
+            raise ValueError(f"Non-positive multiplication factor {factor} for {type(self)}")
+        return list(self) * factor
+
+    def __mul__(self, other: int) -> "Sequential":
+        """Return a Sequential that calls the same modules `other` times."""
+        return Sequential(*self._times(other))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, other: int) -> "Sequential":
+        self._renumber(self._times(other))
+        return self
+
 
 class ModuleList(_Listed):
     """A list of modules.

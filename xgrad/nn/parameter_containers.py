@@ -45,11 +45,6 @@ class _Parameters(Module):
                 lines.append(f"  ({key}): Object of type: {type(value).__name__}")
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        """Show one entry a line."""
-        text = self.extra_repr()
-        return f"{self._get_name()}(\n  " + text.replace("\n", "\n  ") + "\n)" if text else f"{self._get_name()}()"
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(f"{type(self).__name__} should not be called.")
 
@@ -187,6 +182,10 @@ class ParameterDict(_Parameters):
         """Return another dictionary of the same values."""
         return ParameterDict(dict(self.items()))
 
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":
+        """Return another dictionary with these names, all of them for `default`."""
+        return ParameterDict((key, default) for key in keys)
+
     def update(self, parameters: Any) -> None:
         """Add the values of another dictionary or of pairs (name, value)."""
         if not isinstance(parameters, Iterable):
@@ -201,6 +200,11 @@ class ParameterDict(_Parameters):
     def __or__(self, other: "ParameterDict") -> "ParameterDict":
         new = self.copy()
         new.update(other)
+        return new
+
+    def __ror__(self, other: Any) -> "ParameterDict":
+        new = ParameterDict(other)
+        new.update(self)
         return new
 
     def __ior__(self, other: "ParameterDict") -> "ParameterDict":
