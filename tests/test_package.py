@@ -16,7 +16,7 @@ ROOT = pathlib.Path(xgrad.__file__).parent
 LAYERS = (
     ("errors", "config", "version", "declared", "decorators", "return_types", "table", "warn_always"),
     ("dtypes", "devices", "dtype_info", "size", "sizes", "switches"),
-    ("limits", "execution", "compile_cache", "donation", "unsupported"),
+    ("limits", "execution", "compile_cache", "donation", "missing", "unsupported"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
     ("dispatch",), ("batching",), ("tensor_methods",), ("ops",), ("sparse",),
     ("autograd",), ("nn",), ("optim",), ("func",), ("compiler",),

@@ -58,6 +58,7 @@ from .dtypes import promote_types as promote_types
 from .dtypes import set_default_dtype as set_default_dtype
 from .execution.lazily import lazy as lazy
 from .execution.lazily import sync as sync
+from .missing import MissingNameError as _MissingNameError
 from .ops.create.constructors import BFloat16Tensor as BFloat16Tensor
 from .ops.create.constructors import BoolTensor as BoolTensor
 from .ops.create.constructors import ByteTensor as ByteTensor
@@ -292,7 +293,7 @@ def __getattr__(name: str) -> _Any:
         return found
     if (found := _unsupported("", name)) is not None:
         return found
-    raise AttributeError(f"module 'xgrad' has no attribute {name!r}")
+    raise _MissingNameError(__name__, name)
 
 
 # Modules for users.  Python puts the others that are imported into this one's globals too.

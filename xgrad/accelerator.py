@@ -11,6 +11,7 @@ import jax
 
 from . import cpu, cuda
 from .devices import device
+from .missing import MissingNameError
 from .random import manual_seed as _manual_seed
 from .unsupported import unsupported
 
@@ -96,7 +97,7 @@ def get_device_module(device: Any = None) -> Any:
 def __getattr__(name: str) -> Any:
     if (found := unsupported("accelerator", name)) is not None:
         return found
-    raise AttributeError(f"module 'xgrad.accelerator' has no attribute {name!r}")
+    raise MissingNameError(__name__, name)
 
 
 def __dir__() -> list[str]:

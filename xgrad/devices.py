@@ -32,6 +32,8 @@ STRIDED: set[str] = set()
 class device:
     """A place for tensors: `type` ("cpu", "cuda", "tpu") and `index`, as in PyTorch, and the `jax` placement behind it.
 
+    The index of the first CPU is None, as PyTorch's for a CPU that was asked for without one.
+
     The device of a sharded tensor is all of its devices: `index` is that of the first, two are equal if they are the
     same devices, and a tensor that is put there is sharded likewise if its shape allows it, and else copied to each.
 
@@ -44,7 +46,7 @@ class device:
     ...     x = xgrad.ones(2)
     """
 
-    __slots__ = ("index", "placement", "traced", "type")
+    __slots__ = ("_number", "placement", "traced", "type")
 
     def __init__(self, spec: Any, index: int | None = None) -> None:
         if index is not None:
@@ -56,7 +58,12 @@ class device:
         self.placement: Any = placement
         first = min(devices_of(self.placement), key=_id_of)
         self.type = "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform
-        self.index: int = _own(first).index(first)
+        self._number: int = _own(first).index(first)
+
+    @property
+    def index(self) -> int | None:
+        """The number among the devices of its type; None for the first CPU."""
+        return None if self._only else self._number
 
     def __repr__(self) -> str:
         if self._several:
@@ -67,7 +74,7 @@ class device:
         if self._only:
             return f"device(type='{self.type}')"
         elsewhere = "" if self._process is None else f", process={self._process}"
-        return f"device(type='{self.type}', index={self.index}{elsewhere})"
+        return f"device(type='{self.type}', index={self._number}{elsewhere})"
 
     def __str__(self) -> str:
         if self._several:
@@ -79,11 +86,11 @@ class device:
             run = numbers[-1] - numbers[0] == len(numbers) - 1
             return f"{self.type}:{f'{numbers[0]}-{numbers[-1]}' if run else ','.join(map(str, numbers))}"
         elsewhere = "" if self._process is None else f" of process {self._process}"
-        return self.type if self._only else f"{self.type}:{self.index}{elsewhere}"
+        return self.type if self._only else f"{self.type}:{self._number}{elsewhere}"
 
     @property
     def _only(self) -> bool:
-        return self.type == "cpu" and self.index == 0 and not self._several and self._process is None
+        return self.type == "cpu" and self._number == 0 and not self._several and self._process is None
 
     @property
     def _process(self) -> int | None:
@@ -171,7 +178,7 @@ def placement_of(spec: Any) -> Any:
     except RuntimeError:
         present = []
     if int(number or 0) >= len(present):
-        seen = ", ".join(f"{d.type}:{d.index}" for d in devices())
+        seen = ", ".join(f"{d.type}:{d._number}" for d in devices())
         here = " in this process" if jax.process_count() > 1 else ""
         raise RuntimeError(
             f"device '{spec}' is not available: JAX sees {seen}{here}. `python -m xgrad doctor` says more."

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from . import dtypes
 from .devices import placement_of, require_here
 from .errors import PlacementError
+from .missing import MissingNameError
 from .ops.create.casts import move
 from .ops.create.from_data import as_tensor
 from .tensor import Tensor, from_foreign
@@ -117,7 +118,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
 def __getattr__(name: str) -> Any:
     if (found := unsupported("distributed", name)) is not None:
         return found
-    raise AttributeError(f"module 'xgrad.distributed' has no attribute {name!r}")
+    raise MissingNameError(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from .missing import MissingNameError
 from .nn.module import Module as ScriptModule
 from .unsupported import unsupported
 
@@ -94,7 +95,7 @@ Attribute: Callable[..., Any] = lambda value, type: value  # noqa: E731
 def __getattr__(name: str) -> Any:
     if (found := unsupported("jit", name)) is not None:
         return found
-    raise AttributeError(f"module 'xgrad.jit' has no attribute {name!r}")
+    raise MissingNameError(__name__, name)
 
 
 def __dir__() -> list[str]:

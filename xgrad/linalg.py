@@ -2,6 +2,7 @@
 
 from .dispatch.tables import FUNCTIONS as _FUNCTIONS
 from .errors import LinAlgError as LinAlgError
+from .missing import missing as _missing
 
 globals().update(_FUNCTIONS["linalg"])
 
@@ -12,3 +13,5 @@ def __dir__() -> list[str]:
 
 
 globals()["__all__"] = __dir__()
+
+globals()["__getattr__"] = _missing(__name__)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from . import dtypes
 from .dispatch.promotion import wrap_dim, wrap_dims
 from .dispatch.tables import FUNCTIONS
+from .missing import MissingNameError
 from .ops.index.masks import truth
 from .tensor import Tensor
 from .unsupported import unsupported
@@ -258,7 +259,7 @@ def logaddexp(
 def __getattr__(name: str) -> Any:
     if (found := unsupported("masked", name)) is not None:
         return found
-    raise AttributeError(f"module 'xgrad.masked' has no attribute {name!r}")
+    raise MissingNameError(__name__, name)
 
 
 def __dir__() -> list[str]:

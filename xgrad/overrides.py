@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .config import settings, state
+from .missing import missing as _missing
 from .tensor import Tensor
 
 __all__ = ["disable_overrides", "handle_xgrad_function", "has_xgrad_function", "is_tensor_like"]
@@ -316,3 +317,6 @@ def attach(tensor: Any) -> None:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 
 from .autograd import profiler as _profiler
 from .autograd.profiler import record_function as record_function
+from .missing import missing as _missing
 
 __all__ = [
     "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule", "tensorboard_trace_handler",
@@ -115,3 +116,6 @@ class profile(_profiler.profile):
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

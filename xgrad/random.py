@@ -29,6 +29,7 @@ from .config import state
 from .devices import device as device_of
 from .errors import TracedValueError
 from .execution.pending import Pending
+from .missing import missing as _missing
 from .tensor import Tensor, from_foreign
 from .views.storage import traced
 
@@ -328,3 +329,6 @@ def draw_again(log: dict[Generator, Any], generator: Generator | None) -> None:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

@@ -1,6 +1,7 @@
 """PyTorch's `torch.special`: the operators declared in that namespace."""
 
 from .dispatch.tables import FUNCTIONS as _FUNCTIONS
+from .missing import missing as _missing
 
 globals().update(_FUNCTIONS.get("special", {}))
 
@@ -11,3 +12,5 @@ def __dir__() -> list[str]:
 
 
 globals()["__all__"] = __dir__()
+
+globals()["__getattr__"] = _missing(__name__)

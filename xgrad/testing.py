@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from .missing import missing as _missing
 from .tensor import Tensor
 
 __all__ = ["assert_close"]
@@ -112,3 +113,6 @@ def _array(x: Any) -> np.ndarray | None:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

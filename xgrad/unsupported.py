@@ -55,6 +55,9 @@ _COLLECTIVES = (
     "tensors are sharded over all devices, and XLA puts the transfers in",
     "Use xgrad.mesh with a PartitionSpec, and xgrad.distributed.from_local.",
 )
+_REMOVED = ("PyTorch has removed it", "Use the functions of xgrad.linalg: eig, eigh, lstsq, solve.")
+_ROW_MAJOR = ("every array here is row-major", "It would be tuple(range(x.ndim)).")
+_OTHER_DEVICES = ("the devices are those that JAX sees", "Use x.to(device); xgrad.devices() lists them.")
 _MASKED_TENSOR = ("a tensor here has no mask of its own", "Give the mask to the functions of xgrad.masked.")
 
 # (namespace, (reason, alternative), names); "Tensor" stands for the methods.
@@ -99,6 +102,9 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("Tensor", _PYTHON, "apply_"),
     ("Tensor", _STREAMS, "record_stream"),
     ("Tensor", _COMPLEX32, "chalf"),
+    ("Tensor", _REMOVED, "eig symeig lstsq solve"),
+    ("Tensor", _ROW_MAJOR, "dim_order"),
+    ("Tensor", _OTHER_DEVICES, "ipu mtia xpu"),
     ("", _HUB, "hub"),
     ("", _FX, "fx"),
     ("", _EXPORT, "export"),

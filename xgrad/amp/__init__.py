@@ -1,5 +1,6 @@
 """Automatic mixed precision: autocast, the scaling of losses, custom Functions (PyTorch: torch.amp)."""
 
+from ..missing import missing as _missing
 from .autocast_mode import autocast as autocast
 from .autocast_mode import autocast_decorator as autocast_decorator
 from .autocast_mode import is_autocast_available as is_autocast_available
@@ -12,3 +13,6 @@ __all__ = ["GradScaler", "autocast", "autocast_decorator", "custom_bwd", "custom
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

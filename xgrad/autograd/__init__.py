@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from ..engine.saved_variable import SavedVariable as SavedTensor  # the name by which PyTorch shows it
+from ..missing import MissingNameError as _MissingNameError
 from . import forward_ad as forward_ad
 from . import graph as graph
 from .anomaly_mode import _current_autograd_node as _current_autograd_node
@@ -38,7 +39,7 @@ if _TYPE_CHECKING:
 def __getattr__(name: str) -> _Any:
     if name in ("functional", "profiler"):  # loaded at first use
         return _import_module(f".{name}", __name__)
-    raise AttributeError(f"module 'xgrad.autograd' has no attribute {name!r}")
+    raise _MissingNameError(__name__, name)
 
 
 __all__ = [

@@ -15,6 +15,7 @@ from ..dispatch.view import view, view_along
 from ..dtypes import INEXACT
 from ..engine.placement import zeros
 from ..engine.python_function_jvp import check_shape
+from ..missing import missing as _missing
 from ..tensor import Tangents, Tensor, from_array
 from ..views.chain import ViewChain
 from ..views.storage import place_of
@@ -229,3 +230,6 @@ def tangent_of(self: Tensor) -> Tensor | None:
 def __dir__() -> list[str]:
     """Return PyTorch's names, which users may use."""
     return ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+globals()["__getattr__"] = _missing(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 from ..engine import node as _node
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.hooks import RemovableHandle
+from ..missing import missing as _missing
 from ..tensor import Tensor
 from .multi_grad import node_of, register_multi_grad_hook
 from .mutation import allow_mutation_on_saved_tensors
@@ -123,3 +124,6 @@ def _engine_run_backward(t_outputs: Sequence[Tensor | GradientEdge], *args: Any,
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

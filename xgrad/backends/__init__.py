@@ -5,6 +5,7 @@
 
 from typing import Any
 
+from ..missing import MissingNameError
 from .backend import Backend as Backend
 from .cost import Cost as Cost
 from .torch_names import LIBRARIES as _LIBRARIES
@@ -15,7 +16,7 @@ __all__ = ["Backend", "Cost"]
 def __getattr__(name: str) -> Any:
     if name in _LIBRARIES:
         return _LIBRARIES[name]
-    raise AttributeError(f"module 'xgrad.backends' has no attribute {name!r}")
+    raise MissingNameError(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..missing import missing as _missing
 from . import amp as amp
 
 __all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]
@@ -28,3 +29,6 @@ def synchronize(device: Any = None) -> None:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

@@ -13,6 +13,7 @@ import jax
 from ..devices import device as _device
 from ..devices import placement_of
 from ..devices import set_default_device as _set_default_device
+from ..missing import MissingNameError
 from ..ops.create import constructors as _constructors
 from ..random import get_rng_state as _get_rng_state
 from ..random import manual_seed as _manual_seed
@@ -186,7 +187,7 @@ def __getattr__(name: str) -> Any:
         return getattr(_constructors, name)
     if (found := unsupported("cuda", name)) is not None:
         return found
-    raise AttributeError(f"module 'xgrad.cuda' has no attribute {name!r}")
+    raise MissingNameError(__name__, name)
 
 
 def __dir__() -> list[str]:

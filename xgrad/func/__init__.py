@@ -1,5 +1,6 @@
 """Transforms of functions, as torch.func: vmap, grad, vjp, jvp, Jacobians."""
 
+from ..missing import missing as _missing
 from .derivatives import grad as grad
 from .derivatives import grad_and_value as grad_and_value
 from .derivatives import jvp as jvp
@@ -21,3 +22,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

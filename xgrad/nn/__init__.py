@@ -6,6 +6,7 @@ The modules are loaded at their first use: they would add to xgrad's own import.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ..missing import MissingNameError
 from . import functional as functional
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise MissingNameError(__name__, name)
     found = globals()[name] = getattr(importlib.import_module(f".{HOMES[name]}", __name__), name)
     return found
 

@@ -11,6 +11,7 @@ tensor([  0.0000,   0.6931, 100.0000])
 from typing import Any
 
 from ..dispatch.tables import FUNCTIONS as _FUNCTIONS
+from ..missing import MissingNameError as _MissingNameError
 from ..unsupported import unsupported as _unsupported
 
 _FUNCTIONS["nn.functional"].update({name: _FUNCTIONS[""][name] for name in ("sigmoid", "tanh")})
@@ -21,7 +22,7 @@ globals().update(_FUNCTIONS["nn.functional"])
 def __getattr__(name: str) -> Any:
     if (found := _unsupported("nn.functional", name)) is not None:
         return found
-    raise AttributeError(f"module 'xgrad.nn.functional' has no attribute {name!r}")
+    raise _MissingNameError(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -15,6 +15,7 @@ import tempfile
 from typing import Any
 
 from ..interop._safetensors_file import FileError, contents
+from ..missing import missing as _missing
 from ._places import Places
 from ._restore import restored
 from ._torch_file import read_torch_file
@@ -170,3 +171,6 @@ def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

@@ -90,4 +90,4 @@ def name_of(array: Any) -> str | None:
         return None
     where = device(array.sharding)
     kinds = jax.Device, Devices, DeclaredPlace
-    return f"{where.type}:{where.index}" if isinstance(placement_of(where), kinds) else None
+    return f"{where.type}:{where.index or 0}" if isinstance(placement_of(where), kinds) else None

@@ -1,5 +1,6 @@
 """PyTorch's `torch.signal`: window functions."""
 
+from ..missing import missing as _missing
 from . import windows as windows
 
 __all__ = ["windows"]
@@ -7,3 +8,6 @@ __all__ = ["windows"]
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

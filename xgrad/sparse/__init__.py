@@ -15,6 +15,7 @@ from collections.abc import Callable as _Callable
 from typing import Any
 
 from ..config import settings as _settings
+from ..missing import MissingNameError as _MissingNameError
 from ..ops.sparse import conversion as _conversion
 from ..tensor import Tensor, from_foreign
 from ..unsupported import unsupported as _unsupported
@@ -153,7 +154,7 @@ def from_bcoo(array: Any, requires_grad: bool = False) -> Tensor:
 def __getattr__(name: str) -> Any:
     if (found := _unsupported("sparse", name)) is not None:
         return found
-    raise AttributeError(f"module 'xgrad.sparse' has no attribute {name!r}")
+    raise _MissingNameError(__name__, name)
 
 
 def __dir__() -> list[str]:

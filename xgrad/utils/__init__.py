@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ..missing import MissingNameError
 from . import checkpoint as checkpoint
 from . import dlpack as dlpack
 
@@ -18,7 +19,7 @@ __all__ = ["checkpoint", "data", "dlpack", "tensorboard"]
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise MissingNameError(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -18,6 +18,7 @@ from ..autograd.backward import backward
 from ..autograd.function import Function
 from ..config import state
 from ..dispatch.autocasting import use_casts
+from ..missing import missing as _missing
 from ..random import draw_again, note_drawn
 from ..tensor import Tensor
 from .recompute import CheckpointError, after, metadata, run_checkpointed
@@ -318,3 +319,6 @@ class GraphExecGroup:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

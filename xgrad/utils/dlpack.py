@@ -15,6 +15,7 @@ from .. import dtypes
 from ..devices import same_placement, settled
 from ..dispatch.call import call
 from ..execution.execute import settle, transferred
+from ..missing import missing as _missing
 from ..ops.create.from_data import _converted, placement
 from ..tensor import Tensor, from_foreign
 
@@ -171,3 +172,6 @@ def to_dlpack(tensor: Tensor) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

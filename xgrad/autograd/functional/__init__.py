@@ -1,5 +1,6 @@
 """Jacobians and Hessians of functions, and their products with vectors (PyTorch: torch/autograd/functional.py)."""
 
+from ...missing import missing as _missing
 from .jacobians import hessian as hessian
 from .jacobians import jacobian as jacobian
 from .products import hvp as hvp
@@ -12,3 +13,6 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

@@ -24,6 +24,7 @@ from ...config import state
 from ...dispatch.operator import Operator
 from ...dispatch.operator_modes import OperatorMode, public_name
 from ...engine.node import MAX_SEQUENCE_NR, Node
+from ...missing import missing as _missing
 from ...tensor import Tensor
 from .events import EventList, FunctionEvent, FunctionEventAvg, Interval
 
@@ -395,3 +396,6 @@ class record_function(ContextDecorator):
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+globals()["__getattr__"] = _missing(__name__)

@@ -1,5 +1,6 @@
 """Helpers for modules and their parameters (PyTorch: torch/nn/utils)."""
 
+from ...missing import missing as _missing
 from . import parametrizations as parametrizations
 from . import parametrize as parametrize
 from . import rnn as rnn
@@ -20,3 +21,5 @@ from .spectral_norm import remove_spectral_norm as remove_spectral_norm
 from .spectral_norm import spectral_norm as spectral_norm
 from .weight_norm import remove_weight_norm as remove_weight_norm
 from .weight_norm import weight_norm as weight_norm
+
+globals()["__getattr__"] = _missing(__name__)
