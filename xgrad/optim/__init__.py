@@ -14,14 +14,16 @@ from .adam import AdamW as AdamW
 from .adam_variants import Adamax as Adamax
 from .adam_variants import NAdam as NAdam
 from .adam_variants import RAdam as RAdam
+from .lbfgs import LBFGS as LBFGS
 from .matrices import Adafactor as Adafactor
 from .matrices import Muon as Muon
 from .optimizer import Optimizer as Optimizer
 from .rprop import ASGD as ASGD
 from .rprop import Rprop as Rprop
 from .sgd import SGD as SGD
+from .sparse_adam import SparseAdam as SparseAdam
 
 __all__ = [
-    "ASGD", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer", "RAdam",
-    "RMSprop", "Rprop", "lr_scheduler", "swa_utils",
+    "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam",
+    "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "swa_utils",
 ]  # fmt: skip

@@ -101,27 +101,29 @@ def _operands(rule: Rule, hyper: dict[str, Any]) -> tuple[list[Any], tuple[str, 
     if not tensors:
         return [*_derived(rule, tuple(hyper), tuple(hyper.values()), x64_enabled())], _names(rule, tuple(hyper)), ()
     numbers = tuple([name for name in hyper if name not in tensors])
-    vector = _vector(tuple([float(hyper[name]) for name in numbers]), x64_enabled())
-    return [vector, *[hyper[name] for name in tensors]], numbers, tensors
+    first = vector(tuple([float(hyper[name]) for name in numbers]), x64_enabled())
+    return [first, *[hyper[name] for name in tensors]], numbers, tensors
 
 
-def _log(value: float) -> float:
+def log(value: float) -> float:
+    """Return the logarithm of a number that is not negative."""
     return math.log(value) if value > 0 else -math.inf
 
 
 @functools.lru_cache(maxsize=_MOST)
 def _derived(rule: Rule, names: tuple[str, ...], values: tuple[Any, ...], x64: bool) -> tuple[Any, ...]:
-    found = rule.derive(SimpleNamespace(**dict(zip(names, values))), _log)
-    return (_vector(tuple(map(float, found.values())), x64),)
+    found = rule.derive(SimpleNamespace(**dict(zip(names, values))), log)
+    return (vector(tuple(map(float, found.values())), x64),)
 
 
 @functools.lru_cache
 def _names(rule: Rule, names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(rule.derive(SimpleNamespace(**dict.fromkeys(names, 0.5)), _log))
+    return tuple(rule.derive(SimpleNamespace(**dict.fromkeys(names, 0.5)), log))
 
 
 @functools.lru_cache(maxsize=_MOST)
-def _vector(values: tuple[float, ...], x64: bool) -> Any:
+def vector(values: tuple[float, ...], x64: bool) -> Any:
+    """Return numbers as one operand of a program."""
     with jax.ensure_compile_time_eval():
         return jax.device_put(np.array(values, np.float64 if x64 else np.float32))
 
@@ -148,10 +150,10 @@ def _together(form: _Form, count: int) -> Together:
 
 def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[Any]) -> list[Any]:
     rule, options = form.rule, SimpleNamespace(**dict(form.options))
-    vector, *tensors = operands
-    h: Any = dict(zip(form.numbers, vector))
+    numbers, *tensors = operands
+    h: Any = dict(zip(form.numbers, numbers))
     if tensors:
-        h |= {name: t.astype(jnp.result_type(t, vector)).reshape(()) for name, t in zip(form.tensors, tensors)}
+        h |= {name: t.astype(jnp.result_type(t, numbers)).reshape(()) for name, t in zip(form.tensors, tensors)}
         h = rule.derive(SimpleNamespace(**h), jnp.log)
     counts = {name: jnp.stack([o[1 + k] for o in own]) for k, name in enumerate(rule.counts)}
     scalars, counts = rule.coefficients(SimpleNamespace(**h), counts, options)
