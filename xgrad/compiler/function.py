@@ -43,9 +43,6 @@ class Metrics(NamedTuple):
     verified: int = 0  # calls that were compared with an eager run
 
 
-_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
-
-
 class CompiledFunction:
     """A function that runs as one XLA program for each kind of arguments.  Made by `xgrad.compile`."""
 
@@ -77,8 +74,8 @@ class CompiledFunction:
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of a compiled module, or other object: its parameters(), state_dict(), eval() ..."""
-        if not name.startswith("_") and not isinstance(function := self._function, _FUNCTIONS):
-            return getattr(function, name)
+        if not name.startswith("_") and not hasattr(self._function, "__code__"):  # of functions and methods
+            return getattr(self._function, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
