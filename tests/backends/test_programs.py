@@ -1,11 +1,13 @@
 """Random programs of views and in-place writes do on declared backends what they do on torch."""
 
 import random
+from contextlib import nullcontext
 
 import jax.numpy as jnp
 import pytest
 
 import xgrad
+from xgrad.execution.together import together
 
 from ..lanes import budget
 from ..property import drawing, programs
@@ -23,6 +25,7 @@ DECLARED = {
     "dtypes": ({"dtypes": ["float32", "bool"]}, "replay"),  # the programs are of float64: all is computed on the host
     "lowerings": ({"lowerings": {"mul": lambda x, y: y * x, "tanh": jnp.tanh}}, "replay"),
     "memory": ({"memory": 1 << 24}, "replay"),
+    "together": ({}, "replay"),  # as in a compiled function: noted, and run as one program
 }
 
 
@@ -52,7 +55,8 @@ def test_program_on_a_declared_backend_agrees_with_torch(name, budget):
         draw = drawing.Draw(random.Random(seed))
         program, theirs = drawing.generate(draw, flavours[seed % len(flavours)], 3 + draw.below(8))
         try:
-            with OnBackend(backend), backend.activate():
+            block = together("the end") if name == "together" else nullcontext()
+            with OnBackend(backend), backend.activate(), block:
                 programs.compare(program, theirs, [(path, 0)])
         except AssertionError as error:
             error.add_note(f"\nseed {seed}\n{program.source('torch')}")
