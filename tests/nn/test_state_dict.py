@@ -9,7 +9,7 @@ import torch
 
 import xgrad
 
-from ..oracle import as_torch, data, same_error
+from ..oracle import as_torch, data, same, same_error
 
 
 def layer(T, seed=0):
@@ -309,3 +309,16 @@ def test_what_processes_share_is_refused_and_to_empty_keeps_shapes():
         two(xgrad).share_memory()
     as_torch(lambda T: [tuple(p.shape) for p in two(T).to_empty(device="cpu").parameters()])
     assert torch.nn.Module.share_memory
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_state_of_torch_is_loaded_as_it_is(assign):
+    theirs, ours = two(torch), two(xgrad)
+    state = theirs.state_dict()
+    state["0.weight"] = state["0.weight"].T * 2
+    assert repr(ours.load_state_dict(state, assign=assign)) == "<All keys matched successfully>"
+    same(ours[0].weight, state["0.weight"])
+    state["0.weight"].zero_()
+    assert bool((ours[0].weight != 0).all())
+    assert isinstance(ours[0].weight, xgrad.nn.Parameter)
+    assert ours[0].weight.requires_grad

@@ -8,7 +8,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
 from ..config import state
+from ..dispatch.tables import FUNCTIONS
 from ..size import Size
 from ..tensor import Tensor
 from .parameter import Parameter, is_lazy
@@ -109,6 +113,8 @@ def load_state_dict(
 ) -> IncompatibleKeys:
     """Copy tensors into parameters and buffers of the same names; with `assign`, put them in their place.
 
+    The tensors may be PyTorch's own: `model.load_state_dict(torch_model.state_dict())`.
+
     Raises `RuntimeError` for shapes that differ and, if `strict`, for names that are missing or unexpected, all of
     which it lists; as in PyTorch the tensors that fit have then been loaded.
 
@@ -185,6 +191,9 @@ def load_own_state(
 
 def _loaded(module: Any, name: str, value: Any, key: str, given: Any, about: dict[str, Any]) -> str | None:
     """Load one tensor; return what is wrong with it, if anything is."""
+    if not isinstance(given, Tensor) and hasattr(given, "__dlpack__") and hasattr(given, "detach"):
+        array = np.array(jax.dlpack.from_dlpack(given.detach().cpu().contiguous()))  # a tensor of PyTorch's
+        given = FUNCTIONS[""]["as_tensor"](array)
     if not isinstance(given, Tensor):
         return (
             f'While copying the parameter named "{key}", expected xgrad.Tensor or Tensor-like object from checkpoint '
