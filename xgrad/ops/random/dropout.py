@@ -18,7 +18,7 @@ from ...dispatch.samples import key, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...dispatch.wrong_arguments import require_tensor
 from ...tensor import Tensor
-from .keys import draw_key
+from .keys import draw_key, in_a_row
 
 hidden: Any = partial(operator, function=False, method=False, out=False)
 
@@ -29,7 +29,7 @@ _ALPHA = -1.7580993408473766
 def _kept(shape: tuple, key: Any, p: Any, channels: bool) -> Any:
     """The mask of elements that stay, drawn for each element, or for each channel."""
     drawn = shape[:2] + (1,) * (len(shape) - 2) if channels else shape
-    return jax.random.bernoulli(key, 1 - p, drawn)
+    return in_a_row(lambda key, shape: jax.random.bernoulli(key, 1 - p, shape), key, drawn)
 
 
 def _dropped(x: Any, key: Any, p: Any, channels: bool) -> Any:

@@ -1,6 +1,8 @@
 """draw_key: the key of a random operator, an argument of its program; inside of vmap a batch of keys."""
 
 import functools
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import jax
@@ -9,6 +11,20 @@ from ...batching.batched_tensor import wrap
 from ...config import state
 from ...random import Generator, next_key
 from ...tensor import Tensor, from_array
+
+_LONG = 2**24  # numbers that are drawn in their own shape: a mesh divides them among its devices
+
+
+def in_a_row(draw: Callable[..., Any], key: Any, shape: tuple[int, ...], *args: Any) -> Any:
+    """Return `draw(key, shape, *args)` of jax.random, drawn as a vector.
+
+    The numbers are the same.  XLA compiles threefry for a vector in 0.3 s of a slow core, for four dimensions in 1.2 s:
+    a model has a program for each shape of its weights.
+    """
+    length = prod(shape)
+    if len(shape) < 2 or length > _LONG:
+        return draw(key, shape, *args)
+    return draw(key, (length,), *args).reshape(shape)
 
 
 @functools.lru_cache(maxsize=64)

@@ -28,7 +28,7 @@ from ..create.factories import checked_sizes, like, made
 from ..create.from_data import place, placement
 from ..index.index_checks import on_host
 from ..pointwise.arithmetic import zero
-from .keys import draw_key
+from .keys import draw_key, in_a_row
 
 _WIDEST = {8: 3, 16: 11, 32: 24, 64: 53}  # bits of a float → integers up to 2**n that it holds exactly (float8: fewer)
 
@@ -38,15 +38,15 @@ _WIDEST = {8: 3, 16: 11, 32: 24, 64: 53}  # bits of a float → integers up to 2
 
 def _uniform(key: Any, shape: tuple, dtype: Any) -> Any:
     if dtype in dtypes.COMPLEX:
-        re, im = jax.random.uniform(key, (2, *shape), dtypes.real_of(dtype))
+        re, im = in_a_row(jax.random.uniform, key, (2, *shape), dtypes.real_of(dtype))
         return jax.lax.complex(re, im)
     wide = jnp.float32 if dtype.itemsize == 1 else dtype
-    return jax.random.uniform(key, shape, wide).astype(dtype)
+    return in_a_row(jax.random.uniform, key, shape, wide).astype(dtype)
 
 
 def _normal(key: Any, shape: tuple, dtype: Any) -> Any:
     wide = jnp.float32 if dtype.itemsize == 1 else dtype
-    return jax.random.normal(key, shape, wide).astype(dtype)
+    return in_a_row(jax.random.normal, key, shape, wide).astype(dtype)
 
 
 def _integers(key: Any, low: Any, high: Any, shape: tuple, dtype: Any) -> Any:
