@@ -291,6 +291,11 @@ def __getattr__(name: str) -> _Any:
     if name in _LATER:
         found = globals()[name] = getattr(_importlib.import_module(f"xgrad.{_LATER[name]}"), name)
         return found
+    if name.startswith("_foreach_"):  # packages ask for these by name, and few programs do
+        from .ops.foreach import FOREACH
+
+        if name in FOREACH:
+            return FOREACH[name]
     if (found := _unsupported("", name)) is not None:
         return found
     raise _MissingNameError(__name__, name)
