@@ -292,10 +292,9 @@ def __getattr__(name: str) -> _Any:
         found = globals()[name] = getattr(_importlib.import_module(f"xgrad.{_LATER[name]}"), name)
         return found
     if name.startswith("_foreach_"):  # packages ask for these by name, and few programs do
-        from .ops.foreach import FOREACH
-
-        if name in FOREACH:
-            return FOREACH[name]
+        functions = _importlib.import_module("xgrad.ops.foreach").FOREACH
+        if name in functions:
+            return functions[name]
     if (found := _unsupported("", name)) is not None:
         return found
     raise _MissingNameError(__name__, name)

@@ -161,33 +161,29 @@ def _norms(count: int) -> Program:
 
 def _declare(name: str, in_place: bool) -> None:
     """Add a function with PyTorch's parameters."""
-    function: Any
-    if name in UNARY:
+    suffix = "_" * in_place
 
-        def function(self: Sequence[Tensor]) -> Any:
-            return _run(name, in_place, self, ())
+    def unary(self: Sequence[Tensor]) -> Any:
+        return _run(name, in_place, self, ())
 
-    elif name in ("add", "sub"):
+    def with_alpha(self: Sequence[Tensor], other: Any, *, alpha: Any = 1) -> Any:
+        return _run(name, in_place, self, (other, alpha))
 
-        def function(self: Sequence[Tensor], other: Any, *, alpha: Any = 1) -> Any:
-            return _run(name, in_place, self, (other, alpha))
+    def binary(self: Sequence[Tensor], other: Any, non_blocking: bool = False) -> Any:
+        return _run(name, in_place, self, (other,))
 
-    elif name in BINARY:
+    def lerp(self: Sequence[Tensor], tensors1: Any, weight: Any) -> Any:
+        return _run(name, in_place, self, (tensors1, weight))
 
-        def function(self: Sequence[Tensor], other: Any, non_blocking: bool = False) -> Any:
-            return _run(name, in_place, self, (other,))
+    def with_value(self: Sequence[Tensor], tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
+        return _run(name, in_place, self, (tensor1, tensor2, value))
 
-    elif name == "lerp":
-
-        def function(self: Sequence[Tensor], tensors1: Any, weight: Any) -> Any:
-            return _run(name, in_place, self, (tensors1, weight))
-
-    else:
-
-        def function(self: Sequence[Tensor], tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
-            return _run(name, in_place, self, (tensor1, tensor2, value))
-
-    function.__name__ = function.__qualname__ = f"_foreach_{name}{'_' * in_place}"
+    function: Any = with_value
+    for these, one in ((UNARY, unary), (("add", "sub"), with_alpha), (("lerp",), lerp), (BINARY, binary)):
+        if name in these:
+            function = one
+            break
+    function.__name__ = function.__qualname__ = f"_foreach_{name}{suffix}"
     function.__doc__ = f"{name} of each tensor of a list, as one program{', in place' * in_place}."
     function.__module__ = "xgrad"
     FOREACH[function.__name__] = function
