@@ -18,7 +18,7 @@ def test_it_prints_a_table_and_writes_json_and_html(capsys, tmp_path):
     assert main([*ONE, "--plain", "--operators", "tanh", "--json", str(data), "--html", str(page)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("xgrad ")
-    assert any(line.startswith("tanh") and " ok " in line for line in lines)
+    assert any(line.startswith("  tanh") and " ok " in line for line in lines)
     assert lines[-1] == "1 row on cpu: 0 wrong, 1 right"
     found = json.loads(data.read_text())
     assert found["complete"]
