@@ -99,6 +99,7 @@ if _TYPE_CHECKING:
     from . import cpu as cpu
     from . import cuda as cuda
     from . import distributed as distributed
+    from . import distributions as distributions
     from . import fft as fft
     from . import func as func
     from . import interop as interop
@@ -267,6 +268,7 @@ _MODULES = (
     "cpu",
     "cuda",
     "distributed",
+    "distributions",
     "fft",
     "func",
     "interop",

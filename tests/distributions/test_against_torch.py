@@ -1,0 +1,345 @@
+"""Densities, moments, divergences and errors of distributions, with their gradients, equal to torch's."""
+
+import numpy as np
+import pytest
+import torch
+import torch.distributions
+
+import xgrad
+import xgrad.distributions
+
+LIBRARIES = (torch, xgrad)
+P = [0.2, 0.5, 0.7]  # positive numbers below 1
+A, B = [0.5, 1.5, 3.0], [2.0, 0.7, 1.2]
+ROWS = [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]
+LOGITS = [[0.2, -0.3, 0.5], [1.6, 0.3, -0.1]]
+COVARIANCE = [[2.0, 0.3], [0.3, 0.5]]
+FACTOR = [[1.2, 0.0], [0.3, 0.5]]
+
+# name: (parameters, values); the parameters become float64 tensors that require grad.
+TABLE = {
+    "Normal": ({"loc": A, "scale": B}, [-1.0, 0.3, 2.0]),
+    "LogNormal": ({"loc": A, "scale": P}, [0.1, 0.3, 2.0]),
+    "HalfNormal": ({"scale": B}, [0.1, 0.3, 2.0]),
+    "HalfCauchy": ({"scale": B}, [0.1, 0.3, 2.0]),
+    "Laplace": ({"loc": A, "scale": B}, [-1.0, 0.3, 2.0]),
+    "Cauchy": ({"loc": A, "scale": B}, [-1.0, 0.3, 2.0]),
+    "Gumbel": ({"loc": A, "scale": B}, [-1.0, 0.3, 2.0]),
+    "StudentT": ({"df": A, "loc": P, "scale": B}, [-1.0, 0.3, 2.0]),
+    "StudentT ": ({"df": [3.0, 4.0, 5.0]}, [-1.0, 0.3, 2.0]),
+    "Uniform": ({"low": P, "high": [1.0, 2.0, 3.0]}, [0.4, 0.6, 2.5]),
+    "Exponential": ({"rate": B}, [0.1, 0.3, 2.0]),
+    "Gamma": ({"concentration": A, "rate": B}, [0.1, 0.3, 2.0]),
+    "Chi2": ({"df": B}, [0.1, 0.3, 2.0]),
+    "Beta": ({"concentration1": A, "concentration0": B}, [0.1, 0.3, 0.9]),
+    "Dirichlet": ({"concentration": [A, B]}, ROWS),
+    "Bernoulli": ({"probs": P}, [0.0, 1.0, 1.0]),
+    "Bernoulli ": ({"logits": A}, [0.0, 1.0, 1.0]),
+    "Binomial": ({"total_count": [4.0, 4.0, 4.0], "probs": P}, [0.0, 1.0, 4.0]),
+    "Binomial ": ({"total_count": [4.0, 4.0, 4.0], "logits": A}, [0.0, 1.0, 4.0]),
+    "Geometric": ({"probs": P}, [0.0, 1.0, 4.0]),
+    "Geometric ": ({"logits": A}, [0.0, 1.0, 4.0]),
+    "Poisson": ({"rate": B}, [0.0, 1.0, 4.0]),
+    "Categorical": ({"probs": ROWS}, [0, 2]),
+    "Categorical ": ({"logits": LOGITS}, [0, 2]),
+    "OneHotCategorical": ({"probs": ROWS}, [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+    "OneHotCategorical ": ({"logits": LOGITS}, [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+    "Multinomial": ({"total_count": 4, "probs": ROWS}, [[1.0, 1.0, 2.0], [0.0, 3.0, 1.0]]),
+    "Multinomial ": ({"total_count": 4, "logits": LOGITS}, [[1.0, 1.0, 2.0], [0.0, 3.0, 1.0]]),
+    "RelaxedBernoulli": ({"temperature": [0.7], "probs": P}, [0.1, 0.3, 0.9]),
+    "RelaxedBernoulli ": ({"temperature": [0.7], "logits": A}, [0.1, 0.3, 0.9]),
+    "RelaxedOneHotCategorical": ({"temperature": 0.7, "probs": ROWS}, ROWS),
+    "RelaxedOneHotCategorical ": ({"temperature": 0.7, "logits": LOGITS}, ROWS),
+    "MultivariateNormal": ({"loc": [0.1, 0.2], "covariance_matrix": COVARIANCE}, [[0.3, 1.0], [1.0, -1.0]]),
+    "MultivariateNormal ": ({"loc": [[0.1, 0.2]] * 2, "scale_tril": FACTOR}, [[0.3, 1.0], [1.0, -1.0]]),
+    "MultivariateNormal  ": ({"loc": [0.1, 0.2], "precision_matrix": COVARIANCE}, [[0.3, 1.0], [1.0, -1.0]]),
+}
+
+
+def made(T, name):
+    """The distribution, its parameters, and the values."""
+    given, values = TABLE[name]
+    parameters = {
+        key: value if isinstance(value, int) else T.tensor(value, dtype=T.float64) for key, value in given.items()
+    }
+    leaves = [p for key, p in parameters.items() if hasattr(p, "dtype") and key != "total_count"]
+    for p in leaves:
+        p.requires_grad_()
+    value = T.tensor(values, dtype=T.int64 if isinstance(values[0], int) else T.float64)
+    if not isinstance(values[0], int):
+        value.requires_grad_()
+    return getattr(T.distributions, name.strip())(**parameters), leaves, value
+
+
+def evaluated(T, function, leaves):
+    """The result and its gradients; the kind of error if there is one."""
+    try:
+        result = function()
+        if not result.requires_grad:
+            return [np.asarray(result.tolist()), str(tuple(result.shape))]
+        weight = T.arange(1.0, result.numel() + 1, dtype=T.float64).reshape(result.shape)
+        # `probs` and `logits` are computed of each other once, and so are in several graphs
+        grads = T.autograd.grad((result * weight).sum(), leaves, allow_unused=True, retain_graph=True)
+    except NotImplementedError as error:
+        return type(error)
+    zero = [0 * leaf.detach() if grad is None else grad for grad, leaf in zip(grads, leaves)]
+    return [np.asarray(result.tolist()), str(tuple(result.shape)), *(np.asarray(grad.tolist()) for grad in zero)]
+
+
+def agree(functions, leaves, what):
+    theirs, ours = (evaluated(T, f, own) for T, f, own in zip(LIBRARIES, functions, leaves))
+    if not isinstance(theirs, list):
+        assert ours is theirs or what == "cdf", what  # igamma has a derivative here, and none in torch
+        return
+    assert isinstance(ours, list), what
+    assert theirs[1] == ours[1], what
+    for a, b in zip(theirs[:1] + theirs[2:], ours[:1] + ours[2:], strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-7, atol=1e-9, err_msg=what)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", TABLE)
+def test_densities_and_moments(name):
+    pairs = [made(T, name) for T in LIBRARIES]
+    leaves = [[*own, value] if value.requires_grad else own for _, own, value in pairs]
+    for method in ("log_prob", "cdf"):
+        agree([lambda d=d, v=v, m=method: getattr(d, m)(v) for d, _, v in pairs], leaves, method)
+    for method in ("mean", "variance", "stddev", "mode"):
+        agree([lambda d=d, m=method: getattr(d, m) for d, _, _ in pairs], leaves, method)
+    agree([lambda d=d: d.entropy() for d, _, _ in pairs], leaves, "entropy")
+    quantiles = [T.tensor([0.1, 0.5, 0.9], dtype=T.float64) for T in LIBRARIES]
+    agree([lambda d=d, q=q: d.icdf(q) for (d, _, _), q in zip(pairs, quantiles)], leaves, "icdf")
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("name", TABLE)
+def test_shapes_and_words(name):
+    pairs = [made(T, name)[0] for T in LIBRARIES]
+    for of in (
+        lambda d: (tuple(d.batch_shape), tuple(d.event_shape)), lambda d: (d.has_rsample, d.has_enumerate_support),
+        lambda d: tuple(d.sample().shape), lambda d: tuple(d.sample((2, 1)).shape),
+        lambda d: str(d.sample().dtype).split(".")[-1],
+        lambda d: d.expand((4, *d.batch_shape)).sample().shape[0],
+        lambda d: tuple(d.expand((4, *d.batch_shape)).log_prob(d.sample()).shape),
+        lambda d: repr(d.expand((4, *d.batch_shape))).split("(")[0], lambda d: list(d.arg_constraints),
+    ):  # fmt: skip
+        assert of(pairs[0]) == of(pairs[1])
+    if "MultivariateNormal" not in name:
+        assert repr(pairs[1].support).split("(")[0] == repr(pairs[0].support).split("(")[0]
+    if pairs[0].has_enumerate_support:
+        for expand in (True, False):
+            theirs, ours = (d.enumerate_support(expand).tolist() for d in pairs)
+            assert theirs == ours
+
+
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("name", TABLE)
+def test_draws_have_the_moments(name):
+    xgrad.manual_seed(0)
+    distribution, leaves, _ = made(xgrad, name)
+    drawn = distribution.sample((4000,))
+    assert not drawn.requires_grad
+    assert bool(distribution.support.check(drawn).all())
+    if name.strip() not in ("Cauchy", "HalfCauchy", "StudentT", "Categorical") and "Relaxed" not in name:
+        error = (drawn.mean(0) - distribution.mean).abs() / (distribution.variance / 4000).sqrt()
+        assert float(error.max()) < 5
+    if distribution.has_rsample:
+        result = distribution.rsample((3,))
+        assert result.requires_grad
+        grads = xgrad.autograd.grad(result.sum(), leaves, allow_unused=True)
+        assert all(bool(g.isfinite().all()) for g in grads if g is not None)
+        assert any(g is not None and bool((g != 0).any()) for g in grads) or "Dirichlet" in name or "Relaxed" in name
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "moment", "derivative"),
+    [
+        ("Gamma", lambda d: d.rsample((20000,)).mean(0), lambda a, b: 1 / np.array(b)),
+        ("Beta", lambda d: d.rsample((20000,)).mean(0), lambda a, b: np.array(b) / (np.array(a) + np.array(b)) ** 2),
+        ("StudentT ", lambda d: d.rsample((20000,)).abs().mean(0), None),
+    ],
+)
+def test_gradients_of_draws_are_those_of_the_moments(name, moment, derivative):
+    xgrad.manual_seed(1)
+    distribution, leaves, _ = made(xgrad, name)
+    (grad,) = xgrad.autograd.grad(moment(distribution).sum(), leaves[:1])
+    if derivative is not None:
+        np.testing.assert_allclose(grad.tolist(), derivative(A, B), atol=0.05)
+    assert bool(grad.isfinite().all())
+
+
+PAIRS = [(name, name) for name in TABLE if "Relaxed" not in name and name.strip() not in (
+    "Multinomial", "StudentT", "HalfCauchy", "Chi2")]  # fmt: skip
+PAIRS += [
+    ("Exponential", "Gamma"), ("Gamma", "Exponential"), ("Uniform", "Normal"), ("Exponential", "Normal"),
+    ("Laplace", "Normal"), ("Chi2", "Gamma"), ("Bernoulli", "Bernoulli "), ("Categorical", "Categorical "),
+    ("MultivariateNormal ", "MultivariateNormal"), ("MultivariateNormal", "MultivariateNormal  "),
+]  # fmt: skip
+
+
+def other(T, name):
+    """A distribution of the same kind with other parameters."""
+    given, _ = TABLE[name]
+    changed = {}
+    for key, value in given.items():
+        x = value if isinstance(value, int) else T.tensor(value, dtype=T.float64)
+        if key in ("loc", "rate", "scale", "concentration", "df", "concentration1", "logits"):
+            x = x * 1.25
+        if key == "high":
+            x = x + 1
+        if key == "probs":
+            x = x.flip(-1)
+        changed[key] = x
+    return getattr(T.distributions, name.strip())(**changed)
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: "-".join(pair))
+def test_divergences(pair):
+    firsts = [made(T, pair[0]) for T in LIBRARIES]
+    seconds = [other(T, pair[1]) for T in LIBRARIES]
+    agree(
+        [
+            lambda T=T, p=p, q=q: T.distributions.kl_divergence(p, q)
+            for T, (p, _, _), q in zip(LIBRARIES, firsts, seconds)
+        ],
+        [own for _, own, _ in firsts],
+        "kl",
+    )
+
+
+COMPOSED = {
+    "independent": lambda D, T, x: D.Independent(D.Normal(x, 1.0), 1),
+    "mixture": lambda D, T, x: D.MixtureSameFamily(D.Categorical(logits=x), D.Normal(x * 2, 0.7)),
+    "mixture of vectors": lambda D, T, x: D.MixtureSameFamily(
+        D.Categorical(logits=x[0, :2]), D.Independent(D.Normal(x, 0.7), 1)
+    ),
+    "affine": lambda D, T, x: D.TransformedDistribution(D.Normal(x, 1.0), D.AffineTransform(0.5, 2.0)),
+    "affine of vectors": lambda D, T, x: D.TransformedDistribution(
+        D.Independent(D.Normal(x, 1.0), 1), [D.AffineTransform(0.5, x.exp(), event_dim=1)]
+    ),
+    "several": lambda D, T, x: D.TransformedDistribution(
+        D.Normal(x, 1.0), [D.AffineTransform(0.5, -2.0), D.SigmoidTransform()]
+    ),
+    "tanh": lambda D, T, x: D.TransformedDistribution(D.Normal(x, 1.0), D.TanhTransform(cache_size=1)),
+    "softplus": lambda D, T, x: D.TransformedDistribution(D.Normal(x, 1.0), [D.SoftplusTransform()]),
+    "power": lambda D, T, x: D.TransformedDistribution(D.Exponential(x.exp()), [D.PowerTransform(T.tensor(2.0))]),
+    "inverse": lambda D, T, x: D.TransformedDistribution(D.LogNormal(x, 1.0), [D.ExpTransform().inv]),
+    "composed": lambda D, T, x: D.TransformedDistribution(
+        D.Normal(x, 1.0), D.ComposeTransform([D.AffineTransform(0.0, 0.1), D.ExpTransform()])
+    ),
+    "independent transform": lambda D, T, x: D.TransformedDistribution(
+        D.Normal(x, 1.0), D.IndependentTransform(D.ExpTransform(), 1)
+    ),
+}
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", COMPOSED)
+def test_distributions_of_distributions(name):
+    pairs, leaves = [], []
+    for T in LIBRARIES:
+        x = T.tensor([[0.2, -0.3, 0.5], [1.6, 0.3, -0.1]], dtype=T.float64, requires_grad=True)
+        pairs.append(COMPOSED[name](T.distributions, T, x))
+        leaves.append([x])
+    value = pairs[0].sample((2,)).detach()
+    values = [value, xgrad.tensor(value.tolist(), dtype=xgrad.float64)]
+    agree([lambda d=d, v=v: d.log_prob(v) for d, v in zip(pairs, values)], leaves, "log_prob")
+    if "vectors" not in name and "independent" not in name:
+        agree([lambda d=d, v=v: d.cdf(v) for d, v in zip(pairs, values)], leaves, "cdf")
+    for method in ("mean", "variance", "entropy"):
+        if method != "entropy" or name == "independent":
+            of = [lambda d=d, m=method: getattr(d, m)() if m == "entropy" else getattr(d, m) for d in pairs]
+            agree(of, leaves, method)
+    for of in (
+        lambda d: (tuple(d.batch_shape), tuple(d.event_shape), d.has_rsample, repr(d.support)),
+        lambda d: tuple(d.sample((2,)).shape), lambda d: tuple(d.expand((3, *d.batch_shape)).sample().shape),
+        lambda d: tuple(d.expand((3, *d.batch_shape)).log_prob(d.sample()).shape),
+    ):  # fmt: skip
+        assert of(pairs[0]) == of(pairs[1])
+
+
+WRONG = {
+    "scale": lambda D, T: D.Normal(0.0, -1.0),
+    "nan": lambda D, T: D.Normal(T.tensor(float("nan")), 1.0),
+    "simplex": lambda D, T: D.OneHotCategorical(T.tensor([-0.5, 1.5])),
+    "both": lambda D, T: D.Bernoulli(0.5, logits=0.0),
+    "neither": lambda D, T: D.Categorical(),
+    "scalar": lambda D, T: D.Categorical(T.tensor(0.5)),
+    "uniform": lambda D, T: D.Uniform(1.0, 0.0),
+    "support": lambda D, T: D.Exponential(1.0).log_prob(T.tensor(-1.0)),
+    "integer": lambda D, T: D.Poisson(1.0).log_prob(T.tensor(0.5)),
+    "event": lambda D, T: D.Dirichlet(T.ones(3)).log_prob(T.ones(2) / 2),
+    "batch": lambda D, T: D.Normal(T.zeros(3), 1.0).log_prob(T.zeros(2)),
+    "number": lambda D, T: D.Normal(0.0, 1.0).log_prob(0.5),
+    "dirichlet": lambda D, T: D.Dirichlet(T.tensor(1.0)),
+    "geometric": lambda D, T: D.Geometric(0.0),
+    "no kl": lambda D, T: D.kl_divergence(D.StudentT(3.0), D.Poisson(1.0)),
+    "dims": lambda D, T: D.Independent(D.Normal(0.0, 1.0), 1),
+    "mvn": lambda D, T: D.MultivariateNormal(T.zeros(2)),
+    "mixture": lambda D, T: D.MixtureSameFamily(D.Normal(0.0, 1.0), D.Normal(0.0, 1.0)),
+    "components": lambda D, T: D.MixtureSameFamily(D.Categorical(T.ones(2)), D.Normal(T.zeros(3), 1.0)),
+    "rsample": lambda D, T: D.Bernoulli(0.5).rsample(),
+    "text": lambda D, T: D.Normal("0", 1.0),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_errors(name):
+    errors = []
+    for T in LIBRARIES:
+        with pytest.raises(Exception) as error:  # noqa: PT011 - compared below
+            WRONG[name](T.distributions, T)
+        errors.append((type(error.value), str(error.value).split()[:3]))
+    assert errors[0] == errors[1]
+
+
+def test_checks_are_switched():
+    D = xgrad.distributions
+    assert D.Normal(0.0, -1.0, validate_args=False).scale.item() == -1
+    D.Distribution.set_default_validate_args(False)
+    try:
+        D.Normal(0.0, -1.0)
+        D.Exponential(1.0).log_prob(xgrad.tensor(-1.0))
+    finally:
+        D.Distribution.set_default_validate_args(True)
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        D.Normal(0.0, -1.0)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("how", ["lazy", "compiled"])
+def test_lazily_and_compiled(how):
+    D = xgrad.distributions
+
+    def loss(loc, concentration):
+        q = D.Independent(D.Normal(loc, loc.exp()), 1)
+        z = q.rsample()
+        kl = D.kl_divergence(q, D.Independent(D.Normal(xgrad.zeros_like(loc), 1.0), 1))
+        drawn = D.Gamma(concentration, 1.0).rsample()
+        return (kl - q.log_prob(z) + D.Categorical(logits=z).entropy() + drawn.sum()).sum()
+
+    def step(loc, concentration):
+        return xgrad.autograd.grad(loss(loc, concentration), (loc, concentration))
+
+    leaves = [xgrad.tensor(values, requires_grad=True) for values in ([[0.1, 0.2, 0.3]], [0.5, 2.0])]
+    xgrad.manual_seed(0)
+    expected = [[g.tolist() for g in step(*leaves)] for _ in range(2)]
+    xgrad.manual_seed(0)
+    if how == "lazy":
+        with xgrad.lazy():
+            found = [step(*leaves) for _ in range(2)]
+    else:
+        compiled = xgrad.compile(step)
+        found = [compiled(*leaves) for _ in range(2)]
+    for a, b in zip(expected, found):
+        for x, y in zip(a, b):
+            np.testing.assert_allclose(y.tolist(), x, rtol=1e-5)
+
+
+def test_under_vmap():
+    D = xgrad.distributions
+    loc, value = xgrad.tensor([0.0, 1.0]), xgrad.tensor([0.5, -0.5])
+    mapped = xgrad.vmap(lambda m, x: D.Normal(m, 2.0).log_prob(x))(loc, value)
+    np.testing.assert_allclose(mapped.tolist(), D.Normal(loc, 2.0).log_prob(value).tolist(), rtol=1e-6)

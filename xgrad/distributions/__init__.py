@@ -1,0 +1,54 @@
+"""Probability distributions with gradients (PyTorch: torch.distributions).
+
+Densities are written with xgrad's operators, and are no faces on a JAX library: so they are recorded, compiled and lazy
+like any other code, in any order of derivative.  Numbers are drawn from xgrad's generator; `rsample` of gamma variates
+has JAX's implicit gradient.
+"""
+
+from . import constraints as constraints
+from . import transforms as transforms
+from .categorical import Categorical as Categorical
+from .categorical import Multinomial as Multinomial
+from .categorical import OneHotCategorical as OneHotCategorical
+from .categorical import OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough
+from .continuous import Cauchy as Cauchy
+from .continuous import Exponential as Exponential
+from .continuous import Gumbel as Gumbel
+from .continuous import Laplace as Laplace
+from .continuous import Normal as Normal
+from .continuous import StudentT as StudentT
+from .continuous import Uniform as Uniform
+from .discrete import Bernoulli as Bernoulli
+from .discrete import Binomial as Binomial
+from .discrete import Geometric as Geometric
+from .discrete import Poisson as Poisson
+from .distribution import Distribution as Distribution
+from .gamma import Beta as Beta
+from .gamma import Chi2 as Chi2
+from .gamma import Dirichlet as Dirichlet
+from .gamma import Gamma as Gamma
+from .kl import kl_divergence as kl_divergence
+from .kl import register_kl as register_kl
+from .multivariate_normal import MultivariateNormal as MultivariateNormal
+from .relaxed import RelaxedBernoulli as RelaxedBernoulli
+from .relaxed import RelaxedOneHotCategorical as RelaxedOneHotCategorical
+from .transformed import HalfCauchy as HalfCauchy
+from .transformed import HalfNormal as HalfNormal
+from .transformed import Independent as Independent
+from .transformed import LogNormal as LogNormal
+from .transformed import MixtureSameFamily as MixtureSameFamily
+from .transformed import TransformedDistribution as TransformedDistribution
+from .transforms import *  # noqa: F403
+from .transforms import __all__ as _transforms
+
+__all__ = [
+    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution", "Exponential",
+    "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "Laplace", "LogNormal",
+    "MixtureSameFamily", "Multinomial", "MultivariateNormal", "Normal", "OneHotCategorical",
+    "OneHotCategoricalStraightThrough", "Poisson", "RelaxedBernoulli", "RelaxedOneHotCategorical", "StudentT",
+    "TransformedDistribution", "Uniform", "constraints", "kl_divergence", "register_kl", "transforms", *_transforms,
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,215 @@
+"""Transforms of random variables, with their inverses and Jacobians (PyTorch: torch/distributions/transforms.py)."""
+
+import math
+from typing import Any
+
+from ..dispatch.tables import FUNCTIONS
+from ..dtype_info import finfo
+from ..tensor import Tensor
+from . import constraints
+from .transform import ComposeTransform as ComposeTransform
+from .transform import IndependentTransform as IndependentTransform
+from .transform import Transform as Transform
+from .transform import as_vector
+from .transform import identity_transform as identity_transform
+from .utils import T, broadcast_all, sum_rightmost
+
+__all__ = [
+    "AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform", "IndependentTransform", "PowerTransform",
+    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "TanhTransform", "Transform", "identity_transform",
+]  # fmt: skip
+
+
+class _Plain(Transform):
+    """A bijection of numbers without parameters: all of a class are equal."""
+
+    bijective = True
+    sign = 1
+    domain = constraints.real
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    __hash__: Any = object.__hash__
+
+
+class ExpTransform(_Plain):
+    """y = exp(x)"""
+
+    codomain = constraints.positive
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.exp()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return x
+
+
+def _softplus(x: Tensor) -> Tensor:
+    return FUNCTIONS["nn.functional"]["softplus"](x)
+
+
+class SigmoidTransform(_Plain):
+    """y = 1 / (1 + exp(-x))"""
+
+    codomain = constraints.unit_interval
+
+    def _call(self, x: Tensor) -> Tensor:
+        info = finfo(x.dtype)  # inside of the open interval, so that the inverse is finite
+        return T["sigmoid"](x).clamp(min=info.tiny, max=1.0 - info.eps)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log() - T["log1p"](-y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -_softplus(-x) - _softplus(x)
+
+
+class SoftplusTransform(_Plain):
+    """y = log(1 + exp(x))"""
+
+    codomain = constraints.positive
+
+    def _call(self, x: Tensor) -> Tensor:
+        return _softplus(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return (-T["expm1"](-y)).log() + y
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -_softplus(-x)
+
+
+class TanhTransform(_Plain):
+    """y = tanh(x)"""
+
+    codomain = constraints.interval(-1.0, 1.0)
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.tanh()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return T["atanh"](y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return 2.0 * (math.log(2.0) - x - _softplus(-2.0 * x))
+
+
+class AbsTransform(Transform):
+    """y = |x|, of which x = y is one of the inverses."""
+
+    domain, codomain = constraints.real, constraints.positive
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbsTransform)
+
+    __hash__: Any = object.__hash__
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y
+
+
+class PowerTransform(Transform):
+    """y = x^exponent, for positive numbers."""
+
+    domain = codomain = constraints.positive
+    bijective = True
+
+    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size=cache_size)
+        (self.exponent,) = broadcast_all(exponent)
+
+    @property
+    def sign(self) -> Any:
+        return self.exponent.sign()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PowerTransform) and bool((self.exponent == other.exponent).all())
+
+    __hash__: Any = object.__hash__
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.pow(self.exponent)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.pow(1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return (self.exponent * y / x).abs().log()
+
+
+class AffineTransform(Transform):
+    """y = loc + scale·x, of numbers, or of vectors with `event_dim`."""
+
+    bijective = True
+
+    def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
+        super().__init__(cache_size=cache_size)
+        self.loc, self.scale, self._event_dim = loc, scale, event_dim
+        self.domain = self.codomain = as_vector(constraints.real, event_dim)
+
+    @property
+    def event_dim(self) -> int:
+        return self._event_dim
+
+    @property
+    def sign(self) -> Any:
+        if isinstance(self.scale, Tensor):
+            return self.scale.sign()
+        return (self.scale > 0) - (self.scale < 0)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AffineTransform):
+            return False
+        pairs = ((self.loc, other.loc), (self.scale, other.scale))
+        return all(bool(T["as_tensor"](a == b).all()) for a, b in pairs)
+
+    __hash__: Any = object.__hash__
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.loc + self.scale * x
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return (y - self.loc) / self.scale
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        scale = self.scale
+        if isinstance(scale, Tensor):
+            result = scale.abs().log()
+        else:
+            result = T["full_like"](x, math.log(abs(scale)))
+        dims, shape = self.event_dim, x.shape
+        if dims:
+            result = sum_rightmost(
+                result.expand(shape) if result.dim() < dims or result.shape != shape else result, dims
+            )
+            shape = shape[:-dims]
+        return result.expand(shape)
+
+    def forward_shape(self, shape: Any) -> Any:
+        return T["broadcast_shapes"](shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))
+
+    inverse_shape = forward_shape
+
+
+class SoftmaxTransform(Transform):
+    """y = softmax(x), whose inverse is log(y): no bijection, for vectors that differ by a constant have one result."""
+
+    domain, codomain = constraints.real_vector, constraints.simplex
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SoftmaxTransform)
+
+    __hash__: Any = object.__hash__
+
+    def _call(self, x: Tensor) -> Tensor:
+        return FUNCTIONS["nn.functional"]["softmax"](x, dim=-1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log()

@@ -1,0 +1,135 @@
+"""Small parts of distributions: parameters, random numbers, logits (PyTorch: torch/distributions/utils.py)."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from ..config import settings, state
+from ..dispatch.tables import FUNCTIONS
+from ..dtype_info import finfo
+from ..interop.jax import from_jax
+from ..random import next_key
+from ..size import Size
+from ..tensor import Tensor, from_foreign
+
+euler_constant: float = 0.57721566490153286060
+T: dict[str, Any] = FUNCTIONS[""]
+
+
+class lazy_property:
+    """A property that is computed once, with gradients, and then is an attribute."""
+
+    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+        self.wrapped = wrapped
+        functools.update_wrapper(self, wrapped)  # pyright: ignore[reportArgumentType]
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        enabled, state.grad_enabled = state.grad_enabled, not state.inference
+        try:
+            value = self.wrapped(instance)
+        finally:
+            state.grad_enabled = enabled
+        setattr(instance, self.wrapped.__name__, value)
+        return value
+
+
+def without_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, whose operations are not recorded."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
+            return function(*args, **options)
+        finally:
+            state.grad_enabled = enabled
+
+    return call
+
+
+def broadcast_all(*values: Any) -> list[Tensor]:
+    """Return tensors of one shape; numbers become tensors of the first tensor's dtype, or of the default one.
+
+    Raises `ValueError` for values that are neither.
+    """
+    if not all(isinstance(value, (Tensor, int, float, complex)) for value in values):
+        raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects that are like it.")
+    like = next((value for value in values if isinstance(value, Tensor)), None)
+    options = {"dtype": settings.default_dtype} if like is None else {"dtype": like.dtype, "device": like.device}
+    made = [value if isinstance(value, Tensor) else T["tensor"](value, **options) for value in values]
+    return list(T["broadcast_tensors"](*made))
+
+
+def is_scalar(*values: Any) -> bool:
+    """Return True if all values are numbers."""
+    return not any(isinstance(value, Tensor) for value in values)
+
+
+def clamp_probs(probs: Tensor) -> Tensor:
+    """Return probabilities that are neither 0 nor 1."""
+    eps = finfo(probs.dtype).eps
+    return probs.clamp(min=eps, max=1 - eps)
+
+
+def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
+    """Return logarithms of probabilities, or log-odds if they are of two values each."""
+    clamped = clamp_probs(probs)
+    return T["log"](clamped) - T["log1p"](-clamped) if is_binary else T["log"](clamped)
+
+
+def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
+    """Return the reverse of `probs_to_logits`."""
+    return T["sigmoid"](logits) if is_binary else FUNCTIONS["nn.functional"]["softmax"](logits, dim=-1)
+
+
+def sum_rightmost(value: Tensor, dims: int) -> Tensor:
+    """Return the sum over the last dimensions."""
+    return value if dims == 0 else value.sum(tuple(range(-dims, 0)))
+
+
+def like(parameter: Tensor, shape: Any, draw: str) -> Tensor:
+    """Return random numbers with a parameter's dtype and device; draw: "rand" or "randn"."""
+    return T[draw](Size(shape), dtype=parameter.dtype, device=parameter.device)
+
+
+def open_uniform(parameter: Tensor, shape: Any) -> Tensor:
+    """Return uniform numbers of the open interval (0, 1)."""
+    info = finfo(parameter.dtype)
+    return like(parameter, shape, "rand").clamp(min=info.tiny, max=1 - info.eps)
+
+
+@functools.cache
+def _log_gamma_numbers(dtype: str) -> Any:
+    def log_gamma_numbers(key: Any, concentration: Any) -> Any:
+        return jax.random.loggamma(key, concentration, dtype=np.dtype(dtype))
+
+    return from_jax(log_gamma_numbers)
+
+
+def log_standard_gamma(concentration: Tensor) -> Tensor:
+    """Return logarithms of gamma variates, differentiable with respect to the concentration.
+
+    The gradient is implicit (Figurnov et al., https://arxiv.org/abs/1805.08498), by `jax.random.loggamma`.
+    """
+    single = concentration.float() if concentration.dtype.itemsize < 4 else concentration
+    drawn = _log_gamma_numbers(single.dtype.name)(from_foreign(next_key()), single)
+    return drawn.to(concentration.dtype)
+
+
+def one_hot(indices: Tensor, count: int, dtype: Any) -> Tensor:
+    """Return vectors with a one at each index."""
+    return (indices.unsqueeze(-1) == T["arange"](count, device=indices.device)).to(dtype)
+
+
+def value_is_traced(value: Tensor) -> bool:
+    """Return True if a value is not known now: in `xgrad.compile`, in `vmap`, under a trace of JAX's."""
+    return state.trace is not None or value._level is not None or isinstance(value._read(), Tracer)
+
+
+__all__ = ["broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits"]
