@@ -251,6 +251,7 @@ def test_constructors_and_classes(torch):
     assert not isinstance(3, torch.SymInt)
     assert torch.sym_max(2, 3) == 3
     assert torch.types._size is tuple
+    assert torch.torch is torch is torch.nn.functional.torch
 
 
 def test_import_xgrad_as_torch_has_what_scripts_ask():
