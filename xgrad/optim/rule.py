@@ -204,8 +204,9 @@ def _operator(form: _Form) -> Operator:
     """Return the step of one parameter as an operator of the tape: of (written, gradient, operands)."""
     width = 1 + len(form.rule.counts) + len(form.arrays)
 
-    def optimizer_step(*values: Any) -> tuple[Any, ...]:
-        return tuple(_step(form, [[*values[:width]]], [values[width]], [*values[width + 1 :]]))
+    def optimizer_step(*values: Any) -> Any:
+        new = _step(form, [[*values[:width]]], [values[width]], [*values[width + 1 :]])
+        return tuple(new) if width > 1 else new[0]
 
     return Operator(f"{form.rule.name}_step", optimizer_step)
 
@@ -213,6 +214,7 @@ def _operator(form: _Form) -> Operator:
 def _recorded(form: _Form, own: list[Tensor], grad: Tensor, operands: list[Any]) -> None:
     """Do a step by operators: with `differentiable=True`, so that gradients flow through it, and for subclasses."""
     given = [t if isinstance(t, Tensor) else from_foreign(t) for t in operands]
-    new = call(_operator(form), (*own, grad, *given), ())
-    for t, value in zip(own, new, strict=True):
+    old = [t.clone() for t in own]  # saved for backward, which the writes below would spoil
+    new = call(_operator(form), (*old, grad, *given), ())
+    for t, value in zip(own, new if len(own) > 1 else (new,), strict=True):
         t.copy_(value)
