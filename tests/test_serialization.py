@@ -504,6 +504,15 @@ def test_what_torch_saved_of_other_kinds_comes_back():
     assert all(x.to(xgrad.complex128).tolist() == [1, 1] for x in found[4:])
 
 
+def test_counted_milestones_of_a_schedule_come_back_and_a_missing_device_is_the_default_one():
+    parameter = torch.ones(1, requires_grad=True)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(torch.optim.SGD([parameter], lr=0.1), [2, 5, 5])
+    found = xgrad.load(by_torch({"schedule": schedule.state_dict(), "where": torch.device("cuda:0")}))
+    assert found["schedule"]["milestones"] == collections.Counter({5: 2, 2: 1})
+    assert type(found["schedule"]["milestones"]) is collections.Counter
+    assert found["where"] == xgrad.device("xla")
+
+
 def test_what_is_loaded_whole_is_its_array():
     """A weight of a file takes the same fast path as one that was made here."""
     x = torch.arange(6.0).reshape(2, 3)

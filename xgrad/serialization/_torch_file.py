@@ -9,7 +9,7 @@ files (before PyTorch 1.6), TorchScript archives and pickled classes are refused
 import io
 import pickle
 import zipfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -66,6 +66,7 @@ class _Reader(pickle.Unpickler):
         super().__init__(io.BytesIO(archive.read("data.pkl")))
         self._archive = archive
         self._known: dict[tuple[str, str], Any] = {
+            ("collections", "Counter"): _Allowed(Counter),  # a schedule's milestones
             ("collections", "OrderedDict"): _Allowed(OrderedDict),
             ("torch", "Size"): _Allowed(lambda sizes: Size(sizes)),
             ("torch", "device"): _Allowed(_device),
@@ -103,7 +104,11 @@ class _Reader(pickle.Unpickler):
 
 
 def _device(kind: str, index: int | None = None) -> Any:
-    return device(kind if index is None else f"{kind}:{index}")
+    """Return a device; JAX's default one where this machine has none like it."""
+    try:
+        return device(kind if index is None else f"{kind}:{index}")
+    except RuntimeError:
+        return device("xla")
 
 
 def _encoded(text: str, encoding: str) -> bytes:
@@ -243,7 +248,8 @@ def _built(node: Any, made: list | None, known: dict[int, Any]) -> Any:
     if isinstance(node, list):
         found.extend(_built(item, made, known) for item in node)
         return found
-    found.update((_built(key, None, known), _built(value, made, known)) for key, value in node.items())
+    for key, value in node.items():  # one by one: a Counter's update() would count the pairs
+        found[_built(key, None, known)] = _built(value, made, known)
     if isinstance(node, OrderedDict) and vars(node):
         vars(found).update(_built(vars(node), made, known))
     return found

@@ -290,7 +290,7 @@ def is_storage(obj: Any) -> bool:
 
 
 def _number_of(where: device) -> int:
-    return -1 if where.type == "cpu" else where.index
+    return -1 if where.type == "cpu" or where.index is None else where.index
 
 
 @composite
