@@ -15,6 +15,10 @@ from jax.sharding import Sharding
 class DeclaredDevice:
     """The one device of a declared backend."""
 
+    id: Any
+    platform: str
+    strided: bool
+
     __slots__ = ("id", "platform", "strided")
 
     def __init__(self, name: str, strided: bool) -> None:

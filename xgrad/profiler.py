@@ -80,6 +80,9 @@ class profile(_profiler.profile):
     True
     """
 
+    on_trace_ready: Callable[..., Any] | None
+    step_num: Any
+
     def __init__(
         self,
         *,

@@ -26,6 +26,9 @@ class Fallback(NamedTuple):
 class Sum:
     """A count, with bytes."""
 
+    bytes: Any
+    count: Any
+
     __slots__ = ("bytes", "count")
 
     def __init__(self) -> None:
@@ -39,6 +42,13 @@ class Sum:
 
 class Events:
     """The counts of one report."""
+
+    adjoints: Any
+    reads: Any
+    received: Any
+    refreshes: Any
+    sent: Any
+    writes: Any
 
     def __init__(self) -> None:
         self.operators: Counter[str] = Counter()

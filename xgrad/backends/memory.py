@@ -14,6 +14,9 @@ from ..errors import OutOfMemoryError
 class Memory:
     """The memory of one backend; `budget` None: it has no end."""
 
+    budget: int | None
+    name: str
+
     def __init__(self, name: str, budget: int | None) -> None:
         self.name, self.budget = name, budget
         self.used: int = 0

@@ -31,10 +31,10 @@ class Subject:
     def __init__(self, fn: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
         self.fn = fn
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
-        self.inputs = tuple(from_foreign(x) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs)
-        self.differentiated = [i for i, x in enumerate(self.inputs) if isinstance(x, Tensor) and x.requires_grad]
+        self.inputs: Any = tuple(from_foreign(x) if isinstance(x, (np.ndarray, jax.Array)) else x for x in inputs)
+        self.differentiated: Any = [i for i, x in enumerate(self.inputs) if isinstance(x, Tensor) and x.requires_grad]
         self.cotangents: list[np.ndarray | None] | None = None
-        self.key = jax.random.PRNGKey(0)
+        self.key: Any = jax.random.PRNGKey(0)
 
     def arrays(self) -> list[Any]:
         """Return a fresh copy of each tensor among the inputs."""

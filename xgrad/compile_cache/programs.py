@@ -60,6 +60,13 @@ class Program:
 class Immediate(Program):
     """A function that needs values, and so is not jitted."""
 
+    avals: Any
+    into: Any
+    label: Any
+    operator: Any
+    place: Any
+    role: Any
+
     __slots__ = ()
     lazy = False
 

@@ -74,11 +74,15 @@ def _whole(sample: Sample, dtype: np.dtype) -> Sample | None:
 class Case:
     """An operator with one sample in one dtype.  `device`: the `jax.Device` that stands for the default one."""
 
+    dtype: Any
+    number: int
+    op: Operator
+
     def __init__(self, op: Operator, number: int, dtype: Any, device: Any = None) -> None:
         self.op, self.number, self.dtype = op, number, np.dtype(dtype)
         self.sample = sample = samples_of(op)[number]
-        self.exact = self.dtype not in dtypes.INEXACT
-        self.random = "key" in kinds(sample)
+        self.exact: Any = self.dtype not in dtypes.INEXACT
+        self.random: Any = "key" in kinds(sample)
         drawn = {i for i, a in enumerate(sample.arrays) if isinstance(a, Draw) and a.kind in FLOATING}
         wholes = {i for i, a in enumerate(sample.arrays) if isinstance(a, Draw) and a.kind == "whole"}
         if self.exact and drawn:
@@ -87,17 +91,17 @@ class Case:
         if asked.kind == "c" and COMPLEX[0] not in op.samples:  # the sample says which arrays are complex
             asked = np.dtype(f"f{asked.itemsize // 2}")
         found, moving, statics = arguments(op, sample, asked, device=device)
-        self.moving = [] if self.exact else moving
+        self.moving: Any = [] if self.exact else moving
         if self.exact and not drawn:
             drawn = wholes  # the integers are the operator's numbers, not indices
-        self.arguments = [
+        self.arguments: Any = [
             self._narrow(a, i in drawn or isinstance(sample.arrays[i], list)) if isinstance(a, np.ndarray) else a
             for i, a in enumerate(found)
         ]
-        self.statics = tuple([self.static(s) for s in statics])
+        self.statics: Any = tuple([self.static(s) for s in statics])
         self.wide_statics = statics
         given = [*sample.arrays, *[None] * len(found)]
-        self.definite = [getattr(given[i], "kind", "") == "definite" for i in self.moving]
+        self.definite: Any = [getattr(given[i], "kind", "") == "definite" for i in self.moving]
 
     def _narrow(self, array: np.ndarray, numbers: bool) -> np.ndarray:
         """Return an array in the dtype that it has in this column."""

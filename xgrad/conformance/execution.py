@@ -28,7 +28,7 @@ class Place:
     def __init__(self, device: Any = None) -> None:
         self.given = "xla" if device is None else device
         where = device_of(self.given)
-        self.name = str(where)
+        self.name: Any = str(where)
         self.jax_device: Any = where.placement if isinstance(where.placement, jax.Device) else None
         # Of a declared backend, its declaration: one that is declared otherwise is another device.
         self.kind: str = repr(self.given) if self.jax_device is None else self.jax_device.device_kind

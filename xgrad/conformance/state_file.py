@@ -26,6 +26,9 @@ Place = tuple[str, str, str]  # group, row, dtype
 class StateFile:
     """The file of one run; without a path nothing is written."""
 
+    facts: dict[str, Any]
+    path: Path | None
+
     def __init__(self, path: Path | None, facts: dict[str, Any]) -> None:
         self.path, self.facts = path, facts
         self.rows: list[Row] = []

@@ -40,6 +40,8 @@ _ALONE = max(map(sys.getrefcount, [object()]))
 class Together:
     """The programs of `function(written, read)`: two lists of arrays; it returns new values for those in `written`."""
 
+    name: str
+
     def __init__(self, function: Callable[[list[Any], list[Any]], Sequence[Any]], name: str) -> None:
         self._function, self.name = function, name
         self._placed: dict[Any, _Donating] = {}  # by the shardings of what is written; None for one device

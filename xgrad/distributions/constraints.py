@@ -66,6 +66,9 @@ class _Dependent(Constraint):
 class dependent_property(property):
     """A property that returns a constraint; its options say what is known of it."""
 
+    event_dim: Any
+    is_discrete: Any
+
     def __init__(self, fn: Any = None, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
         super().__init__(fn)
         self.is_discrete, self.event_dim = is_discrete, event_dim
@@ -82,10 +85,13 @@ def is_dependent(constraint: Any) -> bool:
 class independent(Constraint):
     """A constraint on each item of the last dimensions, of which all are one value."""
 
+    base_constraint: Constraint
+    reinterpreted_batch_ndims: int
+
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
-        self.is_discrete = base_constraint.is_discrete
-        self.event_dim = base_constraint.event_dim + reinterpreted_batch_ndims
+        self.is_discrete: Any = base_constraint.is_discrete
+        self.event_dim: Any = base_constraint.event_dim + reinterpreted_batch_ndims
 
     def check(self, value: Tensor) -> Tensor:
         result, dims = self.base_constraint.check(value), self.reinterpreted_batch_ndims
@@ -177,17 +183,17 @@ def _integers_from(lower_bound: int) -> Constraint:
     )
 
 
-dependent = _Dependent()
-boolean = _Known("Boolean", lambda x: (x == 0) | (x == 1), True)
-one_hot = _Known("OneHot", _is_one_hot, True, 1)
-nonnegative_integer = _integers_from(0)
-positive_integer = _integers_from(1)
-real = _Known("Real", lambda x: x == x)
-real_vector = independent(real, 1)
-positive = greater_than(0.0)
-nonnegative = greater_than_eq(0.0)
-unit_interval = interval(0.0, 1.0)
-simplex = _Known("Simplex", lambda x: (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6), False, 1)
-lower_triangular = _Known("LowerTriangular", _is_lower, False, 2)
-lower_cholesky = _Known("LowerCholesky", _is_cholesky, False, 2)
-positive_definite = _Known("PositiveDefinite", _is_positive_definite, False, 2)
+dependent: Constraint = _Dependent()
+boolean: Constraint = _Known("Boolean", lambda x: (x == 0) | (x == 1), True)
+one_hot: Constraint = _Known("OneHot", _is_one_hot, True, 1)
+nonnegative_integer: Constraint = _integers_from(0)
+positive_integer: Constraint = _integers_from(1)
+real: Constraint = _Known("Real", lambda x: x == x)
+real_vector: Constraint = independent(real, 1)
+positive: Constraint = greater_than(0.0)
+nonnegative: Constraint = greater_than_eq(0.0)
+unit_interval: Constraint = interval(0.0, 1.0)
+simplex: Constraint = _Known("Simplex", lambda x: (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6), False, 1)
+lower_triangular: Constraint = _Known("LowerTriangular", _is_lower, False, 2)
+lower_cholesky: Constraint = _Known("LowerCholesky", _is_cholesky, False, 2)
+positive_definite: Constraint = _Known("PositiveDefinite", _is_positive_definite, False, 2)

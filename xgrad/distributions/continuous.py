@@ -179,6 +179,10 @@ class Gumbel(_Located):
 class StudentT(_Located):
     """Student's t-distribution with `df` degrees of freedom."""
 
+    df: Any
+    loc: Any
+    scale: Any
+
     arg_constraints: ClassVar[Any] = {"df": constraints.positive, **_LOCATED}
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
@@ -214,6 +218,9 @@ class StudentT(_Located):
 
 class Uniform(Distribution):
     """The uniform distribution on [low, high)."""
+
+    high: Any
+    low: Any
 
     arg_constraints: ClassVar[Any] = dict.fromkeys(
         ("low", "high"), constraints.dependent(is_discrete=False, event_dim=0)
@@ -273,6 +280,8 @@ class Uniform(Distribution):
 
 class Exponential(Distribution):
     """The exponential distribution: rate·exp(-rate·value)."""
+
+    rate: Any
 
     arg_constraints: ClassVar[Any] = {"rate": constraints.positive}
     support: Any = constraints.nonnegative

@@ -144,6 +144,8 @@ class Geometric(_OfProbability):
 class Binomial(_OfProbability):
     """The number of successes among `total_count` trials."""
 
+    total_count: Any
+
     arg_constraints: ClassVar[Any] = {
         "total_count": constraints.nonnegative_integer, "probs": constraints.unit_interval, "logits": constraints.real,
     }  # fmt: skip
@@ -203,6 +205,8 @@ class Binomial(_OfProbability):
 
 class Poisson(Distribution):
     """The number of events in a time in which `rate` of them are expected."""
+
+    rate: Any
 
     arg_constraints: ClassVar[Any] = {"rate": constraints.nonnegative}
     support: Any = constraints.nonnegative_integer

@@ -16,6 +16,9 @@ __all__ = ["Beta", "Chi2", "Dirichlet", "Gamma"]
 class Gamma(Distribution):
     """The gamma distribution with shape `concentration` and inverse scale `rate`."""
 
+    concentration: Any
+    rate: Any
+
     arg_constraints: ClassVar[Any] = {"concentration": constraints.positive, "rate": constraints.positive}
     support: Any = constraints.nonnegative
     has_rsample = True
@@ -60,6 +63,9 @@ class Gamma(Distribution):
 
 class Chi2(Gamma):
     """The chi-squared distribution with `df` degrees of freedom."""
+
+    concentration: Any
+    rate: Any
 
     arg_constraints: ClassVar[Any] = {"df": constraints.positive}
 

@@ -58,7 +58,7 @@ class MultivariateNormal(Distribution):
             raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
         batch = Size(T["broadcast_shapes"](matrix.shape[:-2], loc.shape[:-1]))
         vars(self)[name] = matrix.expand((*batch, *matrix.shape[-2:]))
-        self.loc = loc.expand((*batch, *loc.shape[-1:]))
+        self.loc: Any = loc.expand((*batch, *loc.shape[-1:]))
         super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
         self._find_factor()
 

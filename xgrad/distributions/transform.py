@@ -145,7 +145,7 @@ class ComposeTransform(Transform):
     def __init__(self, parts: Any, cache_size: int = 0) -> None:
         self.parts: list[Transform] = [part.with_cache(cache_size) for part in parts] if cache_size else list(parts)
         super().__init__(cache_size=cache_size)
-        self.bijective = all(part.bijective for part in self.parts)
+        self.bijective: Any = all(part.bijective for part in self.parts)
 
     @property
     def sign(self) -> Any:
@@ -217,7 +217,7 @@ class ComposeTransform(Transform):
         return f"{type(self).__name__}(\n    " + ",\n    ".join(map(repr, self.parts)) + "\n)"
 
 
-identity_transform = ComposeTransform([])
+identity_transform: Transform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
@@ -225,11 +225,11 @@ class IndependentTransform(Transform):
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
-        self.base_transform = base_transform.with_cache(cache_size)
+        self.base_transform: Any = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        self.domain = constraints.independent(base_transform.domain, reinterpreted_batch_ndims)
-        self.codomain = constraints.independent(base_transform.codomain, reinterpreted_batch_ndims)
-        self.bijective = base_transform.bijective
+        self.domain: Any = constraints.independent(base_transform.domain, reinterpreted_batch_ndims)
+        self.codomain: Any = constraints.independent(base_transform.codomain, reinterpreted_batch_ndims)
+        self.bijective: Any = base_transform.bijective
 
     @property
     def sign(self) -> Any:

@@ -27,6 +27,9 @@ class Independent(Distribution):
     (xgrad.Size([2]), xgrad.Size([3]), xgrad.Size([2]))
     """
 
+    base_dist: Distribution
+    reinterpreted_batch_ndims: Any
+
     arg_constraints: ClassVar[Any] = {}
 
     def __init__(

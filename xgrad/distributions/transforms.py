@@ -86,7 +86,7 @@ class SoftplusTransform(_Plain):
 class TanhTransform(_Plain):
     """y = tanh(x)"""
 
-    codomain = constraints.interval(-1.0, 1.0)
+    codomain: Any = constraints.interval(-1.0, 1.0)
 
     def _call(self, x: Tensor) -> Tensor:
         return x.tanh()
@@ -118,6 +118,8 @@ class AbsTransform(Transform):
 class PowerTransform(Transform):
     """y = x^exponent, for positive numbers."""
 
+    exponent: Any
+
     domain = codomain = constraints.positive
     bijective = True
 
@@ -146,6 +148,9 @@ class PowerTransform(Transform):
 
 class AffineTransform(Transform):
     """y = loc + scale·x, of numbers, or of vectors with `event_dim`."""
+
+    loc: Any
+    scale: Any
 
     bijective = True
 

@@ -119,7 +119,7 @@ class Transcript:
         self.ran = ran  # the places of the nodes that ran, among the outline's
         numbers = [*captured, *[number for _, number in sinks]]
         # The entries whose results are gradients.
-        self.asked = sorted({(n >> 8) - start for n in numbers if n is not None and n >> 8 >= start})
+        self.asked: Any = sorted({(n >> 8) - start for n in numbers if n is not None and n >> 8 >= start})
 
     def replay(self, task: GraphTask, outline: Outline) -> bool:
         """Note the entries, release the nodes and deliver the gradients.  Return False if the queue has changed."""
@@ -157,6 +157,9 @@ def _results(out: Any, queue: Queue | None, place: int) -> Any:
 
 class Recording:
     """A backward that the engine's loop runs.  Its leaves get their gradients at the end."""
+
+    entries: Any
+    inputs: Any
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline

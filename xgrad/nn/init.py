@@ -272,10 +272,17 @@ def _old_name(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return renamed
 
 
-uniform, normal, constant = _old_name(uniform_), _old_name(normal_), _old_name(constant_)
-eye, dirac, orthogonal, sparse = _old_name(eye_), _old_name(dirac_), _old_name(orthogonal_), _old_name(sparse_)
-xavier_uniform, xavier_normal = _old_name(xavier_uniform_), _old_name(xavier_normal_)
-kaiming_uniform, kaiming_normal = _old_name(kaiming_uniform_), _old_name(kaiming_normal_)
+uniform: Any = _old_name(uniform_)
+normal: Any = _old_name(normal_)
+constant: Any = _old_name(constant_)
+eye: Any = _old_name(eye_)
+dirac: Any = _old_name(dirac_)
+orthogonal: Any = _old_name(orthogonal_)
+sparse: Any = _old_name(sparse_)
+xavier_uniform: Any = _old_name(xavier_uniform_)
+xavier_normal: Any = _old_name(xavier_normal_)
+kaiming_uniform: Any = _old_name(kaiming_uniform_)
+kaiming_normal: Any = _old_name(kaiming_normal_)
 
 _OLD = "constant dirac eye kaiming_normal kaiming_uniform normal orthogonal sparse uniform xavier_normal xavier_uniform"
 __all__ = ["calculate_gain", "ones_", "trunc_normal_", "zeros_"]

@@ -320,9 +320,11 @@ class Module(WithHooks):
 
     # -- state ----------------------------------------------------------------------------------------------------
 
-    state_dict, load_state_dict = states.state_dict, states.load_state_dict
+    state_dict: Any = states.state_dict
+    load_state_dict: Any = states.load_state_dict
     _save_to_state_dict, _load_from_state_dict = states.save_own_state, states.load_own_state
-    get_extra_state, set_extra_state = states.get_extra_state, states.set_extra_state
+    get_extra_state: Any = states.get_extra_state
+    set_extra_state: Any = states.set_extra_state
 
     def apply(self, fn: "Callable[[Module], Any]") -> "Module":
         """Call `fn` on each module inside of this one and at last on this one, which is returned."""
@@ -376,7 +378,8 @@ class Module(WithHooks):
     bfloat16, cpu = conversion.as_bfloat16, conversion.on_cpu
     cuda: Callable[..., Any]
     to_empty: Callable[..., Any]
-    cuda, to_empty, share_memory = conversion.on_cuda, conversion.to_empty, conversion.share_memory
+    cuda, to_empty = conversion.on_cuda, conversion.to_empty
+    share_memory: Any = conversion.share_memory
 
     # -- text -----------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ class ModuleHook:
     """Puts a module in front of a hook's arguments.  It refers weakly to it, and its deep copy to the module's copy."""
 
     def __init__(self, hook: Callable[..., Any], module: Any) -> None:
-        self.hook = hook
+        self.hook: Callable[..., Any] = hook
         self._module: Callable[[], Any] = weakref.ref(module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -49,8 +49,8 @@ class Adagrad(ByRule):
     tensor([ 0.9000, -1.9000], requires_grad=True)
     """
 
-    rule = Rule("adagrad", ("step",), lambda h, log: vars(h), _adagrad_coefficients, _adagrad)
-    hyper = ("lr", "lr_decay", "weight_decay", "eps")
+    rule: ClassVar[Rule] = Rule("adagrad", ("step",), lambda h, log: vars(h), _adagrad_coefficients, _adagrad)
+    hyper: ClassVar[tuple[str, ...]] = ("lr", "lr_decay", "weight_decay", "eps")
     later: ClassVar[dict[str, Any]] = {**ByRule.later, "fused": None}
 
     def __init__(
@@ -129,8 +129,8 @@ class Adadelta(ByRule):
     tensor([ 0.9968, -1.9968], requires_grad=True)
     """
 
-    rule = Rule("adadelta", ("step",), lambda h, log: {**vars(h), "new": 1 - h.rho}, _step, _adadelta)
-    hyper = ("lr", "rho", "eps", "weight_decay")
+    rule: ClassVar[Rule] = Rule("adadelta", ("step",), lambda h, log: {**vars(h), "new": 1 - h.rho}, _step, _adadelta)
+    hyper: ClassVar[tuple[str, ...]] = ("lr", "rho", "eps", "weight_decay")
     sparse = "Adadelta does not support sparse gradients"
     later: ClassVar[dict[str, Any]] = {**ByRule.later, "capturable": False}
 
@@ -202,10 +202,10 @@ class RMSprop(ByRule):
     tensor([ 0.9000, -1.9000], requires_grad=True)
     """
 
-    rule = Rule("rmsprop", ("step",), lambda h, log: {**vars(h), "new": 1 - h.alpha}, _step, _rmsprop)
-    hyper = ("lr", "alpha", "eps", "weight_decay", "momentum")
-    options = ("centered",)
-    switches = ("weight_decay", "momentum")
+    rule: ClassVar[Rule] = Rule("rmsprop", ("step",), lambda h, log: {**vars(h), "new": 1 - h.alpha}, _step, _rmsprop)
+    hyper: ClassVar[tuple[str, ...]] = ("lr", "alpha", "eps", "weight_decay", "momentum")
+    options: ClassVar[tuple[str, ...]] = ("centered",)
+    switches: ClassVar[tuple[str, ...]] = ("weight_decay", "momentum")
     sparse = "RMSprop does not support sparse gradients"
     later: ClassVar[dict[str, Any]] = {**ByRule.later, "momentum": 0, "centered": False, "capturable": False}
 

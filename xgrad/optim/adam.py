@@ -64,9 +64,9 @@ class Adam(ByRule):
     tensor(1.)
     """
 
-    rule = Rule("adam", ("step",), _derive, _coefficients, _update)
-    hyper = ("lr", "eps", "weight_decay")
-    options = ("amsgrad", "decoupled_weight_decay")
+    rule: ClassVar[Rule] = Rule("adam", ("step",), _derive, _coefficients, _update)
+    hyper: ClassVar[tuple[str, ...]] = ("lr", "eps", "weight_decay")
+    options: ClassVar[tuple[str, ...]] = ("amsgrad", "decoupled_weight_decay")
     sparse = "Adam does not support sparse gradients, please consider SparseAdam instead"
     later: ClassVar[dict[str, Any]] = {
         **ByRule.later,

@@ -76,11 +76,11 @@ class NAdam(_Moments):
     tensor([ 0.8530, -1.8530], requires_grad=True)
     """
 
-    rule = Rule(
+    rule: ClassVar[Rule] = Rule(
         "nadam", ("step", "mu_product"), lambda h, log: {**_derive(h, log), "log96": log(0.96)}, _nadam_coefficients,
         _nadam,
     )  # fmt: skip
-    hyper = ("lr", "eps", "weight_decay", "momentum_decay")
+    hyper: ClassVar[tuple[str, ...]] = ("lr", "eps", "weight_decay", "momentum_decay")
     sparse = "NAdam does not support sparse gradients"
 
     def __init__(
@@ -153,7 +153,7 @@ class RAdam(_Moments):
     tensor([ 0.8000, -1.6000], requires_grad=True)
     """
 
-    rule = Rule("radam", ("step",), _derive, _radam_coefficients, _radam)
+    rule: ClassVar[Rule] = Rule("radam", ("step",), _derive, _radam_coefficients, _radam)
     sparse = "RAdam does not support sparse gradients"
 
     def __init__(
@@ -212,8 +212,8 @@ class Adamax(_Moments):
     tensor([ 0.9000, -1.9000], requires_grad=True)
     """
 
-    rule = Rule("adamax", ("step",), _derive, _adamax_coefficients, _adamax)
-    options = ()
+    rule: ClassVar[Rule] = Rule("adamax", ("step",), _derive, _adamax_coefficients, _adamax)
+    options: ClassVar[tuple[str, ...]] = ()
     later: ClassVar[dict[str, Any]] = {**ByRule.later, "capturable": False}
     sparse = "Adamax does not support sparse gradients"
 

@@ -69,8 +69,8 @@ class Adafactor(ByRule):
     tensor([ 0.8419, -1.8419], requires_grad=True)
     """
 
-    rule = Rule("adafactor", ("step",), lambda h, log: vars(h), _adafactor_coefficients, _adafactor)
-    hyper = ("lr", "beta2_decay", "d", "weight_decay")
+    rule: ClassVar[Rule] = Rule("adafactor", ("step",), lambda h, log: vars(h), _adafactor_coefficients, _adafactor)
+    hyper: ClassVar[tuple[str, ...]] = ("lr", "beta2_decay", "d", "weight_decay")
     sparse = "Adafactor does not support sparse gradients"
     later: ClassVar[dict[str, Any]] = {"foreach": None, "maximize": False}
 
@@ -170,10 +170,12 @@ class Muon(ByRule):
     xgrad.Size([2, 2])
     """
 
-    rule = Rule("muon", (), lambda h, log: {**vars(h), "new": 1 - h.momentum}, lambda h, s, o: (vars(h), s), _muon)
-    hyper = ("lr", "weight_decay", "momentum", "eps")
-    options = ("nesterov", "ns_steps", "adjust_lr_fn")
-    switches = ()
+    rule: ClassVar[Rule] = Rule(
+        "muon", (), lambda h, log: {**vars(h), "new": 1 - h.momentum}, lambda h, s, o: (vars(h), s), _muon
+    )
+    hyper: ClassVar[tuple[str, ...]] = ("lr", "weight_decay", "momentum", "eps")
+    options: ClassVar[tuple[str, ...]] = ("nesterov", "ns_steps", "adjust_lr_fn")
+    switches: ClassVar[tuple[str, ...]] = ()
     sparse = "Muon does not support sparse gradients"
     later: ClassVar[dict[str, Any]] = {}
 

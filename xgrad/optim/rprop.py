@@ -42,8 +42,8 @@ class Rprop(ByRule):
     tensor([ 0.9000, -1.9000], requires_grad=True)
     """
 
-    rule = Rule("rprop", ("step",), lambda h, log: vars(h), _count, _rprop)
-    switches = ()
+    rule: ClassVar[Rule] = Rule("rprop", ("step",), lambda h, log: vars(h), _count, _rprop)
+    switches: ClassVar[tuple[str, ...]] = ()
     sparse = "Rprop does not support sparse gradients"
     later: ClassVar[dict[str, Any]] = {**ByRule.later, "capturable": False}
 
@@ -114,8 +114,8 @@ class ASGD(ByRule):
     tensor([ 0.8000, -1.6000], requires_grad=True)
     """
 
-    rule = Rule("asgd", ("step", "eta", "mu"), lambda h, log: vars(h), _asgd_coefficients, _asgd)
-    hyper = ("lr", "lambd", "alpha", "t0", "weight_decay")
+    rule: ClassVar[Rule] = Rule("asgd", ("step", "eta", "mu"), lambda h, log: vars(h), _asgd_coefficients, _asgd)
+    hyper: ClassVar[tuple[str, ...]] = ("lr", "lambd", "alpha", "t0", "weight_decay")
     sparse = "ASGD does not support sparse gradients"
     later: ClassVar[dict[str, Any]] = {**ByRule.later, "capturable": False}
 

@@ -52,10 +52,10 @@ class SGD(ByRule):
     tensor([ 0.4600, -0.9200], requires_grad=True)
     """
 
-    rule = Rule("sgd", (), _derive, _coefficients, _update)
-    hyper = ("lr", "momentum", "dampening", "weight_decay")
-    options = ("nesterov",)
-    switches = ("weight_decay", "momentum")
+    rule: ClassVar[Rule] = Rule("sgd", (), _derive, _coefficients, _update)
+    hyper: ClassVar[tuple[str, ...]] = ("lr", "momentum", "dampening", "weight_decay")
+    options: ClassVar[tuple[str, ...]] = ("nesterov",)
+    switches: ClassVar[tuple[str, ...]] = ("weight_decay", "momentum")
     later: ClassVar[dict[str, Any]] = {**ByRule.later, "nesterov": False, "fused": False}
 
     def __init__(

@@ -35,7 +35,7 @@ class SparseAdam(ByRule):
             [0.9000, 0.9000]], requires_grad=True)
     """
 
-    rule = Adam.rule
+    rule: ClassVar[Any] = Adam.rule
     later: ClassVar[dict[str, Any]] = {"maximize": False}
 
     def __init__(

@@ -132,6 +132,10 @@ class AveragedModel(Module):
     (tensor(1), ['module.bias', 'module.weight', 'n_averaged'])
     """
 
+    avg_fn: Averaging | None
+    multi_avg_fn: ManyAveraging | None
+    use_buffers: bool
+
     n_averaged: Tensor
 
     def __init__(

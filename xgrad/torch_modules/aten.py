@@ -11,6 +11,8 @@ from ..ops import aten as _aten
 class OpOverloadPacket:
     """torch.ops.aten.NAME: calls xgrad's function; `.default`, `.Tensor` and the other overloads are the same."""
 
+    __name__: str
+
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.__name__, self._function = name, function
 

@@ -93,7 +93,7 @@ class Hardsigmoid(_Plain):
 
     inplace: bool = False
 
-    extra_repr = Module.extra_repr
+    extra_repr: Any = Module.extra_repr
 
 
 @face("tanh")
@@ -121,7 +121,7 @@ class Hardswish(_Plain):
 
     inplace: bool = False
 
-    extra_repr = Module.extra_repr
+    extra_repr: Any = Module.extra_repr
 
 
 @face("elu")
@@ -263,6 +263,8 @@ class PReLU(Module):
     >>> xgrad.nn.PReLU()(xgrad.tensor([-4.0, 2.0])).tolist()
     [-1.0, 2.0]
     """
+
+    init: float
 
     num_parameters: int
 

@@ -35,6 +35,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     (xgrad.Size([3]), xgrad.Size([3, 6]))
     """
 
+    n_clusters: Any
+    shortlist_size: Any
+
     in_features: int
     n_classes: int
     cutoffs: list[int]
@@ -60,7 +63,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.in_features, self.n_classes, self.cutoffs = in_features, n_classes, [*starts, n_classes]
         self.div_value, self.head_bias = div_value, head_bias
         self.shortlist_size, self.n_clusters = starts[0], len(starts)
-        self.head_size = self.shortlist_size + self.n_clusters
+        self.head_size: Any = self.shortlist_size + self.n_clusters
         where = {"device": device, "dtype": dtype}
         self.head = Linear(in_features, self.head_size, bias=head_bias, **where)
         self.tail = ModuleList()

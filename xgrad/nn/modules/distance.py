@@ -29,7 +29,7 @@ class PairwiseDistance(Face):
     keepdim: bool = False
 
     def _keep(self, values: dict[str, Any]) -> None:
-        self.norm = values.pop("p")
+        self.norm: Any = values.pop("p")
         super()._keep(values)
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:

@@ -146,7 +146,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         """Materialize weight and bias for an input of shape (..., in_features)."""
         found = input.shape[-1]
         if self.has_uninitialized_params():
-            self.in_features = found
+            self.in_features: Any = found
             self.weight.materialize((self.out_features, found))
             if self.bias is not None:
                 self.bias.materialize((self.out_features,))

@@ -228,6 +228,11 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     tensor(1.0986, grad_fn=<CrossEntropyLossBackward0>)
     """
 
+    ignore_index: int | None
+    label_smoothing: float
+    num_classes: int
+    out_features: tuple[int, ...]
+
     def __init__(
         self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (), bias: bool = False,
         device: Any = None, dtype: Any = None, reduction: str = "mean", weight: Tensor | None = None,
@@ -241,7 +246,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         super().__init__(weight, reduction=reduction)
         self.num_classes, self.out_features = num_classes, out_features
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
-        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
+        self.linear: Any = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
         self.options = options
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """MultiheadAttention (PyTorch: torch/nn/modules/activation.py)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
@@ -36,7 +36,16 @@ class MultiheadAttention(Module):
     (xgrad.Size([3, 5, 4]), xgrad.Size([3, 5, 5]))
     """
 
-    __constants__ = ("batch_first",)
+    add_zero_attn: bool
+    batch_first: bool
+    dropout: float
+    embed_dim: int
+    head_dim: Any
+    kdim: Any
+    num_heads: int
+    vdim: Any
+
+    __constants__: ClassVar[tuple[str, ...]] = ("batch_first",)
     in_proj_weight: Any
     in_proj_bias: Any
     q_proj_weight: Any
@@ -71,7 +80,9 @@ class MultiheadAttention(Module):
             self.register_parameter(name, None if same else parameter(embed_dim, size))
         self.register_parameter("in_proj_weight", parameter(3 * embed_dim, embed_dim) if same else None)
         self.register_parameter("in_proj_bias", parameter(3 * embed_dim) if bias else None)
-        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj: Any = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
         if add_bias_kv:
             self.bias_k, self.bias_v = parameter(1, 1, embed_dim), parameter(1, 1, embed_dim)
         else:

@@ -6,7 +6,7 @@ A layer in one direction is one operator, a scan over time (`xgrad/ops/nn/recurr
 import math
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class RNNBase(Module):
     `mode` is "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
     """
 
-    __constants__ = (
+    __constants__: ClassVar[tuple[str, ...]] = (
         "mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional",
         "proj_size",
     )  # fmt: skip
@@ -303,7 +303,7 @@ class GRU(RNNBase):
 class RNNCellBase(Module):
     """The common part of the cells: parameters of `num_chunks` gates, and one step."""
 
-    __constants__ = ("input_size", "hidden_size", "bias")
+    __constants__: ClassVar[tuple[str, ...]] = ("input_size", "hidden_size", "bias")
     input_size: int
     hidden_size: int
     bias: bool

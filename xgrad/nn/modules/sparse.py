@@ -70,6 +70,13 @@ class Embedding(_Table):
     xgrad.Size([1, 3, 3])
     """
 
+    embedding_dim: int
+    max_norm: float | None
+    norm_type: float
+    num_embeddings: int
+    scale_grad_by_freq: bool
+    sparse: bool
+
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Tensor | None = None,
@@ -120,6 +127,13 @@ class EmbeddingBag(_Table):
     >>> bag(xgrad.tensor([1, 2, 4, 5]), xgrad.tensor([0, 3])).shape
     xgrad.Size([2, 3])
     """
+
+    embedding_dim: int
+    max_norm: float | None
+    norm_type: float
+    num_embeddings: int
+    scale_grad_by_freq: bool
+    sparse: bool
 
     mode: str
     include_last_offset: bool

@@ -6,7 +6,7 @@ PyTorch has a faster path of the encoder in evaluation, by nested tensors, which
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
@@ -195,14 +195,20 @@ class TransformerEncoder(Module):
     xgrad.Size([5, 3, 4])
     """
 
-    __constants__ = ("norm",)
+    enable_nested_tensor: bool
+    mask_check: bool
+    norm: Module | None
+    num_layers: int
+    use_nested_tensor: Any
+
+    __constants__: ClassVar[tuple[str, ...]] = ("norm",)
 
     def __init__(
         self, encoder_layer: Any, num_layers: int, norm: Module | None = None, enable_nested_tensor: bool = True,
         mask_check: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.layers = _clones(encoder_layer, num_layers)
+        self.layers: Any = _clones(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
         self.enable_nested_tensor, self.use_nested_tensor, self.mask_check = enable_nested_tensor, False, mask_check
 
@@ -226,11 +232,14 @@ class TransformerDecoder(Module):
     xgrad.Size([5, 3, 4])
     """
 
-    __constants__ = ("norm",)
+    norm: Module | None
+    num_layers: int
+
+    __constants__: ClassVar[tuple[str, ...]] = ("norm",)
 
     def __init__(self, decoder_layer: Any, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
-        self.layers = _clones(decoder_layer, num_layers)
+        self.layers: Any = _clones(decoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
 
     def forward(
@@ -261,6 +270,10 @@ class Transformer(Module):
     xgrad.Size([5, 3, 4])
     """
 
+    batch_first: bool
+    d_model: int
+    nhead: int
+
     def __init__(
         self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
         dim_feedforward: int = 2048, dropout: float = 0.1, activation: Activation = F.relu,
@@ -276,12 +289,12 @@ class Transformer(Module):
         def norm() -> LayerNorm:
             return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, device=device, dtype=dtype)
 
-        self.encoder = (
+        self.encoder: Any = (
             TransformerEncoder(TransformerEncoderLayer(*options), num_encoder_layers, norm())
             if custom_encoder is None
             else custom_encoder
         )
-        self.decoder = (
+        self.decoder: Any = (
             TransformerDecoder(TransformerDecoderLayer(*options), num_decoder_layers, norm())
             if custom_decoder is None
             else custom_decoder

@@ -28,7 +28,7 @@ class Upsample(Face):
         if factor is not None:
             values["scale_factor"] = tuple(map(float, factor)) if isinstance(factor, tuple) else float(factor)
         super()._keep(values)
-        self.name = type(self).__name__
+        self.name: Any = type(self).__name__
 
     def forward(self, input: Tensor) -> Tensor:
         """Return `nn.functional.interpolate` of the input."""

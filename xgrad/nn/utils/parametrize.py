@@ -104,8 +104,8 @@ class ParametrizationList(ModuleList):
                 f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got "
                 f"{type(new).__name__}"
             )
-        self.is_tensor = isinstance(new, Tensor)
-        self.ntensors = 1 if self.is_tensor else len(new)
+        self.is_tensor: Any = isinstance(new, Tensor)
+        self.ntensors: Any = 1 if self.is_tensor else len(new)
         if isinstance(new, Tensor):
             for kind in ("dtype", "device"):
                 if getattr(original, kind) != getattr(new, kind):

@@ -34,6 +34,11 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
 class SpectralNorm:
     """The hook that divides the parameter `name`_orig by its spectral norm, with the buffers `name`_u and `name`_v."""
 
+    dim: int
+    eps: float
+    n_power_iterations: int
+    name: str
+
     _version: int = 1
 
     def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:

@@ -29,6 +29,9 @@ def require_initialized(module: Module, weight: Any, name: str) -> None:
 class WeightNorm:
     """The hook that computes the weight `name` from its direction (name_v) and its magnitude (name_g)."""
 
+    dim: Any
+    name: str
+
     def __init__(self, name: str, dim: int | None) -> None:
         self.name, self.dim = name, -1 if dim is None else dim
 

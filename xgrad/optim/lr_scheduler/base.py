@@ -97,7 +97,7 @@ class LRScheduler:
                     "last_epoch >= 0: load the optimizer's state first, or begin with last_epoch=-1"
                 )
         self.base_lrs: list[Any] = rates(optimizer, "initial_lr")
-        self.last_epoch = last_epoch
+        self.last_epoch: int = last_epoch
         _note_steps(optimizer)
         self._initial_step()
 

@@ -75,7 +75,7 @@ class SequentialLR(ComposedLR):
                 f"equal to {len(milestones)}"
             )
         self._schedulers, self._milestones = schedulers, milestones
-        self.last_epoch = last_epoch + 1
+        self.last_epoch: Any = last_epoch + 1
         self.optimizer = optimizer
         for group in optimizer.param_groups:  # each of the parts has changed the rate when it was made
             set_rate(group, group["initial_lr"])

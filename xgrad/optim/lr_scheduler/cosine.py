@@ -21,6 +21,9 @@ class CosineAnnealingLR(LRScheduler):
     0.00
     """
 
+    T_max: int
+    eta_min: float
+
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
@@ -51,6 +54,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     other values than integers from 1 on.
     """
 
+    T_mult: int
+    eta_min: float
+
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
@@ -61,7 +67,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if not isinstance(eta_min, (float, int)):
             raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
         self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
-        self.T_i = T_0  # the epochs of the present cosine, of which T_cur have passed
+        self.T_i: int = T_0  # the epochs of the present cosine, of which T_cur have passed
         self.T_cur: float = last_epoch
         super().__init__(optimizer, last_epoch)
 

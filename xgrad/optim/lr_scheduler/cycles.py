@@ -46,6 +46,8 @@ class CyclicLR(LRScheduler):
     Step it after each batch.  Raises `ValueError` for an unknown mode, and for an optimizer without momentum.
     """
 
+    gamma: float
+
     _scale_fn_ref: Callable[[float], float]
 
     def __init__(
@@ -70,10 +72,10 @@ class CyclicLR(LRScheduler):
         if last_epoch == -1:
             for value, group in zip(base_lrs, optimizer.param_groups):
                 set_rate(group, value)
-        self.max_lrs = each_group("max_lr", optimizer, max_lr)
+        self.max_lrs: Any = each_group("max_lr", optimizer, max_lr)
         up = float(step_size_up)
-        self.total_size = up + (up if step_size_down is None else float(step_size_down))
-        self.step_ratio = up / self.total_size
+        self.total_size: Any = up + (up if step_size_down is None else float(step_size_down))
+        self.step_ratio: Any = up / self.total_size
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ValueError(f"mode is invalid and scale_fn is None: got mode={mode!r}")
         self.mode, self.gamma = mode, gamma
@@ -82,9 +84,9 @@ class CyclicLR(LRScheduler):
         self._init_scale_fn()
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self.use_beta1 = _check_momentum(optimizer)
-            self.base_momentums = each_group("base_momentum", optimizer, base_momentum)
-            self.max_momentums = each_group("max_momentum", optimizer, max_momentum)
+            self.use_beta1: Any = _check_momentum(optimizer)
+            self.base_momentums: Any = each_group("base_momentum", optimizer, base_momentum)
+            self.max_momentums: Any = each_group("max_momentum", optimizer, max_momentum)
             if last_epoch == -1:
                 for most, least, group in zip(self.max_momentums, self.base_momentums, optimizer.param_groups):
                     _set_momentum(group, most, self.use_beta1)
@@ -214,7 +216,7 @@ class OneCycleLR(LRScheduler):
                 group["min_lr"] = group["initial_lr"] / final_div_factor
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self.use_beta1 = _check_momentum(optimizer)
+            self.use_beta1: Any = _check_momentum(optimizer)
             highest = each_group("max_momentum", optimizer, max_momentum)
             lowest = each_group("base_momentum", optimizer, base_momentum)
             if last_epoch == -1:

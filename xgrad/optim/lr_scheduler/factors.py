@@ -49,6 +49,9 @@ class StepLR(FactorLR):
     [0.125]
     """
 
+    gamma: float
+    step_size: int
+
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
@@ -62,6 +65,9 @@ class StepLR(FactorLR):
 
 class MultiStepLR(FactorLR):
     """Rates times `gamma` at each of the milestones, which are numbers of epochs."""
+
+    gamma: float
+    milestones: Any
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -79,6 +85,9 @@ class MultiStepLR(FactorLR):
 
 class ConstantLR(FactorLR):
     """Rates times `factor` during the first `total_iters` epochs.  Raises `ValueError` for a factor outside [0, 1]."""
+
+    factor: float
+    total_iters: int
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -102,6 +111,10 @@ class LinearLR(FactorLR):
 
     Raises `ValueError` for factors outside of [0, 1], and for a `start_factor` of 0.
     """
+
+    end_factor: float
+    start_factor: float
+    total_iters: int
 
     def __init__(
         self,
@@ -150,6 +163,9 @@ class ExponentialLR(FactorLR):
 
 class PolynomialLR(FactorLR):
     """Rates times (1 - epoch/total_iters)^power, which is 0 from the epoch `total_iters` on."""
+
+    power: float
+    total_iters: int
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power

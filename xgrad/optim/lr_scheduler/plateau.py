@@ -30,6 +30,11 @@ class ReduceLROnPlateau(LRScheduler):
     [0.25]
     """
 
+    cooldown: int
+    eps: float
+    patience: int
+    threshold: float
+
     def __init__(
         self,
         optimizer: Optimizer,
@@ -57,7 +62,7 @@ class ReduceLROnPlateau(LRScheduler):
         else:
             self.min_lrs = list(min_lr)
         self.patience, self.cooldown, self.eps = patience, cooldown, eps
-        self.last_epoch = 0
+        self.last_epoch: Any = 0
         self._last_lr = rates(optimizer)
         self._init_is_better(mode, threshold, threshold_mode)
         self._reset()
@@ -68,11 +73,11 @@ class ReduceLROnPlateau(LRScheduler):
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
-        self.mode_worse = math.inf if mode == "min" else -math.inf
+        self.mode_worse: Any = math.inf if mode == "min" else -math.inf
 
     def _reset(self) -> None:
         """Forget the best value and the bad epochs."""
-        self.best = self.mode_worse
+        self.best: Any = self.mode_worse
         self.cooldown_counter = self.num_bad_epochs = 0
 
     def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -83,7 +88,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current, self.best):
             self.best = current
-            self.num_bad_epochs = 0
+            self.num_bad_epochs: Any = 0
         else:
             self.num_bad_epochs += 1
         if self.in_cooldown:
@@ -91,7 +96,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
             self._reduce_lr()
-            self.cooldown_counter = self.cooldown
+            self.cooldown_counter: Any = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = rates(self.optimizer)
 

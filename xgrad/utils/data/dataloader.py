@@ -60,6 +60,14 @@ class DataLoader(Generic[T_co]):
     tensor([2.]) ('number 2',)
     """
 
+    generator: Generator | None
+    in_order: bool
+    num_workers: int
+    pin_memory: bool
+    pin_memory_device: str
+    timeout: float
+    worker_init_fn: Callable[[int], Any] | None
+
     dataset: Dataset[T_co]
     batch_size: int | None
     sampler: Any
@@ -124,7 +132,7 @@ class DataLoader(Generic[T_co]):
             default_convert if batch_sampler is None else default_collate
         )
         self.num_workers, self.timeout, self.worker_init_fn = num_workers, timeout, worker_init_fn
-        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.prefetch_factor: Any = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.generator, self.in_order, self.persistent_workers = generator, in_order, persistent_workers
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.multiprocessing_context = multiprocessing_context
