@@ -183,7 +183,7 @@ def _integers_from(lower_bound: int) -> Constraint:
     )
 
 
-dependent: Constraint = _Dependent()
+dependent: Any = _Dependent()
 boolean: Constraint = _Known("Boolean", lambda x: (x == 0) | (x == 1), True)
 one_hot: Constraint = _Known("OneHot", _is_one_hot, True, 1)
 nonnegative_integer: Constraint = _integers_from(0)
