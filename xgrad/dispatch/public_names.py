@@ -1,4 +1,4 @@
-"""The module and qualified name of a public function: where users find it, as `help`, `pickle` and overrides show it.
+"""The module and the names of a public function: where users find it, as `help`, `pickle` and overrides show it.
 
 A function stands in ops/, under a name of its file or of the function that made it, and it is often wrapped.  Here it
 gets the name under which `xgrad`, a namespace or `Tensor` has it, so `pickle` finds this object again.
@@ -26,3 +26,4 @@ def name_functions() -> None:
             names[method] = "xgrad", f"Tensor.{name}"
     for function, (module, name) in names.items():
         function.__module__, function.__qualname__ = module, name
+        function.__name__ = name.rpartition(".")[2]

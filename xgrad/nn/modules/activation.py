@@ -93,7 +93,7 @@ class Hardsigmoid(_Plain):
 
     inplace: bool = False
 
-    extra_repr: Any = Module.extra_repr
+    extra_repr = Module.extra_repr
 
 
 @face("tanh")
@@ -121,7 +121,7 @@ class Hardswish(_Plain):
 
     inplace: bool = False
 
-    extra_repr: Any = Module.extra_repr
+    extra_repr = Module.extra_repr
 
 
 @face("elu")

@@ -107,7 +107,7 @@ def _forward(cls: Any, function: str, tensors: list[str]) -> Callable[..., Any]:
 
     The function is looked up at each call, for users replace functions of F.
     """
-    names = [name.partition("=")[0] for name in tensors]
+    names = [name if default == "" else f"{name}={name}" for name, _, default in (t.partition("=") for t in tensors)]
     given = ", ".join([*names, *(f"{name}=self.{name}" for name in cls._passed)])
     source = f"def forward(self, {', '.join(tensors)}):\n    return F.{function}({given})"
     namespace: dict[str, Any] = {"F": F, "__name__": cls.__module__}
