@@ -131,7 +131,7 @@ def _of_sample(entry: Entry, op: Operator, sample: Sample) -> list[str]:
         if isinstance(value, list | tuple):
             inside = ", ".join(map(text, value))
             return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
-        if isinstance(value, np.dtype):
+        if isinstance(value, (np.dtype, xgrad.dtype)):
             return f"xgrad.{value.name}"
         return f'float("{value}")' if value in (float("inf"), -float("inf")) else repr(value)
 

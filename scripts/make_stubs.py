@@ -32,6 +32,7 @@ import numpy as np
 
 from {dots} import return_types
 from {dots_}devices import device
+from {dots_}dtype_object import dtype
 from {dots_}engine.hooks import Hooks, RemovableHandle
 from {dots_}engine.node import Node
 from {dots_}nn.linear_cross_entropy_options import LinearCrossEntropyOptions

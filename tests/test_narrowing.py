@@ -158,7 +158,7 @@ def outcomes(T, operations, dtype, operand):
         x = T.ones(2, dtype=getattr(T, dtype))
         try:
             result = operation(T, x, operand)
-            result = None if result is None else (result.tolist(), str(result.dtype).removeprefix("torch."))
+            result = None if result is None else (result.tolist(), str(result.dtype).rpartition(".")[2])
         except Exception as error:
             result = f"{type(error).__name__}: {behind_name(error)}"
         found[name] = [result, x.tolist(), x._version]
@@ -251,7 +251,7 @@ def test_numpy_array_is_taken_as_it_is_with_x64():
     for operand in (np.array([1, 2**40]), np.full(2, 2.5)):
         got = outcomes(xgrad, {"tensor": WITH_ARRAY["tensor"], "add": WITH_ARRAY["add"]}, "float32", operand)
         assert got["tensor"][0] == [operand.tolist(), operand.dtype.name]
-        assert got["add"][0][1] == str((torch.ones(2) + torch.from_numpy(operand)).dtype).removeprefix("torch.")
+        assert got["add"][0][1] == str((torch.ones(2) + torch.from_numpy(operand)).dtype).rpartition(".")[2]
 
 
 @pytest.mark.parametrize("scalar", SCALARS)

@@ -27,7 +27,7 @@ def leaf(T):
 
 
 def traits(x):
-    return x.tolist(), x.requires_grad, x.is_leaf, str(x.dtype).removeprefix("torch."), x.grad_fn is None
+    return x.tolist(), x.requires_grad, x.is_leaf, str(x.dtype).rpartition(".")[2], x.grad_fn is None
 
 
 MAKE = {

@@ -52,9 +52,11 @@ from .devices import set_default_device as set_default_device
 from .dispatch.tables import FUNCTIONS as _FUNCTIONS
 from .dtype_info import finfo as finfo
 from .dtype_info import iinfo as iinfo
+from .dtype_object import dtype as _dtype
+from .dtype_object import get_default_dtype as get_default_dtype
+from .dtype_object import of as _dtype_of
+from .dtype_object import promote_types as promote_types
 from .dtypes import *  # noqa: F403
-from .dtypes import get_default_dtype as get_default_dtype
-from .dtypes import promote_types as promote_types
 from .dtypes import set_default_dtype as set_default_dtype
 from .execution.lazily import lazy as lazy
 from .execution.lazily import sync as sync
@@ -181,6 +183,8 @@ if _TYPE_CHECKING:
     from .torch_modules import as_torch as as_torch
     from .utils.dlpack import from_dlpack as from_dlpack
 globals().update(_FUNCTIONS[""])
+globals().update({name: _dtype_of(getattr(dtypes, name)) for name in dtypes.__all__ if name != "dtype"})
+globals()["dtype"] = _dtype  # `from .dtypes import *` has NumPy's
 
 # Layouts and memory formats, accepted where PyTorch accepts them: every dense array here is row-major.
 strided: str

@@ -80,6 +80,13 @@ TORCH_NAMES: dict[Any, str] = {
 }  # fmt: skip
 
 
+class Wrapper:
+    """The base of `xgrad.dtype`, which stands higher up: an object around a dtype of NumPy's."""
+
+    __slots__ = ("dtype",)
+    dtype: np.dtype[Any]
+
+
 def torch_name(d: np.dtype) -> str:
     """Return a dtype's name in PyTorch's errors: "Float", "Long"."""
     return TORCH_NAMES.get(np.dtype(d), np.dtype(d).name)
@@ -111,6 +118,10 @@ def exact_dtype(spec: Any) -> np.dtype:
 
 def named_dtype(spec: Any) -> np.dtype:
     """Return the dtype that is asked for; of 64 bits, whether JAX has it or not."""
+    if isinstance(spec, np.dtype):
+        return spec
+    if isinstance(spec, Wrapper):
+        return spec.dtype
     if spec is builtins.float:  # PyTorch: float64
         return float64 if x64_enabled() else settings.default_dtype
     if spec is builtins.int:
@@ -191,12 +202,7 @@ def narrowed(array: np.ndarray) -> np.ndarray:
 
 
 def get_default_dtype() -> np.dtype:
-    """Return the dtype of floating-point tensors made from Python numbers (float32 unless set).
-
-    >>> import xgrad
-    >>> xgrad.get_default_dtype()
-    dtype('float32')
-    """
+    """Return the dtype of floating-point tensors made from Python numbers (float32 unless set)."""
     return settings.default_dtype
 
 
@@ -217,12 +223,7 @@ def category(d: np.dtype) -> "builtins.int":
 
 @functools.cache
 def promote_types(a: np.dtype, b: np.dtype) -> np.dtype:
-    """Return the smallest dtype to which both convert, by PyTorch's table.
-
-    >>> import xgrad
-    >>> xgrad.promote_types(xgrad.int32, xgrad.float16)
-    dtype('float16')
-    """
+    """Return the smallest dtype to which both convert, by PyTorch's table."""
     a, b = np.dtype(a), np.dtype(b)
     if a == b:
         return a

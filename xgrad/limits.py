@@ -94,6 +94,7 @@ def refuse_narrowing(values: Any) -> None:
     """Raise `DtypeDisabledError` if one of these arrays or dtypes has 64 bits while JAX's x64 mode is off."""
     for value in values:
         dtype = getattr(value, "dtype", value)
+        dtype = getattr(dtype, "dtype", dtype)  # of a tensor, xgrad's
         if isinstance(dtype, np.dtype) and dtype in WIDE:
             raise DtypeDisabledError(
                 f"a tensor of {dtype.name} is used, but JAX's 64-bit mode is off now and would silently narrow it to "

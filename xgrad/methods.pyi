@@ -8,6 +8,7 @@ import numpy as np
 
 from . import return_types
 from .devices import device
+from .dtype_object import dtype
 from .engine.hooks import Hooks, RemovableHandle
 from .engine.node import Node
 from .nn.linear_cross_entropy_options import LinearCrossEntropyOptions
@@ -781,9 +782,9 @@ class TensorMethods:
     @property
     def _tangent(self) -> Tensor | None: ...
     @property
-    def grad_dtype(self) -> np.dtype[Any] | None: ...
+    def grad_dtype(self) -> dtype | None: ...
     @grad_dtype.setter
-    def grad_dtype(self, value: np.dtype[Any] | None) -> None: ...
+    def grad_dtype(self, value: dtype | None) -> None: ...
     @property
     def grad_fn(self) -> Node | None: ...
     @property

@@ -23,6 +23,7 @@ import numpy as np
 from . import dtypes
 from .config import forward_levels, settings, state
 from .devices import STRIDED, device, left_to_xla, of_trace, supports_as_strided
+from .dtype_object import OBJECTS, dtype
 from .errors import InferenceTensorError, InplaceViewError
 from .execution.pending import Pending, declared_of
 from .limits import out_of_memory
@@ -329,7 +330,12 @@ class Tensor(TensorMethods):
         return unchecked(array.shape if array is not None else self._like().shape)
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> dtype:
+        array = self._array
+        return OBJECTS[array.dtype if array is not None else self._like().dtype]
+
+    @property
+    def _dtype(self) -> np.dtype:
         array = self._array
         return array.dtype if array is not None else self._like().dtype
 
@@ -406,7 +412,7 @@ class Tensor(TensorMethods):
             raise RuntimeError(f"requires_grad must be a bool, but got {type(value).__name__}")
         if not self.is_leaf:
             raise RuntimeError(_NOT_A_LEAF + _INSTEAD_OF_FALSE * (not value))
-        if value and self.dtype not in dtypes.INEXACT:
+        if value and self._dtype not in dtypes.INEXACT:
             raise RuntimeError(
                 f"only Tensors of floating point and complex dtype can require gradients, not {self.dtype.name}"
             )
@@ -423,7 +429,7 @@ class Tensor(TensorMethods):
         """
         if requires_grad is not True and requires_grad is not False:
             raise TypeError(f"requires_grad must be a bool, but got {type(requires_grad).__name__}")
-        if requires_grad and self.dtype.kind not in dtypes.INEXACT_KINDS:
+        if requires_grad and self._dtype.kind not in dtypes.INEXACT_KINDS:
             raise RuntimeError(
                 "only Tensors of floating point dtype can require gradients, and those of a complex one, not of "
                 f"{self.dtype.name}"
@@ -472,7 +478,7 @@ class Tensor(TensorMethods):
 
     def _dtype_of_grad(self) -> np.dtype | None:
         """Return the dtype of a leaf's gradient, by `grad_dtype`."""
-        return self.dtype if self._grad_dtype is SAME else self._grad_dtype
+        return self._dtype if self._grad_dtype is SAME else self._grad_dtype
 
     def _check_grad(self, value: "Tensor") -> None:
         if self._sparse and not value._sparse:
@@ -486,7 +492,7 @@ class Tensor(TensorMethods):
         if there and len(there.device_set) > 1 and here != there and not value._sparse:
             value._share()  # accumulation then writes to it, and its sharding stays
         dtype = self._dtype_of_grad()
-        if dtype is not None and value.dtype != dtype:
+        if dtype is not None and value._dtype != dtype:
             raise RuntimeError(
                 f"attempting to assign a gradient with dtype '{value.dtype.name}' to a tensor with grad_dtype "
                 f"'{dtype.name}'. The gradient must have the tensor's grad_dtype, which can be set (None: any dtype)."
@@ -571,14 +577,14 @@ class Tensor(TensorMethods):
                 "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
                 f"type: the layout {self.layout} and {value.layout}. Call to_dense() or to_sparse() on the one."
             )
-        if self._requires_grad and value.dtype not in dtypes.INEXACT:
+        if self._requires_grad and value._dtype not in dtypes.INEXACT:
             raise RuntimeError(
                 "data set to a tensor that requires gradients must be floating point or complex dtype, not "
                 f"{value.dtype.name}"
             )
         value._share()
         lost = self._array is None and (self._storage is None or self._storage._array is None)
-        if lost or value.shape != self.shape or value.dtype != self.dtype or value.device != self.device:
+        if lost or value.shape != self.shape or value._dtype != self._dtype or value.device != self.device:
             self._accumulator = None  # its gradients were to be of the old kind
         self._array = None
         self._storage, self._chain = value._storage, value._chain

@@ -19,6 +19,7 @@ import numpy as np
 from jax.sharding import PartitionSpec, Sharding
 
 from .devices import device
+from .dtype_object import dtype
 from .tensor import Tensor
 
 __all__ = ["DType", "Device", "Index", "IntOrSize", "Layout", "MemoryFormat", "Number", "Operand", "Sizes", "Tensors"]
@@ -41,7 +42,7 @@ IntOrSize: TypeAlias = int | Sequence[int]
 Index: TypeAlias = (
     SupportsIndex | slice | EllipsisType | Tensor | np.ndarray[Any, Any] | jax.Array | Sequence[Any] | None
 )
-DType: TypeAlias = np.dtype[Any] | type[Any] | str
+DType: TypeAlias = dtype | np.dtype[Any] | type[Any] | str
 Device: TypeAlias = device | str | JaxDevice | Sharding | PartitionSpec
 Layout: TypeAlias = str  # xgrad.strided, xgrad.sparse_coo, ...
 MemoryFormat: TypeAlias = str  # xgrad.contiguous_format, ...

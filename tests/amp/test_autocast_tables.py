@@ -101,7 +101,7 @@ def _outcome(call, values):
     except Exception as error:
         return error
     results = result if isinstance(result, (tuple, list)) else (result,)
-    return [str(r.dtype).removeprefix("torch.") for r in results if hasattr(r, "dtype")]
+    return [str(r.dtype).rpartition(".")[2] for r in results if hasattr(r, "dtype")]
 
 
 def _torch_outcomes(kind, calls):

@@ -90,7 +90,7 @@ def outcome(library: Any, layer: Any, arrays: list, drawn: list, order: tuple = 
 
 
 def _name(tensor: Any) -> str:
-    return str(tensor.dtype).removeprefix("torch.").removeprefix("xgrad.")
+    return str(tensor.dtype).rpartition(".")[2].removeprefix("xgrad.")
 
 
 def agree(case: Row, dtype: str = "float64", rtol: float = 1e-7, order: tuple = (True, False)) -> None:

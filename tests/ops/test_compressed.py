@@ -25,7 +25,7 @@ def parts(x):
     if not isinstance(x, (torch.Tensor, xgrad.Tensor)):
         return x
     layout = str(x.layout).removeprefix("torch.")
-    dtype = str(x.dtype).removeprefix("torch.")
+    dtype = str(x.dtype).rpartition(".")[2]
     if layout == "strided":
         return dtype, array(x).tolist()
     if layout == "sparse_coo":

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..config import state
+from ..dtype_object import of
 from ..dtypes import FLOATS, as_dtype
 from . import settings
 from .settings import is_autocast_available as is_autocast_available
@@ -63,7 +64,7 @@ class autocast:
         if not isinstance(enabled, (bool, np.bool_)):
             raise TypeError(f"autocast(): argument 'enabled' must be bool, not {type(enabled).__name__}")
         self.device = kind
-        self.fast_dtype: np.dtype[Any] = settings.get_autocast_dtype(kind) if dtype is None else as_dtype(dtype)
+        self.fast_dtype = settings.get_autocast_dtype(kind) if dtype is None else of(as_dtype(dtype))
         if self.fast_dtype not in FLOATS:
             raise TypeError(f"autocast(): argument 'dtype' must be a floating-point dtype, not {self.fast_dtype.name}")
         self._enabled = bool(enabled)

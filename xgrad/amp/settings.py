@@ -13,6 +13,7 @@ from ..config import state
 from ..devices import _PLATFORM, device
 from ..dispatch import declare
 from ..dispatch.autocasting import Settings, default_dtype, install, settled
+from ..dtype_object import dtype, of
 from ..dtypes import FLOATS, as_dtype, bfloat16, float16
 
 # Types of devices that PyTorch knows and XLA does not run on.
@@ -101,14 +102,14 @@ def switch(kind: str, enabled: bool) -> None:
     state.autocast = settled(here._replace(enabled=tuple(sorted([*others, kind] if enabled else others))))
 
 
-def get_autocast_dtype(device_type: str) -> np.dtype:
+def get_autocast_dtype(device_type: str) -> dtype:
     """Return the lower precision to which autocast casts on a type of devices: float16 on GPUs, bfloat16 on all others.
 
     >>> import xgrad
-    >>> xgrad.get_autocast_dtype("cpu").name, xgrad.get_autocast_dtype("cuda").name
-    ('bfloat16', 'float16')
+    >>> xgrad.get_autocast_dtype("cpu"), xgrad.get_autocast_dtype("cuda")
+    (xgrad.bfloat16, xgrad.float16)
     """
-    return settings().lower(kind_of(device_type, "get_autocast_dtype"))
+    return of(settings().lower(kind_of(device_type, "get_autocast_dtype")))
 
 
 def set_autocast_dtype(device_type: str, dtype: Any) -> None:
@@ -138,7 +139,7 @@ def set_autocast_cpu_enabled(enabled: bool) -> None:
     set_autocast_enabled("cpu", enabled)
 
 
-def get_autocast_cpu_dtype() -> np.dtype:
+def get_autocast_cpu_dtype() -> dtype:
     """`get_autocast_dtype("cpu")`."""
     return get_autocast_dtype("cpu")
 
@@ -148,7 +149,7 @@ def set_autocast_cpu_dtype(dtype: Any) -> None:
     set_autocast_dtype("cpu", dtype)
 
 
-def get_autocast_gpu_dtype() -> np.dtype:
+def get_autocast_gpu_dtype() -> dtype:
     """`get_autocast_dtype("cuda")`."""
     return get_autocast_dtype("cuda")
 

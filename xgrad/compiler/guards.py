@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from ..devices import device
+from ..dtype_object import dtype
 from ..size import Size
 from ..tensor import Tensor
 
 MISSING = object()
 REST = "__rest__"  # the key for a container's attributes, where it has items too
 
-_EXACT = frozenset({int, bool, str, bytes, type(None), type(...), device, Size})  # equal ones are the same
+_EXACT = frozenset({int, bool, str, bytes, type(None), type(...), device, dtype, Size})  # equal ones are the same
 _SCALARS = _EXACT | {float, complex, slice, range}
 SCALARS: Any = (*_SCALARS, np.dtype, np.generic)
 

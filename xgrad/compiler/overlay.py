@@ -155,7 +155,7 @@ class Overlay:
             if view.attr_version != tensor._version:
                 return reached  # its grad_fn will be made from its base's
         if now.get("_grad_fn") is not None:
-            reached.outside = now["_grad_fn"] = Outside(InputMetadata(tensor.shape, tensor.dtype))
+            reached.outside = now["_grad_fn"] = Outside(InputMetadata(tensor.shape, tensor._dtype))
             now["_output_nr"] = 0
         return reached
 

@@ -261,7 +261,7 @@ class _Tracing:
     def _pull(self, outputs: Outputs) -> list:
         """Trace the backward of results with a history; return the gradients of tensors from outside."""
         tensors = outputs.edges
-        self.metas = [InputMetadata(tuple(t.shape), t.dtype) for t in tensors]
+        self.metas = [InputMetadata(tuple(t.shape), t._dtype) for t in tensors]
         self.targets: list[Target] = []
         self.failures: dict[int, Exception] = {}
         self.arriving: list[int | None] = [None] * len(tensors)

@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..dispatch.operator import Operator
 from ..dispatch.samples import COMPLEX, SINGLE, Draw, Sample
+from ..dtype_object import dtype as dtype_type
 from ..tensor import Tensor
 from .drawn import FLOATING, arguments
 
@@ -113,6 +114,7 @@ class Case:
 
     def static(self, value: Any) -> Any:
         """Return a static argument as it is in this column: float64 there is the column's dtype."""
+        value = value.dtype if isinstance(value, dtype_type) else value
         if not isinstance(value, np.dtype) or value not in dtypes.WIDE or self.dtype in dtypes.WIDE:
             return value
         if value == np.float64 and not self.exact and self.dtype.kind != "c":

@@ -50,7 +50,7 @@ def numbers_that_fit(op: Operator, args: tuple[Any, ...]) -> tuple[Any, ...]:
     wide = [i for i, a in enumerate(args) if a.__class__ is int and not info.min <= a <= info.max]
     if not wide:
         return args
-    if not any(a.__class__ is Tensor and a.dtype in INEXACT for a in args):
+    if not any(a.__class__ is Tensor and a._dtype in INEXACT for a in args):
         raise OverflowError(
             f"Overflow: {op.name}(): the number {args[wide[0]]} does not fit into {info.dtype.name}, in which JAX "
             f"takes Python integers{dtypes.widen(info.dtype)}"

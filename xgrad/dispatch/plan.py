@@ -148,10 +148,10 @@ class Plan:
 
     def dependence(self, key: tuple[Any, ...], values: list[Any]) -> tuple[tuple[bool, ...], list[tuple[bool, ...]]]:
         """Tell on which arguments of `operator(key)` its results depend: all results together, and each of them."""
-        kinds = tuple([(v.shape, v.dtype) if isinstance(v, Tensor) else v.__class__ for v in values])
+        kinds = tuple([(v.shape, v._dtype) if isinstance(v, Tensor) else v.__class__ for v in values])
         found = self.independent.get((key, kinds))
         if found is None:
-            given = [jax.ShapeDtypeStruct(v.shape, v.dtype) if isinstance(v, Tensor) else v for v in values]
+            given = [jax.ShapeDtypeStruct(v.shape, v._dtype) if isinstance(v, Tensor) else v for v in values]
             found = dependence(self.backward(*key[:-1]), given, self.kernel.operator.masked)
             self.independent[key, kinds] = found
         return found

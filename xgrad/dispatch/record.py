@@ -34,13 +34,13 @@ def new_node(kernel: Kernel, needs: int, args: tuple[Any, ...], skip_self: bool 
 
 def record_many(kernel: Kernel, needs: int, args: tuple[Any, ...], results: tuple[Any, ...]) -> None:
     """Record an operator with several results; those of an integer dtype have no gradient."""
-    if not any(r.dtype in INEXACT for r in results):
+    if not any(r._dtype in INEXACT for r in results):
         return
     node = new_node(kernel, needs, args)
-    node.avals = tuple(InputMetadata(tuple(r.shape), r.dtype) for r in results)
+    node.avals = tuple(InputMetadata(tuple(r.shape), r._dtype) for r in results)
     constant = kernel.operator.constant
     for i, result in enumerate(results):
-        if result.dtype in INEXACT and i not in constant:
+        if result._dtype in INEXACT and i not in constant:
             result._grad_fn, result._output_nr, result._requires_grad = node, i, True
     plan = node.plan
     if plan.saves_result:
@@ -76,7 +76,7 @@ def _static(args: tuple) -> tuple[tuple, tuple]:
             kinds.append(aval.dtype)
         else:
             shapes.append(tuple(a.shape) if isinstance(a, Tensor) else ())
-            kinds.append(a.dtype if isinstance(a, Tensor) else None)
+            kinds.append(a._dtype if isinstance(a, Tensor) else None)
     return tuple(shapes), tuple(kinds)
 
 

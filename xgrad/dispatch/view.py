@@ -189,8 +189,8 @@ def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
 
     A tangent may have another dtype than the tensor whose views the chain belongs to.
     """
-    if relative.root_dtype != self.dtype:
-        steps, relative = relative.steps, ViewChain.root(relative.root_shape, self.dtype)
+    if relative.root_dtype != self._dtype:
+        steps, relative = relative.steps, ViewChain.root(relative.root_shape, self._dtype)
         for step in steps:
             relative = relative.then(step)
     self._share()
@@ -228,7 +228,7 @@ def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str) -> tuple[Tens
     if settings.special and (mode := state.operator_mode) is not None:
         return mode.view(name.removesuffix("Backward0").lower(), self, partial(views_of, self, keys, name))
     self._share()
-    chain, root = self._chain, ViewChain.root(self.shape, self.dtype)
+    chain, root = self._chain, ViewChain.root(self.shape, self._dtype)
     chains = tuple(root.view(*key) for key in keys)
     outs = tuple(
         make_view(self, chain.view(*key), relative, name, CreationMeta.MULTI_OUTPUT_NODE)
@@ -252,7 +252,7 @@ def bits_of(self: Tensor, key: tuple[Any, ...]) -> Tensor:
     alias = self._alias()
     alias._chain, alias._cache, alias._cache_generation = seen, None, -1
     if alias._level is not None:
-        alias._bits(ViewChain.root(self.shape, self.dtype).view(*key))
+        alias._bits(ViewChain.root(self.shape, self._dtype).view(*key))
     return alias
 
 
@@ -273,7 +273,7 @@ def view_inplace(self: Tensor, key: tuple[Any, ...], name: str) -> Tensor:
                 "that part: take as_strided of the base"
             )
     else:
-        relative = ViewChain.root(self.shape, self.dtype).view(*key)
+        relative = ViewChain.root(self.shape, self._dtype).view(*key)
     move(self, relative, name)
     if self._requires_grad and isinstance(self._grad_fn, ChainBackward):
         self._grad_fn.key = key

@@ -7,8 +7,9 @@ arrives there before a hook of the leaf sees it.
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
+from ..dtype_object import dtype as dtype_type
+from ..dtype_object import of
 from ..dtypes import as_dtype
 from ..tensor import SAME, Tensor
 
@@ -37,7 +38,7 @@ def _only_of_leaves(tensor: Tensor, what: str) -> None:
         raise RuntimeError(f"grad_dtype can only be {what} on leaf tensors.")
 
 
-def grad_dtype(self: Tensor) -> np.dtype | None:
+def grad_dtype(self: Tensor) -> dtype_type | None:
     """The dtype of this leaf's gradient: its own unless another was set; None if gradients are not cast.
 
     A gradient that arrives at the leaf is cast to it, so a leaf in bfloat16 can gather its gradient in float32.  Raises
@@ -51,7 +52,8 @@ def grad_dtype(self: Tensor) -> np.dtype | None:
     tensor([3., 3.])
     """
     _only_of_leaves(self, "accessed")
-    return self._dtype_of_grad()
+    found = self._dtype_of_grad()
+    return None if found is None else of(found)
 
 
 def set_grad_dtype(self: Tensor, dtype: Any) -> None:
@@ -67,7 +69,7 @@ def set_grad_dtype(self: Tensor, dtype: Any) -> None:
                 f"Cannot set grad_dtype to '{dtype.name}' because there is already a gradient with dtype "
                 f"'{self._grad.dtype.name}'. Set .grad to None first."
             )
-    self._grad_dtype = SAME if dtype is not None and dtype == self.dtype else dtype
+    self._grad_dtype = SAME if dtype is not None and dtype == self._dtype else dtype
     accumulator = None if self._accumulator is None else self._accumulator()
     if accumulator is not None:
         accumulator.avals = (expected(self),)

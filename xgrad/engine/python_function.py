@@ -318,7 +318,7 @@ def _place_outputs(
         tensor._bump()  # forward may have written by other means
     # backward gets one gradient for each output; None for an output that is no tensor.
     node.avals = tuple(
-        InputMetadata(o.shape, o.dtype)
+        InputMetadata(o.shape, o._dtype)
         if isinstance(o, Tensor) and (node._materialize_non_diff_grads or differentiable(o, without))
         else None
         for o in outputs

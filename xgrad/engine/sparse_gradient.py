@@ -41,7 +41,7 @@ class SparseGradient:
     def __init__(self, tensor: Any) -> None:
         self.tensor: Any = tensor
         self.shape: Shape = Shape(tensor.shape)
-        self.dtype: Any = tensor.dtype
+        self.dtype: Any = tensor._dtype
 
     def shared(self) -> Any:
         """The Tensor for a hook or a user, who may write to it: a shallow copy, for other nodes get it too."""

@@ -44,7 +44,7 @@ def _arrive(grad: Any, meta: Any, node: Node, index: int, arithmetic: Arithmetic
     tensor = grad.tensor
     if tuple(tensor.shape) != plain.shape:
         return validate_output(arithmetic.from_tensor(tensor.to_dense()), plain, node, index, arithmetic)
-    if tensor.dtype != plain.dtype:
+    if tensor._dtype != plain.dtype:
         tensor = tensor._cast(plain.dtype)
     return for_node(node.next_edges[index][0], tensor, arithmetic)
 

@@ -162,7 +162,7 @@ def vjp_of(
         outputs, made = flatten(result)
         _only_tensors(outputs, where)
         for output in outputs:
-            if output.dtype not in INEXACT:
+            if output._dtype not in INEXACT:
                 raise RuntimeError(
                     "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor with dtype "
                     f"{output.dtype.name}"
@@ -283,7 +283,7 @@ def _dual(primal: Tensor, tangent: Tensor, level: int) -> Tensor:
             f"{list(primal.shape)}"
         )
     for what, tensor in (("primal", primal), ("tangent", tangent)):
-        if tensor.dtype not in INEXACT:
+        if tensor._dtype not in INEXACT:
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {tensor.dtype.name}")
     dual = stand_in(at_innermost(primal))
     dual._set_tangent(level, stand_in(at_innermost(tangent)))

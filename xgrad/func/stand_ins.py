@@ -39,7 +39,7 @@ def stand_in(tensor: Tensor, always: bool = False) -> Tensor:
     leads = state.grad_enabled and tensor.requires_grad
     if leads or always:
         edges = (gradient_edge(tensor),) if leads else ()
-        node = wire(StandInBackward(), edges, (InputMetadata(tuple(tensor.shape), tensor.dtype),))
+        node = wire(StandInBackward(), edges, (InputMetadata(tuple(tensor.shape), tensor._dtype),))
         out._grad_fn, out._requires_grad = node, True
     if tensor._tangents:
         out._tangents = {level: stand_in(tangent) for level, tangent in tensor._tangents.items()}
@@ -56,7 +56,7 @@ def differentiable(tensor: Any) -> Tensor:
     """Return a stand-in that requires grad.  Raises `ValueError` or `RuntimeError` for a value without a gradient."""
     if not isinstance(tensor, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(tensor)}")
-    if tensor.dtype not in INEXACT:
+    if tensor._dtype not in INEXACT:
         raise RuntimeError(
             f"only Tensors of floating point and complex dtype can require gradients, not {tensor.dtype.name}"
         )

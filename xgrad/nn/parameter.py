@@ -132,6 +132,10 @@ class UninitializedTensorMixin:
         return self._shapeless.dtype
 
     @property
+    def _dtype(self) -> Any:
+        return self._shapeless._dtype
+
+    @property
     def device(self) -> Any:
         return self._shapeless.device
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import device
+from ..dtype_object import of
 from ..interop._safetensors_file import FileError
 from ..size import Size
 from ._restore import Dense, SavedArray, Sparse
@@ -84,7 +85,7 @@ class _Reader(pickle.Unpickler):
             self._known["torch", name] = self._known["torch.storage", name] = (name, dtype)
         for name in dtypes.__all__:
             if isinstance(found := getattr(dtypes, name), np.dtype):
-                self._known["torch", name] = found
+                self._known["torch", name] = of(found)
 
     def find_class(self, module: str, name: str) -> Any:
         try:

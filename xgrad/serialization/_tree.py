@@ -26,6 +26,7 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import device, require_here
+from ..dtype_object import dtype, of
 from ..errors import TracedValueError
 from ..interop._safetensors_file import DTYPES, FileError, FileTensor
 from ..size import Size
@@ -101,7 +102,7 @@ class _Writer:
             return ["bytes", base64.b64encode(obj).decode()]
         if kind is Size:
             return ["size", *obj]
-        if isinstance(obj, np.dtype) and obj.name in dtypes.__all__:
+        if isinstance(obj, (np.dtype, dtype)) and obj.name in dtypes.__all__:
             return ["dtype", obj.name]
         if kind is device:
             return ["device", str(obj)]
@@ -341,10 +342,10 @@ def _value(node: Any, made: list) -> Any:
     return _SCALARS[kind](*items)
 
 
-def _dtype(name: str) -> np.dtype:
+def _dtype(name: str) -> dtype:
     if name not in dtypes.__all__:
         raise ValueError(f"dtype {name!r}")
-    return np.dtype(getattr(dtypes, name))
+    return of(np.dtype(getattr(dtypes, name)))
 
 
 _SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "size": Size}

@@ -51,10 +51,10 @@ def record(
     require_plain(name, *inputs)
     if state.forward_level >= 0 and any(t._tangents for t in inputs):
         raise NotImplementedError(f"{name}: there is no forward-mode AD of sparse tensors")
-    if state.grad_enabled and result.dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
+    if state.grad_enabled and result._dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
         kind = _classes.get(name) or _classes.setdefault(name, type(name, (SparseNode,), {"__module__": __name__}))
         edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in inputs)
-        node = wire(kind(), edges, (InputMetadata(result.shape, result.dtype),))
+        node = wire(kind(), edges, (InputMetadata(result.shape, result._dtype),))
         forms = [t._form() if t._sparse else None for t in inputs]
         node.rule = _formed(rule, forms) if any(forms) else rule
         node.saved = tuple(SavedVariable.packed(t, False) for t in saved)

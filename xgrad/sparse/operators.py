@@ -90,7 +90,7 @@ def _joined(a: Any, b: Any, alpha: Any) -> Any:
             f"add: expected 'self' and 'other' to have the same number of sparse dimensions, but got {a.sparse_dim()} "
             f"and {b.sparse_dim()}"
         )
-    dtype = dtypes.promote_types(a.dtype, b.dtype)
+    dtype = dtypes.promote_types(a._dtype, b._dtype)
     entries, others = a._entries.to(dtype), _scaled(b._entries, alpha).to(dtype)
     if not b._nnz():
         return make(a._index, private(entries), a._sizes, a._coalesced)

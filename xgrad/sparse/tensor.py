@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.sparse import BCOO
 
-from .. import dtypes
+from .. import dtype_object, dtypes
 from ..config import state
 from ..devices import device
 from ..dispatch.call import call
@@ -88,11 +88,15 @@ class SparseTensor(Tensor):
         return unchecked(self._sizes)
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> dtype_object.dtype:
         return self._entries.dtype
 
+    @property
+    def _dtype(self) -> np.dtype:
+        return self._entries._dtype
+
     def _like(self) -> Any:
-        return InputMetadata(Shape(self._sizes), self.dtype)
+        return InputMetadata(Shape(self._sizes), self._dtype)
 
     @property
     def device(self) -> device:
@@ -178,7 +182,7 @@ class SparseTensor(Tensor):
         return record("CoalesceBackward0", _coalesce(self), (self,), lambda grad, needs: (grad,))
 
     def _cast(self, dtype: np.dtype) -> "SparseTensor":
-        if dtype == self.dtype:
+        if dtype == self._dtype:
             return self
         result = self._with(call(_fit_values, (self._entries,), (dtype,)))
         return record("ToCopyBackward0", result, (self,), lambda grad, needs: (grad,))

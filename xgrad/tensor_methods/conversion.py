@@ -128,7 +128,7 @@ def integer(self: Tensor) -> int:
 
 
 def index(self: Tensor) -> int:
-    if self.dtype in dtypes.INEXACT or numel(self) != 1:
+    if self._dtype in dtypes.INEXACT or numel(self) != 1:
         raise TypeError("only integer tensors of a single element can be converted to an index")
     return int(_number(self, "int()"))
 
@@ -302,7 +302,7 @@ def nbytes(self: Tensor) -> int:
 
 def is_signed(self: Tensor) -> bool:
     """True if the dtype has negative numbers."""
-    return self.dtype.kind in "ifcV"
+    return self._dtype.kind in "ifcV"
 
 
 def names(self: Tensor) -> tuple[Any, ...]:
@@ -312,17 +312,17 @@ def names(self: Tensor) -> tuple[Any, ...]:
 
 def is_floating_point(self: Tensor) -> bool:
     """True if the dtype is a floating-point one."""
-    return self.dtype in dtypes.FLOATS
+    return self._dtype in dtypes.FLOATS
 
 
 def is_complex(self: Tensor) -> bool:
     """True if the dtype is a complex one."""
-    return self.dtype in dtypes.COMPLEX
+    return self._dtype in dtypes.COMPLEX
 
 
 def element_size(self: Tensor) -> int:
     """The size of one element in bytes."""
-    return self.dtype.itemsize
+    return self._dtype.itemsize
 
 
 def attach(tensor: type[Any]) -> None:

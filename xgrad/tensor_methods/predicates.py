@@ -9,6 +9,7 @@ from ..config import settings
 from ..dispatch.declare import composite
 from ..dispatch.promotion import operand
 from ..dispatch.wrong_arguments import require_tensor
+from ..dtype_object import dtype, of
 from ..tensor import Tensor
 from . import conversion
 from .printing import set_printoptions
@@ -19,8 +20,8 @@ for _question in (conversion.numel, set_printoptions):
 
 def _dtype_of(input: Any, name: str) -> np.dtype:
     """The dtype of a tensor, or one itself."""
-    if isinstance(input, (Tensor, np.dtype)):
-        return input if isinstance(input, np.dtype) else input.dtype
+    if isinstance(input, (Tensor, np.dtype, dtype)):
+        return input._dtype if isinstance(input, Tensor) else np.dtype(input)
     raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor or a dtype, not {type(input).__name__}")
 
 
@@ -28,8 +29,7 @@ def _dtype_of(input: Any, name: str) -> np.dtype:
 def is_floating_point(input: Any) -> bool:
     """True if a tensor's dtype, or a dtype, is a floating-point one.
 
-    This is PyTorch's `x.dtype.is_floating_point`: dtypes are NumPy's here, which lack the attribute, and for NumPy's
-    own `issubdtype` bfloat16 and float8 are no floats.
+    Takes NumPy's dtypes too, for whose `issubdtype` bfloat16 and float8 are no floats.
 
     >>> import xgrad
     >>> x = xgrad.ones(2, dtype=xgrad.bfloat16)
@@ -76,12 +76,12 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 
 @composite(method=False)
-def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The dtype of an arithmetic operation on two operands, tensors or numbers.
 
     >>> import xgrad
     >>> xgrad.result_type(xgrad.tensor([1, 2], dtype=xgrad.int32), 1.0)
-    dtype('float32')
+    xgrad.float32
     """
     for place, x in enumerate((tensor1, tensor2), 1):
         if not isinstance(x, (Tensor, bool, int, float, complex)):
@@ -90,7 +90,7 @@ def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
                 f"{type(x).__name__}"
             )
     operands = tuple(operand(x) if isinstance(x, Tensor) else (np.dtype(type(x)), 0) for x in (tensor1, tensor2))
-    return dtypes.result_dtype(operands, settings.default_dtype)
+    return of(dtypes.result_dtype(operands, settings.default_dtype))
 
 
 @composite(method=False)

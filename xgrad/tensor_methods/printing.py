@@ -184,8 +184,8 @@ def _suffixes(self: Tensor) -> list[str]:
     if apart or (empty and self.ndim != 1 and not self._sparse):
         suffixes.append(f"size={tuple(self.shape)}")
     usual = (settings.default_dtype, dtypes.default_integer(), dtypes.bool, dtypes.complex_of(settings.default_dtype))
-    if self.dtype not in usual or (empty and not self._sparse and self.dtype != settings.default_dtype):
-        suffixes.append(f"dtype=xgrad.{self.dtype.name}")
+    if self._dtype not in usual or (empty and not self._sparse and self._dtype != settings.default_dtype):
+        suffixes.append(f"dtype=xgrad.{self._dtype.name}")
     try:
         node = self.grad_fn
     except RuntimeError:  # a view whose history cannot be regenerated: printing it is no error

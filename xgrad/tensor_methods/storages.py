@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtype_object, dtypes
 from ..devices import device, of_trace
 from ..dispatch.declare import composite
 from ..tensor import Tensor, blank
@@ -195,7 +195,7 @@ class TypedStorage(UntypedStorage):
     Source: PyTorch's `torch.TypedStorage`.
     """
 
-    dtype: np.dtype
+    dtype: dtype_object.dtype
 
     def size(self) -> int:
         """The number of elements."""
@@ -206,7 +206,7 @@ class TypedStorage(UntypedStorage):
         return self.dtype.itemsize
 
     def _values(self) -> np.ndarray:
-        return super()._values().view(self.dtype)
+        return super()._values().view(self.dtype.dtype)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TypedStorage) and other._storage is self._storage and other.dtype == self.dtype
@@ -342,7 +342,7 @@ def type_name(obj: Any) -> str:
     ('xgrad.FloatTensor', 'int')
     """
     if isinstance(obj, Tensor):
-        return f"xgrad.{dtypes.torch_name(obj.dtype)}Tensor"
+        return f"xgrad.{dtypes.torch_name(obj._dtype)}Tensor"
     kind = obj if isinstance(obj, type) else type(obj)
     place = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return place + kind.__qualname__

@@ -54,9 +54,9 @@ _to_dtype.operator.converts = True
 
 
 def _convert(self: Tensor, dtype: np.dtype, copy: bool = False) -> Tensor:
-    if self.dtype == dtype and not copy:
+    if self._dtype == dtype and not copy:
         return self
-    if self.dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX and dtype != dtypes.bool:
+    if self._dtype in dtypes.COMPLEX and dtype not in dtypes.COMPLEX and dtype != dtypes.bool:
         warnings.warn("Casting complex values to real discards the imaginary part", stacklevel=3)
     return _to_dtype.function(self, dtype)
 
@@ -176,7 +176,7 @@ def to(
     result = input if wanted is None else _convert(input, wanted)
     if place is not None:
         result = move(result, place)
-    return _convert(input, input.dtype, copy=True) if copy and result is input else result
+    return _convert(input, input._dtype, copy=True) if copy and result is input else result
 
 
 @composite(function=False)
@@ -214,7 +214,7 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 def _named(name: str, dtype: np.dtype) -> None:
     def convert(self: Tensor, memory_format: Any = None) -> Tensor:
-        return self if self.dtype is dtype else _convert(self, as_dtype(dtype))
+        return self if self._dtype is dtype else _convert(self, as_dtype(dtype))
 
     convert.__name__, convert.__doc__ = name, f"The tensor as {dtype.name}; itself if it is."
     METHODS[name] = convert
@@ -233,7 +233,7 @@ for _name, _dtype in {
 
 def _fitting(args: tuple, statics: tuple) -> tuple:
     self, value = args  # a tensor's value is copied without a check
-    return args if isinstance(value, Tensor) or not isinstance(self, Tensor) else (self, fill_value(value, self.dtype))
+    return args if isinstance(value, Tensor) or not isinstance(self, Tensor) else (self, fill_value(value, self._dtype))
 
 
 @operator(

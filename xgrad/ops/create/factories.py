@@ -142,7 +142,7 @@ def _constants(name: str, value: int, doc: str) -> Callable:
         input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
         pin_memory: bool = False, memory_format: Any = None,
     ) -> Tensor:  # fmt: skip
-        dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+        dtype = input._dtype if dtype is None else dtypes.as_dtype(dtype)
         where = like(input) if device is None else placement(device)
         return finish(batch_like(call(op, (), (value, tuple(input.shape), dtype, where)), input), requires_grad)
 
@@ -150,7 +150,7 @@ def _constants(name: str, value: int, doc: str) -> Callable:
         input: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False, **named: Any,
     ) -> Tensor:  # fmt: skip
-        dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+        dtype = input._dtype if dtype is None else dtypes.as_dtype(dtype)
         where = like(input, False) if device is None else placement(device)
         shape = checked_sizes(variadic(f"new_{name}", "size", size, named))
         return finish(batch_like(call(op, (), (value, shape, dtype, where)), input), requires_grad)

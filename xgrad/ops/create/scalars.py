@@ -119,9 +119,9 @@ def require_fit_beside(tensor: Any, *others: Any) -> None:
     A float beside integers and a complex number beside reals make a result of their own kind.  A number beyond the
     range of floats of 16 bits becomes infinite.
     """
-    if not isinstance(tensor, Tensor) or (tensor.dtype in dtypes.FLOATS and tensor.dtype.itemsize <= 2):
+    if not isinstance(tensor, Tensor) or (tensor._dtype in dtypes.FLOATS and tensor._dtype.itemsize <= 2):
         return
-    kind = dtypes.category(tensor.dtype)
+    kind = dtypes.category(tensor._dtype)
     for other in others:
         if isinstance(other, (bool, int, float, complex)):
             of_number = 3 if isinstance(other, complex) else 2 if isinstance(other, float) else 1

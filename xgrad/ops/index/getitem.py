@@ -89,7 +89,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         return part
     places, tensors = expand_masks(part, indices)
     result = call(index_.operator, (part, *tensors), (places,))
-    if result._grad_fn is not None and any(i is not None and i.dtype in (dtypes.bool, dtypes.uint8) for i in indices):
+    if result._grad_fn is not None and any(i is not None and i._dtype in (dtypes.bool, dtypes.uint8) for i in indices):
         result._grad_fn.indices = tuple(indices)
     return result
 
@@ -109,7 +109,7 @@ def _resolve(self: Tensor, index: Any) -> tuple[Tensor, list]:
             key.append(None)
             indices.append(tensor([0] if i else [], dtype=int))
         elif isinstance(i, Tensor):
-            if i.dtype in (dtypes.bool, dtypes.uint8) and tuple(i.shape) != tuple(self.shape[dim : dim + n]):
+            if i._dtype in (dtypes.bool, dtypes.uint8) and tuple(i.shape) != tuple(self.shape[dim : dim + n]):
                 raise IndexError(
                     f"The shape of the mask {list(i.shape)} at index {number} does not match the shape of the indexed "
                     f"tensor {list(self.shape)} at index {dim}"
@@ -168,11 +168,11 @@ def _entry(i: Any) -> Any:
     elif isinstance(i, (np.ndarray, jax.Array)):
         i = tensor(i if i.dtype.kind == "b" or i.dtype == np.uint8 or i.dtype.kind not in "iu" else i.astype(int))
     if isinstance(i, Tensor):
-        if i.dtype in dtypes.INEXACT:
+        if i._dtype in dtypes.INEXACT:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         if i.ndim or i._level is not None or isinstance(i._read(), Tracer):
             return i
-        return bool(i) if i.dtype in (dtypes.bool, dtypes.uint8) else int(i)
+        return bool(i) if i._dtype in (dtypes.bool, dtypes.uint8) else int(i)
     try:
         return i.__index__()
     except (AttributeError, TypeError):
@@ -194,7 +194,7 @@ def _listed(values: Sequence) -> Tensor:
 def _consumed(i: Any) -> int:
     """The number of dimensions that an entry indexes."""
     if isinstance(i, Tensor):
-        return i.ndim if i.dtype in (dtypes.bool, dtypes.uint8) else 1
+        return i.ndim if i._dtype in (dtypes.bool, dtypes.uint8) else 1
     return 0 if i is None or i is Ellipsis or i.__class__ is bool else 1
 
 
@@ -243,7 +243,7 @@ def _assigned(value: Any, self: Tensor, ndim: int) -> Any:
             return value.reshape(tuple(value.shape[extra:]))
         return value
     if isinstance(value, (bool, int, float, complex)):
-        return assigned_number(value, self.dtype)
+        return assigned_number(value, self._dtype)
     raise TypeError(f"can't assign a {type(value).__name__} to a tensor: make it a tensor first")
 
 

@@ -111,7 +111,7 @@ def expand_masks(self: Tensor, indices: Any) -> tuple[tuple[int, ...], list[Tens
         if index is None:
             dim += 1
             continue
-        if index.dtype in (dtypes.bool, dtypes.uint8):
+        if index._dtype in (dtypes.bool, dtypes.uint8):
             shape = tuple(self.shape[dim : dim + index.ndim])
             if tuple(index.shape) != shape:
                 raise IndexError(
@@ -119,7 +119,7 @@ def expand_masks(self: Tensor, indices: Any) -> tuple[tuple[int, ...], list[Tens
                     f"indexed tensor {list(self.shape)} at index {dim}"
                 )
             found = [index_tensor(i) for i in np.nonzero(truth(index, "indexing with a boolean mask"))]
-        elif index.dtype in (dtypes.int32, dtypes.int64):
+        elif index._dtype in (dtypes.int32, dtypes.int64):
             found = [index]
         else:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")

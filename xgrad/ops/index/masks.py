@@ -36,7 +36,7 @@ def _require_mask(mask: Any, name: str) -> None:
 
 def _fitting(args: tuple, statics: tuple) -> tuple:
     self, mask, value = args
-    return (self, mask, fill_value(value, self.dtype)) if isinstance(self, Tensor) else args
+    return (self, mask, fill_value(value, self._dtype)) if isinstance(self, Tensor) else args
 
 
 @operator(

@@ -136,7 +136,7 @@ def scaled_dot_product_attention(
     keys.  `scale` is 1 / sqrt(features) unless given; `enable_gqa` lets several query heads (dimension -3) share a key
     head.
     """
-    if not query.dtype == key.dtype == value.dtype:
+    if not query._dtype == key._dtype == value._dtype:
         raise RuntimeError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{query.dtype.name} key.dtype: {key.dtype.name} and value.dtype: {value.dtype.name} instead."

@@ -117,7 +117,7 @@ def _random(name: str, op: Operator, doc: str) -> Callable:
         input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
     ) -> Tensor:  # fmt: skip
-        dtype = _require_inexact(input.dtype if dtype is None else dtypes.as_dtype(dtype), name + "_like")
+        dtype = _require_inexact(input._dtype if dtype is None else dtypes.as_dtype(dtype), name + "_like")
         where = like(input) if device is None else placement(device)
         return made(
             batch_like(call(op, (draw_key(generator),), (tuple(input.shape), dtype, where)), input), requires_grad

@@ -23,7 +23,7 @@ functional: Any = partial(operator, namespace="nn.functional", method=False, out
 
 def _fitting(args: tuple, statics: tuple) -> tuple:
     self, *numbers = args
-    return (self, *(fill_value(v, self.dtype) for v in numbers)) if isinstance(self, Tensor) else args
+    return (self, *(fill_value(v, self._dtype) for v in numbers)) if isinstance(self, Tensor) else args
 
 
 @operator(
