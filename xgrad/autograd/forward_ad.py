@@ -190,7 +190,7 @@ def _layout(tensor: Tensor) -> tuple:
     """Return a tensor's layout: equal for tensors whose elements are at the same places (PyTorch: has_same_meta)."""
     chain = tensor._chain
     if chain is None:
-        chain = ViewChain.root(tensor.shape, tensor.dtype)
+        chain = ViewChain.root(tensor.shape, tensor._dtype)
     try:
         seen = chain.geometry
     except RuntimeError:  # it has no strides

@@ -222,7 +222,7 @@ def wrap(value: Tensor, level: VmapLevel, batched: bool = True) -> BatchedTensor
     out = blank(BatchedTensor)
     out._level, out._value, out._batched = level, value, batched
     shape = tuple(value.shape)
-    out._chain = ViewChain.root(shape[1:] if batched else shape, value.dtype)
+    out._chain = ViewChain.root(shape[1:] if batched else shape, value._dtype)
     out._storage = _SharedValue(value)  # it has all attributes of a storage that are used here
     if value._version_counter is None:
         value._bump(0)

@@ -41,7 +41,7 @@ def call_out(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...], out:
 
 def write_out(name: str, result: Tensor, out: Tensor) -> Tensor:
     """Write `result` into `out`, resizing `out` if its shape differs, with a warning unless it was empty."""
-    if dtypes.category(result.dtype) > dtypes.category(out.dtype):
+    if dtypes.category(result._dtype) > dtypes.category(out._dtype):
         names = [dtypes.TORCH_NAMES.get(d, d.name) for d in (result.dtype, out.dtype)]
         raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]} ({name}, out=)")
     if out.shape != result.shape:

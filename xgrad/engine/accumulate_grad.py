@@ -126,7 +126,7 @@ class AccumulateGrad(InternalNode):
         moved = new[0] if self._place(variable, new) else None
         grad = variable._grad
         if variable._grad_dtype is None and grad is not None:  # any dtype may arrive; that of the first gradient stays
-            new[0] = fit(new[0], new[0].shape, grad.dtype)
+            new[0] = fit(new[0], new[0].shape, grad._dtype)
         if grad is None:
             variable._grad = stolen(new, 0)  # `moved` is a second reference, which `stolen` counts
             del moved

@@ -143,7 +143,7 @@ def _clamped(self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], name:
     for index in indices:
         if index is not None and index.dtype not in (dtypes.int64, dtypes.int32):
             raise RuntimeError(
-                f"{name} found unexpected index type {dtypes.torch_name(index.dtype)}: tensors used as indices must "
+                f"{name} found unexpected index type {dtypes.torch_name(index._dtype)}: tensors used as indices must "
                 "be long or int tensors"
             )
     sizes = self.shape

@@ -403,10 +403,10 @@ def write_in_place(self: SparseTensor, result: Any, name: str | None) -> Tensor:
         check_inplace(self)
     if self._inference:
         self._bump(0)  # raises, outside of inference mode
-    if dtypes.category(result.dtype) > dtypes.category(self.dtype):
-        names = [dtypes.torch_name(d) for d in (result.dtype, self.dtype)]
+    if dtypes.category(result._dtype) > dtypes.category(self._dtype):
+        names = [dtypes.torch_name(d) for d in (result._dtype, self._dtype)]
         raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]}")
-    result = result._cast(self.dtype)
+    result = result._cast(self._dtype)
     if recording:
         if name is not None:
             source = result if result.requires_grad else None

@@ -206,7 +206,7 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     (tensor([1], dtype=xgrad.int32), tensor([True]))
     """
     if dtype is None:
-        return f"xgrad.{dtypes.torch_name(input.dtype)}Tensor"
+        return f"xgrad.{dtypes.torch_name(input._dtype)}Tensor"
     if isinstance(dtype, str):
         dtype = next((d for d, name in dtypes.TORCH_NAMES.items() if dtype.endswith(f".{name}Tensor")), dtype)
     return to(input, dtype=dtype.dtype if isinstance(dtype, tensortype) else dtype)
@@ -328,7 +328,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     """
     if isinstance(value, Tensor) or not _overlaps(input):
         return _fill(input, value)
-    return _fill_each_once(input, fill_value(value, input.dtype))
+    return _fill_each_once(input, fill_value(value, input._dtype))
 
 
 @composite("zero_")

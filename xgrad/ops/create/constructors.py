@@ -118,7 +118,7 @@ def new(input: Tensor, *args: Any, **options: Any) -> Tensor:
     >>> xgrad.tensor([True]).new([3, 0])
     tensor([ True, False])
     """
-    return of_dtype(args, options, input.dtype, input.device)
+    return of_dtype(args, options, input._dtype, input.device)
 
 
 class tensortype(type):

@@ -81,7 +81,7 @@ def finish(out: Tensor, requires_grad: bool) -> Tensor:
     if out.dtype not in dtypes.INEXACT:
         raise RuntimeError(
             "Only Tensors of floating point and complex dtype can require gradients, not one of "
-            f"{dtypes.torch_name(out.dtype)}"
+            f"{dtypes.torch_name(out._dtype)}"
         )
     return out.requires_grad_()
 

@@ -126,7 +126,7 @@ def require_fit_beside(tensor: Any, *others: Any) -> None:
         if isinstance(other, (bool, int, float, complex)):
             of_number = 3 if isinstance(other, complex) else 2 if isinstance(other, float) else 1
             if of_number <= kind and kind:
-                _require_fit(other, tensor.dtype)
+                _require_fit(other, tensor._dtype)
 
 
 def assigned_number(value: Any, dtype: np.dtype) -> Any:

@@ -103,7 +103,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     found = _lstsq.function(A, B, rcond, driver=driver)
     m, n = A.shape[-2:]
     none = FUNCTIONS[""]["empty"]
-    real = dtypes.real_of(A.dtype)
+    real = dtypes.real_of(A._dtype)
     residuals = found.residuals if m > n and driver != "gelsy" and _full(found.rank, n, driver) else None
     result = return_types.linalg_lstsq(
         found.solution,

@@ -100,7 +100,7 @@ _THRESHOLD = (sample(real(2, 3), 0.1, 5.0), sample(real(), 0.1, 5.0), sample(rea
 
 def _fitting(arrays: tuple, statics: tuple) -> tuple:
     self, *numbers = arrays
-    return (self, *(fill_value(v, self.dtype) for v in numbers)) if isinstance(self, Tensor) else arrays
+    return (self, *(fill_value(v, self._dtype) for v in numbers)) if isinstance(self, Tensor) else arrays
 
 
 @partial(activation, namespace=("nn.functional", ""), check=_fitting)(samples=_THRESHOLD)

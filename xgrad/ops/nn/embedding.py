@@ -295,7 +295,7 @@ def embedding_bag(
     if per_sample_weights is not None and per_sample_weights.dtype != weight.dtype:
         raise RuntimeError(
             f"Expected tensor for argument 'weight' to have the same type as 'per_sample_weights'; but got "
-            f"{dtypes.torch_name(weight.dtype)} and {dtypes.torch_name(per_sample_weights.dtype)}"
+            f"{dtypes.torch_name(weight._dtype)} and {dtypes.torch_name(per_sample_weights._dtype)}"
         )
     if max_norm is not None:
         _renorm_used(weight, input, max_norm, norm_type)

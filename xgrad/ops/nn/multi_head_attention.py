@@ -58,7 +58,7 @@ def _added(mask: Tensor | None, name: str, dtype: Any) -> Tensor | None:
         return None
     _require(
         mask.dtype == dtypes.bool or mask.dtype in dtypes.FLOATS,
-        f"only bool and floating types of {name} are supported, but got {dtypes.torch_name(mask.dtype)}",
+        f"only bool and floating types of {name} are supported, but got {dtypes.torch_name(mask._dtype)}",
     )
     if mask.dtype != dtypes.bool:
         return mask

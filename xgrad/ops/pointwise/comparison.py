@@ -215,6 +215,6 @@ def _invert(input: Tensor) -> Tensor:
     if input.dtype in dtypes.INEXACT:
         raise TypeError(
             "~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
-            f"not {torch_name(input.dtype)}"
+            f"not {torch_name(input._dtype)}"
         )
     return bitwise_not.function(input)

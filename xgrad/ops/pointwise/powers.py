@@ -154,9 +154,9 @@ float_power.derivative(self=_pow_self, exponent=_pow_exponent)
 def _float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
     """In-place version of `xgrad.float_power`, for float64 and complex128 tensors."""
     other = exponent.dtype if hasattr(exponent, "dtype") else np.dtype(type(exponent))
-    wanted = dtypes.complex128 if 3 in (category(input.dtype), category(other)) else dtypes.float64
+    wanted = dtypes.complex128 if 3 in (category(input._dtype), category(other)) else dtypes.float64
     if input.dtype != wanted:
-        given, result = torch_name(input.dtype), torch_name(wanted)
+        given, result = torch_name(input._dtype), torch_name(wanted)
         raise RuntimeError(
             f"the base given to float_power_ has dtype {given} but the operation's result requires dtype {result}"
         )

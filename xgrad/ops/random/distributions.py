@@ -45,11 +45,11 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     """
     if count.dtype not in dtypes.FLOATS:
         raise ValueError(
-            f"binomial only supports floating-point dtypes for count, got: {dtypes.torch_name(count.dtype)}"
+            f"binomial only supports floating-point dtypes for count, got: {dtypes.torch_name(count._dtype)}"
         )
     if prob.dtype != count.dtype:
         raise RuntimeError(
-            f"Found dtype {dtypes.torch_name(prob.dtype)} but expected {dtypes.torch_name(count.dtype)}: count and "
+            f"Found dtype {dtypes.torch_name(prob._dtype)} but expected {dtypes.torch_name(count._dtype)}: count and "
             "prob need the same"
         )
     return call(_binomial.operator, (count, prob, draw_key(generator)), ())
@@ -73,7 +73,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     if logits.dtype not in dtypes.FLOATS:
         raise RuntimeError(
             f"gumbel_softmax: the distribution is continuous: dtype must be a floating point but you specified "
-            f"{dtypes.torch_name(logits.dtype)}"
+            f"{dtypes.torch_name(logits._dtype)}"
         )
     noise = call(_gumbel.operator, (logits.detach(), draw_key()), ())
     soft = FUNCTIONS[""]["softmax"]((logits + noise) / tau, dim)

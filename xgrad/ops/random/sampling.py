@@ -429,8 +429,8 @@ def random_(self: Tensor, *args: Any, generator: Generator | None = None) -> Ten
     """
     if len(args) > 2:
         raise TypeError("random_() takes at most two bounds: random_(to) or random_(from, to)")
-    low, high = args if len(args) == 2 else (0, *args) if args else (0, _largest(self.dtype))
-    bounds = _bounds(low, high, self.dtype)
+    low, high = args if len(args) == 2 else (0, *args) if args else (0, _largest(self._dtype))
+    bounds = _bounds(low, high, self._dtype)
     return call_inplace(_random_, (self, draw_key(generator), *bounds), ())
 
 

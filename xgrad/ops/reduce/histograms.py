@@ -160,7 +160,7 @@ def _check_points(input: Tensor, bins: Sequence, weight: Tensor | None) -> None:
     if input.ndim < 2:
         raise RuntimeError(f"torch.histogramdd: input tensor should have at least 2 dimensions, but got {input.ndim}")
     if input.dtype not in dtypes.FLOATS:
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{dtypes.torch_name(input.dtype)}'")
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{dtypes.torch_name(input._dtype)}'")
     n = input.shape[-1]
     if len(bins) != n and not isinstance(bins[0] if bins else 1, Tensor):
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
@@ -294,7 +294,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if input.dtype not in dtypes.INTEGERS:
-        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{dtypes.torch_name(input.dtype)}'")
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{dtypes.torch_name(input._dtype)}'")
     if input.ndim != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and input.shape[0] and (weights.ndim != 1 or weights.shape != input.shape):

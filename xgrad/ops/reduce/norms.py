@@ -135,7 +135,7 @@ def matrix_norm(
     elif ord in ("nuc", 1, -1, 2, -2, INF, -INF):
         if ord in ("nuc", 2, -2) and A.dtype in (dtypes.bfloat16, dtypes.float16):  # singular values
             raise RuntimeError(
-                f"linalg.matrix_norm: Low precision dtypes not supported. Got {dtypes.torch_name(A.dtype)}; give "
+                f"linalg.matrix_norm: Low precision dtypes not supported. Got {dtypes.torch_name(A._dtype)}; give "
                 "dtype=xgrad.float32"
             )
         result = _matrix_norm.function(A, ord, dims, keepdim)

@@ -113,7 +113,7 @@ def segment_reduce(
             f"got axis {axis}, data {list(data.shape)} and {list(given.shape)}"
         )
     if data.dtype not in dtypes.FLOATS:
-        raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{dtypes.torch_name(data.dtype)}'")
+        raise NotImplementedError(f"\"_segment_reduce_cpu\" not implemented for '{dtypes.torch_name(data._dtype)}'")
     if not unsafe:
         _check(on_host(given), "lengths" if offsets is None else "offsets", data.shape[axis])
     return call(_reduced.operator, (data, given, initial), (reduce, axis, offsets is None))
