@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -112,3 +113,12 @@ def test_a_64_bit_tensor_is_refused_where_jax_would_narrow_it():
     for value in (x, x.dtype, x._dtype):
         with pytest.raises(xgrad.errors.DtypeDisabledError, match="a tensor of float64 is used"):
             refuse_narrowing([value])
+
+
+@pytest.mark.filterwarnings("ignore:in the future the `.dtype` attribute:DeprecationWarning")  # NumPy before 2.4
+def test_numpy_and_jax_take_a_tensor_for_its_dtype():
+    tensors: Any = (xgrad.ones(3, dtype=xgrad.float16), xgrad.eye(2).to(xgrad.float16).to_sparse())
+    for x in tensors:
+        assert np.result_type(x, np.float32) == np.float32
+        assert np.dtype(x) == np.float16
+    assert jnp.zeros_like(tensors[0]).dtype == jnp.float16

@@ -335,6 +335,10 @@ class Tensor(TensorMethods):
         return OBJECTS[array.dtype if array is not None else self._like().dtype]
 
     @property
+    def __numpy_dtype__(self) -> np.dtype:
+        return self._dtype  # np.result_type(x), which jnp.zeros_like(x) calls, takes NumPy's only
+
+    @property
     def _dtype(self) -> np.dtype:
         array = self._array
         return array.dtype if array is not None else self._like().dtype

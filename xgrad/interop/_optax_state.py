@@ -247,7 +247,9 @@ class GroupState:
                     f"{tuple(tensor.shape)}."
                 )
             elif array.dtype != tensor.dtype:
-                problems.append(f"dtype mismatch for {name}: it is {array.dtype}, the optimizer's is {tensor.dtype}.")
+                problems.append(
+                    f"dtype mismatch for {name}: it is {array.dtype}, the optimizer's is {tensor.dtype.name}."
+                )
             else:
                 found[i] = array
         problems += [f'Unexpected key in state_dict: "{".".join((prefix, *key))}".' for key in values]
