@@ -141,8 +141,8 @@ def _looking(function: Callable) -> Callable:
                 try:
                     return function(*args)
                 except Exception as error:
-                    refuse(function, given(function, args, kwargs), error)
-                    name_error(error, function.__name__)
+                    refuse(looks, given(function, args, kwargs), error)
+                    name_error(error, looks.__name__)
                     raise
         try:
             if kwargs:
@@ -150,8 +150,8 @@ def _looking(function: Callable) -> Callable:
             asked = overloaded((*args, *kwargs.values()))
             return dispatch(looks, asked, args, kwargs) if asked else function(*args, **kwargs)
         except Exception as error:
-            refuse(function, given(function, args, kwargs), error)
-            name_error(error, function.__name__)
+            refuse(looks, given(function, args, kwargs), error)
+            name_error(error, looks.__name__)
             raise
 
     return called_as(function, looks)
