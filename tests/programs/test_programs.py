@@ -16,6 +16,10 @@ def cases():
 
 
 @pytest.mark.parametrize(("name", "mode"), [*cases()])
+@pytest.mark.filterwarnings(
+    "ignore:Initializing zero-element tensors:UserWarning"
+)  # both libraries', of these programs
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
 @pytest.mark.unverified("the programs are compared with PyTorch")
 def test_losses_are_pytorchs(name, mode):
     compare(name, mode)
