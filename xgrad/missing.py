@@ -82,7 +82,7 @@ def missing(module: str) -> Callable[[str], Any]:
     >>> import xgrad
     >>> xgrad.linalg.svdd
     Traceback (most recent call last):
-    xgrad.missing.MissingNameError: module 'xgrad.linalg' has no attribute 'svdd'. Did you mean svd or svdvals?
+    xgrad.missing.MissingNameError: module 'xgrad.linalg' has no attribute 'svdd'. Did you mean svd?
     """
 
     def refused(name: str) -> Any:

@@ -73,7 +73,7 @@ class NAdam(_Moments):
     >>> (w * w).sum().backward()
     >>> optimizer.step()
     >>> w
-    tensor([ 0.8530, -1.8530], requires_grad=True)
+    tensor([ 0.8944, -1.8944], requires_grad=True)
     """
 
     rule: ClassVar[Rule] = Rule(
