@@ -44,7 +44,7 @@ def leaves(value: Any) -> list:
 
 
 def dtype_name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
+    return str(dtype).rpartition(".")[2]
 
 
 class Torch:
