@@ -26,6 +26,7 @@ from .devices import STRIDED, device, left_to_xla, of_trace, supports_as_strided
 from .dtype_object import OBJECTS, dtype
 from .errors import InferenceTensorError, InplaceViewError
 from .execution.pending import Pending, declared_of
+from .execution.traces import trace_state
 from .limits import out_of_memory
 from .size import Size, unchecked
 from .views.chain import ViewChain
@@ -46,7 +47,6 @@ from .views.storage import (
     no_value,
     placed_like,
     rewritten,
-    trace_state,
     writing,
 )
 

@@ -39,6 +39,7 @@ from .replaced import put_back
 from .scalars import operands_of
 from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
+from .traces import in_trace
 
 # Pending entries.  XLA's time to compile a chain grows with the square of its length: 1000 take 6 s, 4000 take 88.
 MOST = 2_000
@@ -282,7 +283,8 @@ class Queue:
                     return
                 line = outside(_frame(1))
                 as_noted = nullcontext() if self.x64 is x64_enabled() else x64_for_now(self.x64)
-                with jax.ensure_compile_time_eval(), as_noted:
+                # In a user's trace only: constants are computed in a trace then, for which jax 0.7 lacks a rule (scan).
+                with jax.ensure_compile_time_eval() if in_trace() else nullcontext(), as_noted:
                     self._evaluate(reason, line)
             finally:
                 self.taken = False

@@ -33,6 +33,7 @@ from ..errors import InferenceTensorError, LostValueError
 from ..execution.execute import deferred
 from ..execution.pending import Pending, declared_of
 from ..execution.replaced import replaces
+from ..execution.traces import in_trace
 
 _ids = itertools.count(1)
 
@@ -147,37 +148,14 @@ class Storage:
                     self._array = box[0]
 
 
-def trace_state() -> Any:
-    """Return a value that identifies the traces (`jax.jit`, `vmap`, `lax.scan`, ...) that this thread runs in."""
-    global _trace_state
-    if _trace_state is None:
-        try:
-            from jax.extend.core import get_opaque_trace_state  # at first use: it takes a part of a second
-        except ImportError:
-            from jax.core import get_opaque_trace_state  # jax before 0.8
-        _trace_state = get_opaque_trace_state
-    return _trace_state(convention="nnx")
-
-
-_trace_state: Any = None
-
-
 def traced() -> bool:
     """Return True where a program of known arrays gives tracers, as inside of `jax.jit`, and not of `jax.vmap`.
 
     For code that has no tracer to look at.  The comparison takes 2 µs, the program 15.
     """
-    global _untraced
-    if _untraced is None:
-        found: list[Any] = []
-        thread = threading.Thread(target=lambda: found.append(trace_state()))  # traces belong to threads
-        thread.start()
-        thread.join()
-        _untraced = found[0]
-    return trace_state() != _untraced and isinstance(jax.lax.neg(_ONE), Tracer)
+    return in_trace() and isinstance(jax.lax.neg(_ONE), Tracer)
 
 
-_untraced: Any = None
 _ONE = np.int32(1)
 
 
