@@ -27,7 +27,7 @@ SHAPES = [(3, 3), (4,), (1, 2, 4, 4), (1, 2, 6)]
 INTS = {"int": [1, 0, 2], "List[int]": [[1], [0, 1], [1, 1]], "number": [1], "float": [0.5], "bool": [True]}
 
 # Not called: they act on the process, or no public function of that name exists.
-SKIPPED = frozenset(["device", "manual_seed", "save", "seed", "set_data", "set_grad_enabled"])
+SKIPPED = frozenset(["device", "manual_seed", "save", "seed", "set_data", "set_grad_enabled", "set_printoptions"])
 
 # Not ints for those who call, but in the schemas.
 NO_NUMBERS = frozenset(["dtype", "layout", "memory_format"])
@@ -155,7 +155,7 @@ def first_arguments():
             theirs = torch
             for part in (*namespace.split("."), name) if namespace else (name,):
                 theirs = getattr(theirs, part, None)
-            if theirs is None or name.startswith("_"):
+            if theirs is None or name.startswith("_") or name in SKIPPED:
                 continue
             parameters = list(inspect.signature(ours).parameters.values())[1:]
             rest = filled(theirs, sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters))

@@ -5,8 +5,7 @@ once and not in each call (the state begins from the parameters' values at the f
 done here, on the values that the tensors have outside of the trace.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from ..config import state
+from ..optim.placing import outside_of_trace
 from ..tensor import Tensor
 from ._optax_state import GroupState
 from ._optax_update import Part, direct_of, settled, updated
@@ -37,7 +37,7 @@ def step(
     arrays = [p._read() for p in params]
     extra = {**extra, **functions}
     outside = [[_outside(p) for p in own] if group.fresh else None for group, own in zip(states, all_params)]
-    with _paused():
+    with outside_of_trace():
         for group, values in zip(states, outside):
             if values is not None:
                 group.refresh(values)
@@ -62,21 +62,10 @@ def _kept(tensor: Tensor, new: Any, unless: Any) -> Any:
     return jax.lax.select(jnp.broadcast_to(unless > 0, new.shape), tensor._read(), new)
 
 
-@contextmanager
-def _paused() -> Iterator[None]:
-    """Context manager: tensors are as they are outside of the trace, and programs run."""
-    trace, state.trace, state.overlay = state.trace, None, None
-    try:
-        with jax.ensure_compile_time_eval():
-            yield
-    finally:
-        state.trace = state.overlay = trace
-
-
 def _outside(param: Tensor) -> Any:
     """Return the value of a parameter outside of the trace."""
     param._requires_grad  # noqa: B018 - adds it to the overlay
     if id(param) not in state.trace.by_id:  # made in the trace
         return param._read()
-    with _paused():
+    with outside_of_trace():
         return param._read()
