@@ -152,13 +152,13 @@ def _narrow(d: np.dtype) -> np.dtype:
         warnings.warn(
             f"{d.name} was asked for, but JAX's 64-bit mode is off: it becomes {WIDE[d]}, here and from now on. "
             f"{_SWITCH}; xgrad.config.narrow = 'error' raises an error instead.",
-            stacklevel=_users_frame(),
+            stacklevel=users_frame(),
         )
         settings.narrowing_said = True  # not if the warning was raised as an error
     return np.dtype(WIDE[d])
 
 
-def _users_frame() -> "builtins.int":
+def users_frame() -> "builtins.int":
     """Return the `stacklevel`, for a warning of the caller, of the innermost frame that is not xgrad's."""
     package = __name__.partition(".")[0]
     frame, level = sys._getframe(1), 1

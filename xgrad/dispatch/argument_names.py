@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from .older_calls import FORMS, older
 from .public_code import called_as
 
 ALIASES: Any = {"dim": ("axis",), "keepdim": ("keepdims",), "input": ("x", "a", "x1"), "other": ("x2",)}
@@ -53,11 +54,13 @@ def widened(parameters: str) -> tuple[str, str]:
 
 
 def renamed(function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Call a function again, with PyTorch's names in the place of NumPy's.
+    """Call a function again, with PyTorch's names in the place of NumPy's, and with names for older calls' numbers.
 
     Raises `TypeError`, as PyTorch does, for an argument that is passed twice or not at all.
     """
     name = function.__name__
+    if name in FORMS and (found := older(name, given, MISSING)) is not None:
+        return function(*found[0], **found[1])
     known = inspect.signature(function).parameters
     call = {key: value for key, value in given.items() if key in known}
     for alias, value in given.items():
@@ -75,6 +78,13 @@ def renamed(function: Callable[..., Any], given: dict[str, Any]) -> Any:
         plural = "s" if len(absent) > 1 else ""
         raise TypeError(f"{name}() missing {len(absent)} required positional argument{plural}: {' and '.join(absent)}")
     return function(**call)
+
+
+def without_numpys(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a handwritten function that has NumPy's names as parameters, without these."""
+    own = inspect.signature(function)
+    shown = [p.replace(default=p.empty if p.default is MISSING else p.default) for p in own.parameters.values()]
+    return own.replace(parameters=[p for p in shown if p.name not in NAMES])
 
 
 class Shown(inspect.Signature):

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import dtypes
+from ...dispatch.argument_names import MISSING, renamed, without_numpys
 from ...dispatch.call import call
 from ...dispatch.call_pair import call_pair
 from ...dispatch.declare import composite, operator, variant
@@ -134,13 +135,26 @@ def _plus_minus(name: str, plain: Operator, scaled: Operator, aliases: tuple, do
             return plain, (input, other)
         return scaled, (input, other, alpha)
 
-    def function(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    # The names that are None are NumPy's, as in the functions that declare.py makes.
+    def function(
+        input: Any = MISSING, other: Any = MISSING, x: Any = None, a: Any = None, x1: Any = None, x2: Any = None, *,
+        alpha: Any = 1, out: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        if other is MISSING or x is not None or a is not None or x1 is not None or x2 is not None:
+            return renamed(function, dict(input=input, other=other, x=x, a=a, x1=x1, x2=x2, alpha=alpha, out=out))
         return run(*chosen(input, other, alpha), out)
 
-    def written(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    def written(
+        input: Any = MISSING, other: Any = MISSING, x: Any = None, a: Any = None, x1: Any = None, x2: Any = None, *,
+        alpha: Any = 1,
+    ) -> Tensor:  # fmt: skip
+        if other is MISSING or x is not None or a is not None or x1 is not None or x2 is not None:
+            return renamed(written, dict(input=input, other=other, x=x, a=a, x1=x1, x2=x2, alpha=alpha))
         return call_inplace(*chosen(input, other, alpha), ())
 
     function.__name__ = function.__qualname__ = name
+    for form in (function, written):
+        form.__signature__ = without_numpys(form)
     written.__name__ = written.__qualname__ = f"{name}_"
     function.__doc__, written.__doc__ = doc, f"In-place version of `xgrad.{name}`."
     composite(f"{name}_", function=False, aliases=tuple(f"{a}_" for a in aliases))(written)
