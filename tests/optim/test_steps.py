@@ -135,3 +135,61 @@ def test_wrong_hyperparameters_are_refused():
         ):
             with pytest.raises(ValueError, match=text):
                 getattr(lib.optim, name)([w], **options)
+
+
+@pytest.mark.parametrize("name", ["Adam", "Adafactor", "SGD", "SparseAdam"])
+@pytest.mark.parametrize("shapes", [((1, 2), (3, 2)), ((3, 2), (1, 2)), ((2, 2), (3, 2))], ids=str)
+@pytest.mark.eager("failures")
+def test_the_state_of_another_shape_is_refused_before_anything_is_written(name, shapes):
+    options = {"lr": 0.1} | ({"momentum": 0.9} if name == "SGD" else {})
+
+    def begun(shape):
+        w = xgrad.ones(shape, requires_grad=True)
+        found = xgrad.nn.functional.embedding(xgrad.tensor([0]), w, sparse=name == "SparseAdam")
+        found.sum().backward()
+        return w, getattr(xgrad.optim, name)([w], **options)
+
+    _, other = begun(shapes[0])
+    other.step()
+    w, optimizer = begun(shapes[1])
+    optimizer.load_state_dict(other.state_dict())
+    with pytest.raises(RuntimeError, match=r"do not match a parameter of shape \[\d, 2\]"):
+        optimizer.step()
+    assert w.shape == shapes[1]
+    assert w.tolist() == [[1.0, 1.0]] * shapes[1][0]
+
+
+@pytest.mark.parametrize("lr", [np.array(0.1), np.float32(0.1)], ids=["array", "scalar"])
+def test_a_rate_of_numpys_is_a_number(lr):
+    w = xgrad.ones(2, requires_grad=True)
+    w.sum().backward()
+    xgrad.optim.SGD([w], lr=lr).step()
+    np.testing.assert_allclose(w.detach().numpy(), [0.9, 0.9], rtol=1e-6)
+
+
+def test_rprop_stays_where_the_gradient_is_no_number():
+    found = []
+    for lib in (xgrad, torch):
+        w = lib.ones(2, requires_grad=True)
+        optimizer = lib.optim.Rprop([w], lr=0.1)
+        for grad in ([float("nan"), 1.0], [1.0, 1.0]):
+            w.grad = lib.tensor(grad)
+            optimizer.step()
+        found.append(w.detach().numpy())
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+@pytest.mark.parametrize("grad", [[3.0, 4.0], [0.0]], ids=["two", "zero"])
+def test_a_frozen_view_keeps_its_gradient_in_a_compiled_step(grad):
+    n = len(grad)
+    found = []
+    for lib in (xgrad, torch):
+        p = lib.tensor([1.0, 2.0, 3.0, 4.0])[1 : 1 + n].detach().requires_grad_()
+        p.grad = lib.tensor(grad)
+        p.requires_grad_(False)
+        optimizer = lib.optim.SGD([p], lr=0.1, weight_decay=0.5)
+        step = xgrad.compile(optimizer.step) if lib is xgrad else optimizer.step
+        for _ in range(3):
+            step()
+        found.append(p.numpy())
+    np.testing.assert_allclose(*found, rtol=1e-6)

@@ -127,11 +127,12 @@ class Trace(Overlay):
 
 def is_plain(attributes: dict[str, Any]) -> bool:
     """Return True if a tensor's attributes are nothing but a value: no history, no hooks, no modes."""
-    return not any(map(attributes.get, _MORE_THAN_VALUES))
+    # A gradient, which has no truth of its own, stays when its tensor is frozen.
+    return attributes.get("_grad") is None and not any(map(attributes.get, _MORE_THAN_VALUES))
 
 
 _MORE_THAN_VALUES = (
-    "_requires_grad", "_grad_fn", "_grad", "_hooks", "_post_accumulate_hooks", "_retains_grad", "_inference",
+    "_requires_grad", "_grad_fn", "_hooks", "_post_accumulate_hooks", "_retains_grad", "_inference",
     "_grad_dtype", "_tangents", "_moved", "_is_param",
 )  # fmt: skip
 _OF_VIEWS = {"storage_offset", "storage_id", "data_ptr", "untyped_storage", "_base", "_is_view", "data", "is_set_to"}

@@ -19,7 +19,7 @@ def _rprop(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
     size = s["step_size"] * jnp.where(same > 0, c.plus, jnp.where(same < 0, c.minus, 1))
     size = jnp.clip(size, c.smallest, c.largest)
     g = jnp.where(same < 0, 0, g)
-    return p - jnp.sign(g) * size, {"prev": g, "step_size": size}
+    return p - jnp.where(jnp.isnan(g), 0, jnp.sign(g)) * size, {"prev": g, "step_size": size}
 
 
 class Rprop(ByRule):

@@ -99,7 +99,8 @@ def _operands(rule: Rule, hyper: dict[str, Any]) -> tuple[list[Any], tuple[str, 
     """Return (a vector of numbers, and tensors), the names of the numbers, those of the tensors."""
     tensors = tuple([name for name, value in hyper.items() if isinstance(value, Tensor)])
     if not tensors:
-        return [*_derived(rule, tuple(hyper), tuple(hyper.values()), x64_enabled())], _names(rule, tuple(hyper)), ()
+        values = tuple(map(float, hyper.values()))  # NumPy's and JAX's scalars too
+        return [*_derived(rule, tuple(hyper), values, x64_enabled())], _names(rule, tuple(hyper)), ()
     numbers = tuple([name for name in hyper if name not in tensors])
     first = vector(tuple([float(hyper[name]) for name in numbers]), x64_enabled())
     return [first, *[hyper[name] for name in tensors]], numbers, tensors
@@ -166,11 +167,38 @@ def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[An
         if getattr(options, "maximize", False):
             g = -g
         s = {name: _wide(a) for name, a in zip(form.arrays, arrays)}
-        new, s = rule.update(_wide(p), g, s, c, options)
+        new, s = _updated(rule, _wide(p), g, s, c, options)
         results.append(_narrow(new, p))
         results += [counts[name][i].astype(o.dtype) for name, o in zip(rule.counts, rest)]
         results += [_narrow(s[name], a) for name, a in zip(form.arrays, arrays)]
     return results
+
+
+def _updated(rule: Rule, p: Any, g: Any, s: dict[str, Any], c: Any, o: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the new parameter and state.  Raises `RuntimeError` for a state that another shape of parameter has left.
+
+    Broadcasting would give the parameter or its state another shape.
+    """
+    before, after = {"": p, **s}, {}
+    try:
+        new, found = rule.update(p, g, s, c, o)
+        after = {"": new, **found}
+    except (TypeError, ValueError):  # JAX can't broadcast them
+        if all(jnp.shape(a) == p.shape for a in before.values()):
+            raise
+    if any(name not in after or a.shape != after[name].shape for name, a in before.items()):
+        raise of_another_shape(rule.name, p, s)
+    return new, found
+
+
+def of_another_shape(name: str, p: Any, s: dict[str, Any]) -> RuntimeError:
+    """Return the error for a state that does not belong to a parameter of this shape."""
+    shapes = {key: list(a.shape) for key, a in s.items()}
+    return RuntimeError(
+        f"{name}: the state's shapes {shapes} do not match a parameter of shape {list(p.shape)}: it is the "
+        "state of another parameter (load_state_dict matches parameters by their order), or the parameter's shape was "
+        "changed"
+    )
 
 
 def _item(value: Any, i: int) -> Any:

@@ -12,7 +12,7 @@ from ..tensor import Tensor
 from .adam import Adam
 from .by_rule import ByRule, check_lr, require
 from .optimizer import ParamsT
-from .rule import log, vector
+from .rule import log, of_another_shape, vector
 
 
 class SparseAdam(ByRule):
@@ -92,6 +92,8 @@ def _padded(indices: Any, values: Any, shape: Any) -> tuple[Any, Any]:
 def _program(maximize: bool) -> Together:
     def sparse_adam_step(written: list[Any], read: list[Any]) -> list[Any]:
         p, step, average, square = written
+        if not p.shape == average.shape == square.shape:
+            raise of_another_shape("sparse_adam", p, {"exp_avg": average, "exp_avg_sq": square})
         h, indices, values = read
         rows, step = tuple(indices), step + 1
         g = -values if maximize else values
