@@ -453,11 +453,6 @@ def test_pickles_of_ones_own_are_read_on_demand():
     assert isinstance(found["thing"], Thing)
     with pytest.raises(ValueError, match="not for pickles"):
         xgrad.load(io.BytesIO(data), weights_only=False, map_location="cpu")
-    legacy = io.BytesIO()
-    torch.save(torch.ones(1), legacy, _use_new_zipfile_serialization=False)
-    for trusting in (True, False):
-        with pytest.raises(pickle.UnpicklingError, match=r"before PyTorch 1\.6.*save it again"):
-            xgrad.load(io.BytesIO(legacy.getvalue()), weights_only=not trusting)
 
 
 # -- files of torch ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A file of `save` is a safetensors file: storages are its tensors, and its metadata has under "xgrad" a JSON text that
 describes how the value is made of them (`_tree.py`), so that every reader of safetensors can open it.  `load` reads
-those, other safetensors files, and files of `torch.save` (`_torch_file.py`).
+those, other safetensors files, and files of `torch.save` (`_torch_file.py`, `_legacy_file.py`).
 
 Invariants: a file is checked as a whole before the first tensor is made of it; a file that is written takes its name
 when it is complete, and until then the old one stays.  (PyTorch: torch/serialization.py.)
@@ -16,14 +16,13 @@ from typing import Any
 
 from ..interop._safetensors_file import FileError, contents
 from ..missing import missing as _missing
+from ._legacy_file import is_legacy, read_legacy_file
 from ._places import Places
 from ._restore import restored
 from ._torch_file import read_torch_file
 from ._tree import decoded, encoded, header_of
 
 __all__ = ["FileError", "load", "save"]
-
-_LEGACY_TORCH = bytes.fromhex("80028a0a6cfc9c46f920")  # a pickle of the magic number of files before PyTorch 1.6
 
 
 def save(obj: Any, f: Any) -> None:
@@ -127,11 +126,8 @@ def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: b
         entries, metadata = contents(data, name)
         return restored(*decoded(entries, metadata, name), places, name)
     pickled = bytes(data[:1]) == b"\x80"
-    if bytes(data[:10]) == _LEGACY_TORCH:
-        raise pickle.UnpicklingError(
-            f"{name} was written by torch.save in the format before PyTorch 1.6, which is a pickle: load it in "
-            "PyTorch, and save it again"
-        )
+    if is_legacy(data):
+        return restored(*read_legacy_file(data, name), places, name)
     if pickled and not weights_only:
         if map_location is not None:
             raise ValueError("map_location is not for pickles: move the tensors afterwards, with to()")
