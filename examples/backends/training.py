@@ -7,15 +7,14 @@ def step(device):
     """Train on a device; return the last loss."""
     xgrad.manual_seed(0)
     model = xgrad.nn.Linear(16, 8).to(device)
+    optimizer = xgrad.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for _ in range(2):
         x = xgrad.randn(32, 16, device=device)
         x[0].mul_(2)
         loss = model(x).tanh().sort(dim=0).values.pow(2).mean()
-        model.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        with xgrad.no_grad():
-            for p in model.parameters():
-                p.sub_(p.grad, alpha=0.1)
+        optimizer.step()
     return loss.item()
 
 

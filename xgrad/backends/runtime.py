@@ -14,6 +14,7 @@ Invariant: an array of the backend is one `Pending`, made by `adopt` and by noth
 
 import sys
 from collections import Counter
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -119,7 +120,8 @@ class Runtime:
         if mine and not self.backend.donation:
             for events in self.reports:
                 events.copies.add(whole.nbytes)
-        if not (mine and self.backend.donation) or self._lack(program, (whole, *operands)):
+        known = program.__class__ is not FunctionType  # else the new value is computed already
+        if not known or not (mine and self.backend.donation) or self._lack(program, (whole, *operands)):
             out.append(program(whole, *operands))
             return
         values, writing = [*map(plain, operands)], program_of(True)
