@@ -14,7 +14,7 @@ from typing import Any
 
 # What may be lent, each a folder or a file of PyTorch's; a name that xgrad has stays xgrad's.
 LENT = (
-    "distributions", "nn.utils.prune", "nn.utils.parametrize", "nn.utils.parametrizations", "nn.utils.rnn",
+    "distributions", "nn.utils.parametrize", "nn.utils.parametrizations", "nn.utils.rnn",
     "nn.utils.fusion", "optim", "utils.data", "quasirandom", "_lobpcg",
 )  # fmt: skip
 
