@@ -52,7 +52,7 @@ def test_what_a_report_counts(execution):
     assert told["programs"] == []
     estimate = told["estimate"]
     assert estimate["launch"] == pytest.approx(told["launches"] * 1e-3)
-    assert estimate["link"] == pytest.approx((512 + 1024) / 1e6)
+    assert estimate["link"] == pytest.approx((512 + 1024) / 1e6 + 4 * 1e-3)  # two transfers, and two of the fallback
     assert (estimate["compile"], estimate["memory"] > 0) == (0, True)
     json.dumps(told)
 
@@ -96,7 +96,7 @@ def test_reports_may_be_open_at_once_and_count_nothing_outside():
 def test_a_slower_launch_is_one_run_of_the_same_report():
     chip = xgrad.Backend("chip")
     report = reported(chip)
-    slow, fast = (report.estimate(xgrad.Cost(launch=launch)) for launch in (50e-6, 5e-6))
+    slow, fast = (report.estimate(xgrad.Cost(launch=launch, latency=1e-5)) for launch in (50e-6, 5e-6))
     assert slow.launch == pytest.approx(10 * fast.launch)
     assert slow.total - slow.launch == pytest.approx(fast.total - fast.launch)
     with pytest.raises(ValueError, match="no cost is declared"):

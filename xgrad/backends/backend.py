@@ -17,7 +17,7 @@ from .. import declared
 from ..devices import device, placement_of
 from .active import Active
 from .cost import Cost
-from .lacks import dtypes_named, lacking, named
+from .lacks import dtypes_left, dtypes_named, lacking, named
 from .report import Report
 from .runtime import Runtime
 
@@ -35,7 +35,8 @@ class Backend:
     `xgrad.sync()`, and after 2,000 operations.
     `dtypes`: those that it computes in, None for all; others it stores, if it falls back.
     `without`: operators that it lacks, as names with * for any characters ("sort", "linalg.*"); their derivatives are
-    lacking too.  "complex" is all operators on complex numbers.
+    lacking too.  "complex" is all operators on complex numbers, "sorting" all that are made of a sort; the name of a
+    dtype ("float64") is all operators with that dtype.  What has a lowering is not lacking.
     `fallback`: "host", what it lacks is computed on the host, and the result is on the backend; "error", it is refused
     by `xgrad.errors.BackendError`, with its name and the line.
     `lowerings`: {operator: JAX function} in place of the operator's own, `function(*arrays, **static arguments)`.  The
@@ -108,7 +109,8 @@ class Backend:
             raise TypeError(
                 f"Backend '{self.name}': `on` is one of JAX's devices ('cpu', 'gpu:0'), but got {self.on!r}"
             )
-        object.__setattr__(self, "_runtime", Runtime(self, on, lacking(self.name, self.without), dtypes))
+        missing = lacking(self.name, self.without) - given.keys()
+        object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without)))
 
     def __hash__(self) -> int:
         return hash((type(self), self.name))

@@ -24,6 +24,8 @@ class Cost:
     `launch`: seconds to start a program.  `bandwidth`: bytes a second of its memory.  `flops`: floating-point
     operations a second.  `compile`: seconds to compile a program.  `host_link`: bytes a second from and to the host.
     `host`: seconds of Python for an operator, to record it and to launch or note it.
+    `latency`: seconds of a transfer over the link beside its bytes, None: as many as `launch`.  An operator that the
+    host computes waits for two.  `host_flops`, `host_bandwidth`: of the host, for what it computes.
 
     A program of one operator takes `host + launch + max(flops of it / flops, bytes of it / bandwidth)`.  Several fused
     take `host` for each, and the sum of both in place of the larger: some of its parts wait for memory, others compute.
@@ -41,14 +43,26 @@ class Cost:
     compile: float = 0.1
     host_link: float = 1e10
     host: float = 0.0
+    latency: float | None = None
+    host_flops: float = 1e10
+    host_bandwidth: float = 1e10
 
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
+            if f.name == "latency" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"Cost: {f.name} must be a number, but got {value!r}")
-            if not (value > 0 or (value == 0 and f.name in ("launch", "compile", "host"))):
+            if not (value > 0 or (value == 0 and f.name in ("launch", "compile", "host", "latency"))):
                 raise ValueError(f"Cost: {f.name} must be positive, but got {value!r}")
+            if f.name in ("launch", "host", "latency") and value > 1:
+                raise ValueError(f"Cost: {f.name} is in seconds, and {value!r} are many: 50 µs are {f.name}=50e-6")
+
+    @property
+    def transfer(self) -> float:
+        """Seconds of a transfer beside its bytes: `latency`, or `launch` if that is None."""
+        return self.launch if self.latency is None else self.latency
 
     @staticmethod
     def measure(device: Any = "cpu", clock: Callable[[], float] = time.perf_counter) -> "Cost":

@@ -57,12 +57,18 @@ class Events:
         self.reads, self.refreshes, self.writes, self.adjoints = Sum(), Sum(), Sum(), Sum()
         self.copies: Sum = Sum()  # that donation would have saved
         self.fallbacks: dict[Fallback, Sum] = {}
+        self.on_host: dict[Any, list[Any]] = {}  # what the host computed, as `launches`
         self.sent, self.received = Sum(), Sum()
         self.peak: int = 0
 
     def launch(self, key: Any, launch: Launch) -> None:
         """Count a program that ran."""
         self.launches.setdefault(key, [launch, 0])[1] += 1
+
+    @property
+    def fallen(self) -> int:
+        """The number of operators that the host computed."""
+        return sum(found.count for found in self.fallbacks.values())
 
     def fallback(self, fallback: Fallback, size: int) -> None:
         """Count an operator that the host computed; `size`: its bytes over the link."""

@@ -1,7 +1,8 @@
 """What a declared backend lacks: operators by patterns, dtypes by names; checked when it is declared.
 
 A pattern is an operator's name, as `docs/operators.md` has it, with * for any characters; `linalg.inv` and `linalg_inv`
-are the same.  "complex" is all operators on complex numbers.
+are the same.  "complex" is all operators on complex numbers, "sorting" all that are made of XLA's sort; a dtype's name
+is all operators with an operand or a result of that dtype.
 """
 
 import difflib
@@ -15,6 +16,17 @@ from .. import dtypes
 from ..dispatch.tables import FUNCTIONS, OPERATORS, VARIANTS
 
 NAMESPACES = ("linalg", "special", "fft")
+GROUPS = {
+    "sorting": (
+        "sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode", "quantile", "nanquantile", "_randperm",
+        "_multinomial", "_unique",
+    ),
+}  # fmt: skip
+DTYPES = frozenset(
+    np.dtype(value)
+    for name, value in vars(dtypes).items()
+    if not name.startswith("_") and isinstance(value, dtypes.dtype)
+)
 
 
 def spellings(name: str) -> set[str]:
@@ -40,6 +52,12 @@ def lacking(backend: str, patterns: Iterable[str]) -> frozenset[str]:
     """Return the operators that patterns name.  Raises `ValueError` for one that names none."""
     known, found = operators(), set()
     for pattern in patterns:
+        pattern = pattern.removeprefix("aten::")
+        if pattern in GROUPS:
+            found |= {name for name in {*OPERATORS, *(op.name for op in VARIANTS)} if _of_group(name, pattern)}
+            continue
+        if _dtype_of(pattern) is not None:
+            continue
         matched = {name for name, spelled in known.items() if any(fnmatchcase(s, pattern) for s in spelled)}
         if not matched and pattern != "complex":
             raise ValueError(
@@ -47,6 +65,21 @@ def lacking(backend: str, patterns: Iterable[str]) -> frozenset[str]:
             )
         found |= matched
     return frozenset(found)
+
+
+def _of_group(name: str, group: str) -> bool:
+    return name.partition(".")[0] in GROUPS[group]
+
+
+def _dtype_of(name: str) -> Any:
+    value = getattr(dtypes, name, None)
+    return np.dtype(value) if isinstance(value, dtypes.dtype) else None
+
+
+def dtypes_left(given: frozenset[Any] | None, patterns: Iterable[str]) -> frozenset[Any] | None:
+    """Return the dtypes of a declaration without those that patterns name; None for all."""
+    excluded = {dtype for pattern in patterns if (dtype := _dtype_of(pattern)) is not None}
+    return (DTYPES if given is None else given) - excluded if excluded else given
 
 
 def named(backend: str, name: Any) -> str:

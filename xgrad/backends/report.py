@@ -17,14 +17,17 @@ _MOST = 12  # rows of a list; more are summed up
 
 
 class Estimate(NamedTuple):
-    """Seconds, as a backend's `Cost` makes them: of Python, launches, arithmetic, memory, compiling, the link."""
+    """Seconds, as a backend's `Cost` makes them: of Python, launches, arithmetic, memory, compiling, the link, and the
+    host, which computes in place of the backend.
+    """
 
     host: float
     launch: float
     compute: float  # of an operator that runs alone, where its arithmetic takes longer than its memory traffic
     memory: float  # where it is the other way; of fused operators both count
     compile: float
-    link: float
+    link: float  # bytes, and `latency` for each transfer; two for an operator that the host computes
+    fallback: float  # what the host takes to compute such operators
 
     @property
     def total(self) -> float:
@@ -69,6 +72,11 @@ class Report:
         """The number of operators, view programs and formulas that were asked for."""
         return self._events.operators.total()
 
+    @property
+    def fallen(self) -> int:
+        """The number of operators that the host computed in place of the backend."""
+        return self._events.fallen
+
     def estimate(self, cost: Cost | None = None) -> Estimate:
         """Return the time that the block would take with `cost`, by default the backend's.
 
@@ -87,13 +95,19 @@ class Report:
                 memory += count * traffic
         events = self._events
         over = events.sent.bytes + events.received.bytes + sum(found.bytes for found in events.fallbacks.values())
+        transfers = events.sent.count + events.received.count + 2 * events.fallen
+        fallback = 0.0
+        for key, (launch, count) in events.on_host.items():
+            flops, moved = self._cost(key, launch)
+            fallback += count * max(flops / cost.host_flops, moved / cost.host_bandwidth)
         return Estimate(
             host=self.operators * cost.host,
             launch=self.launches * cost.launch,
             compute=compute,
             memory=memory,
             compile=len(events.programs) * cost.compile,
-            link=over / cost.host_link,
+            link=over / cost.host_link + transfers * cost.transfer,
+            fallback=fallback,
         )
 
     def temporaries(self) -> int:
@@ -158,9 +172,12 @@ class Report:
             if counted.count:
                 row(label, f"{number(counted.count)}, {size(counted.bytes)}")
 
-        row("operators", number(self.operators))
-        each = self.operators / self.launches if self.launches else 0
-        row("launches", f"{number(self.launches)}, {each:.1f} operators in each")
+        fallen = events.fallen
+        row(
+            "operators", f"{number(self.operators)}, {number(fallen)} on the host" if fallen else number(self.operators)
+        )
+        each = (self.operators - fallen) / self.launches if self.launches else 0
+        row("launches", f"{number(self.launches)}, {each:.1f} operators in each" if each else number(self.launches))
         row("programs compiled", number(len(events.programs)))
         for reason in events.programs[:_MOST]:
             row("  compiled", reason)

@@ -167,8 +167,12 @@ class Runtime:
         if self.reports:
             arrays = [x for x in operands if declared_of(x) is not None]
             size = sum(x.nbytes for x in jax.tree.leaves([arrays, out], is_leaf=_is_pending) if hasattr(x, "nbytes"))
+            run, structs = program.run, jax.tree.map(_struct, values)
+            key, launch = (program, tuple(map(_kind, values))), Launch(program.name, lambda: run.lower(*structs), False)
             for events in self.reports:
                 events.fallback(Fallback(program.operator or program.name, lack, here()), size)
+                if program.lazy:
+                    events.on_host.setdefault(key, [launch, 0])[1] += 1
         return self.adopted(out, operands, values)
 
     # -- counting -------------------------------------------------------------------------------------------------

@@ -6,11 +6,13 @@ themselves: on a declared backend, and where a result's shape depends on values.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import jax
 import numpy as np
 
+from ..declared import DeclaredPlace
 from ..devices import device as device_of
 from ..errors import DtypeDisabledError
 from ..ops.create.from_data import tensor
@@ -37,6 +39,11 @@ class Place:
     def declared(self) -> bool:
         """True for a backend that is declared, whose tensors a trace of JAX's knows nothing of, and for a sharding."""
         return self.jax_device is None
+
+    def report(self) -> Any:
+        """Return the block that counts what a declared backend does; of another device, one that gives None."""
+        where = device_of(self.given).placement
+        return where.runtime.backend.report() if isinstance(where, DeclaredPlace) else nullcontext()
 
     def tensors(self, arrays: list[np.ndarray]) -> list[Tensor]:
         return [tensor(a, device=self.given) for a in arrays]

@@ -26,9 +26,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The checks of one row in one dtype."""
+    """The checks of one row in one dtype.  `host`: the host computed a part of it, in place of a declared backend."""
 
     checks: tuple[Check, ...]
+    host: bool = False
 
     @property
     def state(self) -> str:
@@ -62,7 +63,7 @@ class Row:
     def as_dict(self) -> dict[str, Any]:
         """Return the row as JSON has it."""
         cells = {
-            dtype: {"state": cell.state, "checks": [_brief(c) for c in cell.checks]}
+            dtype: {"state": cell.state, **({"host": True} if cell.host else {}), "checks": [*map(_brief, cell.checks)]}
             for dtype, cell in self.cells.items()
         }
         return {"group": self.group, "name": self.name, "seconds": round(self.seconds, 3), "cells": cells}
@@ -71,7 +72,10 @@ class Row:
     def of_dict(cls, found: dict[str, Any]) -> "Row":
         """Return the row that `as_dict` wrote."""
         cells = {
-            dtype: Cell(tuple([Check(**{**c, "error": _number(c.get("error"))}) for c in cell["checks"]]))
+            dtype: Cell(
+                tuple([Check(**{**c, "error": _number(c.get("error"))}) for c in cell["checks"]]),
+                cell.get("host", False),
+            )
             for dtype, cell in found["cells"].items()
         }
         return cls(found["group"], found["name"], cells, found["seconds"])

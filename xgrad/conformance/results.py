@@ -38,5 +38,7 @@ class Results:
         """One line: how many cells are right, refused, failed and wrong."""
         counts = self.counts
         parts = [f"{counts[state]} {state}" for state in reversed(STATES) if counts[state] or state in (RIGHT, WRONG)]
+        host = sum(cell.host for row in self.rows for cell in row.cells.values())
+        parts += [f"{host} by the host"] if host else []
         end = "" if self.complete else "; not complete: an interrupted run goes on with resume"
         return f"{len(self.rows)} row{'s' * (len(self.rows) != 1)} on {self.facts['device']}: {', '.join(parts)}{end}"

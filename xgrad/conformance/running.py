@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def run(
         if progress is not None:
             progress(len(state.rows), len(rows), job.name)
         try:
-            state.add(_row(job, columns, state))
+            state.add(_row(job, columns, state, place))
         except BaseException:
             state.write()  # interrupted: the row is made again
             raise
@@ -74,7 +75,7 @@ def run(
     return state.report(complete=True)
 
 
-def _row(job: Job, columns: Sequence[np.dtype], state: StateFile) -> Row:
+def _row(job: Job, columns: Sequence[np.dtype], state: StateFile, device: Place) -> Row:
     start, cells = time.perf_counter(), {}
     for dtype in columns:
         place = (job.group, job.name, dtype.name)
@@ -88,12 +89,13 @@ def _row(job: Job, columns: Sequence[np.dtype], state: StateFile) -> Row:
             settings.enter_context(jax.default_matmul_precision("highest"))
             settings.enter_context(x64_for_now() if needs_x64(dtype) else nullcontext())
             settings.enter_context(narrowing_refused())  # an operator that asks for 64 bits is checked in them
-            try:
-                cell = job.cell(dtype)
-            except Exception as error:
-                cell = Cell((refusal(job.name, error),))
+            with device.report() as report:
+                try:
+                    cell = job.cell(dtype)
+                except Exception as error:
+                    cell = Cell((refusal(job.name, error),))
         if cell is not None:
-            cells[dtype.name] = cell
+            cells[dtype.name] = replace(cell, host=report is not None and report.fallen > 0)
     return Row(job.group, job.name, cells, time.perf_counter() - start)
 
 

@@ -21,7 +21,8 @@ def shown(cell: Cell | None) -> str:
     if cell is None:
         return ABSENT
     error = "" if cell.error is None else f" {roundings(cell.error)}"
-    return {RIGHT: f"ok{error}", WRONG: f"WRONG{error}", REFUSED: "refused", FAILED: "FAILED"}[cell.state]
+    text = {RIGHT: f"ok{error}", WRONG: f"WRONG{error}", REFUSED: "refused", FAILED: "FAILED"}[cell.state]
+    return f"{text} host" if cell.host else text
 
 
 def roundings(error: float) -> str:
@@ -47,7 +48,8 @@ def legend(report: Results) -> str:
     allowed = ", ".join(f"{TOLERANCE[d]:.0f} in {d}" for d in report.facts["dtypes"] if d in TOLERANCE)
     return (
         "ok, WRONG: with the largest error, in roundings of the dtype" + (f" (allowed: {allowed})" if allowed else "")
-        + f"; refused: the device says that it lacks this; FAILED: another error; {ABSENT}: not taken in this dtype"
+        + "; host: computed there, for the backend lacks it"
+        f"; refused: the device says that it lacks this; FAILED: another error; {ABSENT}: not taken in this dtype"
     )  # fmt: skip
 
 
