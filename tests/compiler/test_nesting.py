@@ -264,7 +264,7 @@ class Compiled(Net):
 @pytest.mark.parametrize("make", [lambda: xgrad.compile(Net()), Compiled])
 def test_a_module(make):
     net, eager, x = make(), Net(), values(seed=1)
-    module = getattr(net, "__wrapped__", net)
+    module = getattr(net, "_orig_mod", net)
     for scale in (1, 1, 2):
         for n in (net, eager):
             n(x, scale=scale).sum().backward()

@@ -1,6 +1,7 @@
 """CompiledFunction, which `xgrad.compile` returns: it finds the program for a call, or traces one and says why."""
 
 import functools
+import sys
 import threading
 import time
 import types
@@ -16,6 +17,7 @@ from ..declared import DeclaredPlace
 from ..engine.programs import segment
 from ..execution.execute import queue_now, suspended
 from ..execution.pending import declared_of
+from ..execution.source import line_of, outside
 from ..execution.together import together
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
@@ -73,7 +75,7 @@ class CompiledFunction:
         return f"<xgrad.compile of {self._function!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of a compiled module, or other object: its parameters(), state_dict(), eval() ..."""
+        """Return an attribute of a compiled object."""
         if not name.startswith("_") and not hasattr(self._function, "__code__"):  # of functions and methods
             return getattr(self._function, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -84,8 +86,7 @@ class CompiledFunction:
             return self
         if isinstance(instance, type) or not hasattr(instance, "__dict__"):
             return types.MethodType(self, instance)
-        key = f"compiled {id(self)}"
-        bound = instance.__dict__.get(key)
+        bound = instance.__dict__.get(key := f"compiled {id(self)}")
         if bound is None or bound._function.__self__ is not instance:  # from the object that this one was copied from
             made = CompiledFunction(self._function.__get__(instance, owner), *self._given)
             if bound is None:
@@ -101,10 +102,11 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if modes.inlined():
             return self._function(*args, **kwargs)
+        run = self.run if self._buckets is None else self._buckets.call
         if settings.special and queue_now() is not None:
-            with suspended("a compiled function"):  # no call of this method again: warnings count its callers
-                return self.run(args, kwargs) if self._buckets is None else self._buckets.call(args, kwargs)
-        return self.run(args, kwargs) if self._buckets is None else self._buckets.call(args, kwargs)
+            with suspended("a compiled function"):
+                return run(args, kwargs)
+        return run(args, kwargs)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """Run the program for these arguments, which are padded already where `dynamic` asks for it."""
@@ -253,15 +255,15 @@ class CompiledFunction:
         return match.order(args, kwargs) or match.why(leaves)
 
     def _tell(self, reason: str | None) -> None:
-        name = self.name()
-        _log.info("xgrad.compile: %s traced (%d): %s", name, self._traces, reason or "the first call")
+        _log.info("xgrad.compile: %s traced (%d): %s", self.name(), self._traces, reason or "the first call")
         if self._traces == _TRACES:
             last = str(reason).rstrip(".")
-            warnings.warn(
-                f"xgrad.compile: {name} has been traced {_TRACES} times; each trace is compiled anew, which takes "
-                f"longer than running it once. The last reason: {last}. Pass numbers that change as tensors and arrays "
-                "as arguments, keep shapes the same (or give dynamic=), and see metrics().reasons.",
-                stacklevel=8,
+            warnings.warn_explicit(
+                f"xgrad.compile: {self.name()} has been traced {_TRACES} times, and each trace is compiled anew. The "
+                f"last reason: {last}. Pass numbers that change as tensors and arrays as arguments, keep shapes the "
+                "same (or give dynamic=), and see metrics().reasons.",
+                UserWarning,
+                *line_of(outside(sys._getframe())),
             )
 
     # ------------------------------------------------------------ looking in
@@ -294,8 +296,8 @@ class CompiledFunction:
             args, kwargs, _ = put_in(self._in, args, kwargs)
         found = None if modes.inlined() else self.find(args, kwargs)
         if found is None:
-            not_here = "where JAX is not to compile (disable_jit, debug_nans, anomaly mode)"
-            where = not_here if modes.eager() else "inside of another trace"
+            debugged = "where JAX is not to compile (disable_jit, debug_nans, anomaly mode)"
+            where = debugged if modes.eager() else "inside of another trace"
             raise RuntimeError(f"xgrad.compile: {where} there is no program to look at")
         return found
 
@@ -395,13 +397,13 @@ def compile(
     by 1e-4 of the largest in float32 (1e-10 in float64, 2e-2 in 16 bits), integers not at all; {"rtol": .., "atol": ..}
     in place of True sets the tolerances.  XGRAD_COMPILE=verify in the environment is the default of `verify`.
 
-    `options` are XLA's compiler options, for `jax.jit`.  `disable=True` returns the function as it is.
-    `mode`, `fullgraph`, `backend` and a `dynamic` of True or False are PyTorch's: a trace is always one graph,
-    which XLA compiles for its shapes.  Without `function`, a decorator.  Inside of another trace or transform
-    (`jax.jit`, `vmap`, `func.grad`, another
-    compiled function) the function runs as it is.
+    `options` are XLA's compiler options, for `jax.jit`.  `disable=True` returns the function as it is.  `mode`,
+    `fullgraph`, `backend` and a `dynamic` of True or False are PyTorch's: a trace is always one graph, which XLA
+    compiles for its shapes.  Without `function`, a decorator.  Inside of another trace or transform (`jax.jit`, `vmap`,
+    `func.grad`, another compiled function) the function runs as it is.
 
-    The result has `metrics()`, `reset()`, and, for the same arguments, `lower()`, `as_text()`, `cost_analysis()` and
+    A compiled module is an `xgrad.nn.module.OptimizedModule`, a module with the same parameters.  The result has
+    `metrics()`, `reset()`, and, for the same arguments, `lower()`, `as_text()`, `cost_analysis()` and
     `memory_analysis()`.
 
     Raises in the first call: `TracedValueError` where the function reads a value (`item()`, `if t:`), naming the line;
@@ -435,15 +437,14 @@ def compile(
         return functools.partial(compile, **given)
     if not callable(function):
         raise TypeError(f"xgrad.compile takes a function, but got a {type(function).__name__}")
-    if isinstance(dynamic, bool):
-        dynamic = None
+    dynamic = None if isinstance(dynamic, bool) else dynamic
     if dynamic is not None and not isinstance(dynamic, dict):
         raise TypeError(
             "xgrad.compile: dynamic= takes the parameters and dimensions that vary, such as {'x': 0}, but got "
             f"{dynamic!r}"
         )
-    return (
-        function
-        if disable
-        else CompiledFunction(function, donate, options, dynamic, buckets, check, in_shardings, out_shardings, verify)
-    )
+    if disable:
+        return function
+    made = CompiledFunction(function, donate, options, dynamic, buckets, check, in_shardings, out_shardings, verify)
+    as_module = getattr(type(function), "_compiled_as", None)
+    return made if as_module is None else as_module(function, made)

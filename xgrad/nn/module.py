@@ -13,6 +13,7 @@ from . import conversion
 from . import state_dict as states
 from .hook_registration import REGISTRATION, WithHooks, as_registered
 from .module_hooks import ANY, call_with_hooks
+from .optimized import Optimized
 from .parameter import Buffer, Parameter
 
 
@@ -105,6 +106,10 @@ class Module(WithHooks):
         from ..compiler import compile  # at the call: it is a layer above
 
         self.__dict__["_compiled_call_impl"] = compile(self._call_impl, **options)
+
+    def _compiled_as(self, compiled: Any) -> Any:
+        """Return the module that `xgrad.compile(self)` is."""
+        return OptimizedModule(self, compiled)
 
     # -- attributes -----------------------------------------------------------------------------------------------
 
@@ -396,6 +401,27 @@ class Module(WithHooks):
         if not inside and len(extra) <= 1:
             return f"{self._get_name()}({''.join(extra)})"
         return f"{self._get_name()}(\n  " + "\n  ".join(extra + inside) + "\n)"
+
+
+class OptimizedModule(Optimized, Module):  # pyright: ignore[reportIncompatibleVariableOverride] - `training`
+    """A module around another one, `_orig_mod`, that runs as XLA programs.  `xgrad.compile(module)` makes it.
+
+    It has the very same parameters, so an optimizer takes them, and another module takes it as a part; in its state
+    they have PyTorch's names.  Other attributes are read from and set on the original module.  Its hooks are part of
+    the programs, those of this module run around them.  A copy, also one by pickle, compiles its own programs.
+    `metrics()`, `reset()`, `lower()`, `as_text()`, `cost_analysis()`, `memory_analysis()`: see `xgrad.compile`.
+    (PyTorch: torch._dynamo.OptimizedModule.)
+
+    >>> import xgrad
+    >>> net = xgrad.nn.Sequential(xgrad.nn.Linear(2, 1))
+    >>> compiled = xgrad.compile(net)
+    >>> compiled(xgrad.ones(3, 2)).shape
+    xgrad.Size([3, 1])
+    >>> list(compiled.state_dict())
+    ['_orig_mod.0.weight', '_orig_mod.0.bias']
+    >>> compiled.metrics().traces
+    1
+    """
 
 
 def _indented(text: str) -> str:

@@ -8,6 +8,7 @@ from ..execution.fused import programs
 from ..execution.lazily import lazy
 from ..execution.pending import Pending
 from ..execution.source import lines as source_lines
+from ..nn.module import OptimizedModule
 from ..table import size
 from .drawing import Drawing
 from .fold import folded
@@ -55,6 +56,8 @@ def _compiled(f: Any, args: tuple, kwargs: dict) -> tuple[str, Any, str]:
         if programs.latest is None:
             raise RuntimeError("viz.program(): no operation is pending, and no lazy program has run yet")
         return *_of_stage(programs.latest.lowered().compile()), "the last lazy program"
+    if isinstance(f, OptimizedModule):
+        f = f.forward
     if isinstance(f, CompiledFunction):
         if args or kwargs or not f._entries:
             if not args and not kwargs and not f._entries:
