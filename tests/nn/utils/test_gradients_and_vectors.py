@@ -1,10 +1,13 @@
 """Clipping, parameters as a vector, fusion, skip_init, against torch's."""
 
+import contextlib
+
 import pytest
+import torch
 
 import xgrad
 
-from ...oracle import as_torch, data, same_error
+from ...oracle import as_torch, data, same, same_error
 
 
 def params(T, scale=1.0, with_none=True):
@@ -55,6 +58,41 @@ CLIPS = {
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_gradients_are_clipped_as_in_torch(program):
     as_torch(program)
+
+
+def with_grads(T, made):
+    ps = [T.nn.Parameter(T.zeros_like(grad)) for grad in made]
+    for p, grad in zip(ps, made):
+        p.grad = grad
+    return ps
+
+
+GRADIENTS = {
+    "one tensor for two": lambda T: [(g := data(T, (2, 2))), g, data(T, (3,))],
+    "parts of one": lambda T: list(data(T, (2, 2)).unbind()),
+    "of two dtypes": lambda T: [data(T, (2, 2)), data(T, (2, 2), 1).float(), data(T, (3,), 2).float(), data(T, (3,))],
+    "half": lambda T: [data(T, (2, 2)).to(T.bfloat16), data(T, (3,)).to(T.bfloat16)],
+    "complex": lambda T: [data(T, (2, 2)) * (1 + 2j), data(T, (2, 2))],
+}
+
+
+@pytest.mark.parametrize("how", ["eager", "lazy", "compiled"])
+@pytest.mark.parametrize("made", GRADIENTS.values(), ids=GRADIENTS)
+def test_gradients_of_all_kinds_are_scaled(made, how):
+    def scaled(*ps):
+        xgrad.nn.utils.clip_grads_with_norm_(ps, 0.5, xgrad.tensor(2.0, dtype=xgrad.float64))
+        return [p.grad for p in ps]
+
+    theirs = with_grads(torch, made(torch))
+    torch.nn.utils.clip_grads_with_norm_(theirs, 0.5, torch.tensor(2.0, dtype=torch.float64))
+    with xgrad.lazy() if how == "lazy" else contextlib.nullcontext():
+        ps = with_grads(xgrad, made(xgrad))
+        held = [p.grad for p in ps]
+        found = (xgrad.compile(scaled) if how == "compiled" else scaled)(*ps)
+        for ours, kept, other in zip(found, held, theirs):
+            same(ours.to(xgrad.complex128), other.grad.to(torch.complex128), rtol=1e-6)
+            same(kept.to(xgrad.complex128), other.grad.to(torch.complex128), rtol=1e-6)
+            assert ours.dtype == getattr(xgrad, str(other.grad.dtype).removeprefix("torch."))
 
 
 def test_errors_and_warnings_of_clipping():

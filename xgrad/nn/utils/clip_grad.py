@@ -1,7 +1,7 @@
 """Gradients made shorter, in place (PyTorch: torch/nn/utils/clip_grad.py).
 
-The norm of all gradients is one program.  `foreach` is accepted as PyTorch's choice between two ways of computing the
-same; here there is one.
+The norm of all gradients is one program, and so is their scaling.  `foreach` is accepted as PyTorch's choice between
+two ways of computing the same; here there is one.
 """
 
 import types
@@ -12,6 +12,7 @@ from typing import Any
 from ...autograd.grad_mode import no_grad
 from ...dispatch.call import call
 from ...dispatch.tables import FUNCTIONS
+from ...ops.foreach import FOREACH
 from ...ops.reduce.norms import total_norm
 from ...tensor import Tensor
 
@@ -60,8 +61,11 @@ def clip_grads_with_norm_(
     if not grads:
         return
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    alike: dict[Any, list[Tensor]] = {}
     for grad in grads:
-        grad.mul_(factor if factor.device == grad.device else factor.to(grad.device))
+        alike.setdefault((grad.dtype, grad.device), []).append(grad)
+    for (_, place), some in alike.items():
+        FOREACH["_foreach_mul_"](some, factor if factor.device == place else factor.to(place))
 
 
 @no_grad()
