@@ -130,3 +130,41 @@ def test_update_bn():
         T.optim.swa_utils.update_bn(batches, T.nn.Linear(2, 2))
         found.append(numpy_of(model))
     close(*found, 1e-6)
+
+
+def averaged_by_steps(lib, option):
+    """Return the average's weight and count after steps, and more steps from a count of 0; compiled if it is xgrad."""
+    utils = lib.optim.swa_utils
+    options = {
+        "mean": {}, "multi": {"multi_avg_fn": utils.get_ema_multi_avg_fn(0.9)},
+        "single": {"avg_fn": utils.get_ema_avg_fn(0.9)},
+    }[option]  # fmt: skip
+    model = lib.nn.Linear(2, 1)
+    average = utils.AveragedModel(model, **options)
+    with lib.no_grad():
+        for p in model.parameters():
+            p.fill_(1.0)
+        average.module.weight.fill_(7.0)  # the first call overwrites it
+    optimizer = lib.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(lib.ones(1, 2)).sum().backward()
+        optimizer.step()
+        average.update_parameters(model)
+
+    step = xgrad.compile(step) if lib is xgrad else step
+    for _ in range(4):
+        step()
+    average.load_state_dict({name: t.clone() * 0 for name, t in average.state_dict().items()})
+    for _ in range(3):
+        step()
+    return average.module.weight.tolist(), int(average.n_averaged)
+
+
+@pytest.mark.parametrize("option", ["mean", "multi", "single"])
+@pytest.mark.one_in(3)
+def test_a_compiled_step_averages_from_the_first_call_on(option):
+    ours, theirs = (averaged_by_steps(lib, option) for lib in (xgrad, torch))
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
+    assert ours[1] == theirs[1]

@@ -168,8 +168,10 @@ class AveragedModel(Module):
         n = self.n_averaged
         averages = [*self._averaged(self.module)]
         pairs = [(average, _beside(new, average)) for average, new in zip(averages, self._averaged(model))]
-        # Its value is read as rarely as can be: reading waits for the device, and a compiled step can't.
-        if self._begun is not n and not bool(n):
+        # Its value is read as rarely as can be: reading waits for the device.  A compiled step can't read it.
+        begun = self._begun is n
+        asked = not begun and state.trace is not None
+        if not begun and not asked and not bool(n):
             for average, new in pairs:
                 average.copy_(new)
         elif self.avg_fn is not None:
@@ -183,6 +185,9 @@ class AveragedModel(Module):
             for (device, _), group in groups.items():
                 averaged, present = zip(*group)
                 average_many(list(averaged), list(present), n.to(device))
+        if asked:
+            for average, new in pairs:
+                average.copy_(FUNCTIONS[""]["where"](n.to(average.device) == 0, new, average))
         if not self.use_buffers:
             for average, new in zip(self.module.buffers(), model.buffers(), strict=True):
                 average.copy_(_beside(new, average))
