@@ -47,7 +47,6 @@ from .autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from .devices import device as device
 from .devices import devices as devices
 from .devices import get_default_device as get_default_device
-from .devices import mesh as mesh
 from .devices import set_default_device as set_default_device
 from .dispatch.tables import FUNCTIONS as _FUNCTIONS
 from .dtype_info import finfo as finfo
@@ -60,6 +59,7 @@ from .dtypes import *  # noqa: F403
 from .dtypes import set_default_dtype as set_default_dtype
 from .execution.lazily import lazy as lazy
 from .execution.lazily import sync as sync
+from .meshes import mesh as mesh
 from .missing import MissingNameError as _MissingNameError
 from .ops.create.constructors import BFloat16Tensor as BFloat16Tensor
 from .ops.create.constructors import BoolTensor as BoolTensor

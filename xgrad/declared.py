@@ -6,14 +6,14 @@ programs on such arrays is the place's `runtime` (backends/runtime.py).
 Invariant: a name belongs to one place at a time, from `register` to `unregister`; a place without a name works too.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-from jax.sharding import Sharding
+from jax.sharding import Mesh, Sharding
 
 
 class DeclaredDevice:
-    """The one device of a declared backend."""
+    """A device of a declared backend: its first is number 0."""
 
     id: Any
     platform: str
@@ -21,8 +21,8 @@ class DeclaredDevice:
 
     __slots__ = ("id", "platform", "strided")
 
-    def __init__(self, name: str, strided: bool) -> None:
-        self.platform, self.id, self.strided = name, 0, strided
+    def __init__(self, name: str, strided: bool, number: int = 0) -> None:
+        self.platform, self.id, self.strided = name, number, strided
 
     @property
     def process_index(self) -> int:
@@ -32,16 +32,57 @@ class DeclaredDevice:
         return []  # none of JAX's
 
     def __repr__(self) -> str:
-        return f"{self.platform}:0"
+        return f"{self.platform}:{self.id}"
 
 
 class DeclaredPlace(Sharding):
-    """The sharding of arrays on a declared backend: all of an array is on the one device."""
+    """The sharding of arrays on a declared backend: all of an array is on the first device, or it has a `layout`.
 
-    def __init__(self, name: str, strided: bool, runtime: Any) -> None:
+    `layout` is a sharding of JAX's, over JAX's devices that compute for those of the backend; `home` the place without.
+    """
+
+    def __init__(self, name: str, strided: bool, runtime: Any, on: tuple[Any, ...] = (None,)) -> None:
         self.name: str = name
         self.runtime: Any = runtime
-        self._devices: set[Any] = {DeclaredDevice(name, strided)}
+        self.layout: Any = None
+        self.home: DeclaredPlace = self
+        self._behind: dict[Any, DeclaredDevice] = {d: DeclaredDevice(name, strided, i) for i, d in enumerate(on)}
+        self._devices: set[Any] = {next(iter(self._behind.values()))}
+        self._laid: dict[Any, DeclaredPlace] = {}
+
+    @property
+    def several(self) -> bool:
+        """True if the backend has more than one device."""
+        return len(self._behind) > 1
+
+    @property
+    def behind(self) -> tuple[Any, ...]:
+        """JAX's devices that compute, in the order of the backend's own."""
+        return (*self._behind,)
+
+    def laid(self, layout: Any) -> "DeclaredPlace":
+        """Return the place of arrays of this backend that have a sharding of JAX's."""
+        found = self._laid.get(layout)
+        if found is None:
+            found = DeclaredPlace.__new__(DeclaredPlace)
+            found.name, found.runtime, found.layout, found.home = self.name, self.runtime, layout, self
+            found._behind, found._devices = self._behind, {self._behind[d] for d in layout.device_set}
+            found = self._laid.setdefault(layout, found)
+        return found
+
+    def keeps(self, sharding: Any) -> bool:
+        """Return True for a sharding of JAX's over devices of this backend alone, which is one of several."""
+        return self.several and isinstance(sharding, Sharding) and sharding.device_set <= self._behind.keys()
+
+    @property
+    def mesh(self) -> Any:
+        """The mesh of the layout."""
+        return self.layout.mesh
+
+    @property
+    def spec(self) -> Any:
+        """The `PartitionSpec` of the layout."""
+        return self.layout.spec
 
     @property
     def device_set(self) -> set[Any]:
@@ -53,7 +94,7 @@ class DeclaredPlace(Sharding):
 
     @property
     def num_devices(self) -> int:
-        return 1
+        return len(self._devices)
 
     @property
     def memory_kind(self) -> str | None:
@@ -61,23 +102,36 @@ class DeclaredPlace(Sharding):
 
     @property
     def is_fully_replicated(self) -> bool:
-        return True
+        return self.layout is None or self.layout.is_fully_replicated
 
     @property
     def is_fully_addressable(self) -> bool:
         return True
 
     def shard_shape(self, global_shape: tuple[int, ...]) -> tuple[int, ...]:
-        return global_shape
+        return global_shape if self.layout is None else self.layout.shard_shape(global_shape)
 
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
-        return self is other
+        if self is other:
+            return True
+        if other.__class__ is not DeclaredPlace or other.home is not self.home:
+            return False
+        mine, its = self.layout, other.layout
+        return mine is not None and its is not None and mine.is_equivalent_to(its, ndim)
 
     def with_memory_kind(self, kind: str) -> "DeclaredPlace":
         raise ValueError(f"the declared backend '{self.name}' has one kind of memory, and no {kind!r}")
 
     def __repr__(self) -> str:
-        return f"DeclaredPlace({self.name}:0)"
+        first = next(iter(self._behind.values()))
+        return f"DeclaredPlace({first if self.layout is None else f'{self.name}, {self.layout}'})"
+
+
+class DeclaredMesh(NamedTuple):
+    """A mesh of a declared backend's devices, as the mesh of JAX's devices that compute for them."""
+
+    mesh: Mesh
+    place: DeclaredPlace
 
 
 _registered: dict[str, DeclaredPlace] = {}

@@ -18,7 +18,7 @@ from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from .config import state
-from .declared import DeclaredDevice, registered
+from .declared import DeclaredDevice, DeclaredMesh, DeclaredPlace, registered
 from .decorators import in_block
 from .errors import PlacementError
 
@@ -58,7 +58,7 @@ class device:
         self.placement: Any = placement
         first = min(devices_of(self.placement), key=_id_of)
         self.type = "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform
-        self._number: int = _own(first).index(first)
+        self._number: int = first.id if first.__class__ is DeclaredDevice else _own(first).index(first)
 
     @property
     def index(self) -> int | None:
@@ -67,7 +67,7 @@ class device:
 
     def __repr__(self) -> str:
         if self._several:
-            placement = self.placement
+            placement = layout_of(self.placement)
             shown: Any = placement.spec if isinstance(placement, NamedSharding) else placement
             mesh = f", mesh={dict(placement.mesh.shape)}" if isinstance(placement, NamedSharding) else ""
             return f"device(type='{self.type}', sharding={shown}{mesh})"
@@ -170,7 +170,7 @@ def placement_of(spec: Any) -> Any:
         known = "".join(f", {other}:0" for other in registered())
         raise RuntimeError(
             f"Invalid device string: '{spec}'; expected cpu, gpu:N, cuda:N, tpu:N or xla:N{known}"
-            + (f"; the backend '{name}' has one device" if place is not None else "")
+            + ("" if place is None else _told(place))
             + ("" if place is not None else ". A declared backend has its name from Backend.register() on")
         )
     try:
@@ -184,6 +184,12 @@ def placement_of(spec: Any) -> Any:
             f"device '{spec}' is not available: JAX sees {seen}{here}. `python -m xgrad doctor` says more."
         )
     return present[int(number or 0)]
+
+
+def _told(place: DeclaredPlace) -> str:
+    if place.several:
+        return f"; a tensor of the backend '{place.name}' is on {place.name}:0, or sharded"
+    return f"; the backend '{place.name}' has one device"
 
 
 def sharding_of(spec: Any) -> Sharding | Devices:
@@ -259,9 +265,28 @@ def _id_of(d: Any) -> int:
 
 def _own(d: Any) -> list:
     """Return all devices of its kind that belong to its process."""
-    return (
-        [d] if d.__class__ is DeclaredDevice else jax.local_devices(process_index=d.process_index, backend=d.platform)
-    )
+    return jax.local_devices(process_index=d.process_index, backend=d.platform)
+
+
+def layout_of(placement: Any) -> Any:
+    """Return the sharding of JAX's that a sharded place of a declared backend has; any other placement as it is."""
+    return placement.layout or placement if placement.__class__ is DeclaredPlace else placement
+
+
+def replicated(sharding: Any) -> Any:
+    """Return the sharding that has an array whole on each device of a mesh; of no mesh, the sharding itself."""
+    sharding = layout_of(sharding)
+    return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else sharding
+
+
+def kept(here: Any, placement: Any) -> Any:
+    """Return where a tensor at `here` goes that is to have a placement.
+
+    A sharding over devices that compute for its declared backend leaves it on that backend.
+    """
+    if here.__class__ is DeclaredPlace and placement.__class__ is not DeclaredPlace and here.home.keeps(placement):
+        return here.home.laid(placement)
+    return placement
 
 
 def spread(array: Any) -> bool:
@@ -304,66 +329,6 @@ def supports_as_strided(array: Any) -> bool:
 # -- meshes -----------------------------------------------------------------------------------------------------------
 
 
-class mesh:
-    """Within the block a `jax.sharding.PartitionSpec` is a device: it names axes of this mesh.
-
-    Made of a `jax.sharding.Mesh`, of a dictionary of axis names and sizes, or of sizes and names: `mesh((4, 2),
-    ("data", "model"))`.  It uses `devices`, by default the first ones that JAX sees.  The block yields the `jax` mesh.
-    It is per thread, and only the innermost one counts.
-
-    Raises `PlacementError` if there are too few devices, or if an axis is named twice.
-
-    >>> import jax, xgrad
-    >>> from jax.sharding import PartitionSpec as P
-    >>> with xgrad.mesh({"data": 1}):
-    ...     x = xgrad.ones(4, 2, device=P("data"))
-    >>> x.sharding.mesh.axis_names
-    ('data',)
-    """
-
-    __slots__ = ("_outer", "mesh")
-
-    def __init__(self, shape: Any, axis_names: Any = None, devices: Any = None) -> None:
-        if isinstance(shape, mesh):
-            shape = shape.mesh
-        self.mesh: Mesh = automatic(shape) if isinstance(shape, Mesh) else _made(shape, axis_names, devices)
-        self._outer: list[Any] = []
-
-    def __enter__(self) -> Mesh:
-        self._outer.append(state.mesh)
-        state.mesh = self.mesh
-        return self.mesh
-
-    def __exit__(self, *error: Any) -> None:
-        state.mesh = self._outer.pop()
-
-    def __repr__(self) -> str:
-        return f"xgrad.mesh({dict(self.mesh.shape)})"
-
-
-def _made(shape: Any, names: Any, given: Any) -> Mesh:
-    if isinstance(shape, dict):
-        shape, names = tuple(shape.values()), tuple(shape)
-    elif names is None:
-        raise TypeError('mesh() takes a jax Mesh, {"data": 4}, or sizes and axis names: (4, 2), ("data", "model")')
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    names = (names,) if isinstance(names, str) else tuple(names)
-    if len(shape) != len(names):
-        raise PlacementError(f"a mesh of {len(shape)} dimensions, {shape}, needs as many axis names, but got {names}")
-    if len({*names}) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise PlacementError(f"mesh axis '{twice}' is named twice: {names}")
-    if any(n < 1 for n in shape):
-        raise PlacementError(f"a mesh axis has at least one device, but got {dict(zip(names, shape))}")
-    present = [placement_of(d) for d in given] if given is not None else jax.devices()
-    if prod(shape) > len(present):
-        raise PlacementError(
-            f"the mesh {dict(zip(names, shape))} needs {prod(shape)} devices, but there are {len(present)}. (On a CPU, "
-            f"XLA_FLAGS=--xla_force_host_platform_device_count={prod(shape)} makes more, if set before JAX starts.)"
-        )
-    return jax.make_mesh(shape, names, devices=present[: prod(shape)], axis_types=(AxisType.Auto,) * len(names))
-
-
 def _kinds(of: Any) -> tuple:
     return tuple(of.axis_types)
 
@@ -381,13 +346,14 @@ def left_to_xla(array: Any) -> Any:
     return array
 
 
-def _over_mesh(spec: PartitionSpec) -> NamedSharding:
+def _over_mesh(spec: PartitionSpec) -> NamedSharding | DeclaredPlace:
     here = state.mesh
     if here is None:
         raise PlacementError(
             f"{spec} names axes of a mesh, and there is none here: use it within `with xgrad.mesh(...)`, for example "
             '`with xgrad.mesh({"data": 8}):`, or give a NamedSharding.'
         )
+    here, place = here if isinstance(here, DeclaredMesh) else (here, None)
     seen: set[Any] = set()
     for name in (name for entry in spec for name in _names(entry, spec)):
         if name not in here.shape:
@@ -395,7 +361,8 @@ def _over_mesh(spec: PartitionSpec) -> NamedSharding:
         if name in seen:
             raise PlacementError(f"{spec} names the mesh axis '{name}' twice: it can split one dimension only")
         seen.add(name)
-    return NamedSharding(here, spec)
+    found = NamedSharding(here, spec)
+    return found if place is None else place.laid(found)
 
 
 def _names(entry: Any, spec: Any) -> tuple:
@@ -411,10 +378,11 @@ def settled(placement: Any, shape: tuple[int, ...]) -> Any:
     Raises `PlacementError`, naming dimension and axis, for a shape that does not divide evenly.
     """
     if isinstance(placement, Devices):
-        sharding = placement.sharding
+        sharding: Any = placement.sharding
         if sharding is None or _misfit(sharding, shape) is None:
             return sharding
-        return NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else sharding
+        whole = replicated(sharding)
+        return sharding.home.laid(whole) if sharding.__class__ is DeclaredPlace else whole
     if isinstance(placement, Sharding):
         error = _misfit(placement, shape)
         if error is not None:
@@ -424,6 +392,7 @@ def settled(placement: Any, shape: tuple[int, ...]) -> Any:
 
 def _misfit(sharding: Sharding, shape: tuple[int, ...]) -> str | None:
     """Return why an array of this shape cannot have the sharding; None if it can."""
+    sharding = layout_of(sharding)
     if not isinstance(sharding, NamedSharding):
         try:
             sharding.shard_shape(tuple(shape))

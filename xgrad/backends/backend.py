@@ -28,6 +28,8 @@ _TAKEN = ("cpu", "cuda", "gpu", "tpu", "xla", "meta")
 class Backend:
     """A device that is declared, and whose computing JAX's device `on` does: tensors live on `name:0`.
 
+    `on`: one of JAX's devices, or a list of those: then the backend has as many, `name:0`, `name:1`, and so on.  A
+    tensor is on the first, or sharded over several (`xgrad.mesh(..., devices=backend)`).
     `strides`: True if views are differentiated as sizes, strides and offset in the base (`as_strided`), False if their
     chains are replayed, as on XLA's devices.
 
@@ -42,8 +44,8 @@ class Backend:
     `lowerings`: {operator: JAX function} in place of the operator's own, `function(*arrays, **static arguments)`.  The
     derivatives stay; a `jax.custom_vjp` brings its own.
     `donation`: False if a write in place copies the storage.
-    `memory`: a number of bytes.  What is alive counts, exactly; more is `xgrad.errors.OutOfMemoryError`, and nothing is
-    lost.
+    `memory`: a number of bytes, for each device.  What is alive counts, exactly; more is
+    `xgrad.errors.OutOfMemoryError`, and nothing is lost.
     `cost`: an `xgrad.Cost`, for the estimated time of a report.
 
     A Backend is a device wherever one goes.  `register()` makes its name a device string; `activate()` is a block in
@@ -104,13 +106,26 @@ class Backend:
             ("dtypes", None if dtypes is None else tuple(sorted(dtype.name for dtype in dtypes))),
         ):
             object.__setattr__(self, name, value)
-        on = placement_of(self.on)
-        if not isinstance(on, jax.Device):
-            raise TypeError(
-                f"Backend '{self.name}': `on` is one of JAX's devices ('cpu', 'gpu:0'), but got {self.on!r}"
-            )
+        on = self._devices()
         missing = lacking(self.name, self.without) - given.keys()
         object.__setattr__(self, "_runtime", Runtime(self, on, missing, dtypes_left(dtypes, self.without)))
+
+    def _devices(self) -> tuple[Any, ...]:
+        """Return JAX's devices that compute.  Raises `TypeError` and `ValueError` for what cannot be `on`."""
+        several = isinstance(self.on, (list, tuple))
+        on = tuple([placement_of(d) for d in (self.on if several else (self.on,))])
+        if not on or not all(isinstance(d, jax.Device) for d in on):
+            raise TypeError(
+                f"Backend '{self.name}': `on` is one of JAX's devices ('cpu', 'gpu:0'), or a list of such, but got "
+                f"{self.on!r}"
+            )
+        if len({*on}) < len(on) or len({d.platform for d in on}) > 1:
+            raise ValueError(
+                f"Backend '{self.name}': the devices of `on` are different ones of one platform, but got {self.on!r}"
+            )
+        if several:
+            object.__setattr__(self, "on", (*self.on,))
+        return on
 
     def __hash__(self) -> int:
         return hash((type(self), self.name))

@@ -13,6 +13,7 @@ class Launch(NamedTuple):
     name: str
     lower: Any  # makes the `jax.stages.Lowered` of its operands' shapes
     fused: bool  # True for a program of several operators
+    spread: bool = False  # True for a program of arrays on several devices
 
 
 class Fallback(NamedTuple):

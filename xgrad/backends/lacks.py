@@ -1,4 +1,4 @@
-"""What a declared backend lacks: operators by patterns, dtypes by names; checked when it is declared.
+"""Names what a declared backend lacks: patterns mean operators, names mean dtypes.  A declaration checks both.
 
 A pattern is an operator's name, as `docs/operators.md` has it, with * for any characters; `linalg.inv` and `linalg_inv`
 are the same.  "complex" is all operators on complex numbers, "sorting" all that are made of XLA's sort; a dtype's name

@@ -125,7 +125,7 @@ class Report:
         if known is None:
             with jax.ensure_compile_time_eval():
                 lowered = launch.lower()
-                found = cost_of(lowered.compile()) if launch.fused else None
+                found = cost_of(lowered.compile()) if launch.fused or launch.spread else None
                 if found is None:
                     analysis = lowered.cost_analysis() or {}
                     analysis = analysis[0] if isinstance(analysis, (list, tuple)) else analysis

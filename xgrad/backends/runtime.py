@@ -25,35 +25,39 @@ from ..batching.batched_kernel import BatchedOperator, batched_operator
 from ..compile_cache.programs import Known
 from ..config import settings, state
 from ..declared import DeclaredPlace
-from ..devices import STRIDED
+from ..devices import STRIDED, Devices, settled
 from ..dispatch.kernel import kernel_of
 from ..dispatch.operator import Operator
 from ..donation import Writing, run_writing
 from ..dtypes import x64_enabled
 from ..errors import BackendError
-from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number
+from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
 from .events import Events, Fallback, Launch
 from .lazily import queue_of
 from .lowering import is_lowered, lowered
 from .memory import Memory
+from .shards import beside, gathered, spread_of
 
 
 class Runtime:
     """What stands behind the place of a declared backend."""
 
-    def __init__(self, backend: Any, device: Any, missing: frozenset[str], dtypes: frozenset[Any] | None) -> None:
+    def __init__(
+        self, backend: Any, on: tuple[Any, ...], missing: frozenset[str], dtypes: frozenset[Any] | None
+    ) -> None:
         self.backend: Any = backend
-        self.place: DeclaredPlace = DeclaredPlace(backend.name, backend.strides, self)
+        self.place: DeclaredPlace = DeclaredPlace(backend.name, backend.strides, self, on)
+        self.several: bool = len(on) > 1
         self.number: int = place_number(self.place)
         # Arrays of JAX's default device are committed to none: so they meet the small arrays that xgrad makes there.
-        self.device: Any = None if device == jax.local_devices()[0] else device
+        self.device: Any = None if on[0] == jax.local_devices()[0] else on[0]
         self.missing: frozenset[str] = missing
         self.no_complex: bool = "complex" in backend.without
         self.dtypes: frozenset[Any] | None = dtypes
         self.lazy: bool = backend.execution == "lazy"
-        self.memory: Memory = Memory(backend.name, backend.memory)
+        self.memory: Memory = Memory(backend.name, backend.memory, on)
         self.reports: tuple[Events, ...] = ()  # those that are open, of all threads
         self.stale: bool = False  # True while a view is read again because its base was written
         self._ran: set[Any] = set()  # programs and shapes that ran eagerly: they are compiled
@@ -100,34 +104,47 @@ class Runtime:
         lack = self._lack(program, operands)
         if lack:
             return self._elsewhere(program, operands, lack)
-        if (self.lazy or state.together) and program.lazy:
+        shard = spread_of((*operands,)) if self.several else None
+        if (self.lazy or state.together) and program.lazy and shard is None:
             out = queue_of(self).note(program, operands)
             return self.adopted(out, operands, [*operands])
-        self._require(program, operands)
+        layout = self._layout(program)
+        if shard is None and layout is None:  # else only XLA knows what each device will have
+            self._require(program, operands)
         values = [*map(plain, operands)] if program.reads else [*operands]
+        if shard is not None and self.device is not None:
+            values = gathered(values, shard)
         if program.__class__ is not Known:
             self._launch(program, values)
-        return self.adopted(program.run(*values), operands, values)
+        return self.adopted(program.run(*values), operands, values, layout)
 
     def write(self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...]) -> None:
         """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: nothing else refers to the array.
 
         A backend without donation writes a copy.
         """
-        whole, program = box[0], program_of(False)
+        whole = box[0]
+        shard = spread_of(whole) if self.several else None
+        pinned = () if shard is None else (shard.sharding,)  # the result's
+        del shard  # it would be one more reference
+        program = program_of(False, *pinned)
         # A queue donates what nothing refers to when it is evaluated.
-        mine = alone and whole.owned and not (self.lazy or state.together)
+        mine = alone and whole.owned and (bool(pinned) or not (self.lazy or state.together))
+        if self.several and not pinned and spread_of(operands) is not None:
+            mine = False  # the program runs on all of their devices
         if mine and not self.backend.donation:
             for events in self.reports:
                 events.copies.add(whole.nbytes)
         known = program.__class__ is not FunctionType  # else the new value is computed already
         if not known or not (mine and self.backend.donation) or self._lack(program, (whole, *operands)):
-            out.append(program(whole, *operands))
+            out.append(self._as_before(program(whole, *operands), whole))
             return
-        values, writing = [*map(plain, operands)], program_of(True)
+        values, writing = [*map(plain, operands)], program_of(True, *pinned)
         if writing.__class__ is not Writing or any(map(traced, values)):
-            out.append(program(whole, *operands))
+            out.append(self._as_before(program(whole, *operands), whole))
             return
+        if pinned and self.device is not None:
+            values = gathered(values, whole.value)
         made, inside = [], [plain(whole)]
         if self.reports:
             self._count(program, (whole, *operands))
@@ -138,6 +155,12 @@ class Runtime:
         finally:  # no call in this block
             whole.value = made[0] if made else inside[0]
         out.append(whole)
+
+    def _as_before(self, new: Any, whole: Any) -> Any:
+        """Return what a write gave, on the devices of what it wrote."""
+        if not self.several or new.__class__ is not Pending or new.sharding.is_equivalent_to(whole.sharding, new.ndim):
+            return new
+        return self.laid_out(new, whole.sharding.layout)
 
     # -- what it lacks --------------------------------------------------------------------------------------------
 
@@ -161,7 +184,8 @@ class Runtime:
         if self.backend.fallback == "error":
             raise self.refusal(program.operator or program.name, operands, lack)
         values = [*map(plain, operands)]
-        if self.device is not None:
+        shards = self.several and spread_of((*operands,)) is not None
+        if self.device is not None or shards:
             values = jax.device_put(values, jax.local_devices(backend="cpu")[0])
         out = program.run(*values)
         if self.reports:
@@ -173,7 +197,8 @@ class Runtime:
                 events.fallback(Fallback(program.operator or program.name, lack, here()), size)
                 if program.lazy:
                     events.on_host.setdefault(key, [launch, 0])[1] += 1
-        return self.adopted(out, operands, values)
+        layout = (lambda shape: beside(shape, operands)) if shards else self._layout(program)
+        return self.adopted(out, operands, values, layout)
 
     # -- counting -------------------------------------------------------------------------------------------------
 
@@ -199,7 +224,9 @@ class Runtime:
         """Count a program that runs now; an eager backend compiles it for each choice of shapes."""
         if self._is_free(program):
             return
-        key = program, tuple(map(_kind, values)) if program.lazy else ()
+        shard = spread_of((*values,)) if self.several else None
+        shardings = None if shard is None else tuple(map(_sharding, values))
+        key = program, tuple(map(_kind, values)) if program.lazy else (), shardings
         new = key not in self._ran
         if new:
             self._ran.add(key)
@@ -208,7 +235,7 @@ class Runtime:
             return
         run = program.run
         structs = jax.tree.map(_struct, values)
-        launch = Launch(program.name, lambda: run.lower(*structs), False)
+        launch = Launch(program.name, lambda: run.lower(*structs), False, shard is not None)
         for events in self.reports:
             events.launch(key, launch)
             if new:
@@ -251,40 +278,69 @@ class Runtime:
             if self.memory.short_of(size):
                 self.memory.require(size, f"the results of '{program.name}'", here())
 
+    def _layout(self, program: Any) -> Any:
+        """Return the shardings, by shape, that a program without operands gives its results; None for one device."""
+        where = program.place
+        return None if where is None or where.layout is None else lambda shape: settled(Devices(where), shape).layout
+
     # -- arrays ---------------------------------------------------------------------------------------------------
 
-    def adopted(self, out: Any, operands: Any, values: list[Any]) -> Any:
-        """Return a program's results as arrays of this backend; a result that is an operand is that operand again."""
+    def adopted(self, out: Any, operands: Any, values: list[Any], layout: Any = None) -> Any:
+        """Return a program's results as arrays of this backend; a result that is an operand is that operand again.
+
+        `layout`: the sharding of JAX's that they get, or a function of their shape that returns it.
+        """
         if isinstance(out, tuple):
-            parts = [self.adopted(part, operands, values) for part in out]
+            parts = [self.adopted(part, operands, values, layout) for part in out]
             return tuple(parts) if out.__class__ is tuple else out.__class__(*parts)
         if not isinstance(out, jax.Array) or isinstance(out, Tracer):
             return out
         for operand, value in zip(operands, values):
             if value is out and operand.__class__ is Pending:
                 return operand
-        return self.adopt(out)
+        return self.adopt(out, layout(out.shape) if callable(layout) else layout)
 
-    def adopt(self, array: Any) -> Pending:
-        """Return a plain array, which xgrad made, as one of this backend."""
-        if self.device is not None:
+    def adopt(self, array: Any, layout: Any = None) -> Pending:
+        """Return a plain array, which xgrad made, as one of this backend; with the sharding `layout`, if there is one.
+
+        Else it is on the first device, or as XLA has divided it.
+        """
+        if layout is not None:
+            array = jax.device_put(array, layout)
+        elif self.device is not None and not (self.several and spread(array)):
             array = jax.device_put(array, self.device)
         p = Pending(None, 0, aval_of(array.shape, array.dtype, array.aval.weak_type))
         p.value, p.place = array, self.number
-        if self.memory.short_of(p.nbytes):  # a program whose results were not known before
-            self.memory.require(p.nbytes, "an array", here())
+        self.memory.admit(array, here)  # a program whose results were not known before
         self.memory.hold(p)
         return p
 
-    def received(self, array: Any) -> Any:
+    def laid_out(self, array: Any, layout: Any) -> Any:
+        """Return an array of this backend with a sharding of JAX's; None: whole, on the first device."""
+        value = plain(array)
+        if isinstance(value, Tracer):
+            return value
+        if layout is None:
+            if not spread(value):
+                return array
+            host = jax.device_put(value, self.place.behind[0])
+            value = jax.numpy.asarray(np.asarray(host)) if self.device is None else host  # committed to none
+        elif spread(value) and value.sharding.is_equivalent_to(layout, value.ndim):
+            return array
+        p = self.adopt(value, layout)
+        p.owned = False  # `device_put` may share the memory
+        return p
+
+    def received(self, array: Any, layout: Any = None) -> Any:
         """Return an array of the host, or of another device, as one of this backend."""
         if isinstance(array, Tracer):
             return array
         if self.backend.fallback == "error":
             self._storable(array)
-        if isinstance(array, jax.Array) and self.device is None and array.committed:
+        committed = isinstance(array, jax.Array) and array.committed and (self.device is None or spread(array))
+        if committed and layout is None:
             array = np.asarray(array)  # committed to none, as all arrays of this backend
-        p = self.adopt(jax.numpy.asarray(array))
+        p = self.adopt(jax.numpy.asarray(array), layout)
         for events in self.reports:
             events.received.add(p.nbytes)
         p.owned = False  # it may share the memory of what it was made of
@@ -333,7 +389,12 @@ def _kind(x: Any) -> Any:
 
 
 def _struct(x: Any) -> Any:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "shape") else x
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=_sharding(x)) if hasattr(x, "shape") else x
+
+
+def _sharding(x: Any) -> Any:
+    """Return the sharding of an operand on several devices; None for any other."""
+    return x.sharding if spread(x) else None
 
 
 def _is_pending(x: Any) -> bool:

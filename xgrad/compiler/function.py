@@ -24,7 +24,7 @@ from ..tensor_methods import pytrees
 from . import modes
 from .buckets import Buckets
 from .compiled_program import Entry
-from .shardings import Shardings, put_in
+from .shardings import Shardings, put_in, put_out_of_backend
 from .trace_function import traced
 from .turns import turns
 from .verify import asked, verified
@@ -116,7 +116,8 @@ class CompiledFunction:
         leaves, tree = _flat(args, kwargs)
         if settings.declared and (isinstance(state.place, DeclaredPlace) or any(map(_is_declared, leaves))):
             with together("the end of a compiled function"):  # a declared backend asks of each operator what it lacks
-                return self._function(*args, **kwargs)
+                value = self._function(*args, **kwargs)
+            return value if self._out is None else put_out_of_backend(self._out, value)
         now = modes.modes()
         found = None
         if not self._in_turns:

@@ -16,9 +16,10 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from ..config import state
-from ..devices import device, mesh, placement_of, same_placement, settled
+from ..devices import device, kept, placement_of, same_placement, settled
 from ..errors import PlacementError
-from ..execution.pending import quietly
+from ..execution.pending import declared_of, quietly
+from ..meshes import mesh
 from ..ops.create.casts import move
 from ..tensor import Tensor
 from ..tensor_methods import pytrees
@@ -114,7 +115,11 @@ def put_in(
 
 def _argument(leaf: Any, where: Any, name: str) -> Any:
     if isinstance(leaf, Tensor):
-        array = quietly(leaf._read())
+        array: Any = leaf._read()
+        if declared_of(array) is not None:
+            where = kept(array.sharding, _fitting(where, array.shape, name, "in_shardings"))
+            return move(leaf, where)
+        array = quietly(array)
     elif isinstance(leaf, (jax.Array, np.ndarray)):
         array = leaf
     else:
@@ -132,6 +137,15 @@ def _argument(leaf: Any, where: Any, name: str) -> Any:
             f"xgrad.compile: {name} was put at {here}, and in_shardings asks for {where}. Move it outside: x.to(...)."
         )
     return move(leaf, where) if isinstance(leaf, Tensor) else jax.device_put(leaf, where)
+
+
+def put_out_of_backend(shardings: Shardings, value: Any) -> Any:
+    """Put what a function gave on a declared backend at its `out_shardings`; return it."""
+    leaves, tree = pytrees.flatten(value)
+    for i, (leaf, (where, name)) in enumerate(zip(leaves, shardings.of(value, tree, "result"), strict=True)):
+        if where is not None and isinstance(leaf, Tensor) and (here := leaf._placed()) is not None:
+            leaves[i] = move(leaf, kept(here, _fitting(where, tuple(leaf.shape), name, "out_shardings")))
+    return tree.unflatten(leaves)
 
 
 def put_out(shardings: Shardings, value: Any) -> tuple[Any, list[tuple[Tensor, Any]]]:

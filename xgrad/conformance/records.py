@@ -1,4 +1,4 @@
-"""Results as data: what one check found, what all checks of one dtype found, and a row of the table.
+"""Results as data: a check's finding, the findings of all checks in one dtype, and a row of the table.
 
     Row "mul" ─┬─ Cell float32  ─┬─ Check forward   right, 0.5 roundings
                │                 └─ Check gradient  right, 0.9 roundings
@@ -16,7 +16,7 @@ STATES = (RIGHT, REFUSED, FAILED, WRONG)  # a cell has the last of its checks' s
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check found: a state; the largest error, in roundings of the dtype; and why, if it is not right."""
+    """One check found this: a state; the largest error, in roundings of the dtype; and why, if it is not right."""
 
     name: str
     state: str = RIGHT

@@ -1,4 +1,4 @@
-"""What is checked: rows by pattern, dtypes, and samples.
+"""The selection: patterns choose rows, arguments choose dtypes and samples.
 
 By default each operator is checked in float32 on all of its samples, and in bfloat16, int32, bool and complex64 on the
 first sample that fits.  Exhaustive is all samples in all dtypes.

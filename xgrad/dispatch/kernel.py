@@ -65,7 +65,10 @@ class Kernel:
             else Immediate(checked(self.function, self))
         )
         self.program.label = self.program.operator = operator.name
-        self.program.place = next((value for value in statics if value.__class__ is DeclaredPlace), None)
+        self.program.place = next(
+            (where for value in statics if (where := getattr(value, "sharding", value)).__class__ is DeclaredPlace),
+            None,
+        )
         self.run: Callable[..., Any] = self._first  # then `program` itself
         self.ran = False
         self.differentiable: bool = operator.differentiable
@@ -130,11 +133,12 @@ class Kernel:
             # It runs where the array is, also if it does not read it (zero_).
             if donate:
                 program = Writing(self.written, self, where)
-            elif where is None:
-                program = jit_checked(self.written, self, keep_unused=True)
-                program.label, program.operator = f"{self.operator.name}_", self.operator.name
             else:
-                program = jit_placed(self.written, where)
+                placed = where is not None
+                program = (
+                    jit_placed(self.written, where) if placed else jit_checked(self.written, self, keep_unused=True)
+                )
+                program.label, program.operator = f"{self.operator.name}_", self.operator.name
             self._writes[key] = program
         return program
 
@@ -176,7 +180,10 @@ class Kernel:
 
 def _placed(statics: tuple[Any, ...]) -> bool:
     """Return True if a static argument is the place of the result, which no queue knows before it runs."""
-    return any(isinstance(value, (Sharding, Devices)) and value.__class__ is not DeclaredPlace for value in statics)
+    return any(
+        value.layout is not None if value.__class__ is DeclaredPlace else isinstance(value, (Sharding, Devices))
+        for value in statics
+    )
 
 
 MOST_KERNELS = 1024  # of one operator; the oldest goes first

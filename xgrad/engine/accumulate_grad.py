@@ -175,7 +175,8 @@ class AccumulateGrad(InternalNode):
         have, want = here.sharding, there.sharding
         if have is want or have == want:
             return None
-        if want.__class__ is not DeclaredPlace and have.is_equivalent_to(want, there.ndim):
+        declared = want.__class__ is DeclaredPlace and have.__class__ is not DeclaredPlace  # JAX knows nothing of it
+        if not declared and have.is_equivalent_to(want, there.ndim):
             return None
         if not state.grad_layout:
             return None

@@ -35,7 +35,7 @@ def put(array: Any, where: Any, committed: bool = True) -> Any:
 def zeros(shape: tuple[int, ...], dtype: Any, where: Any = None) -> Any:
     """Return `limits.zeros`, on a declared backend too."""
     if where.__class__ is DeclaredPlace:
-        return where.runtime.adopt(limits.zeros(shape, dtype))
+        return where.runtime.adopt(limits.zeros(shape, dtype), where.layout)
     return limits.zeros(shape, dtype, where)
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import jax
 from jax.core import Tracer
-from jax.sharding import SingleDeviceSharding
 
 from ..config import settings, state
 from ..declared import DeclaredPlace
 from .owned import valued
-from .pending import Pending, declared_of, quietly
+from .pending import Pending, declared_of, quietly, spread
 from .queue import Queue
 
 
@@ -37,7 +36,7 @@ def place_among(program: Any, operands: Any) -> DeclaredPlace | None:
 
     Raises `RuntimeError` for operands of two declared backends.
     """
-    found = program.place
+    found = program.place and program.place.home
     for x in operands:
         where = declared_of(x)
         if where is not None and where is not found:
@@ -60,11 +59,11 @@ def transferred(array: Any, where: Any) -> Any:
     """`jax.device_put`, to a declared backend and away from one too."""
     here = declared_of(array)
     if here is not None:
-        if where is here:
-            return array
+        if where.__class__ is DeclaredPlace and where.home is here:
+            return here.runtime.laid_out(array, where.layout)
         array = here.runtime.sent(array.evaluated("a transfer"))
     if where.__class__ is DeclaredPlace:
-        return where.runtime.received(quietly(array))
+        return where.runtime.received(quietly(array), where.layout)
     return jax.device_put(array, where)
 
 
@@ -92,11 +91,6 @@ def deferred(box: list[Any], operands: Any, owned: bool) -> bool:
     if box[0].__class__ is Pending:
         box[0] = quietly(box[0])
     return any(x.__class__ is Pending for x in operands)
-
-
-def spread(x: Any) -> bool:
-    """Return True for an array on several devices: its programs run at once."""
-    return isinstance(x, jax.Array) and not isinstance(x, Tracer) and x.sharding.__class__ is not SingleDeviceSharding
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from weakref import ref
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..config import settings, state
@@ -82,12 +83,17 @@ def declared_of(x: Any) -> DeclaredPlace | None:
     """Return the declared backend's place that an operand of a program is at; None for any other operand."""
     if x.__class__ is Pending and x.place:
         where = places[x.place]
-        return where if where.__class__ is DeclaredPlace else None
+        return where if where.__class__ is DeclaredPlace else None  # never one with a layout: that is the value's
     if x.__class__ is tuple:
         for part in x:
             if (where := declared_of(part)) is not None:
                 return where
     return None
+
+
+def spread(x: Any) -> bool:
+    """Return True for an array on several devices: its programs run at once."""
+    return isinstance(x, jax.Array) and not isinstance(x, Tracer) and x.sharding.__class__ is not SingleDeviceSharding
 
 
 def default_sharding() -> SingleDeviceSharding:
@@ -137,7 +143,10 @@ class Pending:
 
     @property
     def sharding(self) -> Any:
-        return places[self.place] or default_sharding()
+        where = places[self.place]
+        if where.__class__ is DeclaredPlace and where.several and spread(self.value):
+            return where.laid(self.value.sharding)
+        return where or default_sharding()
 
     @property
     def committed(self) -> bool:
@@ -149,7 +158,7 @@ class Pending:
 
     @property
     def is_fully_replicated(self) -> bool:
-        return True
+        return not self.place or self.sharding.is_fully_replicated
 
     def is_deleted(self) -> bool:
         return self.value is not None and self.value.is_deleted()

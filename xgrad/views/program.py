@@ -119,6 +119,8 @@ class Program:
         program = self.placed.get((donate, where))
         if program is None:
             program = Writing(self.trace_write, (), where) if donate else jit_placed(self.trace_write, where)
+            if not donate:
+                program.role, program.label = "write", "write"
             self.placed[donate, where] = program
         return program
 
@@ -135,12 +137,15 @@ class Program:
 
             if donate:
                 program = Writing(view_update, (self, key), where)
-            elif where is None:
-                program = jit_checked(view_update, (self, key), keep_unused=True)
+            else:
+                facts = self, key
+                program = (
+                    jit_checked(view_update, facts, keep_unused=True)
+                    if where is None
+                    else jit_placed(view_update, where)
+                )
                 program.role, program.into, program.label = "write", update_within, "update"
                 program.operator = getattr(getattr(key, "operator", None), "name", "")  # of a kernel
-            else:
-                program = jit_placed(view_update, where)
             self.updates[key, donate, where] = program
         return program
 

@@ -30,7 +30,7 @@ from jax.sharding import SingleDeviceSharding
 from ..config import settings, state
 from ..donation import Writing, run_writing
 from ..errors import InferenceTensorError, LostValueError
-from ..execution.execute import deferred
+from ..execution.execute import deferred, transferred
 from ..execution.pending import Pending, declared_of
 from ..execution.replaced import replaces
 from ..execution.traces import in_trace
@@ -252,4 +252,4 @@ def placed_like(new: Any, old: Any) -> Any:
     where = old.sharding
     if where.__class__ is SingleDeviceSharding or where.is_equivalent_to(new.sharding, new.ndim):
         return new
-    return jax.device_put(new, where)
+    return transferred(new, where)

@@ -14,7 +14,8 @@ from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
 from ... import dtypes
 from ...config import forward_levels, state
-from ...devices import Devices, device, placement_of, same_placement, settled
+from ...declared import DeclaredPlace
+from ...devices import Devices, device, kept, placement_of, same_placement, settled
 from ...dispatch.declare import composite, linear, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.promotion import cast
@@ -117,6 +118,8 @@ _constrain.derivative(self=linear)
 
 def _constrained(self: Tensor, placement: Any) -> Tensor:
     """Constrain a traced tensor to a placement on several devices; the device of a single one is the program's."""
+    if placement.__class__ is DeclaredPlace:
+        placement = placement.layout
     if not isinstance(placement, Sharding) or isinstance(placement, SingleDeviceSharding):
         return self
     return _constrain.function(self, settled(placement, self.shape))
@@ -175,7 +178,7 @@ def to(
     place = None if device is None else placement_of(f"cuda:{device}" if isinstance(device, int) else device)
     result = input if wanted is None else _convert(input, wanted)
     if place is not None:
-        result = move(result, place)
+        result = move(result, kept(input._placed(), place))
     return _convert(input, input._dtype, copy=True) if copy and result is input else result
 
 

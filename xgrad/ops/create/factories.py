@@ -11,13 +11,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
 from ... import dtypes
 from ...batching.batched_tensor import batch_like
 from ...config import settings
 from ...declared import DeclaredPlace
-from ...devices import Devices
+from ...devices import Devices, replicated
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
@@ -113,12 +113,14 @@ def like(input: Tensor, same_shape: bool = True) -> Sharding | None:
     if where is None:
         return None
     if where.__class__ is DeclaredPlace:
-        return where
+        if where.layout is None or same_shape:
+            return input._read().sharding if where.several else where
+        return where.home.laid(replicated(where.layout)) if isinstance(where.layout, NamedSharding) else where.home
     if isinstance(where, SingleDeviceSharding):
         return where if input._held().committed else None
     if same_shape:
         return input._read().sharding
-    return NamedSharding(where.mesh, PartitionSpec()) if isinstance(where, NamedSharding) else None
+    return replicated(where) if isinstance(where, NamedSharding) else None
 
 
 # -- constants --------------------------------------------------------------------------------------------------------

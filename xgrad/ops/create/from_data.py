@@ -16,7 +16,7 @@ from jax.sharding import Sharding
 from ... import dtypes
 from ...config import state
 from ...declared import DeclaredPlace
-from ...devices import Devices, require_here, same_placement, settled, sharding_of
+from ...devices import Devices, kept, require_here, same_placement, settled, sharding_of
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
@@ -211,6 +211,7 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
     if isinstance(data, jax.Array) or declared_of(data) is not None:
         held: Any = data
         wanted, where = dtype or data.dtype, settled(placement(device), data.shape)
+        where = where if isinstance(data, Tracer) else kept(held.sharding, where)
         moves = (
             where is not None and not isinstance(data, Tracer) and not same_placement(where, held.sharding, data.ndim)
         )

@@ -1,0 +1,56 @@
+"""Shards: arrays of a backend of several devices, each of which has a part; JAX and XLA divide the work.
+
+    on=["cpu:0", "cpu:1"]     pod:0, pod:1
+    x                         NamedSharding(mesh, P("data")) of JAX's devices   ◄─►   the place's `layout`
+
+Invariant: an array of the backend is on its first device, or has a sharding over several of its devices.
+"""
+
+from typing import Any
+
+import jax
+from jax.sharding import SingleDeviceSharding
+
+from ..devices import replicated
+from ..execution.pending import Pending, spread
+
+
+def spread_of(x: Any) -> Any:
+    """Return the array behind an operand if that is on several devices, else None."""
+    if x.__class__ is Pending:
+        x = x.value
+    elif x.__class__ is tuple:
+        return next((found for part in x if (found := spread_of(part)) is not None), None)
+    return x if spread(x) else None
+
+
+def shares(array: Any, numbers: dict[Any, int]) -> tuple[tuple[int, ...], int]:
+    """Return the devices that an array is on, by number, and its bytes on each of them."""
+    if not spread(array):
+        return (0,), array.nbytes
+    sharding = array.sharding
+    size = array.dtype.itemsize
+    for n in sharding.shard_shape(array.shape):
+        size *= n
+    return tuple(sorted([numbers[d] for d in sharding.device_set])), size
+
+
+def gathered(values: list[Any], like: Any) -> list[Any]:
+    """Return a program's operands with those that one device has on each device of the array `like`."""
+    where = replicated(like.sharding)
+
+    def moved(x: Any) -> Any:
+        if x.__class__ is tuple:
+            return tuple([moved(part) for part in x])
+        single = isinstance(x, jax.Array) and x.sharding.__class__ is SingleDeviceSharding and x.committed
+        return jax.device_put(x, where) if single else x
+
+    return [moved(x) for x in values]
+
+
+def beside(shape: tuple[int, ...], operands: Any) -> Any:
+    """Return the sharding of what the host computed: that of the operand of its shape, else on each of its devices."""
+    found = [array for x in operands if (array := spread_of(x)) is not None]
+    if not found:
+        return None
+    return next((array.sharding for array in found if array.shape == shape), replicated(found[0].sharding))
