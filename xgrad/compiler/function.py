@@ -116,8 +116,7 @@ class CompiledFunction:
         leaves, tree = _flat(args, kwargs)
         if settings.declared and (isinstance(state.place, DeclaredPlace) or any(map(_is_declared, leaves))):
             with together("the end of a compiled function"):  # a declared backend asks of each operator what it lacks
-                value = self._function(*args, **kwargs)
-            return value if self._out is None else put_out_of_backend(self._out, value)
+                return put_out_of_backend(self._out, self._function(*args, **kwargs))
         now = modes.modes()
         found = None
         if not self._in_turns:

@@ -139,8 +139,10 @@ def _argument(leaf: Any, where: Any, name: str) -> Any:
     return move(leaf, where) if isinstance(leaf, Tensor) else jax.device_put(leaf, where)
 
 
-def put_out_of_backend(shardings: Shardings, value: Any) -> Any:
-    """Put what a function gave on a declared backend at its `out_shardings`; return it."""
+def put_out_of_backend(shardings: Shardings | None, value: Any) -> Any:
+    """Put what a function gave on a declared backend at its `out_shardings`, if it has some; return it."""
+    if shardings is None:
+        return value
     leaves, tree = pytrees.flatten(value)
     for i, (leaf, (where, name)) in enumerate(zip(leaves, shardings.of(value, tree, "result"), strict=True)):
         if where is not None and isinstance(leaf, Tensor) and (here := leaf._placed()) is not None:
