@@ -154,10 +154,18 @@ class Backend:
     def replace(self, **changes: Any) -> "Backend":
         """Return another backend, of another declaration: tensors of the one are not on the other.
 
+        Raises `TypeError` for a property that there is not.
+
         >>> import xgrad
         >>> xgrad.Backend("chip").replace(strides=True).strides
         True
         """
+        names = [f.name for f in dataclasses.fields(self) if f.init]
+        if unknown := changes.keys() - {*names}:
+            raise TypeError(
+                f"Backend '{self.name}': replace() got {', '.join(sorted(unknown))}, but what is declared is "
+                f"{', '.join(names)}"
+            )
         return dataclasses.replace(self, **changes)
 
     def register(self) -> "Backend":

@@ -95,6 +95,11 @@ def named(backend: str, name: Any) -> str:
 
 def _instead(name: Any, known: dict[str, set[str]]) -> str:
     plain = str(name)
+    forms = sorted(operator for operator, spelled in known.items() if plain in spelled)
+    if forms:
+        return f"'{plain}' is several operators: {', '.join(forms)}"
+    if plain.endswith("_") and plain[:-1] in known:
+        return f"'{plain}' is the in-place form of the operator '{plain[:-1]}': name that"
     last = plain.rpartition(".")[2]
     if any(last in functions for functions in FUNCTIONS.values()):
         return f"'{plain}' is a function that is made of other operators: name those (docs/operators.md has them all)"

@@ -13,6 +13,7 @@ import jax
 
 from ..dispatch.operator import Operator
 from ..dispatch.tables import OPERATORS, VARIANTS
+from ..errors import DtypeDisabledError
 
 
 def is_lowered(op: Operator, function: Callable[..., Any]) -> bool:
@@ -38,12 +39,14 @@ def lowered(op: Operator, function: Callable[..., Any], backend: str) -> Operato
     """Return an operator like `op` that computes `function(*arrays, **statics)`.
 
     Static arguments that the function does not name are left out where they have their defaults.  Raises `TypeError`
-    for others, and for a result of another shape or dtype, when it is traced.
+    for others, and for a result of another shape or dtype, when it is traced; `RuntimeError`, which names the
+    lowering, if the function raises.
     """
     try:
-        parameters = inspect.signature(function).parameters
+        signature = inspect.signature(function)
+        parameters = signature.parameters
     except (TypeError, ValueError):
-        parameters = {}
+        signature, parameters = None, {}
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     table = op.function
 
@@ -57,14 +60,33 @@ def lowered(op: Operator, function: Callable[..., Any], backend: str) -> Operato
                     f"the lowering of '{op.name}' on the backend '{backend}' takes no argument {name!r}, which is "
                     f"{value!r} here: give the function a keyword argument of this name"
                 )
-        out = function(*arrays, **given)
+        who = f"the lowering of '{op.name}' on the backend '{backend}'"
+        try:
+            if signature is not None:
+                signature.bind(*arrays, **given)
+        except TypeError as error:
+            raise TypeError(
+                f"{who} takes other arguments than the operator's {len(arrays)} arrays"
+                f"{''.join(f', {name}=' for name in given)}: {error}"
+            ) from None
+        try:
+            out = function(*arrays, **given)
+        except (DtypeDisabledError, jax.errors.JaxRuntimeError):
+            raise
+        except Exception as error:
+            text = (str(error).strip().splitlines() or [""])[0]
+            raise RuntimeError(
+                f"{who} raised {type(error).__name__}: {text}. (It is traced: a function of jax.numpy over JAX arrays; "
+                "NumPy's functions, xgrad's, and Python's `if` on values do not work there.)"
+            ) from error
+        if not jax.tree.leaves(out):
+            raise TypeError(f"{who} returns {type(out).__name__}, but the operator gives an array: return the result")
         want = jax.eval_shape(lambda *inner: table(*inner, **statics), *arrays)
         have = jax.eval_shape(lambda: out)
         if _kinds(want) != _kinds(have):
-            raise TypeError(
-                f"the lowering of '{op.name}' on the backend '{backend}' returns {_kinds(have)}, but the operator "
-                f"gives {_kinds(want)}: cast the result, or broadcast it"
-            )
+            several = len(jax.tree.leaves(want)) != len(jax.tree.leaves(have))
+            advice = "return all results, in a tuple" if several else "cast the result, or broadcast it"
+            raise TypeError(f"{who} returns {_kinds(have)}, but the operator gives {_kinds(want)}: {advice}")
         return out
 
     own = copy.copy(op)

@@ -170,13 +170,13 @@ class Runtime:
             return f"the operator '{program.operator}'"
         if self.dtypes is None and not self.no_complex:
             return ""
-        found = [x.dtype for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
-        found += [aval.dtype for aval in self._avals(program, operands)]
-        for dtype in found:
+        found = [(x.dtype, "") for x in jax.tree.leaves([*operands], is_leaf=_is_pending) if declared_of(x) is not None]
+        found += [(aval.dtype, ", which its result has") for aval in self._avals(program, operands)]
+        for dtype, of in found:
             if self.no_complex and dtype.kind == "c":
                 return "complex numbers"
             if self.dtypes is not None and dtype not in self.dtypes:
-                return f"the dtype {dtype.name}"
+                return f"the dtype {dtype.name}{of}"
         return ""
 
     def _elsewhere(self, program: Any, operands: Any, lack: str) -> Any:
@@ -256,11 +256,12 @@ class Runtime:
 
     def refusal(self, name: str, operands: Any, lack: str) -> BackendError:
         """Return the error for an operator that is computed nowhere."""
+        lowering = ", or a lowering of the operator" if "operator" in lack else ""
         shown = ", ".join(f"{x.dtype.name}{list(x.shape)}" for x in operands if x.__class__ is Pending)
         return BackendError(
             f"The operator '{name}' is not implemented for the backend '{self.backend.name}', which lacks {lack} "
             f"({shown or 'no operands'}, at {here()}). Compute it on the host, x.cpu(), and move the result back; or "
-            "declare fallback='host', which does so by itself, or a lowering of the operator."
+            f"declare fallback='host', which does so by itself{lowering}."
         )
 
     def _avals(self, program: Any, operands: Any) -> tuple[Aval, ...]:
@@ -349,7 +350,11 @@ class Runtime:
     def _storable(self, array: Any) -> None:
         dtype = np.dtype(array.dtype)
         if (self.dtypes is not None and dtype not in self.dtypes) or (self.no_complex and dtype.kind == "c"):
-            raise self.refusal("to", (), f"the dtype {dtype.name}")
+            raise BackendError(
+                f"A tensor of {dtype.name} cannot be on the backend '{self.backend.name}', which lacks the dtype "
+                f"{dtype.name} (at {here()}). Give it another one, dtype=... or x.to(dtype); or declare "
+                "fallback='host', with which the backend stores it, and the host computes."
+            )
 
     @staticmethod
     def line() -> str:

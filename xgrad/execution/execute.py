@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import jax
@@ -50,9 +51,20 @@ def not_the_same(one: Any, other: Any, name: str) -> RuntimeError:
     """Return PyTorch's error for operands on two devices."""
     return RuntimeError(
         f"Expected all tensors to be on the same device, but found at least two devices, {one} and {other}! (when "
-        f"checking the arguments of {name}()). Move one of them there, x.to(device); a number or a 0-dim tensor on the "
-        "CPU may stay where it is."
+        f"checking the arguments of {name}()).{_differing(one, other)} Move one of them there, x.to(device); a number "
+        "or a 0-dim tensor on the CPU may stay where it is."
     )
+
+
+def _differing(one: Any, other: Any) -> str:
+    """Return what two declared backends of one name differ in, as a sentence; "" for other devices."""
+    places = [getattr(device, "placement", device) for device in (one, other)]
+    if not all(isinstance(place, DeclaredPlace) for place in places) or places[0].name != places[1].name:
+        return ""
+    a, b = (place.runtime.backend for place in places)
+    names = [f.name for f in fields(a) if f.compare and getattr(a, f.name) != getattr(b, f.name)]
+    differ = f"differ in {', '.join(names)}" if names else "are declared alike"
+    return f" They are two backends of one name, which {differ}: each declaration, and each replace(), is a device."
 
 
 def transferred(array: Any, where: Any) -> Any:
