@@ -7,6 +7,9 @@ has JAX's implicit gradient.
 
 from . import constraints as constraints
 from . import transforms as transforms
+from .bounded import ContinuousBernoulli as ContinuousBernoulli
+from .bounded import Kumaraswamy as Kumaraswamy
+from .bounded import VonMises as VonMises
 from .categorical import Categorical as Categorical
 from .categorical import Multinomial as Multinomial
 from .categorical import OneHotCategorical as OneHotCategorical
@@ -21,6 +24,7 @@ from .continuous import Uniform as Uniform
 from .discrete import Bernoulli as Bernoulli
 from .discrete import Binomial as Binomial
 from .discrete import Geometric as Geometric
+from .discrete import NegativeBinomial as NegativeBinomial
 from .discrete import Poisson as Poisson
 from .distribution import Distribution as Distribution
 from .gamma import Beta as Beta
@@ -29,9 +33,15 @@ from .gamma import Dirichlet as Dirichlet
 from .gamma import Gamma as Gamma
 from .kl import kl_divergence as kl_divergence
 from .kl import register_kl as register_kl
+from .low_rank import LowRankMultivariateNormal as LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal as MultivariateNormal
 from .relaxed import RelaxedBernoulli as RelaxedBernoulli
 from .relaxed import RelaxedOneHotCategorical as RelaxedOneHotCategorical
+from .tailed import FisherSnedecor as FisherSnedecor
+from .tailed import GeneralizedPareto as GeneralizedPareto
+from .tailed import InverseGamma as InverseGamma
+from .tailed import Pareto as Pareto
+from .tailed import Weibull as Weibull
 from .transformed import HalfCauchy as HalfCauchy
 from .transformed import HalfNormal as HalfNormal
 from .transformed import Independent as Independent
@@ -42,11 +52,13 @@ from .transforms import *  # noqa: F403
 from .transforms import __all__ as _transforms
 
 __all__ = [
-    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution", "Exponential",
-    "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "Laplace", "LogNormal",
-    "MixtureSameFamily", "Multinomial", "MultivariateNormal", "Normal", "OneHotCategorical",
-    "OneHotCategoricalStraightThrough", "Poisson", "RelaxedBernoulli", "RelaxedOneHotCategorical", "StudentT",
-    "TransformedDistribution", "Uniform", "constraints", "kl_divergence", "register_kl", "transforms", *_transforms,
+    "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ContinuousBernoulli", "Dirichlet",
+    "Distribution", "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric", "Gumbel",
+    "HalfCauchy", "HalfNormal", "Independent", "InverseGamma", "Kumaraswamy", "Laplace", "LogNormal",
+    "LowRankMultivariateNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial",
+    "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "RelaxedBernoulli",
+    "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution", "Uniform", "VonMises", "Weibull",
+    "constraints", "kl_divergence", "register_kl", "transforms", *_transforms,
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from .utils import (
     T,
     broadcast_all,
     lazy_property,
+    log_standard_gamma,
     logits_to_probs,
     open_uniform,
     probs_to_logits,
@@ -18,7 +19,7 @@ from .utils import (
     without_grad,
 )
 
-__all__ = ["Bernoulli", "Binomial", "Geometric", "Poisson"]
+__all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial", "Poisson"]
 
 
 class _OfProbability(Distribution):
@@ -236,3 +237,47 @@ class Poisson(Distribution):
             self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)
         return T["xlogy"](value, rate) - rate - T["lgamma"](value + 1)
+
+
+class NegativeBinomial(_OfProbability):
+    """The number of successes, each of probability `probs`, before `total_count` failures, which may be no integer."""
+
+    total_count: Any
+    arg_constraints: ClassVar[Any] = {
+        "total_count": constraints.nonnegative, "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }  # fmt: skip
+    support: Any = constraints.nonnegative_integer
+
+    def __init__(
+        self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        (count,) = self._set(probs, logits, (total_count,))
+        self.total_count = count.to(self._param.dtype)
+        super().__init__(self._param.size(), validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.logits.exp()
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean / T["sigmoid"](-self.logits)
+
+    @without_grad
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        rate = (log_standard_gamma(self.total_count.expand(shape)) + self.logits).exp()
+        return T["poisson"](rate)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        n, log_sigmoid, lgamma = self.total_count, FUNCTIONS["nn.functional"]["logsigmoid"], T["lgamma"]
+        ways = lgamma(n + value) - lgamma(1.0 + value) - lgamma(n)
+        ways = T["where"](n + value == 0, 0.0, ways)
+        return n * log_sigmoid(-self.logits) + value * log_sigmoid(self.logits) + ways

@@ -6,12 +6,15 @@ from typing import Any
 
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
+from .bounded import ContinuousBernoulli
 from .categorical import Categorical, OneHotCategorical
 from .continuous import Cauchy, Exponential, Gumbel, Laplace, Normal, Uniform
 from .discrete import Bernoulli, Binomial, Geometric, Poisson
 from .distribution import Distribution
 from .gamma import Beta, Dirichlet, Gamma
+from .low_rank import LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal, solve_lower
+from .tailed import InverseGamma, Pareto
 from .transformed import HalfNormal, Independent, TransformedDistribution
 from .utils import T, euler_constant, sum_rightmost
 
@@ -236,3 +239,49 @@ def _laplace_normal(p: Any, q: Any) -> Tensor:
     variance = q.scale.pow(2)
     ratio = p.scale.pow(2) / variance
     return -0.5 * (2 * ratio / math.pi).log() + ratio + 0.5 * (p.loc - q.loc).pow(2) / variance - 1
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p: Any, q: Any) -> Tensor:
+    ratio = q.alpha / p.alpha
+    found = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return T["where"](p.scale < q.scale, math.inf, found)
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p: Any, q: Any) -> Tensor:
+    own = p._log_norm() + T["log1p"](-p.probs)
+    return p.mean * (p.logits - q.logits) + own - q._log_norm() - T["log1p"](-q.probs)
+
+
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+def _low_rank(p: Any, q: Any) -> Tensor:
+    solved = q._solved()  # the inverse of q's covariance is D⁻¹ - solvedᵀ·solved
+    traces = (p.cov_diag / q.cov_diag).sum(-1) + (p.cov_factor.pow(2) / q.cov_diag.unsqueeze(-1)).sum((-2, -1))
+    traces = traces - (solved.pow(2) * p.cov_diag.unsqueeze(-2)).sum((-2, -1))
+    traces = traces - (solved @ p.cov_factor).pow(2).sum((-2, -1))
+    return 0.5 * (q._log_det() - p._log_det() + q._distance(q.loc - p.loc) - p.event_shape[0] + traces)
+
+
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
+def _of_low_rank(p: Any, q: Any) -> Tensor:
+    factor, solved = p._unbroadcasted_scale_tril, q._solved()
+    traces = (factor.pow(2) / q.cov_diag.unsqueeze(-1)).sum((-2, -1)) - (solved @ factor).pow(2).sum((-2, -1))
+    gap = q._log_det() - 2 * p._half_log_det() + q._distance(q.loc - p.loc)
+    return 0.5 * (gap - p.event_shape[0] + traces)
+
+
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+def _from_low_rank(p: Any, q: Any) -> Tensor:
+    solve, factor = FUNCTIONS["linalg"]["solve_triangular"], q._unbroadcasted_scale_tril
+    parts = T["cat"]([p.cov_factor, T["diag_embed"](p.cov_diag.sqrt()), (q.loc - p.loc).unsqueeze(-1)], -1)
+    rows = T["broadcast_shapes"](factor.shape[:-2], parts.shape[:-2])
+    factor, parts = (x.expand((*rows, *x.shape[-2:])) for x in (factor, parts))
+    traces = solve(factor, parts, upper=False).pow(2).sum((-2, -1))
+    return 0.5 * (2 * q._half_log_det() - p._log_det() - p.event_shape[0] + traces)
+
+
+@register_kl(InverseGamma, InverseGamma)
+def _inverse_gamma(p: Any, q: Any) -> Tensor:
+    p, q = (Gamma(d.concentration, d.rate, validate_args=False) for d in (p, q))
+    return kl_divergence(p, q)
