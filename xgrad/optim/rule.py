@@ -179,14 +179,13 @@ def _updated(rule: Rule, p: Any, g: Any, s: dict[str, Any], c: Any, o: Any) -> t
 
     Broadcasting would give the parameter or its state another shape.
     """
-    before, after = {"": p, **s}, {}
     try:
         new, found = rule.update(p, g, s, c, o)
-        after = {"": new, **found}
-    except (TypeError, ValueError):  # JAX can't broadcast them
-        if all(jnp.shape(a) == p.shape for a in before.values()):
+    except (TypeError, ValueError) as error:
+        if all(a.shape == p.shape for a in s.values()):
             raise
-    if any(name not in after or a.shape != after[name].shape for name, a in before.items()):
+        raise of_another_shape(rule.name, p, s) from error  # JAX can't broadcast them
+    if new.shape != p.shape or any(found[name].shape != a.shape for name, a in s.items()):
         raise of_another_shape(rule.name, p, s)
     return new, found
 
