@@ -53,7 +53,7 @@ def test_a_rate_that_is_a_tensor_changes_without_another_trace():
         if i == 3:
             lr.fill_(0.01)
         step()
-    assert step.metrics().traces == 2  # the state is made in the first call
+    assert step.metrics().traces == 1
     same((params, optimizer), trained(torch, ("Adam", {"lr": 0.1}), 6, change=_to_a_tenth), 1e-5)
 
 

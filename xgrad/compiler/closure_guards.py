@@ -23,6 +23,8 @@ from ..tensor import Tensor
 from .code import DYNAMIC, globals_in, is_library, is_ours, names_in
 from .containers import (
     OfContext,
+    OfGroup,
+    OfMapping,
     OfObject,
     OfTensor,
     asks_itself,
@@ -31,20 +33,23 @@ from .containers import (
     slots_of,
 )
 from .guards import MISSING, REST, AnyTensor, Container, Equal, EqualArray, EqualBytes, Guard, Path, is_scalar
+from .hyperparameters import StandIn
 from .kinds import ITEMS, SKIPPED, holds_tensors, is_library_class, may_change
 from .namespaces import OfAttributes, OfFixed, OfFunction, OfGlobals, OfImports, OfMethod, OfRoots, OfWrapper
 from .noted import NONE, Noted
 from .progress import Progress, moves
 
 _LIMIT = 50_000  # values that are looked at; all others must be the same objects
+_ASKING = frozenset({"state", "state_dict"})  # names in code that may ask an optimizer for its state
 _MANY = 256  # entries of a dictionary that library code sees; in a larger one other ways must lead to an entry
 
 
 class Surroundings(Noted):
     """The guards of a function, its arguments and the objects that it uses, and the containers of the guards."""
 
-    def __init__(self, values: list[Any], function: Any) -> None:
+    def __init__(self, values: list[Any], function: Any, constants: bool = False) -> None:
         super().__init__()
+        self._finding = not constants  # True: numbers of optimizers may be operands
         self.tensors: list[Tensor] = []  # in the order in which the guards find them
         self.containers: list[Container] = []
         self._values, self._function = values, function
@@ -57,10 +62,13 @@ class Surroundings(Noted):
         self._memos: list[Any] = []  # caches of functools.lru_cache
         self._owned: set[int] = set()  # ids of objects that belong to a library
         self.kept: list[tuple[Any, ...]] = []  # values that a library's code cached: (put, object, key, value)
+        self._asked: set[str] = set()  # the names in code that ran
+        self._adopted: list[tuple[dict[Any, Any], Any]] = []
         self._marks = -1
         self.guards: list[Guard] = []
         self.progress: Progress = Progress()
         self.look()
+        self._finding = False
         self.progress.begun = True
         self._first = {key: frozenset(used) for key, (_, used) in self._globals.items()}  # guarded names
 
@@ -90,7 +98,8 @@ class Surroundings(Noted):
     def _marked(self) -> int:
         """Return the number of stored names and objects.  It only grows."""
         named = len(self._names) + sum(len(used) for _, used in self._globals.values())
-        return named + len(self._globals) + len(self._held) + sum(map(len, self._used.values())) + len(self._wholly)
+        noted = len(self._globals) + len(self._held) + len(self._wholly) + len(self.numbers)
+        return named + noted + sum(map(len, self._used.values()))
 
     def _root_child(self, place: int, value: Any) -> None:
         if place:
@@ -152,6 +161,9 @@ class Surroundings(Noted):
             return Guard(value)
         self.containers.append(found)
         self._fill(found, path)
+        if isinstance(found, OfGroup):
+            self.tensors.append(self.numbers[id(value)].tensor(value))
+            return found
         whole = isinstance(found, (OfObject, OfFixed, OfWrapper, OfContext)) or isinstance(value, types.MethodType)
         rest = None
         if isinstance(found, OfFunction):
@@ -187,6 +199,7 @@ class Surroundings(Noted):
         self._ran[id(code)] = code
         if names is not None:
             used = globals_in(code)
+            self._asked |= names_in(code)
             self.name_globals(names, used)
             self._name_imports(names, code)
             self._before.setdefault(id(names), (names, dict(names)))
@@ -208,6 +221,8 @@ class Surroundings(Noted):
             value, wholly, library = waiting.pop()
             itself = asks_itself(type(value))
             if not itself and is_scalar(value):
+                continue
+            if type(value) is StandIn:
                 continue
             if moves(type(value)):
                 self.progress.note(value)
@@ -303,6 +318,23 @@ class Surroundings(Noted):
             return False
         self.kept.append((container.put, container.value, key, now))
         return True
+
+    def adopt(self, owner: dict[Any, Any], key: Any, item: Any) -> None:
+        """Take a dictionary's new item for one that was there before, unless the function may have missed it there."""
+        if not (_ASKING | DYNAMIC).isdisjoint(self._asked):
+            return
+        self._adopted.append((owner, key))
+        if id(owner) in self._before:
+            self._before[id(owner)][1][key] = item
+        for container in self.containers:
+            if container.value is owner and isinstance(container, OfMapping):
+                container.before[key] = item
+                container.keys.append(key)
+
+    def disown(self) -> None:
+        """Remove what was adopted: the trace has failed."""
+        for owner, key in self._adopted:
+            owner.pop(key, None)
 
     # ------------------------------------------------------------ after the trace
 

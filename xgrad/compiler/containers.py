@@ -10,6 +10,7 @@ from typing import Any
 
 from ..tensor import Tensor
 from .guards import MISSING, Container, Path, kind_name, same_scalar, shown
+from .hyperparameters import Numbers
 
 
 def other_type(guard: Container, value: Any) -> str | None:
@@ -123,6 +124,16 @@ class OfMapping(Container):
         if list(self.value) != self.keys and self.value.__class__ is dict:
             self.value.clear()  # so that the order is restored
         super().restore()
+
+
+class OfGroup(OfMapping):
+    """A group of an optimizer, whose numbers have a guard of their own (hyperparameters.py): its `rest`."""
+
+    __slots__ = ()
+
+    def looks(self, key: Any) -> bool:
+        assert isinstance(self.rest, Numbers)
+        return key not in self.rest.value.told.names
 
 
 def same_order(value: Any, keys: list[Any]) -> bool:

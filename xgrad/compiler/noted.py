@@ -17,8 +17,9 @@ import jax
 import numpy as np
 
 from .code import globals_in, imports_in, is_added_to, is_library, is_ours, names_in
-from .containers import OfArray, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
+from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guards import Container, Path
+from .hyperparameters import Hyperparameters, Numbers, Told, signs
 from .kinds import CALLED, KINDS, NAMING, PLAIN, is_library_class, is_module, may_change
 from .namespaces import OfAttributes, OfFixed, OfFunction, OfMethod, OfWrapper, has
 
@@ -38,6 +39,8 @@ class Noted:
         self._variables: dict[int, set] = {}  # by the id of a list: (name, id of code) of its variables
         self._used: dict[int, set[str]] = {}  # by the id of an object: attributes that code asks for by name
         self._wholly: set[int] = set()  # ids of objects whose attributes code asks for in other ways
+        self.numbers: dict[int, Hyperparameters] = {}  # by the id of a group of an optimizer
+        self._finding = True  # False once no more of these may be added
 
     def _whole(self, value: Any) -> dict | None:
         """Return the content that an object had at the first look, or None."""
@@ -59,12 +62,18 @@ class Noted:
 
     def _made(self, value: Any, path: Path, before: dict | None) -> Container | None:
         kind = type(value)
+        numbers = self.numbers.get(id(value))
+        if numbers is not None:
+            found = OfGroup(value, path, before)
+            found.rest = Numbers(numbers)
+            return found
         guards = getattr(kind, "__xgrad_guards__", None)
         if guards is not None:  # the class names the attributes that count
             return OfObject(value, path, guards, NONE, before)
         reads = getattr(kind, "__xgrad_reads__", None)
         if reads is not None:  # the attributes that code of ours reads, besides those that the user's code names
             self._used.setdefault(id(value), set()).update(reads)
+            self._look_for_numbers(value)
         if reads is not None or asks_itself(kind):
             return self._object_guard(value, path, before)
         if isinstance(value, types.FunctionType):
@@ -97,6 +106,13 @@ class Noted:
         if isinstance(value, jax.Array) or (is_ours(kind.__module__) and not is_module(value)):
             return None
         return self._object_guard(value, path, before)
+
+    def _look_for_numbers(self, optimizer: Any) -> None:
+        """Add the groups of an optimizer whose numbers may be operands: before the trace, later it is too late."""
+        told = getattr(optimizer, "__xgrad_numbers__", None) if self._finding else None
+        for one in () if told is None else map(Told._make, told()):
+            if id(one.group) not in self.numbers and signs(one, one.group) is not None:
+                self.numbers[id(one.group)] = Hyperparameters(one)
 
     def _object_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
         kind = type(value)

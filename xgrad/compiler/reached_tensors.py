@@ -54,6 +54,9 @@ class Trace(Overlay):
         self.by_value = by_value  # True if views that are only read may be traced as their values
         self.values: dict[int, Storage] = {}  # by id: the storages of these views
         self.roots: list[Root] = []
+        self.numbers: dict[int, Any] = {}  # the optimizers' numbers that are operands (hyperparameters.py)
+        # Tells of a dictionary's new item, which later calls will find there: the first state of an optimizer.
+        self.adopt: Callable[[dict[Any, Any], Any, Any], None] = lambda owner, key, item: None
         self.refused: Exception | None = None  # an operation that no program can do; the function may catch it
 
     def run(self, function: Callable[[], Any]) -> Any:

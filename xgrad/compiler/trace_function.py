@@ -26,6 +26,7 @@ from .effects import ONCE, RETAINED, Outputs, has_tensors
 from .expected import Expected
 from .frames import Frames
 from .guards import MISSING, Container, is_scalar, shown
+from .hyperparameters import EscapedError
 from .kinds import holds_tensors
 from .match import Match, aval_of
 from .overlay import Inline, Reached, ends, leave
@@ -65,13 +66,16 @@ def traced(
 
     Raises `TracedValueError` where the function reads a value, `NotImplementedError` for what a program cannot repeat.
     """
-    by_value = True
+    by_value, constants = True, False
     try:
         for _ in range(_TRIES):
             try:
-                return _Tracing(function, leaves, tree, modes, by_value, out).entry(args, kwargs, donate, options)
+                tracing = _Tracing(function, leaves, tree, modes, by_value, constants, out)
+                return tracing.entry(args, kwargs, donate, options)
             except Again:
                 by_value = False
+            except EscapedError:
+                constants = True
             except _MovedError:
                 pass
     except Inline:
@@ -101,6 +105,7 @@ class _Tracing:
         tree: Any,
         modes: tuple[Any, ...],
         by_value: bool,
+        constants: bool,
         out: Shardings | None,
     ) -> None:
         self.function, self.leaves, self.tree, self.modes, self.out = function, leaves, tree, modes, out
@@ -110,7 +115,8 @@ class _Tracing:
         self.arrays = {i: jnp.asarray(leaves[i]) for i in self.bare}  # before the trace, where it would give a tracer
         self.places = [i for i in range(len(leaves)) if i not in self.bare]
         self.given: list[Container] = []  # containers among the arguments
-        self.around = Surroundings([leaves[i] for i in self.places], function)
+        self.around = Surroundings([leaves[i] for i in self.places], function, constants)
+        self.trace.numbers, self.trace.adopt = self.around.numbers, self.around.adopt
         self.frames = Frames(self.around)
 
     def entry(
@@ -134,6 +140,12 @@ class _Tracing:
                     container.restore()
             self.around.progress.warn(self.frames.is_new)
             self.around.finish(self.frames.is_new)
+            used = {id(each.used) for each in self.trace.numbers.values() if each.used is not None}
+            if not used.issubset(map(id, self.around.tensors)):
+                raise EscapedError  # the function has changed numbers, and changed them back
+        except BaseException:
+            self.around.disown()
+            raise
         finally:
             try:
                 self.frames.stop()
@@ -186,10 +198,23 @@ class _Tracing:
         known = {id(container.value) for container in self.around.containers}
         self.given = [c for c in containers_among((args, kwargs)) if id(c.value) not in known]
         before = modes.taken()
+        numbers, value, failed = self.around.numbers.values(), None, None
         try:
+            for each in numbers:
+                each.hide()
             value = self.function(*args, **kwargs)
         except Exception as error:
-            raise _FailedError from error
+            failed = error
+        finally:
+            for each in numbers:
+                each.show()
+        if any(each.escaped for each in numbers) or (numbers and isinstance(failed, TypeError)):
+            raise EscapedError  # a number's stand-in may be what C code refused
+        if failed is not None:
+            try:
+                raise _FailedError from failed
+            finally:
+                failed = None  # its traceback refers to this frame
         self._check_refused()
         mode = modes.left(before)
         if mode is not None:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..config import state
 from ..tensor import Tensor
 from . import conversion
 from . import state_dict as states
@@ -360,6 +361,9 @@ class Module(WithHooks):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Set the gradients of all parameters to None, or fill them with zeros."""
         for parameter in self.parameters():
+            if set_to_none and state.trace is not None:
+                parameter.grad = None  # unread: with and without a gradient the program is the same
+                continue
             if parameter.grad is None:
                 continue
             if set_to_none:

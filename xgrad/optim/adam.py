@@ -66,6 +66,7 @@ class Adam(ByRule):
 
     rule: ClassVar[Rule] = Rule("adam", ("step",), _derive, _coefficients, _update)
     hyper: ClassVar[tuple[str, ...]] = ("lr", "eps", "weight_decay")
+    tuples: ClassVar[tuple[str, ...]] = ("betas",)
     options: ClassVar[tuple[str, ...]] = ("amsgrad", "decoupled_weight_decay")
     sparse = "Adam does not support sparse gradients, please consider SparseAdam instead"
     later: ClassVar[dict[str, Any]] = {

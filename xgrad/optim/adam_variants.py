@@ -14,6 +14,7 @@ class _Moments(ByRule):
     """What these have in common: two averages, and a decay that is part of the gradient or decoupled."""
 
     hyper = ("lr", "eps", "weight_decay")
+    tuples = ("betas",)
     options = ("decoupled_weight_decay",)
     later: ClassVar[dict[str, Any]] = {**ByRule.later, "capturable": False, "decoupled_weight_decay": False}
 

@@ -1,7 +1,6 @@
 """ByRule: what all optimizers of this package share, whose steps are rules (rule.py)."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from ..config import state as modes
@@ -17,6 +16,7 @@ class ByRule(Optimizer):
 
     rule: ClassVar[rules.Rule]
     hyper: ClassVar[tuple[str, ...]]  # entries of a group that are operands of the program
+    tuples: ClassVar[tuple[str, ...]] = ()  # entries that are tuples of such operands
     options: ClassVar[tuple[str, ...]] = ()  # entries that are part of the program
     switches: ClassVar[tuple[str, ...]] = ("weight_decay",)  # hyperparameters of which zero is another program
     sparse: ClassVar[str] = ""  # the error for a sparse gradient; "": it is made dense
@@ -56,6 +56,12 @@ class ByRule(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
+        numbers = given = None
+        if modes.trace is not None:
+            numbers = modes.trace.numbers.get(id(group))
+            found = None if numbers is None else numbers.taken(group)
+            if found is not None:
+                group, given = found
         params, grads = [], []
         for p in group["params"]:
             grad = p._grad
@@ -69,16 +75,59 @@ class ByRule(Optimizer):
         options = {name: group[name] for name in self.options}
         options |= {name: isinstance(group[name], Tensor) or group[name] != 0 for name in self.switches}
         options["maximize"] = group.get("maximize", False)
+        forms = self._forms(params, group)
         kinds: dict[tuple[Any, ...], list[int]] = {}
-        for i, p in enumerate(params):
-            kinds.setdefault((tuple(self._arrays(group, p)), tuple(self._varying(group, p).items())), []).append(i)
-        with outside_of_trace() if modes.trace is not None else nullcontext():
+        for i, form in enumerate(forms):
+            kinds.setdefault(form, []).append(i)
+        if modes.trace is None:
             states = [self._state_of(p, group) for p in params]
+        else:
+            states = self._states_in_trace(params, group, forms)
         for (arrays, varying), mine in kinds.items():
+            hyper = self._hyper(group, params[mine[0]])
+            if numbers is not None and given is not None and hyper != self._hyper(group, group["params"][0]):
+                numbers.escaped, given = True, None
             rules.apply(
                 self.rule, [params[i] for i in mine], [grads[i] for i in mine], [states[i] for i in mine], arrays,
-                self._hyper(group, params[mine[0]]), {**options, **dict(varying)},
+                hyper, {**options, **dict(varying)}, given,
             )  # fmt: skip
+
+    def _forms(self, params: list[Tensor], group: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Return what the program depends on for each parameter: its arrays, and the options that vary."""
+        return [(tuple(self._arrays(group, p)), tuple(self._varying(group, p).items())) for p in params]
+
+    def _states_in_trace(self, params: list[Tensor], group: dict[str, Any], forms: list[Any]) -> list[dict[str, Any]]:
+        """Return the states; those that are made now the program takes as if they had been there before."""
+        with outside_of_trace():
+            before = [dict(self.state.get(p, ())) if p in self.state else None for p in params]
+            states = [self._state_of(p, group) for p in params]
+            same = self._forms(params, group) == forms
+        for p, old, state in zip(params, before, states) if same else ():
+            if old is None and state:
+                modes.trace.adopt(self.state, p, state)
+            elif old is not None:
+                for name in state.keys() - old.keys():
+                    modes.trace.adopt(state, name, state[name])
+        return states
+
+    def __xgrad_numbers__(self) -> list[tuple[Any, ...]]:
+        """Return what a compiled function needs to make groups' numbers operands (compiler/hyperparameters.py).
+
+        For each group: it, names of its entries, those whose sign a program depends on, a function to a vector.
+        """
+        kind = type(self)
+        names = ("lr", *[name for name in (*getattr(kind, "hyper", ()), *kind.tuples) if name != "lr"])
+        ours = all(getattr(getattr(kind, name), "__module__", "").startswith(_PACKAGE) for name in _OURS)
+        if not ours or "hyper" not in dir(kind):
+            return []
+        fixed = frozenset(names) - {"lr"}
+        asked: Any = object.__new__(kind)  # without state, so that a guard keeps none
+
+        def array(group: dict[str, Any]) -> Any:
+            return rules.numbers(kind.rule, asked._hyper(group, group["params"][0]))
+
+        usable = [g for g in self.param_groups if g["params"] and all(name in g for name in names)]
+        return [(group, names, fixed, array) for group in usable]
 
     def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         """Return the hyperparameters of a group by the names that the rule has for them."""
@@ -119,6 +168,11 @@ class ByRule(Optimizer):
         if self.sparse:
             raise RuntimeError(self.sparse)
         return grad.to_dense()
+
+
+# Methods in which a subclass of the user's may read other numbers.
+_OURS = ("step", "_arrays", "_counts", "_dense", "_hyper", "_shape", "_state_of", "_step_group", "_varying")
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 def _count_dtype() -> Any:

@@ -71,6 +71,7 @@ class Adafactor(ByRule):
 
     rule: ClassVar[Rule] = Rule("adafactor", ("step",), lambda h, log: vars(h), _adafactor_coefficients, _adafactor)
     hyper: ClassVar[tuple[str, ...]] = ("lr", "beta2_decay", "d", "weight_decay")
+    tuples: ClassVar[tuple[str, ...]] = ("eps",)
     sparse = "Adafactor does not support sparse gradients"
     later: ClassVar[dict[str, Any]] = {"foreach": None, "maximize": False}
 

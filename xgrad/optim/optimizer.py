@@ -166,6 +166,9 @@ class Optimizer:
         """Set the gradients of all parameters to None, or, with `set_to_none=False`, to zero in place."""
         for group in self.param_groups:
             for p in group["params"]:
+                if set_to_none and modes.trace is not None:
+                    p.grad = None  # unread: with and without a gradient the program is the same
+                    continue
                 if p._grad is None:
                     continue
                 if set_to_none:

@@ -42,6 +42,8 @@ class Rprop(ByRule):
     tensor([ 0.9000, -1.9000], requires_grad=True)
     """
 
+    hyper: ClassVar[tuple[str, ...]] = ()
+    tuples: ClassVar[tuple[str, ...]] = ("etas", "step_sizes")
     rule: ClassVar[Rule] = Rule("rprop", ("step",), lambda h, log: vars(h), _count, _rprop)
     switches: ClassVar[tuple[str, ...]] = ()
     sparse = "Rprop does not support sparse gradients"

@@ -62,10 +62,17 @@ def apply(
     arrays: tuple[str, ...],
     hyper: dict[str, Any],
     options: dict[str, Any],
+    given: Tensor | None = None,
 ) -> None:
-    """Do one step of parameters whose states have the rule's counts and these arrays."""
-    operands, numbers, tensors = _operands(rule, hyper)
-    form = _Form(rule, tuple(options.items()), arrays, numbers, tensors)
+    """Do one step of parameters whose states have the rule's counts and these arrays.
+
+    given: a tensor of `numbers(rule, hyper)`, in place of constants, where a trace makes operands of them.
+    """
+    if given is None:
+        operands, names, tensors = _operands(rule, hyper)
+    else:
+        operands, names, tensors = [given], _names(rule, tuple(hyper)), ()
+    form = _Form(rule, tuple(options.items()), arrays, names, tensors)
     names = rule.counts + arrays
     written = [[p, *[s[k] for k in names]] for p, s in zip(params, states)]
     if modes.grad_enabled or any(p._interpreter is not None for p in params):
@@ -113,8 +120,17 @@ def log(value: float) -> float:
 
 @functools.lru_cache(maxsize=_MOST)
 def _derived(rule: Rule, names: tuple[str, ...], values: tuple[Any, ...], x64: bool) -> tuple[Any, ...]:
-    found = rule.derive(SimpleNamespace(**dict(zip(names, values))), log)
-    return (vector(tuple(map(float, found.values())), x64),)
+    return (vector(_doubles(rule, names, values), x64),)
+
+
+def _doubles(rule: Rule, names: tuple[str, ...], values: tuple[Any, ...]) -> tuple[float, ...]:
+    return tuple(map(float, rule.derive(SimpleNamespace(**dict(zip(names, values))), log).values()))
+
+
+def numbers(rule: Rule, hyper: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Return the vector of numbers that a program reads, made of hyperparameters none of which is a tensor."""
+    kind = np.float64 if x64_enabled() else np.float32
+    return np.array(_doubles(rule, tuple(hyper), tuple(hyper.values())), kind)
 
 
 @functools.lru_cache
