@@ -167,3 +167,21 @@ def test_lazy_blocks_and_inference(chip):
     assert (y.device, x.grad.tolist()) == (chip.device, [2, 2, 2])
     with xgrad.inference_mode():
         assert (x * 2).device == chip.device
+
+
+def test_gradients_within_vmap_and_vmap_within_gradients(chip):
+    """vmap(grad(f)) began with a gradient on the CPU, and was refused as two devices."""
+
+    def f(row):
+        return (row.exp() * row.tanh()).sum()
+
+    ours, theirs = leaf(chip, 2, 3).detach(), leaf("cpu", 2, 3).detach()
+    for transformed in (
+        xgrad.func.vmap(xgrad.func.grad(f)),
+        xgrad.func.vmap(xgrad.func.hessian(f)),
+        xgrad.func.grad(lambda x: xgrad.func.vmap(f)(x).sum()),
+        xgrad.func.jacfwd(f),
+    ):
+        found = transformed(ours)
+        assert found.device == chip.device
+        np.testing.assert_allclose(found.tolist(), transformed(theirs).tolist(), rtol=1e-5)

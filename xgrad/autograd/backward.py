@@ -8,13 +8,14 @@ from typing import Any
 import jax.numpy as jnp
 
 from .. import dtypes
-from ..batching.batched_tensor import VmapLevel, in_level, remove_batch, wrap
+from ..batching.batched_tensor import VmapLevel, in_level, inner_value, remove_batch, wrap
 from ..compile_cache.programs import jit_checked
 from ..config import settings, state
 from ..dispatch import tables
 from ..engine.edges import GradientEdge, gradient_edge
 from ..engine.engine import execute
 from ..engine.node import Node
+from ..engine.placement import beside
 from ..overrides import dispatch, overloaded
 from ..size import Size
 from ..tensor import Tensor, from_array
@@ -112,7 +113,7 @@ def _root_grad(tensor: Any, grad: Any, i: int, batched: bool) -> Tensor | None:
                 f"dimension, but there is none for output {i}. Give a batch of ones."
             )
         if tensor._level is not None:
-            return from_array(jnp.ones((), value.dtype))
+            return from_array(beside(jnp.ones((), value.dtype), inner_value(tensor)._held()))
         return from_array(_ones(value if plain else tensor._read()))
     meta = tensor.node.avals[tensor.output_nr] if isinstance(tensor, GradientEdge) else tensor
     if batched:

@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
 
 
 class Report:
-    """What a backend did within `with backend.report() as report:`.
+    """Tells what a backend did within `with backend.report() as report:`.
 
     Prints as a table (`print(report)`, or in colours with the package rich, `report.print()`), is HTML in a notebook,
     `as_dict()` for programs, and `plot()` draws the estimated time.

@@ -42,7 +42,7 @@ from .shards import beside, gathered, spread_of
 
 
 class Runtime:
-    """What stands behind the place of a declared backend."""
+    """Stands behind the place of a declared backend, and runs its programs."""
 
     def __init__(
         self, backend: Any, on: tuple[Any, ...], missing: frozenset[str], dtypes: frozenset[Any] | None
