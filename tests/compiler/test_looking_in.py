@@ -87,7 +87,7 @@ def test_a_function_that_is_traced_again_and_again_is_warned_about_once():
         for n in range(12):
             step(x, n)
     assert len(caught) == 1
-    assert re.search(r"has been traced 8 times; .* argument 1 was 6 and is 7\. Give", str(caught[0].message))
+    assert re.search(r"has been traced 8 times, .* argument 1 was 6 and is 7\. Give", str(caught[0].message))
     assert caught[0].filename == __file__
     assert step.metrics().traces == 12
 

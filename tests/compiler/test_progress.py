@@ -8,6 +8,7 @@ import itertools
 import random
 import sys
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -159,6 +160,39 @@ def test_callbacks_of_the_garbage_collector_are_no_part_of_the_function():
     finally:
         for callback in callbacks:
             gc.callbacks.remove(callback)
+
+
+@pytest.mark.parametrize("kind", [weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet])
+def test_what_the_collector_drops_from_a_weak_container_is_no_change_by_the_function(kind):
+    class Thing:
+        pass
+
+    kept, gone = Thing(), Thing()
+    gone.itself = gone  # a cycle: the collector finds it
+    weak = kind()
+    for n, thing in enumerate((kept, gone)):
+        if kind is weakref.WeakSet:
+            weak.add(thing)
+        elif kind is weakref.WeakValueDictionary:
+            weak[n] = thing
+        else:
+            weak[thing] = n
+
+    @xgrad.compile
+    def step(x):
+        gc.collect()
+        return x * len(weak)
+
+    gc.disable()
+    try:
+        del gone, thing
+        first = step(xgrad.ones(2)).tolist()
+    finally:
+        gc.enable()
+    assert first == [1.0, 1.0]
+    assert step(xgrad.ones(2)).tolist() == [1.0, 1.0]
+    weak.clear()
+    assert step(xgrad.ones(2)).tolist() == [0.0, 0.0]
 
 
 def test_a_function_that_collects_garbage_is_guarded_all_the_same():

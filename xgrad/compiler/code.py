@@ -27,7 +27,7 @@ _OURS = frozenset({
 })  # fmt: skip
 # The modules of the standard library that print, import, or have caches of their own.
 _MACHINERY = frozenset({
-    "abc", "_weakrefset", "ast", "codecs", "dis", "encodings", "importlib", "inspect", "io", "linecache", "logging",
+    "abc", "ast", "codecs", "dis", "encodings", "importlib", "inspect", "io", "linecache", "logging",
     "re", "sre_compile", "sre_constants", "sre_parse", "threading", "tokenize", "traceback", "typing", "warnings",
     "unittest", "pdb", "bdb", "cProfile", "profile", "_pytest", "pytest", "pluggy", "coverage", "zipimport",
 })  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..tensor import Tensor
-from .guards import MISSING, Container, Path, kind_name, same_scalar, shown
+from .guards import MISSING, Container, Path, is_dead, kind_name, same_scalar, shown
 from .hyperparameters import Numbers
 
 
@@ -313,7 +313,7 @@ class OfSet(Container):
         return "a set"
 
     def changes(self) -> Iterator[tuple[Any, Any, Any]]:
-        if set(self.value) != set(self.items):
+        if {item for item in self.items if not is_dead(item)} != {item for item in self.value if not is_dead(item)}:
             yield None, frozenset(self.items), self.value
 
     def takes(self, key: Any) -> bool:

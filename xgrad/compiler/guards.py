@@ -7,6 +7,7 @@ changes that the function made there in Python, and undoes them.
 """
 
 import types
+import weakref
 from array import array
 from collections.abc import Iterator
 from typing import Any
@@ -198,12 +199,19 @@ class Container(Guard):
         for key in list(self.before) + [key for key in now if key not in self.before]:
             was, here = self.before.get(key, MISSING), now.get(key, MISSING)
             if was is not here and not same_scalar(was, here):
+                if here is MISSING and (is_dead(key) or is_dead(was)):
+                    continue  # a weak dictionary has dropped it: the collector ran
                 yield key, was, here
 
     def restore(self) -> None:
         """Undo the changes of the content."""
         for key, was, _ in list(self.changes()):
             self.put(self.value, key, was)
+
+
+def is_dead(value: Any) -> bool:
+    """Return True for a weak reference to an object that is gone."""
+    return isinstance(value, weakref.ref) and value() is None
 
 
 def kind_name(value: Any) -> str:
