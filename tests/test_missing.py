@@ -12,7 +12,7 @@ from xgrad import missing
 
 ASKED = {
     ("xgrad.cuda", "memory_summary"): "PyTorch has torch.cuda.memory_summary, xgrad has not. Ask JAX: .*memory_stats",
-    ("xgrad", "frombuffer"): r"PyTorch has torch.frombuffer, xgrad has not. Use xgrad.from_numpy\(numpy.frombuffer",
+    ("xgrad", "from_file"): r"PyTorch has torch.from_file, xgrad has not. Use xgrad.from_numpy\(numpy.memmap",
     ("xgrad", "int4"): "PyTorch has torch.int4, xgrad has not. XLA has no arrays of it",
     ("xgrad.distributed", "all_reduce_coalesced"): "PyTorch has .*, xgrad has not. One process drives many devices",
     ("xgrad.autograd.profiler", "emit_itt"): "PyTorch has torch.autograd.profiler.emit_itt, xgrad has not.$",
@@ -63,7 +63,7 @@ def test_advice_is_about_names_of_pytorch():
 def test_missing_name_costs_no_look_up():
     code = """
 import xgrad
-assert not hasattr(xgrad, "frombuffer") and getattr(xgrad.nn, "Zzz", 3) == 3
+assert not hasattr(xgrad, "from_file") and getattr(xgrad.nn, "Zzz", 3) == 3
 from xgrad import missing
 assert not missing._torch_names.cache_info().currsize
 """

@@ -36,7 +36,6 @@ _ADVICE: dict[str, dict[str, str]] = {
         "lstsq": "Use xgrad.linalg.lstsq.",
         "solve": "Use xgrad.linalg.solve.",
         "matrix_rank": "Use xgrad.linalg.matrix_rank.",
-        "frombuffer": "Use xgrad.from_numpy(numpy.frombuffer(buffer, dtype)).",
         "from_file": "Use xgrad.from_numpy(numpy.memmap(path, dtype)).",
         "get_device_module": _DEVICES,
         "set_flush_denormal": "XLA decides; leave it out.",

@@ -297,6 +297,47 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
 
 @composite(method=False)
+def frombuffer(
+    buffer: object, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:  # fmt: skip
+    """Copy `count` elements (all, if it is negative) of a bytes-like object, from the byte `offset`, to a tensor.
+
+    PyTorch shares the memory; JAX arrays are immutable.  Raises `ValueError` for a part that the buffer does not have.
+
+    >>> import xgrad
+    >>> xgrad.frombuffer(bytearray([1, 0, 2, 0]), dtype=xgrad.int16)
+    tensor([1, 2], dtype=xgrad.int16)
+    """
+    kind = np.dtype(dtypes.named_dtype(dtype))
+    try:
+        data = memoryview(buffer)  # pyright: ignore[reportArgumentType] - a Buffer, from Python 3.12 on
+    except TypeError:
+        raise ValueError(f"object does not implement Python buffer protocol: {type(buffer).__name__}") from None
+    if not data.c_contiguous:
+        raise RuntimeError("could not retrieve buffer from object: its bytes do not lie one after the other")
+    size = data.nbytes
+    if not size or not count:
+        raise ValueError(f"both buffer length ({size}) and count ({count}) must not be 0")
+    if not 0 <= offset < size:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1"
+        )
+    if count < 0 and (size - offset) % kind.itemsize:
+        raise ValueError(
+            f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
+            f"({kind.itemsize})"
+        )
+    if count > 0 and offset + count * kind.itemsize > size:
+        raise ValueError(
+            f"requested buffer length ({count} * {kind.itemsize} bytes) after offset ({offset} bytes) must not be "
+            f"greater than actual buffer length ({size} bytes)"
+        )
+    truth = kind == dtypes.bool
+    array = np.frombuffer(data, np.uint8 if truth else kind, max(count, -1), offset)
+    return finish(from_numpy(array != 0 if truth else array), requires_grad)
+
+
+@composite(method=False)
 def scalar_tensor(
     s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
