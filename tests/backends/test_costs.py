@@ -90,3 +90,42 @@ def test_conformance_says_what_the_host_computed():
     assert "host" in next(line for line in str(report).splitlines() if line.strip().startswith("tanh"))
     assert report.summary.endswith("1 by the host")
     assert report.as_dict()["rows"][-1]["cells"]["float32"].get("host") in (None, True)
+
+
+def test_an_estimate_says_a_run_and_compiling_apart():
+    chip = xgrad.Backend("chip", cost=xgrad.Cost(launch=1e-3, compile=0.5))
+    x = xgrad.tensor(VALUES, device=chip)
+    with chip.report() as report:
+        (x * 2).erfinv()
+    estimate = report.estimate()
+    assert estimate.compile > 0
+    assert estimate.run == pytest.approx(estimate.total - estimate.compile)
+    assert "each run" in str(estimate)
+    assert "once, to compile" in str(report)
+
+
+def test_an_error_in_a_lazy_report_says_what_the_block_needed():
+    chip = xgrad.Backend("chip", execution="lazy", memory=200)
+    x = xgrad.ones(16, device=chip)
+    xgrad.sync()
+
+    def reported():
+        with chip.report():
+            first = x + 1
+            kept = first * 2, first * 3, first * 4
+            return kept[0].tolist()
+
+    with pytest.raises(xgrad.errors.OutOfMemoryError, match=r"Tried to allocate 256 bytes.*: 64 of 200 bytes") as e:
+        reported()
+    assert e.value.__context__ is None
+
+
+def test_a_fallback_is_the_reason_of_an_evaluation():
+    chip = xgrad.Backend("chip", execution="lazy", without=["sort"])
+    x = xgrad.tensor(VALUES, device=chip)
+    xgrad.lazy.reset()
+    for _ in range(3):
+        (x + 1).sort()
+    metrics = xgrad.lazy.metrics()
+    assert any(reason == "'sort', which falls back to the host" for reason, _ in metrics.evaluations)
+    assert any("'sort', which falls back to the host at test_costs.py" in text for text in metrics.advice)

@@ -113,7 +113,7 @@ def test_it_prints_as_text_html_rich_and_a_plot(capsys):
         "views replayed",
         "on the host: sort at test_report.py:",
         "peak memory",
-        "estimated time",
+        "estimated time, each run",
     ):
         assert words in text
         assert words.strip() in report._repr_html_()

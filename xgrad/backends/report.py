@@ -31,8 +31,17 @@ class Estimate(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All together.  A second run compiles nothing: subtract `compile`."""
+        """All together, compiling too: `run` is without it."""
         return sum(self)
+
+    @property
+    def run(self) -> float:
+        """All but compiling, which a second run does not do."""
+        return self.total - self.compile
+
+    def __str__(self) -> str:
+        parts = [f"{name} {seconds(value)}" for name, value in self._asdict().items() if value and name != "compile"]
+        return f"{seconds(self.run)} each run ({', '.join(parts)}), {seconds(self.compile)} once, to compile"
 
 
 class Report:
@@ -55,7 +64,8 @@ class Report:
 
     def __exit__(self, *error: Any) -> None:
         runtime = self._runtime
-        runtime.settle()
+        if error[0] is None:  # else what is noted waits: the error's frames refer to values that are dead without it
+            runtime.settle()
         runtime.reports = tuple(events for events in runtime.reports if events is not self._events)
         self._events.peak = runtime.memory.peak
         runtime.memory.peak = max(self._before, runtime.memory.peak)
@@ -195,10 +205,12 @@ class Report:
         row("peak memory", size(events.peak))
         if self._runtime.backend.cost is not None:
             estimate = self.estimate()
-            row("estimated time", seconds(estimate.total))
+            row("estimated time, each run", seconds(estimate.run))
             for name, value in estimate._asdict().items():
-                if value:
+                if value and name != "compile":
                     row(f"  {name}", seconds(value))
+            if estimate.compile:
+                row("once, to compile", seconds(estimate.compile))
         return found
 
     # -- how it looks ---------------------------------------------------------------------------------------------
@@ -221,7 +233,7 @@ class Report:
         return self.table().html()
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the estimated time as bars, into matplotlib axes `ax` or a new figure; returns the axes.
+        """Draw the time of a run, without compiling, as bars, into matplotlib axes `ax` or a new figure; returns them.
 
         Raises `ImportError` without matplotlib, `ValueError` if the backend has no `cost`.
         """
@@ -230,8 +242,8 @@ class Report:
             import matplotlib.pyplot as plt  # an optional library
 
             _, ax = plt.subplots(figsize=(6, 2.2), layout="constrained")
-        names = list(estimate._fields)[::-1]
+        names = [name for name in estimate._fields if name != "compile"][::-1]
         ax.barh(names, [getattr(estimate, name) * 1e3 for name in names])
         ax.set_xlabel("estimated time in ms")
-        ax.set_title(f"backend {self._runtime.backend.name}: {seconds(estimate.total)}")
+        ax.set_title(f"backend {self._runtime.backend.name}: {seconds(estimate.run)} each run")
         return ax

@@ -31,6 +31,7 @@ from ..dispatch.operator import Operator
 from ..donation import Writing, run_writing
 from ..dtypes import x64_enabled
 from ..errors import BackendError
+from ..execution.metrics import FALLBACK
 from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
@@ -183,7 +184,8 @@ class Runtime:
         """Run a program on the host, for lack of something; or refuse it."""
         if self.backend.fallback == "error":
             raise self.refusal(program.operator or program.name, operands, lack)
-        values = [*map(plain, operands)]
+        reason = f"'{program.operator or program.name}', which {FALLBACK}"
+        values = [plain(x, reason) for x in operands]
         shards = self.several and spread_of((*operands,)) is not None
         if self.device is not None or shards:
             values = jax.device_put(values, jax.local_devices(backend="cpu")[0])
@@ -373,12 +375,12 @@ def here() -> str:
     return lines(outside(sys._getframe(1)))
 
 
-def plain(x: Any) -> Any:
-    """Return an operand as JAX takes it: the array behind a Pending."""
+def plain(x: Any, reason: str = "a program that runs at once") -> Any:
+    """Return an operand as JAX takes it: the array behind a Pending, which is evaluated for that reason."""
     if x.__class__ is Pending:
-        return x.value if x.value is not None else x.evaluated("a program that runs at once")
+        return x.value if x.value is not None else x.evaluated(reason)
     if x.__class__ is tuple:
-        return tuple([plain(part) for part in x])
+        return tuple([plain(part, reason) for part in x])
     return x
 
 

@@ -38,6 +38,7 @@ class Parting(NamedTuple):
     line: str
     first: np.ndarray | None
     other: np.ndarray | None
+    rounding: bool = False  # all that differs is within rounding
 
     def __str__(self) -> str:
         if self.operator == "backward":
@@ -47,7 +48,8 @@ class Parting(NamedTuple):
         at = _worst(self.first, self.other)
         where = f" at {list(map(int, at))}" if at else ""
         return (
-            f"values part at operator {self.number}, {self.operator}, at {self.line}: "
+            f"values part {'by rounding ' if self.rounding else ''}at operator {self.number}, {self.operator}, at "
+            f"{self.line}: "
             f"{self.first[at]} and {self.other[at]}{where}"
         )
 
@@ -164,7 +166,7 @@ class BackendComparison:
         if run.refused is not None:
             return "refused"
         if run.name == base:
-            return "compared with"
+            return "reference"
         found = self.differences[run.name]
         if all(d.equal for d in found):
             return "equal"

@@ -178,5 +178,5 @@ def _parting(first: list[Any], other: list[Any], rounding: bool) -> Parting:
         for x, y in zip(a, b):
             found = difference(name, x, y)
             if not (found.equal if rounding else found.within_rounding):
-                return Parting(number, name, line, x, y)
+                return Parting(number, name, line, x, y, rounding)
     return Parting(len(first), "backward", "", None, None)

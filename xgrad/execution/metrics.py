@@ -13,6 +13,7 @@ from .source import lines
 
 log: logging.Logger = logging.getLogger("xgrad.lazy")
 _READS = ("item()", "bool()", "int()", "float()", "complex()", "print", "a NumPy array", "tolist()", "len()")
+FALLBACK = "falls back to the host"  # the end of such a reason
 _MOST = 1000  # reasons for compiling that are stored
 
 
@@ -115,6 +116,11 @@ class Recorder:
             f"{reason} at {line} cut the program {count} times: read values after the loop, or every n-th step"
             for (reason, line), count in evaluations.items()
             if reason in _READS and count > 2
+        ]
+        advice += [
+            f"{reason} at {line}, cut the program {count} times: a lowering of it would not"
+            for (reason, line), count in evaluations.items()
+            if reason.endswith(FALLBACK) and count > 2
         ]
         advice += [
             f"new shapes at {line} compiled {count} programs of the same operators: pad to a few sizes"
