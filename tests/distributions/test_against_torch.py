@@ -413,3 +413,25 @@ def test_generalized_pareto(monkeypatch):
         test_draws_have_the_moments("GeneralizedPareto")
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_normal_numbers_of_packages():
+    drawn = xgrad.distributions.utils._standard_normal((2, 3), dtype=xgrad.float64, device=xgrad.device("cpu"))
+    assert (drawn.shape, drawn.dtype) == ((2, 3), xgrad.float64)
+
+
+def test_factors_of_correlations():
+    xgrad.manual_seed(0)
+    found = []
+    value = xgrad.distributions.LKJCholesky(3, xgrad.tensor([0.5, 2.0], dtype=xgrad.float64)).sample((3,))
+    for T in LIBRARIES:
+        n = T.tensor([0.5, 2.0], dtype=T.float64, requires_grad=True)
+        p = T.distributions.LKJCholesky(3, n)
+        logs = p.log_prob(T.tensor(value.tolist(), dtype=T.float64))
+        assert (tuple(p.expand((4, 2)).sample().shape), repr(p.support)) == ((4, 2, 3, 3), "CorrCholesky()")
+        found.append([*logs.flatten().tolist(), *T.autograd.grad(logs.sum(), n)[0].tolist()])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+    m = xgrad.distributions.LKJCholesky(3, 1.0).sample((4000,))
+    m = m @ m.mT
+    assert float(m.mean(0).tril(-1).abs().max()) < 0.04
+    np.testing.assert_allclose(float(m[:, 1, 0].var()), 1 / 4, atol=0.02)  # Beta(3/2, 3/2) on [-1, 1]

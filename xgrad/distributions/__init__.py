@@ -21,6 +21,7 @@ from .continuous import Laplace as Laplace
 from .continuous import Normal as Normal
 from .continuous import StudentT as StudentT
 from .continuous import Uniform as Uniform
+from .correlation import LKJCholesky as LKJCholesky
 from .discrete import Bernoulli as Bernoulli
 from .discrete import Binomial as Binomial
 from .discrete import Geometric as Geometric
@@ -54,7 +55,8 @@ from .transforms import __all__ as _transforms
 __all__ = [
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ContinuousBernoulli", "Dirichlet",
     "Distribution", "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric", "Gumbel",
-    "HalfCauchy", "HalfNormal", "Independent", "InverseGamma", "Kumaraswamy", "Laplace", "LogNormal",
+    "HalfCauchy", "HalfNormal", "Independent", "InverseGamma", "Kumaraswamy", "LKJCholesky",
+    "Laplace", "LogNormal",
     "LowRankMultivariateNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial",
     "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "RelaxedBernoulli",
     "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution", "Uniform", "VonMises", "Weibull",

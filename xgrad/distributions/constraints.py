@@ -7,10 +7,11 @@ from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 
 __all__ = [
-    "Constraint", "boolean", "dependent", "dependent_property", "greater_than", "greater_than_eq", "half_open_interval",
-    "independent", "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky", "lower_triangular",
-    "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite", "positive_integer",
-    "real", "real_vector", "simplex", "unit_interval",
+    "Constraint", "boolean", "corr_cholesky", "dependent", "dependent_property", "greater_than",
+    "greater_than_eq", "half_open_interval", "independent", "integer_interval", "interval", "is_dependent",
+    "less_than", "lower_cholesky", "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer",
+    "one_hot", "positive", "positive_definite", "positive_integer", "real", "real_vector", "simplex",
+    "unit_interval",
 ]  # fmt: skip
 
 
@@ -119,6 +120,10 @@ def _is_cholesky(value: Tensor) -> Tensor:
     return _is_lower(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
 
+def _is_correlation_factor(value: Tensor) -> Tensor:
+    return _is_cholesky(value) & ((value.pow(2).sum(-1) - 1).abs() < 1e-6 * value.shape[-1]).all(-1)
+
+
 def _is_positive_definite(value: Tensor) -> Tensor:
     symmetric = FUNCTIONS[""]["isclose"](value, value.mT, atol=1e-6).flatten(-2).all(-1)
     if not bool(symmetric.all()):
@@ -196,4 +201,5 @@ unit_interval: Constraint = interval(0.0, 1.0)
 simplex: Constraint = _Known("Simplex", lambda x: (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6), False, 1)
 lower_triangular: Constraint = _Known("LowerTriangular", _is_lower, False, 2)
 lower_cholesky: Constraint = _Known("LowerCholesky", _is_cholesky, False, 2)
+corr_cholesky: Constraint = _Known("CorrCholesky", _is_correlation_factor, False, 2)
 positive_definite: Constraint = _Known("PositiveDefinite", _is_positive_definite, False, 2)

@@ -98,6 +98,11 @@ def like(parameter: Tensor, shape: Any, draw: str) -> Tensor:
     return T[draw](Size(shape), dtype=parameter.dtype, device=parameter.device)
 
 
+def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
+    """Return normal numbers; packages as gpytorch draw with PyTorch's function of this name."""
+    return T["randn"](Size(shape), dtype=dtype, device=device)
+
+
 def open_uniform(parameter: Tensor, shape: Any) -> Tensor:
     """Return uniform numbers of the open interval (0, 1)."""
     info = finfo(parameter.dtype)
