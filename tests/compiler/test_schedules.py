@@ -194,6 +194,10 @@ def by_class(optimizer, loss):
     return loss * 3 if isinstance(optimizer.param_groups[0]["lr"], float) else loss
 
 
+def by_type(optimizer, loss):
+    return loss * 3 if type(optimizer.param_groups[0]["lr"]) is float else loss
+
+
 def by_float(optimizer, loss):
     return loss * float(optimizer.param_groups[0]["betas"][0])
 
@@ -217,7 +221,9 @@ def as_an_operand(optimizer, loss):
     return xgrad.add(loss, loss, alpha=optimizer.param_groups[0]["lr"])
 
 
-READERS = [reads, compares, by_text, by_class, by_float, of_the_state_dict, in_c, kept_elsewhere, as_an_operand]
+READERS = [
+    reads, compares, by_text, by_class, by_type, by_float, of_the_state_dict, in_c, kept_elsewhere, as_an_operand,
+]  # fmt: skip
 
 
 @pytest.mark.unverified("the eager run makes a state of its own")

@@ -35,6 +35,7 @@ class Frames:
         self._collector: set[types.CodeType] = set()
         self._previous: Any = None
         self._seeing = False
+        self.asks_types: bool = False  # True if code of the user's that ran names `type`
 
     def start(self) -> None:
         """Begin the time in which `is_new` can tell new objects."""
@@ -85,6 +86,7 @@ class Frames:
         if known is None:
             names = names_in(code)
             known = self._codes[id(code)] = code, names, not DYNAMIC.isdisjoint(names)
+            self.asks_types = self.asks_types or (kind == LOOKED_AT and "type" in names)
             self._around.ran(code, frame.f_globals if kind == LOOKED_AT else None)
         _, names, wholly = known
         note = self._around.note

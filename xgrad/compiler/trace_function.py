@@ -208,8 +208,10 @@ class _Tracing:
         finally:
             for each in numbers:
                 each.show()
-        if any(each.escaped for each in numbers) or (numbers and isinstance(failed, TypeError)):
-            raise EscapedError  # a number's stand-in may be what C code refused
+        # C code may have refused a number's stand-in, and `type` does not ask it.
+        doubtful = numbers and (isinstance(failed, TypeError) or self.frames.asks_types)
+        if doubtful or any(each.escaped for each in numbers):
+            raise EscapedError
         if failed is not None:
             try:
                 raise _FailedError from failed
