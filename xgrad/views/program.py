@@ -118,8 +118,10 @@ class Program:
         """Return the program that writes, with the sharding `where` for its result: XLA may choose another."""
         program = self.placed.get((donate, where))
         if program is None:
-            program = Writing(self.trace_write, (), where) if donate else jit_placed(self.trace_write, where)
-            if not donate:
+            if donate:
+                program = Writing(self.trace_write, (), where)
+            else:
+                program = jit_placed(self.trace_write, where)
                 program.role, program.label = "write", "write"
             self.placed[donate, where] = program
         return program
