@@ -296,4 +296,4 @@ checked
 # %% [markdown]
 # The coarse `tanh` is found, and `tan` is right. From here: the page
 # [A backend, declared](https://github.com/xgrad/xgrad/blob/main/docs/concepts/backends.md) has all properties, and
-# `examples/backends/` has six chips, each with what it taught.
+# `examples/backends/` has seven files, each with what it taught.

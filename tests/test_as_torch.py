@@ -143,6 +143,16 @@ def test_decorators_of_torchscript_and_dynamo_leave_functions_alone(torch):
     assert torch.compile(dynamic=True)(f)(torch.ones(2)).tolist() == [2, 2]
 
 
+def test_options_of_pytorchs_compiler_and_files_of_distributions(torch):
+    torch._dynamo.config.suppress_errors = True
+    assert torch._dynamo.config.suppress_errors is True
+    torch._dynamo.reset()
+    weibull = importlib.import_module("torch.distributions.weibull")
+    assert weibull.Weibull is xgrad.distributions.Weibull
+    for name in ("lkj_cholesky", "studentT", "von_mises", "negative_binomial"):
+        importlib.import_module(f"torch.distributions.{name}")
+
+
 def test_a_compiled_module_has_the_modules_attributes():
     model = xgrad.nn.Linear(2, 3)
     compiled = xgrad.compile(model, mode="default")

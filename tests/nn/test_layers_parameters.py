@@ -164,6 +164,8 @@ def test_output_size_chooses_among_the_sizes_of_a_transposed_convolution():
     for size in ((9, 11), (10, 12), (2, 2, 10, 11)):
         wanted = theirs(torch.tensor(x), output_size=size)
         np.testing.assert_allclose(ours(xgrad.tensor(x), size).detach().numpy(), wanted.detach().numpy(), atol=1e-9)
+        given = size, [2, 2], [1, 1], [3, 3], 2, [1, 1]  # as packages call it
+        assert list(ours._output_padding(xgrad.tensor(x), *given)) == theirs._output_padding(torch.tensor(x), *given)
     with pytest.raises(ValueError, match=r"an output size of \(8, 11\), but valid sizes range from \(9, 11\)"):
         ours(xgrad.tensor(x), (8, 11))
     with pytest.raises(ValueError, match=r"ConvTranspose2D: for 4D input, output_size must have 2 or 4 elements"):

@@ -1,6 +1,7 @@
 """Values that packages written for PyTorch read from it, of which xgrad itself has no need."""
 
 import functools
+import types
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -66,6 +67,7 @@ def identity(fn: Any = None, *args: Any, **options: Any) -> Any:
     return fn if callable(fn) else identity
 
 
+dynamo_config = types.SimpleNamespace(verbose=False, suppress_errors=False, cache_size_limit=8)  # takes any option
 _disable_dynamo = _use_grad_for_differentiable_like = disable = allow_in_graph = identity
 _overload = _overload_method = _copy_to_script_wrapper = identity
 

@@ -78,9 +78,12 @@ _FILES = {
     "cuda": "memory random",
     "cuda.amp": "autocast_mode grad_scaler",
     "distributions": """
-        bernoulli beta categorical constraint_registry constraints dirichlet distribution exp_family exponential gamma
-        half_cauchy half_normal independent kl laplace lowrank_multivariate_normal multivariate_normal normal poisson
-        transformed_distribution transforms uniform utils""",
+        bernoulli beta binomial categorical cauchy chi2 constraint_registry constraints continuous_bernoulli dirichlet
+        distribution exp_family exponential fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy
+        half_normal independent inverse_gamma kl kumaraswamy laplace lkj_cholesky log_normal
+        lowrank_multivariate_normal mixture_same_family multinomial multivariate_normal negative_binomial normal
+        one_hot_categorical pareto poisson relaxed_bernoulli relaxed_categorical studentT transformed_distribution
+        transforms uniform utils von_mises weibull""",
     "func": "vmap",
     "jit": "_script annotations",
     "masked": "maskedtensor",
@@ -126,6 +129,7 @@ REFUSED |= {
 ANSWERS: dict[tuple[str, str], str] = {
     ("", "__version__"): "torch_modules.answers:VERSION",
     ("version", "__version__"): "torch_modules.answers:VERSION",
+    ("_dynamo", "config"): "torch_modules.answers:dynamo_config",
     ("overrides", "has_torch_function"): "overrides:has_xgrad_function",
     ("overrides", "handle_torch_function"): "overrides:handle_xgrad_function",
     ("_C", "_disabled_torch_function_impl"): "torch_modules.answers:disabled_override",

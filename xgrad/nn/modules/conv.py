@@ -174,11 +174,19 @@ class _ConvTransposeNd(_ConvNd):
             wide(output_padding), groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
 
-    def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
-        """Return what is added to the smallest possible size, to have the result of `output_size`."""
+    def _output_padding(
+        self, input: Tensor, output_size: Any, stride: Any = None, padding: Any = None, kernel_size: Any = None,
+        num_spatial_dims: int | None = None, dilation: Any = None,
+    ) -> tuple[int, ...]:  # fmt: skip
+        """Return what is added to the smallest possible size, to have the result of `output_size`.
+
+        Packages call it with PyTorch's arguments; those that are None are the layer's.
+        """
         if output_size is None:
             return self.output_padding
-        n, sizes = self._dimensions, tuple(output_size)
+        stride, padding = stride or self.stride, padding or self.padding
+        kernel_size, dilation = kernel_size or self.kernel_size, dilation or self.dilation
+        n, sizes = num_spatial_dims or self._dimensions, tuple(output_size)
         others = input.dim() - n
         if len(sizes) == others + n:
             sizes = sizes[others:]
@@ -188,12 +196,12 @@ class _ConvTransposeNd(_ConvNd):
                 f"(got {len(sizes)})"
             )
         smallest = tuple(
-            (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1
-            for size, stride, padding, dilation, kernel in zip(
-                input.shape[others:], self.stride, self.padding, self.dilation, self.kernel_size, strict=True
+            (size - 1) * step - 2 * pad + spread * (kernel - 1) + 1
+            for size, step, pad, spread, kernel in zip(
+                input.shape[others:], stride, padding, dilation, kernel_size, strict=True
             )
         )
-        largest = tuple(size + stride - 1 for size, stride in zip(smallest, self.stride, strict=True))
+        largest = tuple(size + step - 1 for size, step in zip(smallest, stride, strict=True))
         if not all(low <= size <= high for low, size, high in zip(smallest, sizes, largest, strict=True)):
             raise ValueError(
                 f"requested an output size of {sizes}, but valid sizes range from {smallest} to {largest} (for an "
