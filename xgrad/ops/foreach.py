@@ -64,22 +64,25 @@ def _columns(name: str, tensors: Sequence[Tensor], others: Sequence[Any]) -> lis
 
 def _plain(tensors: Sequence[Tensor], columns: list[Any]) -> bool:
     """Return True if one program can do it: nothing is recorded, and all are plain tensors of one real dtype."""
-    dtype = tensors[0].dtype
+    dtype = tensors[0]._dtype
     if not jnp.issubdtype(dtype, jnp.floating) or state.forward_level >= 0 or state.operator_mode is not None:
         return False
-    recording = state.grad_enabled
-    for column in (list(tensors), *columns):
-        for a in column if isinstance(column, list) else [column]:
+    recording, shapes = state.grad_enabled, [t.shape for t in tensors]
+    for column in (tensors, *columns):
+        for a in column if isinstance(column, (list, tuple)) else (column,):
             if isinstance(a, Tensor):
-                if a._interpreter is not None or a.dtype != dtype or (recording and a.requires_grad):
+                if a._interpreter is not None or a._dtype != dtype or (recording and a.requires_grad):
                     return False
             elif a.__class__ not in (int, float, bool):
                 return False
-    return all(
-        not isinstance(a, Tensor) or a.ndim == 0 or a.shape == t.shape
-        for column in columns
-        for t, a in zip(tensors, column if isinstance(column, list) else [column] * len(tensors))
-    )
+    for column in columns:
+        if isinstance(column, list):
+            given = [a.shape if isinstance(a, Tensor) else () for a in column]
+            if given != shapes and any(shape and shape != t for shape, t in zip(given, shapes)):
+                return False
+        elif isinstance(column, Tensor) and column.ndim and any(column.shape != t for t in shapes):
+            return False
+    return True
 
 
 @functools.lru_cache(maxsize=512)
@@ -120,7 +123,8 @@ def _run(name: str, in_place: bool, tensors: Sequence[Tensor], others: Sequence[
     each = tuple([isinstance(column, list) for column in columns])
     operands = [a for column in columns for a in (column if isinstance(column, list) else [column])]
     if in_place:
-        if len(set(map(id, tensors))) < len(tensors) or any(a is t for a in operands for t in tensors):
+        written = set(map(id, tensors))
+        if len(written) < len(tensors) or not written.isdisjoint(map(id, operands)):
             return _one_by_one(name, True, tensors, columns)
         _in_place(name, len(tensors), each)(tensors, operands)
         return tensors
