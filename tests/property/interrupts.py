@@ -237,11 +237,11 @@ class Optimizer(Kind):
 
         from xgrad.interop.optax import Optimizer as Wrapped
 
-        self.w = xgrad.zeros(N, requires_grad=True)
-        self.v = xgrad.zeros(N, requires_grad=True)
-        self.w.grad, self.v.grad = xgrad.ones(N), xgrad.ones(N)
-        self.optimizer = Wrapped([self.w, self.v], optax.sgd(1.0, momentum=1.0))
-        self.optimizer.step()
+        w, v = xgrad.zeros(N, requires_grad=True), xgrad.zeros(N, requires_grad=True)
+        w.grad, v.grad = xgrad.ones(N), xgrad.ones(N)
+        optimizer = Wrapped([w, v], optax.sgd(1.0, momentum=1.0))
+        optimizer.step()
+        self.w, self.v, self.optimizer = w, v, optimizer  # all or none: no call between
 
     def work(self):
         if self.w._version > 1000:
