@@ -43,3 +43,15 @@ def test_an_old_ipython_or_none_names_files(monkeypatch):
     for get_ipython in (lambda: None, lambda: types.SimpleNamespace(compile=None)):
         monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=get_ipython))
         assert pending_line("train.py") == "train.py:2"
+
+
+def test_a_layers_generated_forward_is_no_line_and_names_have_no_underscore():
+    layer, x = xgrad.nn.ReLU(), xgrad.ones(2, requires_grad=True)
+    with xgrad.lazy():
+        layer(x * 2).sum().backward()
+        text = xgrad.lazy.pending()
+    assert " relu" in text
+    assert "<forward" not in text
+    assert "<lambda>" not in text
+    assert " _" not in text
+    assert all("# test_source.py:" in line for line in text.splitlines()[1:])

@@ -26,12 +26,20 @@ from .input_buffer import accumulate, stolen
 from .placement import put
 from .sparse_gradient import SparseGradient
 
-_copy = jit_checked(lambda a: a.copy())
+
+def copy(array: Any) -> Any:
+    return array.copy()
+
+
+_copy = jit_checked(copy)
 
 
 @functools.lru_cache(maxsize=4096)
 def _fit_program(shape: tuple, dtype: np.dtype) -> Any:
-    return jit_checked(lambda array: fit(array, shape, dtype), (shape, dtype))
+    def sum_to_size(array: Any) -> Any:
+        return fit(array, shape, dtype)
+
+    return jit_checked(sum_to_size, (shape, dtype))
 
 
 class Arithmetic:

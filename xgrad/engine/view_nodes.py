@@ -170,7 +170,13 @@ def _of_restrided(own: Program, program: Program) -> Formula:
 # -- making nodes ------------------------------------------------------------------------------------------------------
 
 _classes: dict[tuple[str, type], type] = {}
-_times: Jitted = jit_checked(lambda whole, share: whole * share)
+
+
+def _share(whole: Any, share: Any) -> Any:
+    return whole * share
+
+
+_times: Jitted = jit_checked(_share)
 
 
 def _class(name: str, base: type) -> type:

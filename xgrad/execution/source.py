@@ -21,7 +21,8 @@ def outside(frame: Any) -> Any:
         name = code.co_filename
         if name not in _inside:
             ours = name.startswith(_OURS) or name == contextlib.__file__
-            _inside[name] = ours or f"{os.sep}jax{os.sep}" in name or name.startswith("<frozen ")
+            made = name.startswith(("<frozen ", "<forward of "))  # the latter by nn/modules/face.py
+            _inside[name] = ours or made or f"{os.sep}jax{os.sep}" in name
         if not _inside[name]:
             return code, frame.f_lasti
         frame = frame.f_back
