@@ -48,8 +48,8 @@ class Program:
 
     @property
     def name(self) -> str:
-        """The name by which lazy blocks and reports tell it: its `label`, or the function's without underscores."""
-        return self.label or self.function.__name__.lstrip("_")
+        """The name by which lazy blocks and reports tell it: its `label` or the function's, without underscores."""
+        return (self.label or self.function.__name__).lstrip("_")
 
     @property
     def lower(self) -> Any:
