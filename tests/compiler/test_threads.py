@@ -2,12 +2,14 @@
 
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 import xgrad
+from xgrad.compiler.frames import _New
 
 STEPS = 4
 pytestmark = pytest.mark.unverified("other threads write between the two runs")
@@ -196,6 +198,33 @@ def test_draws_beside_a_first_call_are_all_different():
     assert len(set(drawn)) == 60 + STEPS
     xgrad.manual_seed(0)
     assert sorted(drawn) == sorted(float(xgrad.rand(())) for _ in drawn)
+
+
+def test_a_first_call_keeps_no_other_threads_half_built_tuples():
+    done = threading.Event()
+    errors = []
+
+    def build():  # CPython resizes the tuple while it is built: it must have no second reference
+        while not done.is_set():
+            try:
+                tuple(i for i in range(40))
+            except SystemError as error:
+                errors.append(error)
+
+    def trace():
+        new = _New()
+        new.start()
+        started = time.monotonic()
+        try:
+            while time.monotonic() - started < 3 and not errors:
+                new.before_collection()
+                new.among([object()])
+        finally:
+            new.stop()
+            done.set()
+
+    together(build, trace)
+    assert errors == []
 
 
 def test_a_method_is_compiled_once_for_its_object():

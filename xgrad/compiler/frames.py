@@ -8,6 +8,7 @@ XLA compiles the program.
 """
 
 import gc
+import itertools
 import os
 import sys
 import threading
@@ -164,7 +165,7 @@ class _New:
                 gc.disable()
                 self._older: set[int] = set()
             else:  # another thread traces: its objects stay young
-                self._older = set(map(id, gc.get_objects(generation=0)))
+                self._older = _young_ids()
             _open, self._started = _open + 1, True
             self._collected = _collections()
             self._younger: set[int] = set()
@@ -180,7 +181,7 @@ class _New:
     def before_collection(self) -> None:
         """Remember the young objects: the function is about to run the collector."""
         if _collections() == self._collected:
-            self._younger.update(map(id, gc.get_objects(generation=0)))
+            self._younger.update(_young_ids())
 
     def after_collection(self) -> None:
         """Go on after the function's collection: objects that are neither remembered nor young are older."""
@@ -193,7 +194,7 @@ class _New:
         waiting = {id(value) for value in values}
         if _collections() != self._collected:  # another thread has collected: all values count as new
             return waiting
-        young = self._younger.union(map(id, gc.get_objects(generation=0)))
+        young = self._younger | _young_ids()
         found = waiting.intersection(young) - self._older
         return found | {id(value) for value in values if not gc.is_tracked(value)}  # small and untracked
 
@@ -201,6 +202,16 @@ class _New:
 _lock = threading.Lock()
 _open = 0  # the number of open blocks in all threads
 _enabled = True  # True if the collector was on before the first block
+
+
+def _young_ids() -> set[int]:
+    """Return the ids of the collector's young objects.
+
+    One C call makes and consumes the list of objects, so that no other thread runs while the list lives. The list
+    refers to tuples that another thread is still building, and CPython cannot resize a tuple with two references:
+    the other thread's `tuple(generator)` would raise `SystemError: bad argument to internal function`.
+    """
+    return set(map(id, itertools.chain.from_iterable(map(gc.get_objects, (0,)))))
 
 
 def _collections() -> int:
