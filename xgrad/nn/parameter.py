@@ -1,8 +1,9 @@
 """Parameter and Buffer: tensors that a Module lists by themselves (PyTorch: torch/nn/parameter.py, torch/nn/buffer.py).
 
 A Parameter *is* a plain Tensor with a mark: `type(p) is Tensor`, and `isinstance(p, Parameter)` asks for the mark, as
-PyTorch does for subclasses of Tensor.  So every operator takes it on its fast path (a class of its own costs 3 µs a
-call), and results are plain tensors without the mark.  A subclass of Parameter has instances of its own class.
+PyTorch does for subclasses of Tensor.  So a tree of parameters has the structure of the tree of their gradients, which
+`jax.tree.map(update, params, grads)` asks for: JAX compares the classes of nodes.  Results are plain tensors without
+the mark.  A subclass of Parameter has instances of its own class.
 """
 
 from typing import Any
