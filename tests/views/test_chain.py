@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.lanes import budget
 from tests.traced import evaluated
 from xgrad.views import chain as chain_module
+from xgrad.views import program
 from xgrad.views.chain import ViewChain
 from xgrad.views.program import scalar_of
 from xgrad.views.view_ops import AsStrided, Permute, Reshape, Slice
@@ -445,6 +446,48 @@ def test_programs_are_shared_by_chains_that_differ_in_starts(compilations):
         chain.adjoint(new)
     assert len(compilations) == 3
     assert float(x.sum()) == 45
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (5,), (1, 3), (5, 0), (5, 1, 2)])
+def test_rows_are_the_views_that_select_makes(shape):
+    root = ViewChain.root(shape, np.dtype("float32"))
+    values = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    n = shape[0]
+    for i in [0, *range(-n, n)]:
+        row, same = root.view("getitem", (i,)), root.view("select", 0, i)
+        assert row is same
+        assert row.shape == shape[1:]
+        assert np.array_equal(row.replay(jnp.asarray(values)), values[i])
+        assert row.geometry.offset == (i % n) * root.geometry.strides[0]
+        assert row.program is root.view("getitem", (0,)).program
+        assert np.array_equal(row.write_back(jnp.asarray(values), 7.0)[i], np.full(shape[1:], 7))
+        if n > 1:
+            assert row.parent.steps == row.steps[:1]
+            assert row.parent.parent is root
+    for i in (n, -n - 1):
+        with pytest.raises(IndexError, match="out of bounds"):
+            root.view("getitem", (i,))
+
+
+def test_a_row_of_a_view_is_a_view_of_the_root():
+    root = ViewChain.root((4, 6), np.dtype("float32"))
+    values = np.arange(24, dtype="float32").reshape(4, 6)
+    for i in range(6):
+        assert np.array_equal(root.view("t").view("getitem", (i,)).replay(jnp.asarray(values)), values.T[i])
+
+
+def test_the_first_reads_put_no_start_on_the_device(monkeypatch):
+    put = []
+    monkeypatch.setattr(program, "_scalars", {})
+    monkeypatch.setattr(program, "_on_device", lambda value: put.append(int(value)) or jnp.int32(value))
+    root, array = ViewChain.root((97, 3), np.dtype("float32")), jnp.arange(291, dtype=np.float32).reshape(97, 3)
+    for i in range(20, 60):
+        assert np.array_equal(root.view("getitem", (i,)).replay(array), array[i])
+        assert np.array_equal(root.view("slice", 0, i, i + 2).replay(array), array[i : i + 2])
+    assert put in ([], [20])  # the first row's, whose program the others share
+    for _ in range(20):
+        assert np.array_equal(root.view("getitem", (30,)).replay(array), array[30])
+    assert 30 in put
 
 
 def test_geometry_path_shares_the_programs_of_the_replay_path():

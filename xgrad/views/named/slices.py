@@ -58,6 +58,9 @@ def slice_(
 
 def getitem(chain: ViewChain, index: Any) -> ViewChain:
     """Basic indexing: `index` is a tuple of integers, None, Ellipsis and ("slice", start, stop, step)."""
+    is_row = len(index) == 1 and index[0].__class__ is int
+    if is_row and (row := chain.row(index[0])) is not None:
+        return row
     shape = chain.shape
     used = sum(1 for i in index if i is not None and i is not Ellipsis)
     if sum(1 for i in index if i is Ellipsis) > 1:
@@ -102,7 +105,10 @@ def getitem(chain: ViewChain, index: Any) -> ViewChain:
             starts.append(i % n)
             sizes.append(1)
             steps.append(1)
-    return chain.then(Slice(tuple(starts), tuple(sizes), tuple(steps))).then(Reshape(tuple(result)))
+    view = chain.then(Slice(tuple(starts), tuple(sizes), tuple(steps))).then(Reshape(tuple(result)))
+    if is_row:
+        chain.first_row(view)
+    return view
 
 
 def diagonal(chain: ViewChain, offset: int = 0, dim1: int = 0, dim2: int = 1) -> ViewChain:
