@@ -22,7 +22,7 @@ LAYERS = (
     ("autograd",), ("nn",), ("optim",), ("func",), ("compiler",),
     ("attach", "accelerator", "amp", "cuda", "cpu", "distributed", "fft", "jit", "linalg", "masked", "profiler",
      "signal", "special"),
-    ("interop", "utils", "backends", "comparison", "conformance", "cli", "distributions", "serialization",
+    ("interop", "utils", "backends", "comparison", "conformance", "cli", "distributions", "library", "serialization",
      "testing", "types", "viz"),
     ("torch_modules",),
 )  # fmt: skip

@@ -106,6 +106,7 @@ if _TYPE_CHECKING:
     from . import func as func
     from . import interop as interop
     from . import jit as jit
+    from . import library as library
     from . import masked as masked
     from . import optim as optim
     from . import profiler as profiler
@@ -277,6 +278,7 @@ _MODULES = (
     "func",
     "interop",
     "jit",
+    "library",
     "masked",
     "optim",
     "profiler",

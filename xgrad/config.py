@@ -165,6 +165,7 @@ class Settings:
     special = False  # True once a thread has entered an operator mode or a lazy block: until then none looks for one
     lazy = False  # True if every thread is lazy (XGRAD_LAZY=1)
     torch_names = False  # True within `as_torch()`
+    registrations = 0  # of operators and their formulas (xgrad.library), so far: programs that are older are stale
     declared = False  # True once a declared backend is in use; `special` is then True too
     narrow = "warn"  # the setting `xgrad.config.narrow`
     narrowing_said = False  # True once the warning that belongs to it was given

@@ -45,7 +45,6 @@ _COMPLEX32 = ("XLA has no arrays of complex32", "Use complex64: xgrad.complex64,
 _HUB = ("it downloads code and runs it", "Download the weights yourself, and read them with xgrad.load.")
 _FX = ("functions are traced by JAX here", "Use jax.make_jaxpr with xgrad.to_jax(f), or xgrad.compile(f).lower(x).")
 _EXPORT = ("programs are exported by JAX here", "Use jax.export with xgrad.to_jax(f).")
-_LIBRARY = ("operators are not registered by name here", "Use xgrad.from_jax(f), or a custom xgrad.autograd.Function.")
 _QUANTIZATION = (_QUANTIZED[0], "Quantize weights yourself, with a straight-through Function for training.")
 _PROCESSES = ("JAX's arrays cannot be shared between processes", "Use Python's multiprocessing with NumPy arrays.")
 _TORCHSCRIPT = ("TorchScript's files hold programs of its own", "Save the state_dict, and build the module in Python.")
@@ -108,7 +107,6 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("", _HUB, "hub"),
     ("", _FX, "fx"),
     ("", _EXPORT, "export"),
-    ("", _LIBRARY, "library"),
     ("", _QUANTIZATION, "ao quantization"),
     ("", _PROCESSES, "multiprocessing"),
     ("", _ONNX, "onnx"),

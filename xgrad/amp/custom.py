@@ -51,7 +51,7 @@ def custom_fwd(fwd: Callable[..., Any] | None = None, *, device_type: str, cast_
             return fwd(*args, **kwargs)
         kind = kind_of(device_type, "custom_fwd")
         with autocast(device_type, enabled=False):
-            return fwd(*_cast(args, kind, cast_inputs), **_cast(kwargs, kind, cast_inputs))
+            return fwd(*cast_tensors(args, kind, cast_inputs), **cast_tensors(kwargs, kind, cast_inputs))
 
     return decorate_fwd
 
@@ -79,7 +79,7 @@ def _check(device_type: Any) -> None:
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
 
 
-def _cast(value: Any, kind: str, dtype: Any) -> Any:
+def cast_tensors(value: Any, kind: str, dtype: Any) -> Any:
     """Return `value` with its floating-point tensors as `dtype`, in containers too."""
     if isinstance(value, Tensor):
         cast = value.dtype in FLOATS and value.dtype != float64 and value.device.type == kind
@@ -87,9 +87,9 @@ def _cast(value: Any, kind: str, dtype: Any) -> Any:
     if isinstance(value, (str, bytes, np.ndarray)):
         return value
     if isinstance(value, Mapping):
-        return {_cast(k, kind, dtype): _cast(v, kind, dtype) for k, v in value.items()}
+        return {cast_tensors(k, kind, dtype): cast_tensors(v, kind, dtype) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_cast(v, kind, dtype) for v in value)
+        return type(value)(cast_tensors(v, kind, dtype) for v in value)
     if isinstance(value, Iterable):
-        return (_cast(v, kind, dtype) for v in value)
+        return (cast_tensors(v, kind, dtype) for v in value)
     return value

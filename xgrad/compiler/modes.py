@@ -47,6 +47,7 @@ NAMES = (
     "anomaly mode", "the layout policy", "compiled_backward", "mutation of saved tensors", "use_key",
     "the mesh", "autocast", "the default device", "the default dtype",
     *(name.removeprefix("jax_").removeprefix("enable_") for name in _SETTINGS + _EAGER),
+    "the registered operators (xgrad.library)",
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def modes() -> tuple[Any, ...]:
         mine["place"],
         settings.default_dtype,
         *_read(_config),
+        settings.registrations,
     )
 
 

@@ -8,3 +8,4 @@ FUNCTIONS: dict[str, dict[str, Any]] = {"": {}}  # namespace ("", "nn.functional
 METHODS: dict[str, Any] = {}
 OPERATORS: dict[str, Operator] = {}
 VARIANTS: list[Operator] = []  # operators that share the name of one of OPERATORS: add with alpha, say
+NAMESPACES: dict[str, Any] = {}  # of operators that users registered (library/registry.py): xgrad.ops.NAME

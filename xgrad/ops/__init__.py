@@ -10,6 +10,7 @@ from typing import Any
 
 # The call path first: declarations bind it.
 from ..dispatch import call, call_pair
+from ..dispatch.tables import NAMESPACES
 from ..tensor_methods import predicates, pytrees, storages
 
 # isort: split
@@ -57,4 +58,6 @@ from .sparse import compressed_conversion, conversion
 def __getattr__(name: str) -> Any:
     if name == "aten":  # few programs ask for it
         return importlib.import_module(".aten", __name__)
+    if name in NAMESPACES:
+        return NAMESPACES[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,10 @@
 """torch.ops: operators by their names in ATen, with their overloads (PyTorch: torch/_ops.py)."""
 
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any
 
-from ..dispatch.tables import FUNCTIONS, METHODS
+from ..dispatch.tables import FUNCTIONS, METHODS, NAMESPACES
 from ..ops import aten as _aten
 
 
@@ -36,9 +36,9 @@ class OpOverloadPacket:
 class Namespace(ModuleType):
     """torch.ops.X: operators by name.  Raises `AttributeError` for a name that xgrad does not have."""
 
-    def __init__(self, name: str, tables: tuple[Any, ...]) -> None:
+    def __init__(self, name: str, tables: tuple[Any, ...], spaces: Mapping[str, Any] = MappingProxyType({})) -> None:
         super().__init__(f"torch.ops.{name}".rstrip("."))
-        self.__dict__["_tables"] = tables
+        self.__dict__["_tables"], self.__dict__["_spaces"] = tables, spaces
         self.__dict__["__path__"] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -46,10 +46,12 @@ class Namespace(ModuleType):
             if callable(found := table.get(name)):
                 made = self.__dict__[name] = OpOverloadPacket(name, found)
                 return made
+        if name in self._spaces:  # registered by the user: xgrad.library
+            return self._spaces[name]
         raise AttributeError(f"{self.__name__!r} has no attribute {name!r}: xgrad has no operator of this name")
 
 
 ATEN: Namespace = Namespace("aten", (vars(_aten), *(FUNCTIONS[place] for place in ("", "nn.functional")), METHODS))
 NOTHING: Namespace = Namespace("", ())
-OPS: Namespace = Namespace("", ())
+OPS: Namespace = Namespace("", (), NAMESPACES)
 setattr(OPS, "aten", ATEN)  # noqa: B010 - a module's attribute

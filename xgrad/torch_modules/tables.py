@@ -39,6 +39,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "func.*": ("func",),
     "functional": ("",),
     "jit.*": ("jit",),
+    "_library.*": ("library", "library.infer_schema", "library.custom_op"),
+    "library": ("library",),
     "linalg": ("linalg",),
     "masked.*": ("masked",),
     "nn.*": ("nn",),
@@ -106,15 +108,13 @@ FILES = frozenset(f"{folder}.{name}" for folder, names in _FILES.items() for nam
 _COLLECTIVES = reason("distributed", "all_reduce")
 # Modules that can be imported, and whose names raise at use: name → (reason, alternative).
 REFUSED: dict[str, tuple[str, str]] = {
-    name: reason("", name)
-    for name in ("ao", "export", "fx", "hub", "library", "multiprocessing", "onnx", "quantization")
+    name: reason("", name) for name in ("ao", "export", "fx", "hub", "multiprocessing", "onnx", "quantization")
 }
 REFUSED |= {
     "_inductor": reason("", "export"),
     "_higher_order_ops": reason("", "export"),
     "_subclasses": reason("", "fx"),
-    "_prims": reason("", "library"),
-    "_library": reason("", "library"),
+    "_prims": reason("", "fx"),
     "nested": reason("", "nested"),
     "nn.parallel": _COLLECTIVES,
     "nn.parallel.*": _COLLECTIVES,

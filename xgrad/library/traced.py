@@ -1,0 +1,104 @@
+"""A registered operator inside of `xgrad.compile`, or of any trace of JAX's.
+
+A kernel that is made of operators is traced: it becomes part of the program, as fast as any code.  One that reads
+values (NumPy, `if x.sum() > 0`) cannot be; then the program calls it back on the host when it runs
+(`jax.pure_callback`), with results of the shapes that the fake kernel gives.
+
+Invariant: a kernel that turned out to read values leaves no trace: what it wrote before is put back.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ..config import state
+from ..errors import TracedValueError
+from ..tensor import Tensor, from_array
+
+if TYPE_CHECKING:
+    from .operator import OpOverload
+
+
+def compute_traced(operator: "OpOverload", values: list[Any], named: dict[str, Any]) -> Any:
+    """Run an operator on tensors without values: its kernel as part of the program, or called back from it."""
+    trace = state.trace
+    refused = None if trace is None else trace.refused
+    mutated = operator.mutated(values, named)
+    before = [t._read() for t in mutated]
+    try:
+        result = operator.computed(values, named)
+        if trace is None or trace.refused is refused:
+            return result
+        error: Exception = trace.refused  # the kernel caught it
+    except (TracedValueError, jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as reading:
+        error = reading
+    if operator.fake is None and operator._schema.returns:
+        unknown = NotImplementedError(
+            f"{operator} reads the values of its arguments, which are not known while they are traced, and there was "
+            "no fake impl registered for it: with register_fake(fn), where fn returns empty tensors of the results' "
+            "shapes and dtypes, the program calls the operator on the host"
+        )
+        if trace is not None:
+            trace.refused = unknown
+        raise unknown from error
+    if trace is not None:
+        trace.refused = refused
+    for tensor, array in zip(mutated, before, strict=True):
+        if tensor._read() is not array:
+            tensor.copy_(from_array(array))
+    return _called_back(operator, values, named, mutated)
+
+
+def _called_back(operator: "OpOverload", values: list[Any], named: dict[str, Any], mutated: list[Tensor]) -> Any:
+    from .formula import Call  # formula.py imports nothing of this file: the import at the top would be a circle
+
+    call = Call(operator, values, named)
+    tensors = call.tensors or []
+    call.tensors = None
+    faked = operator.faked(values, named)
+    shapes = [jax.ShapeDtypeStruct(t._read().shape, t._read().dtype) for t in call.split(faked)]
+    n = len(shapes)
+    shapes += [jax.ShapeDtypeStruct(t._read().shape, t._read().dtype) for t in mutated]
+    if not shapes:
+        raise NotImplementedError(
+            f"{operator} reads values, returns no tensor and writes none: a program has no use for it, and would leave "
+            "it out. Call it outside of the compiled function."
+        )
+    kind = operator.device_kind(values, named)
+    places = [next(i for i, t in enumerate(tensors) if t is m) for m in mutated]
+
+    def host(*arrays: Any) -> list[np.ndarray]:
+        return _on_host(call, kind, arrays, places, shapes)
+
+    arrays = jax.pure_callback(host, shapes, *[t._read() for t in tensors], vmap_method="sequential")
+    for tensor, array in zip(mutated, arrays[n:], strict=True):
+        tensor.copy_(from_array(array))
+    return call.filled([from_array(a) for a in arrays[:n]])
+
+
+def _on_host(call: Any, kind: str | None, arrays: Any, places: list[int], shapes: list[Any]) -> list[np.ndarray]:
+    """Run the kernel of a type of devices on values; return its results and what it wrote as NumPy arrays."""
+    operator = call.operator
+    try:
+        place = jax.local_devices(backend="cpu")[0]
+    except RuntimeError:  # JAX was told of other platforms only
+        place = None
+    enabled, state.grad_enabled = state.grad_enabled, False
+    try:
+        given = [from_array(jax.device_put(np.array(a), place)) for a in arrays]
+        values, named = call.arguments(given)
+        result = operator.computed(values, named, kind)
+        again = type(call)(operator, [], {})
+        found = [np.asarray(t._export()) for t in [*again.split(result), *(given[i] for i in places)]]
+    finally:
+        state.grad_enabled = enabled
+    for i, (array, shape) in enumerate(zip(found, shapes, strict=False)):
+        if array.shape != shape.shape or array.dtype != shape.dtype:
+            raise RuntimeError(
+                f"{operator}: its fake impl says that result {i} is {shape.dtype}{list(shape.shape)}, but its kernel "
+                f"returned {array.dtype}{list(array.shape)}"
+            )
+    if len(found) != len(shapes):
+        raise RuntimeError(f"{operator}: its fake impl returns {len(shapes)} tensors, but its kernel {len(found)}")
+    return found
