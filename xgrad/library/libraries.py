@@ -93,14 +93,14 @@ class Library:
 
         "CPU", "CUDA", "XLA" (and "cpu", "cuda", "tpu"): tensors on these; "CompositeExplicitAutograd": all devices;
         "CompositeImplicitAutograd": all, always recorded; "Meta": the fake kernel.
-        Raises `RuntimeError` for an operator that is not defined, and for a second kernel for one key.
+        A later kernel takes the place of an earlier one.  Raises `RuntimeError` for an operator that is not defined.
         """
         if with_keyset:
             raise NotImplementedError("impl(): there are no dispatch key sets here: with_keyset must be False")
         if isinstance(op_name, OpOverload):
             op_name = op_name._qualname
         operator = operator_of(f"{self.ns}::{op_name.rpartition('::')[2]}")
-        put_kernel(operator, dispatch_key or self.dispatch_key, fn, allow_override)
+        put_kernel(operator, dispatch_key or self.dispatch_key, fn)
 
     def _register_fake(self, op_name: str, fn: Callable[..., Any], **options: Any) -> None:
         operator_of(f"{self.ns}::{op_name}").fake = fn
@@ -119,7 +119,7 @@ def _forget(made: list[OpOverload]) -> None:
     made.clear()
 
 
-def put_kernel(operator: OpOverload, key: str, fn: Callable[..., Any], override: bool) -> None:
+def put_kernel(operator: OpOverload, key: str, fn: Callable[..., Any]) -> None:
     """Register a kernel under one of PyTorch's dispatch keys, or a device's type."""
     if not callable(fn):
         raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
@@ -131,22 +131,11 @@ def put_kernel(operator: OpOverload, key: str, fn: Callable[..., Any], override:
     if key == "Meta":
         operator.fake = fn
     elif key == _COMPOSITE:
-        if operator.composite is not None and not override:
-            raise _twice(operator, key)
         operator.composite = fn
     else:
         kind = None if key in _ALL else kind_of({"XLA": "xla"}.get(key, key.lower()), "impl")
-        if kind in operator.kernels and not override:
-            raise _twice(operator, key)
         operator.kernels[kind] = fn
     changed()
-
-
-def _twice(operator: OpOverload, key: str) -> RuntimeError:
-    return RuntimeError(
-        f"This is not allowed since there's already a kernel registered from python overriding {operator._qualname}'s "
-        f"behavior for {key or 'all devices'} dispatch key (allow_override=True replaces it)"
-    )
 
 
 _kept: dict[str, Library] = {}  # the libraries of operators that `define` made
@@ -202,7 +191,7 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         for key in keys:
-            put_kernel(operator, key, fn, False)
+            put_kernel(operator, key, fn)
         return fn
 
     if func is None:

@@ -8,8 +8,9 @@ from ..compiler import compile as compiled
 from ..config import state
 from ..tensor import Tensor
 from ..testing import assert_close
+from .calls import shares, tensors_in
 from .custom_op import operator_of
-from .operator import OpOverload, shares, tensors_in
+from .operator import OpOverload
 
 
 class OpCheckError(Exception):

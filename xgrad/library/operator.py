@@ -9,7 +9,7 @@ Invariant: an opaque operator's result has no history but its own node, so that 
 or an error (PyTorch: torch/_library/custom_ops.py, aten/src/ATen/core/dispatch/Dispatcher.h).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .. import overrides
@@ -21,6 +21,7 @@ from ..config import state
 from ..tensor import Tensor
 from ..views.meta import check_inplace
 from ..views.storage import Tracer
+from .calls import shares, tensors_in
 from .formula import apply, function_of
 from .schema import Schema
 from .traced import compute_traced
@@ -231,20 +232,3 @@ class OpOverload:
                 function = self.kernels.get(None) or next(iter(self.kernels.values()), None)
                 raise RuntimeError(_ALIASED.format(self._qualname, getattr(function, "__module__", None)))
             taken.append(tensor)
-
-
-def shares(one: Tensor, other: Tensor) -> bool:
-    """Return True if two tensors share storage."""
-    return one is other or (one._storage is not None and one._storage is other._storage)
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in nested lists, tuples and dictionaries."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            yield from tensors_in(v)
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from tensors_in(v)

@@ -7,7 +7,7 @@ values (NumPy, `if x.sum() > 0`) cannot be; then the program calls it back on th
 Invariant: a kernel that turned out to read values leaves no trace: what it wrote before is put back.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,12 +15,10 @@ import numpy as np
 from ..config import state
 from ..errors import TracedValueError
 from ..tensor import Tensor, from_array
-
-if TYPE_CHECKING:
-    from .operator import OpOverload
+from .calls import Call
 
 
-def compute_traced(operator: "OpOverload", values: list[Any], named: dict[str, Any]) -> Any:
+def compute_traced(operator: Any, values: list[Any], named: dict[str, Any]) -> Any:
     """Run an operator on tensors without values: its kernel as part of the program, or called back from it."""
     trace = state.trace
     refused = None if trace is None else trace.refused
@@ -50,9 +48,7 @@ def compute_traced(operator: "OpOverload", values: list[Any], named: dict[str, A
     return _called_back(operator, values, named, mutated)
 
 
-def _called_back(operator: "OpOverload", values: list[Any], named: dict[str, Any], mutated: list[Tensor]) -> Any:
-    from .formula import Call  # formula.py imports nothing of this file: the import at the top would be a circle
-
+def _called_back(operator: Any, values: list[Any], named: dict[str, Any], mutated: list[Tensor]) -> Any:
     call = Call(operator, values, named)
     tensors = call.tensors or []
     call.tensors = None
