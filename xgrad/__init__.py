@@ -146,6 +146,8 @@ if _TYPE_CHECKING:
     from .compile_cache import disable_compile_cache as disable_compile_cache
     from .compile_cache import enable_compile_cache as enable_compile_cache
     from .compiler import compile as compile
+    from .control_flow import cond as cond
+    from .control_flow import while_loop as while_loop
     from .func import vmap as vmap
     from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .interop.jax import from_jax as from_jax
@@ -246,6 +248,7 @@ _LATER |= {
 _LATER |= dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "sizes")
 _LATER |= dict.fromkeys(("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "sizes")
 _LATER |= dict.fromkeys(("get_device_module", "mps", "mtia", "xpu"), "accelerator")
+_LATER |= dict.fromkeys(("cond", "while_loop"), "control_flow")
 _LATER |= {"GradScaler": "amp.grad_scaler", "as_torch": "torch_modules"}
 _LATER |= dict.fromkeys(
     (

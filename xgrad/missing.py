@@ -29,7 +29,6 @@ _ADVICE: dict[str, dict[str, str]] = {
         bits4x2 float4_e2m1fn_x2 float8_e8m0fnu""": _NARROW,
         "qscheme per_tensor_symmetric per_channel_symmetric quint4x2 quint2x4": _QUANTIZED,
         "SymBool SymFloat SymInt sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum sym_sqrt": _SYMBOLIC,
-        "cond while_loop": "Python's if and while work on values; xgrad.from_jax takes jax.lax's, for arrays.",
         "OutOfMemoryError": "Catch xgrad.errors.OutOfMemoryError.",
         "eig": "Use xgrad.linalg.eig.",
         "symeig": "Use xgrad.linalg.eigh.",

@@ -91,6 +91,14 @@ def _chain(attributes: dict[str, Any]) -> Any:
     return None if chain is None or chain.is_root else chain
 
 
+class Touched:
+    """The tensors that code uses and those that it makes, while the object is in an overlay's `watching`."""
+
+    def __init__(self) -> None:
+        self.used: dict[int, Tensor] = {}
+        self.made: dict[int, Tensor] = {}
+
+
 class Overlay:
     """The tensors and generators from outside that a function uses while it runs, and their twins."""
 
@@ -103,6 +111,7 @@ class Overlay:
         self.counters: dict[int, tuple[VersionCounter, dict[Any, Any]]] = {}
         self._counters: dict[int, tuple[VersionCounter, VersionCounter]] = {}  # by a counter's id: it, its twin
         self.generators: list[tuple[Any, Any, Any]] = []  # (generator, its root, its twin)
+        self.watching: list[Touched] = []  # of the branches of `cond` that are being looked at
 
     # ------------------------------------------------------------ each kind of overlay overrides these
 
@@ -129,6 +138,8 @@ class Overlay:
             if type(tensor)._sparse is True and before:
                 raise NotImplementedError("xgrad.compile takes no sparse tensors: give it to_dense() of them")
             attributes["_trace"] = self  # it is being made
+            for touched in self.watching:
+                touched.made[id(tensor)] = tensor
             return None
         if before.get("_level") is not None or before.get("_tangents"):
             raise Inline
@@ -212,6 +223,8 @@ class Overlay:
 
 def _reached(overlay: Overlay, tensor: Tensor) -> Reached | None:
     """Return the overlay's `Reached` of a tensor; None for a tensor that was made in it."""
+    for touched in overlay.watching:
+        touched.used[id(tensor)] = tensor
     reached = overlay.by_id.get(id(tensor))
     if reached is None and _read(tensor, "__dict__").get("_trace") is not overlay:
         reached = overlay.reach(tensor)

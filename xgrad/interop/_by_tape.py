@@ -39,21 +39,25 @@ def by_tape(function: Callable, args: tuple, kwargs: dict) -> Any:
     arrays = [leaves[i]._read() for i in places]
     for i in places:
         leaves[i] = None
-    results = _runs(flat)(*arrays)
+    results = taped(flat)(*arrays)
     return nesting[0].unflatten(results)
 
 
-def _runs(flat: Callable[..., list]) -> Any:
-    """Make a function over tensors one over arrays, with the tape's gradient.  Both return lists."""
+def taped(flat: Callable[..., list], ended: Callable[[], None] = lambda: None) -> Any:
+    """Make a function over tensors one over arrays, with the tape's gradient.  Both return lists.
+
+    `ended` is called when the graph of a call of `flat` is not needed any more.
+    """
 
     @jax.custom_vjp
     def run(*arrays: Any) -> list:
         enabled, state.grad_enabled = state.grad_enabled, not state.inference
         try:
             results = flat(*[_recorded(array) for array in arrays])
+            return [r._read() if isinstance(r, Tensor) else r for r in results]
         finally:
             state.grad_enabled = enabled
-        return [r._read() if isinstance(r, Tensor) else r for r in results]
+            ended()
 
     def forward(*arrays: Any) -> tuple[list, tuple]:
         return run(*arrays), arrays
@@ -73,7 +77,7 @@ def _runs(flat: Callable[..., list]) -> Any:
             found = grad(ends, inputs, gradients, create_graph=True, allow_unused=True, materialize_grads=True)
             return [f.conj() for f in found if f is not None]  # never None: they are materialized
 
-        found = iter(_runs(pulled)(*arrays, *[cotangents[i] for i in reached]))
+        found = iter(taped(pulled, ended)(*arrays, *[cotangents[i] for i in reached]))
         return tuple([next(found) if i in moving else None for i in range(len(arrays))])
 
     run.defvjp(forward, backward)
