@@ -96,7 +96,23 @@ class Touched:
 
     def __init__(self) -> None:
         self.used: dict[int, Tensor] = {}
+        self.versions: dict[int, int] = {}  # at the first use
         self.made: dict[int, Tensor] = {}
+
+    def use(self, tensor: Tensor, attributes: dict[str, Any]) -> None:
+        """Record the use of a tensor."""
+        if id(tensor) not in self.used:
+            counter = attributes.get("_version_counter")
+            self.versions[id(tensor)] = 0 if counter is None else counter.value
+            self.used[id(tensor)] = tensor
+
+    def outside(self) -> list[Tensor]:
+        """Return the tensors that the code used and did not make."""
+        return [tensor for key, tensor in self.used.items() if key not in self.made]
+
+    def written(self) -> bool:
+        """Return True if the code wrote one of these."""
+        return any(t._version != self.versions[id(t)] for t in self.outside() if not t._inference)
 
 
 class Overlay:
@@ -223,11 +239,11 @@ class Overlay:
 
 def _reached(overlay: Overlay, tensor: Tensor) -> Reached | None:
     """Return the overlay's `Reached` of a tensor; None for a tensor that was made in it."""
-    for touched in overlay.watching:
-        touched.used[id(tensor)] = tensor
     reached = overlay.by_id.get(id(tensor))
     if reached is None and _read(tensor, "__dict__").get("_trace") is not overlay:
         reached = overlay.reach(tensor)
+    for touched in overlay.watching:
+        touched.use(tensor, _read(tensor, "__dict__") if reached is None else reached.now)
     return reached
 
 

@@ -23,10 +23,7 @@ def run(where: str, function: Callable[..., Any], given: Any, operands: list[Ten
     before = [t._version for t in operands if not t._inference]
     result = function(*given)
     if before != [t._version for t in operands if not t._inference]:
-        raise RuntimeError(
-            f"{where}: Encountered input mutation: {_name(function)} writes to an input in place, and higher order ops "
-            "do not support input mutation. Work on a clone() of it."
-        )
+        raise mutated(where, function)
     seen = list(operands)
     for leaf in flatten(result)[0]:
         if isinstance(leaf, Tensor):
@@ -37,6 +34,14 @@ def run(where: str, function: Callable[..., Any], given: Any, operands: list[Ten
                 )
             seen.append(leaf)
     return result
+
+
+def mutated(where: str, function: Callable[..., Any]) -> RuntimeError:
+    """Return the error of a function that writes to a tensor which it did not make."""
+    return RuntimeError(
+        f"{where}: Encountered input mutation: {_name(function)} writes to an input or a tensor from outside in place, "
+        "and higher order ops do not support input mutation. Work on a clone() of it."
+    )
 
 
 def leaves_of(where: str, function: Callable[..., Any], result: Any) -> tuple[list[Any], Structure]:

@@ -6,6 +6,7 @@ from typing import Any
 from jax import lax
 
 from ..batching.trees import flatten, unflatten
+from ..config import state
 from ..dispatch.tables import FUNCTIONS
 from ..interop.jax import from_jax
 from ..tensor import Tensor
@@ -16,9 +17,11 @@ from .lifted import Lifted, is_traced, look
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     """Return `true_fn(*operands)` if `pred` is true, else `false_fn(*operands)`.
 
-    pred: a bool, or a tensor with one element.  operands: a tuple of tensors, which may be nested in tuples, lists
-    and dictionaries.  The functions return new tensors, or integers, nested likewise; they may use tensors from
-    outside, to which gradients go too, and must not write to any.
+    pred: a tensor with one element; or a bool, with which nothing below is checked.
+    operands: a tuple of tensors, which may be nested in tuples, lists and dictionaries.
+
+    The functions return new tensors, or integers, nested likewise; they may use tensors from outside, to which
+    gradients go too, and must not write to any (outside of programs they may while gradients are off).
 
     Inside of `xgrad.compile`, where `pred` has no value, the program contains both functions and runs one of them;
     their results must have the same structure, shapes and dtypes, and they must draw no random numbers.  Where the
@@ -38,25 +41,26 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
     Source: PyTorch's `torch.cond`.
     """
+    if isinstance(pred, (bool, int, float)):
+        return (true_fn if pred else false_fn)(*operands)
     _check(pred, true_fn, false_fn, operands)
-    if isinstance(pred, Tensor):
-        batched = pred._level is not None
-        if batched or is_traced(pred):
-            leaves = flatten(operands)[0]
-            if batched or any(t._level is not None for t in leaves):
-                return _selected(pred, true_fn, false_fn, operands)
-            return _in_program(pred, true_fn, false_fn, operands)
-        pred = bool(pred)
-    chosen = true_fn if pred else false_fn
+    if pred._level is not None:
+        return _selected(pred, true_fn, false_fn, operands)
+    if is_traced(pred):
+        run_in = _selected if state.vmap_levels else _in_program
+        return run_in(pred, true_fn, false_fn, operands)
+    chosen = true_fn if bool(pred) else false_fn
+    if not state.grad_enabled:
+        return chosen(*operands)
     result = run("cond", chosen, operands, flatten(operands)[0])
     leaves_of("cond", chosen, result)
     return result
 
 
 def _check(pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> None:
-    if not isinstance(pred, (bool, int, float, Tensor)):
+    if not isinstance(pred, Tensor):
         raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
-    if isinstance(pred, Tensor) and pred.numel() != 1:
+    if pred.numel() != 1:
         raise RuntimeError(
             f"Expected pred to be bool or single-element tensor, but got a tensor of shape {list(pred.shape)}."
         )

@@ -16,7 +16,7 @@ from ..config import state
 from ..interop._by_tape import taped
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer
-from .checks import run
+from .checks import mutated, run
 
 
 def is_traced(tensor: Any) -> bool:
@@ -55,7 +55,9 @@ def look(where: str, function: Callable[..., Any], operands: Any) -> tuple[Any, 
             f"{where}: a function uses a tensor from outside that requires grad. Inside of a trace of JAX's give such "
             "tensors as operands; xgrad.compile finds them."
         )
-    return result, [t for key, t in touched.used.items() if key not in touched.made]
+    if touched.written():
+        raise mutated(where, function)
+    return result, touched.outside()
 
 
 class Lifted:

@@ -33,8 +33,7 @@ def opcheck(
 
     test_schema: it writes the arguments that its schema names and no others, and returns no alias of one.
     test_autograd_registration: if an argument requires grad, the results have a formula, or there is none to find.
-    test_faketensor: its fake kernel gives the shapes, dtypes and devices of its results; needed for an opaque operator
-    whose function reads values.
+    test_faketensor: its fake kernel gives the shapes, dtypes and devices of its results.
     test_aot_dispatch_dynamic: under `xgrad.compile` values and gradients are those of an eager call.
 
     Raises `OpCheckError` for the first test that fails, unless `raise_exception` is False.
@@ -43,6 +42,7 @@ def opcheck(
     >>> @xgrad.library.custom_op("docs::plus", mutates_args=())
     ... def plus(x: xgrad.Tensor) -> xgrad.Tensor:
     ...     return x + 1
+    >>> _ = plus.register_fake(xgrad.empty_like)
     >>> xgrad.library.opcheck(plus, (xgrad.ones(2),))["test_schema"]
     'SUCCESS'
 
