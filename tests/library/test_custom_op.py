@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import threading
 import weakref
 
 import numpy as np
@@ -571,3 +572,37 @@ def test_opcheck_finds_what_is_wrong():
         check(writes, (xgrad.ones(2),))
     found = check(writes, (xgrad.ones(2),), raise_exception=False)
     assert isinstance(found["test_schema"], RuntimeError)
+
+
+def test_sparse_tensors_subclasses_and_inference():
+    class Sub(xgrad.Tensor):
+        pass
+
+    op = xgrad.library.custom_op(fresh(), lambda x: x * 2, mutates_args=(), schema=ONE)
+    assert op(xgrad.eye(2).to_sparse()).to_dense().tolist() == [[2.0, 0.0], [0.0, 2.0]]
+    x = xgrad.ones(2).as_subclass(Sub)
+    assert type(op(x)) is Sub
+    op.register_torch_dispatch(Sub, lambda cls, func, types, args, kwargs: (cls, func.name()))
+    assert op(x) == (Sub, op._qualname)
+    with xgrad.inference_mode():
+        y = op(xgrad.ones(2))
+        write(fresh())(y)
+    assert y.tolist() == [4.0, 4.0]
+    with pytest.raises(RuntimeError, match="outside InferenceMode"):
+        write(fresh())(y)
+
+
+def test_threads_call_a_program_that_calls_back():
+    def run(x):
+        return (x @ x) * float((x @ x).sum() > 0)
+
+    op = xgrad.library.custom_op(fresh(), run, mutates_args=(), schema=ONE)
+    op.register_fake(xgrad.empty_like)
+    program, x, found = xgrad.compile(lambda x: op(x).sum()), xgrad.ones(64, 64), []
+    program(x)
+    threads = [threading.Thread(target=lambda: found.append(program(x).item())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [64.0**3] * 4

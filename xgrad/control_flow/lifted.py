@@ -34,15 +34,16 @@ def look(where: str, function: Callable[..., Any], operands: Any) -> tuple[Any, 
     stand_ins = [from_array(t._read()) if isinstance(t, Tensor) else t for t in leaves]
     given = [t for t in stand_ins if isinstance(t, Tensor)]
     overlay, touched, drawn = state.overlay, Touched(), {}
-    enabled, log = state.grad_enabled, state.random_log
-    state.random_log = drawn
+    log, casts = state.random_log, state.autocast_casts
+    state.random_log, state.autocast_casts = drawn, None
+    state.transforms += 1  # backward() is refused: it would add to gradients outside
     if overlay is not None:
         overlay.watching.append(touched)
-        state.grad_enabled = False
     try:
         result = run(where, function, unflatten(structure, stand_ins), given)
     finally:
-        state.grad_enabled, state.random_log = enabled, log
+        state.random_log, state.autocast_casts = log, casts
+        state.transforms -= 1
         if overlay is not None:
             overlay.watching.remove(touched)
     if drawn:
@@ -60,6 +61,10 @@ def look(where: str, function: Callable[..., Any], operands: Any) -> tuple[Any, 
     return result, touched.outside()
 
 
+# The modes of the call.  A cached cast would be that of a tensor from outside, not of what takes its place.
+_MODES = ("autocast", "autocast_casts", "place", "mesh", "tracking")
+
+
 class Lifted:
     """A function of the operands' tensors and of those from outside, over arrays; it returns a list of arrays."""
 
@@ -68,6 +73,7 @@ class Lifted:
         leaves, self._structure = flatten(operands)
         self._places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         self._fixed = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self._modes = {name: getattr(state, name) for name in _MODES}  # backward runs the function again, elsewhere
         self._before: list[tuple[Tensor, dict[str, Any]]] = []
 
     def __call__(self, *arrays: Any) -> list[Any]:
@@ -80,8 +86,18 @@ class Lifted:
         given = tensors[: len(self._places)]
         for tensor, other in zip(self._outside, tensors[len(given) :], strict=True):
             self._enter(tensor, other)
-        result = run(self._where, self._function, unflatten(self._structure, full), [*given, *self._outside])
+        modes = {name: getattr(state, name) for name in _MODES}
+        try:
+            self._switch({**self._modes, "autocast_casts": None})
+            result = run(self._where, self._function, unflatten(self._structure, full), [*given, *self._outside])
+        finally:
+            self._switch(modes)
         return [t for t in flatten(result)[0] if isinstance(t, Tensor)]
+
+    @staticmethod
+    def _switch(modes: dict[str, Any]) -> None:
+        for name, value in modes.items():
+            setattr(state, name, value)
 
     def _enter(self, tensor: Tensor, other: Tensor) -> None:
         """Give a tensor the value and history of another one; to the end of backward, for nodes save the tensor."""

@@ -109,7 +109,7 @@ class OpOverload:
         """Run the kernel, unrecorded, and check its results."""
         enabled, state.grad_enabled = state.grad_enabled, False
         try:
-            if any(isinstance(t._held(), Tracer) for t in tensors_in((values, named))):
+            if any(not t._sparse and isinstance(t._held(), Tracer) for t in tensors_in((values, named))):
                 return compute_traced(self, values, named)
             return self.computed(values, named)
         finally:
