@@ -1,5 +1,8 @@
 """cond and while_loop: against torch eagerly, and in programs and batches against eager runs."""
 
+import gc
+import weakref
+
 import jax
 import numpy as np
 import pytest
@@ -372,3 +375,15 @@ def test_a_gradient_after_a_write_to_a_tensor_from_outside_is_refused():
     for run in (f, xgrad.compile(f)):
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             run(x)
+
+
+def test_a_program_that_is_gone_holds_no_tensor_from_outside():
+    def make():
+        w = xgrad.ones(3, requires_grad=True)
+        run = xgrad.compile(lambda x: xgrad.cond(positive(x), lambda x: x * w, lambda x: x * 2, (x,)))
+        run(xgrad.ones(3, requires_grad=True)).sum().backward()
+        return weakref.ref(w)
+
+    gone = make()
+    gc.collect()
+    assert gone() is None

@@ -128,6 +128,7 @@ class Overlay:
         self._counters: dict[int, tuple[VersionCounter, VersionCounter]] = {}  # by a counter's id: it, its twin
         self.generators: list[tuple[Any, Any, Any]] = []  # (generator, its root, its twin)
         self.watching: list[Touched] = []  # of the branches of `cond` that are being looked at
+        self.at_end: list[Callable[[], None]] = []
 
     # ------------------------------------------------------------ each kind of overlay overrides these
 
@@ -226,6 +227,8 @@ class Overlay:
 
     def end(self) -> None:
         """Restore hooks that a handle from outside removed, and forget this thread's attributes."""
+        while self.at_end:
+            self.at_end.pop()()
         for reached in self.reached:
             reached.now = {}
             if not self.hooks_stayed(reached):

@@ -75,6 +75,12 @@ class Lifted:
         self._fixed = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self._modes = {name: getattr(state, name) for name in _MODES}  # backward runs the function again, elsewhere
         self._before: list[tuple[Tensor, dict[str, Any]]] = []
+        if state.overlay is not None:
+            state.overlay.at_end.append(self._forget)
+
+    def _forget(self) -> None:
+        """Drop the function and its tensors: JAX's caches hold this object, and run it in the trace only."""
+        self._function, self._outside, self._fixed = _ended_with_its_trace, [], []
 
     def __call__(self, *arrays: Any) -> list[Any]:
         return taped(self._flat, self._ended)(*arrays)
@@ -115,3 +121,7 @@ class Lifted:
         while self._before:
             tensor, own = self._before.pop()
             tensor.__dict__ = own
+
+
+def _ended_with_its_trace(*tensors: Any) -> Any:
+    raise RuntimeError("cond: a program ran one of its branches after the trace: please report it")
