@@ -152,6 +152,7 @@ if _TYPE_CHECKING:
     from .functions import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
     from .interop.jax import from_jax as from_jax
     from .interop.jax import to_jax as to_jax
+    from .library.tags import Tag as Tag
     from .ops.aten import grid_sampler as grid_sampler
     from .ops.aten import grid_sampler_2d as grid_sampler_2d
     from .ops.aten import grid_sampler_3d as grid_sampler_3d
@@ -248,7 +249,7 @@ _LATER |= {
 _LATER |= dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "sizes")
 _LATER |= dict.fromkeys(("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "sizes")
 _LATER |= dict.fromkeys(("get_device_module", "mps", "mtia", "xpu"), "accelerator")
-_LATER |= dict.fromkeys(("cond", "while_loop"), "control_flow")
+_LATER |= dict.fromkeys(("cond", "while_loop"), "control_flow") | {"Tag": "library.tags"}
 _LATER |= {"GradScaler": "amp.grad_scaler", "as_torch": "torch_modules"}
 _LATER |= dict.fromkeys(
     (

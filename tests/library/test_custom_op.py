@@ -606,3 +606,44 @@ def test_threads_call_a_program_that_calls_back():
     for thread in threads:
         thread.join(60)
     assert found == [64.0**3] * 4
+
+
+def test_tags_say_that_what_is_written_is_returned():
+    def scenario(t, name):
+        tag, define = t.Tag, t.library.custom_op
+        names = {"T": t.Tensor}
+        exec(
+            "def f(x: T, y: T) -> T: return x.mul_(y)\n"
+            "def g(x: T, *, out: T) -> T: return out.copy_(x * 2)\n"
+            "def h(x: T, *, out: T, more: T) -> tuple[T, T]: return out.copy_(x), more.copy_(x)",
+            names,
+        )
+        f, g, h = names["f"], names["g"], names["h"]
+        f = define(name + "f", f, mutates_args=("x",), tags=tag.inplace)
+        g = define(name + "g", g, mutates_args=("out",), tags=(tag.out, tag.pt2_compliant_tag))
+        h = define(name + "h", h, mutates_args=("out", "more"), tags=tag.out)
+        x, y, out, more = t.ones(2), t.full((2,), 3.0), t.zeros(2), t.zeros(2)
+        assert f(x, y) is x
+        assert g(x, out=out) is out
+        a, b = h(x, out=out, more=more)
+        assert a is out
+        assert b is more
+        with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+            g(t.ones(2, requires_grad=True), out=out)
+        for function, mutates, tags in ((g, (), tag.out), (f, ("y",), tag.inplace), (f, ("x",), tag.out)):
+            with pytest.raises(ValueError, match="Tag"):
+                t.library.infer_schema(function._init_fn, mutates_args=mutates, tags=tags)
+        return x, out, more, str(f._opoverload._schema).partition("(")[2]
+
+    agree(scenario)
+
+
+def test_a_program_calls_back_an_operator_that_returns_what_it_writes():
+    def run(x):
+        return x.copy_(xgrad.from_numpy(np.sin(x.numpy())))
+
+    op = xgrad.library.custom_op(fresh(), run, mutates_args=("x",), schema="(Tensor(a!) x) -> Tensor(a!)")
+    x = xgrad.ones(2)
+    y = xgrad.compile(lambda x: op(x) * 2)(x)
+    assert np.allclose(x.numpy(), np.sin(1.0))
+    assert np.allclose(y.numpy(), 2 * np.sin(1.0))

@@ -5,7 +5,7 @@ libraries.py     Library, define, impl, and what registers more for an operator
 infer_schema.py  a schema from a function's type hints
 opcheck.py       checks of an operator
 operator.py      an operator; calls.py: its calls; formula.py: its Function; traced.py: inside of programs
-schema.py        schemas, and the conversion of arguments; registry.py: namespaces, for xgrad.ops
+tags.py          tags; schema.py: schemas, and the conversion of arguments; registry.py: namespaces, for xgrad.ops
 
     @custom_op("mine::f", mutates_args=())        xgrad.ops.mine.f(x)
             │ schema from type hints                    │ finds

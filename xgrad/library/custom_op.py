@@ -11,6 +11,7 @@ from .infer_schema import infer_schema
 from .operator import OpOverload
 from .registry import changed, checked_name, find, put
 from .schema import Schema
+from .tags import Tag, tags_of
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ def custom_op(
     mutates_args: the names of the arguments that it writes in place, or "unknown" for all tensors.
     device_types: the devices that it is for, e.g. "cpu" or ("cuda", "tpu"); None: all.
     schema: in place of the one that `infer_schema` reads from the type hints, e.g. "(Tensor x, int k=1) -> Tensor".
-    tags: ignored.
+    tags: `xgrad.Tag`s: with `inplace` or `out` it returns the arguments that it writes.
 
     Returns a `CustomOpDef`, which is called like the function, and with which formulas are registered.  Results must
     be new tensors: returning an argument, or a view of one, raises `RuntimeError`.  Without `register_autograd`
@@ -62,7 +63,7 @@ def custom_op(
 
     def define(function: Callable[..., Any]) -> CustomOpDef:
         space, op = checked_name(name)
-        text = infer_schema(function, mutates_args=names) if schema is None else schema
+        text = infer_schema(function, mutates_args=names, tags=tags) if schema is None else schema
         found = Schema(op + text.strip(), space)
         if schema is not None and names != "unknown" and {*found.mutated} != {*names}:
             raise ValueError(
@@ -70,7 +71,7 @@ def custom_op(
                 f"{found.mutated}"
             )
         keyword = [a.name for a in found.arguments if a.kwarg_only and a.type.has_tensors]
-        if keyword:
+        if keyword and Tag.out not in tags_of(tags):
             raise NotImplementedError(
                 f"custom_op with kwarg-only Tensor args ({', '.join(keyword)}). Please make your tensors not "
                 f"kwarg-only. Got: {found}"
@@ -87,9 +88,7 @@ class CustomOpDef:
     """An operator that `custom_op` made: called like its function; `register_...` say more about it."""
 
     def __init__(self, schema: Schema, fn: Callable[..., Any], tags: Any = None) -> None:
-        self._opoverload = OpOverload(
-            schema, True, tags if isinstance(tags, tuple) else () if tags is None else (tags,)
-        )
+        self._opoverload = OpOverload(schema, True, tags_of(tags))
         self._opoverload.first = fn
         self._opoverload.definition = self
         self._init_fn = fn

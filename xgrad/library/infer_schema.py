@@ -12,6 +12,7 @@ import numpy as np
 from ..devices import device
 from ..dtype_object import dtype
 from ..tensor import Tensor
+from .tags import Tag, tags_of
 
 # Type hint → the schema's word, and the forms that PyTorch has of it.
 _TYPES: tuple[tuple[Any, str, frozenset[str]], ...] = (
@@ -44,7 +45,8 @@ def infer_schema(
     """Return the schema of a function, from its type hints and defaults.
 
     mutates_args: the names of the tensors that the function writes, or "unknown" for all of them.
-    op_name: the name in the schema; None leaves it out.  tags: ignored.
+    op_name: the name in the schema; None leaves it out.  tags: with `Tag.inplace` or `Tag.out` the results
+    are the arguments that are written.
 
     Raises `ValueError` for a parameter without a type hint, a type that no schema has, variadic and positional-only
     parameters, and a name in `mutates_args` that is no tensor of the function's.
@@ -69,7 +71,9 @@ def infer_schema(
         )
     mutated = None if isinstance(mutates_args, str) else {*mutates_args}
     names = getattr(inspect.unwrap(prototype_function), "__globals__", {})
+    marks = tags_of(tags)
     parts: list[str] = []
+    written: list[tuple[str, str, Any]] = []
     for place, parameter in enumerate(signature.parameters.values()):
         name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -86,6 +90,7 @@ def infer_schema(
             )
         if kind.startswith("Tensor") and (mutated is None or name in mutated):
             kind = f"Tensor(a{place}!){kind.removeprefix('Tensor')}"
+            written.append((name, kind, parameter.kind))
         elif mutated is not None and name in mutated:
             refuse(f"Parameter {name} is in mutates_args but only Tensors or collections of Tensors can be mutated.")
         shown = "" if parameter.default is parameter.empty else f"={_default(parameter.default, name, refuse)}"
@@ -94,7 +99,37 @@ def infer_schema(
     if unknown:
         refuse(f"{sorted(unknown)} in mutates_args were not found in the custom op's signature.")
     returned = _of_result(_evaluated(signature.return_annotation, names, refuse), refuse)
+    if Tag.inplace in marks or Tag.out in marks:
+        returned = _returned_arguments(Tag.inplace in marks, written, [*signature.parameters], returned, refuse)
     return f"{op_name or ''}({', '.join(parts)}) -> {returned}"
+
+
+def _returned_arguments(
+    inplace: bool,
+    written: list[tuple[str, str, Any]],
+    names: list[str],
+    returned: str,
+    refuse: Callable[[str], NoReturn],
+) -> str:
+    """Return the results of an operator that returns what it writes."""
+    kinds = [kind for _, kind, _ in written]
+    if inplace:
+        if [name for name, _, _ in written] != names[:1] or not kinds[0].endswith("!)"):
+            refuse(
+                "torch.Tag.inplace requires mutates_args to contain exactly the first positional argument, a Tensor."
+            )
+        if returned != "Tensor":
+            refuse("torch.Tag.inplace requires the return annotation to be a Tensor.")
+        return kinds[0]
+    if not written:
+        refuse("torch.Tag.out requires at least one mutable keyword-only Tensor argument.")
+    if any(kind is not inspect.Parameter.KEYWORD_ONLY for _, _, kind in written):
+        refuse("torch.Tag.out requires mutable arguments to be keyword-only.")
+    if any(not kind.endswith("!)") for kind in kinds):
+        refuse("torch.Tag.out only supports mutable keyword-only Tensor arguments.")
+    if returned != ("Tensor" if len(kinds) == 1 else f"({', '.join(['Tensor'] * len(kinds))})"):
+        refuse("torch.Tag.out requires the return annotation to match the mutable keyword-only Tensor arguments.")
+    return kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
 
 
 def _evaluated(annotation: Any, names: dict[str, Any], refuse: Callable[[str], NoReturn]) -> Any:

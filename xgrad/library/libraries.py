@@ -13,6 +13,7 @@ from .custom_op import operator_of, register_casts, register_formula, register_r
 from .operator import OpOverload
 from .registry import NAMESPACES, changed, checked_name, find, put, remove
 from .schema import Schema
+from .tags import tags_of
 
 _defining: dict[str, weakref.ref["Library"]] = {}  # namespaces that have a library of kind "DEF"
 _COMPOSITE = "CompositeImplicitAutograd"
@@ -80,7 +81,7 @@ class Library:
             raise RuntimeError(
                 f"Tried to register an operator ({found}) with the same name and overload name multiple times."
             )
-        operator = OpOverload(found, False, tags if isinstance(tags, tuple) else (tags,))
+        operator = OpOverload(found, False, tags_of(tags))
         self._made.append(operator)
         put(operator)
         return name

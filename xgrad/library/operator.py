@@ -24,6 +24,7 @@ from ..views.storage import Tracer
 from .calls import shares, tensors_in
 from .formula import apply, function_of
 from .schema import Schema
+from .tags import Tag
 from .traced import compute_traced
 
 _ALIASED = (
@@ -87,6 +88,11 @@ class OpOverload:
         if not self.opaque and self.formula is None and self.vmap_rule is None:
             return self._checked(self.kernel(values, named), values, named)
         recorded = state.grad_enabled and any(t.requires_grad for t in given)
+        if recorded and Tag.out in self.tags:
+            raise RuntimeError(
+                f"{self._schema.op_name}(): functions with out=... arguments don't support automatic differentiation, "
+                "but one of the arguments requires grad."
+            )
         if recorded or state.forward_level >= 0 or (state.vmap_levels and any(t._level is not None for t in given)):
             if recorded and self._schema.mutated:
                 self._check_writes(values, named)
@@ -143,8 +149,8 @@ class OpOverload:
     def faked(self, values: list[Any], named: dict[str, Any]) -> Any:
         """Run the fake kernel: tensors of the results' shapes and dtypes.  Raises `RuntimeError` if there is none."""
         if self.fake is None:
-            if self._schema.is_mutable and not self._schema.returns:
-                return None
+            if self.returns_written:
+                return self.written_results(values, named)
             raise RuntimeError(
                 f"There was no fake impl registered for {self}. This is necessary for xgrad.compile of a kernel that "
                 "reads values. Please use register_fake to add one."
@@ -154,6 +160,18 @@ class OpOverload:
             return self._checked(self.fake(*values, **named), values, named)
         finally:
             state.grad_enabled = enabled
+
+    @property
+    def returns_written(self) -> bool:
+        """Return True for an operator that writes, and returns nothing or what it writes."""
+        return self._schema.is_mutable and all(r.alias for r in self._schema.returns)
+
+    def written_results(self, values: list[Any], named: dict[str, Any]) -> Any:
+        """Return the results of an operator of which `returns_written` is true: arguments, or None."""
+        given = zip(self._schema.arguments, [*values, *named.values()], strict=True)
+        by_alias = {a.type.alias: v for a, v in given if a.type.is_write}
+        found = tuple(by_alias[r.alias] for r in self._schema.returns)
+        return found if len(found) > 1 else found[0] if found else None
 
     def device_kind(self, values: list[Any], named: dict[str, Any]) -> str | None:
         """Return the type of the devices that the arguments are on, or that an argument names; None without any."""

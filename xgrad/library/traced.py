@@ -31,7 +31,7 @@ def compute_traced(operator: Any, values: list[Any], named: dict[str, Any]) -> A
         error: Exception = trace.refused  # the kernel caught it
     except (TracedValueError, jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as reading:
         error = reading
-    if operator.fake is None and operator._schema.returns:
+    if operator.fake is None and not operator.returns_written:
         unknown = NotImplementedError(
             f"{operator} reads the values of its arguments, which are not known while they are traced, and there was "
             "no fake impl registered for it: with register_fake(fn), where fn returns empty tensors of the results' "
@@ -53,7 +53,9 @@ def _called_back(operator: Any, values: list[Any], named: dict[str, Any], mutate
     tensors = call.tensors or []
     call.tensors = None
     faked = operator.faked(values, named)
-    shapes = [jax.ShapeDtypeStruct(t._read().shape, t._read().dtype) for t in call.split(faked)]
+    results = call.split(faked)
+    new = [t for t in results if not any(t is m for m in mutated)]
+    shapes = [jax.ShapeDtypeStruct(t._read().shape, t._read().dtype) for t in new]
     n = len(shapes)
     shapes += [jax.ShapeDtypeStruct(t._read().shape, t._read().dtype) for t in mutated]
     if not shapes:
@@ -70,7 +72,8 @@ def _called_back(operator: Any, values: list[Any], named: dict[str, Any], mutate
     arrays = jax.pure_callback(host, shapes, *[t._read() for t in tensors], vmap_method="sequential")
     for tensor, array in zip(mutated, arrays[n:], strict=True):
         tensor.copy_(from_array(array))
-    return call.filled([from_array(a) for a in arrays[:n]])
+    made = {id(t): from_array(a) for t, a in zip(new, arrays, strict=False)}
+    return call.filled([made.get(id(t), t) for t in results])
 
 
 def _on_host(call: Any, kind: str | None, arrays: Any, places: list[int], shapes: list[Any]) -> list[np.ndarray]:
@@ -86,7 +89,9 @@ def _on_host(call: Any, kind: str | None, arrays: Any, places: list[int], shapes
         values, named = call.arguments(given)
         result = operator.computed(values, named, kind)
         again = type(call)(operator, [], {})
-        found = [np.asarray(t._export()) for t in [*again.split(result), *(given[i] for i in places)]]
+        written = [given[i] for i in places]
+        made = [t for t in again.split(result) if not any(t is w for w in written)]
+        found = [np.asarray(t._export()) for t in (*made, *written)]
     finally:
         state.grad_enabled = enabled
     for i, (array, shape) in enumerate(zip(found, shapes, strict=False)):
