@@ -647,3 +647,15 @@ def test_a_program_calls_back_an_operator_that_returns_what_it_writes():
     y = xgrad.compile(lambda x: op(x) * 2)(x)
     assert np.allclose(x.numpy(), np.sin(1.0))
     assert np.allclose(y.numpy(), 2 * np.sin(1.0))
+
+
+def test_a_program_follows_what_the_function_reads():
+    scale = [2.0]
+    op = xgrad.library.custom_op(fresh(), lambda x: x * scale[0], mutates_args=(), schema=ONE)
+    op.register_autograd(lambda ctx, g: g * scale[0])
+    run, x = xgrad.compile(lambda x: op(x)), xgrad.ones(2, requires_grad=True)
+    assert run(x).tolist() == [2.0, 2.0]
+    scale[0] = 3.0
+    y = run(x)
+    y.sum().backward()
+    assert y.tolist() == x.grad.tolist() == [3.0, 3.0]

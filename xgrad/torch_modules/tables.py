@@ -20,6 +20,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "_dynamo.eval_frame": ("torch_modules.answers", "nn.module"),
     "_functorch": (),
     "_functorch.*": ("torch_modules.answers", "func"),
+    "_higher_order_ops": ("control_flow",),
     "_jit_internal": ("jit", "torch_modules.answers"),
     "_lowrank": ("",),
     "_prims_common": ("torch_modules.answers",),
@@ -112,7 +113,6 @@ REFUSED: dict[str, tuple[str, str]] = {
 }
 REFUSED |= {
     "_inductor": reason("", "export"),
-    "_higher_order_ops": reason("", "export"),
     "_subclasses": reason("", "fx"),
     "_prims": reason("", "fx"),
     "nested": reason("", "nested"),
