@@ -325,6 +325,7 @@ def test_without_gradients_a_branch_may_write_and_return_its_operand():
     assert found[0] == found[1]
 
 
+@pytest.mark.unverified("bfloat16: a program rounds in other places")
 def test_gradients_under_autocast_are_those_of_the_eager_run():
     w = xgrad.tensor([[1.001, 2.003], [3.007, 4.013]], requires_grad=True)
 
@@ -342,6 +343,7 @@ def test_gradients_under_autocast_are_those_of_the_eager_run():
     assert np.allclose(found[0][1], found[1][1], rtol=1e-2)
 
 
+@pytest.mark.unverified("eagerly a result requires grad if the branch that ran used what does")
 def test_gradients_may_be_computed_in_a_branch_and_not_accumulated():
     w = xgrad.ones(3, requires_grad=True)
 

@@ -638,6 +638,7 @@ def test_tags_say_that_what_is_written_is_returned():
     agree(scenario)
 
 
+@pytest.mark.unverified("the writes of a function that is called back count as one")
 def test_a_program_calls_back_an_operator_that_returns_what_it_writes():
     def run(x):
         return x.copy_(xgrad.from_numpy(np.sin(x.numpy())))
