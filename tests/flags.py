@@ -15,12 +15,15 @@ COMPILE_FAST = (("xla_cpu_use_fusion_emitters", "false"), ("xla_cpu_parallel_cod
 
 
 def known(name: str) -> bool:
-    """Return True if the installed jaxlib has the flag: its library contains the name."""
+    """Return True if the installed jaxlib has the flag: its library contains the name as a string of its own.
+
+    A flag that is no more, as one in jaxlib 0.12, stays within the descriptions of messages.
+    """
     spec = importlib.util.find_spec("jaxlib")
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
     for library in sorted(folder.glob("*.so"), key=lambda path: -path.stat().st_size)[:1]:
         with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(name.encode()) >= 0
+            return content.find(b"\0" + name.encode() + b"\0") >= 0
     return False
 
 
