@@ -6,6 +6,7 @@ has JAX's implicit gradient.
 """
 
 from . import constraints as constraints
+from . import kl_pairs as kl_pairs  # registers its pairs
 from . import transforms as transforms
 from .bounded import ContinuousBernoulli as ContinuousBernoulli
 from .bounded import Kumaraswamy as Kumaraswamy
