@@ -304,21 +304,6 @@ class HalfCauchy(_Half):
         return self.base_dist.variance
 
 
-class _OfMixture(constraints.Constraint):
-    """The values that all components of a mixture may have."""
-
-    def __init__(self, base_constraint: Any) -> None:
-        self.base_constraint = base_constraint
-        self.is_discrete, self.event_dim = base_constraint.is_discrete, base_constraint.event_dim
-
-    def check(self, value: Tensor) -> Tensor:
-        result = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
-        return result.reshape((*result.shape[: value.dim() - self.event_dim], -1)).all(-1)
-
-    def __repr__(self) -> str:
-        return f"MixtureSameFamilyConstraint({self.base_constraint!r})"
-
-
 class MixtureSameFamily(Distribution):
     """A mixture of the distributions along the last batch dimension of `component_distribution`.
 
@@ -378,7 +363,8 @@ class MixtureSameFamily(Distribution):
 
     @property
     def support(self) -> Any:
-        return _OfMixture(self._component_distribution.support)
+        support: Any = self._component_distribution.support
+        return constraints.MixtureSameFamilyConstraint(support)
 
     def _pad(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-1 - self._event_ndims)
