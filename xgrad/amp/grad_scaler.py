@@ -12,15 +12,15 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..autograd.grad_mode import no_grad
 from ..config import state
 from ..dtypes import float16
-from ..limits import checked
+from ..execution.execute import queue_now
 from ..tensor import Tensor, from_array
+from . import scaling
 from .settings import kind_of, present
 
 
@@ -36,27 +36,6 @@ def _fresh() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
-@jax.jit
-@checked
-def _unscaled(grads: list, found: Any, inverse: Any) -> tuple[list, Any]:
-    """Return the gradients times `inverse`, each in its dtype, and 1.0 if one of them is not finite."""
-    finite = [jnp.isfinite(g).all() for g in grads]
-    found = jnp.where(jnp.stack(finite).all(), found, jnp.ones_like(found))
-    return [(g * inverse.astype(jnp.promote_types(g.dtype, inverse.dtype))).astype(g.dtype) for g in grads], found
-
-
-@jax.jit
-@checked
-def _updated(scale: Any, tracker: Any, found: Any, growth: Any, backoff: Any, interval: Any) -> tuple[Any, Any]:
-    """Return the next scale and the next number of steps since it grew."""
-    counted = tracker + jnp.ones_like(tracker)
-    grows = counted == interval
-    grown = scale * growth
-    grown = jnp.where(grows & jnp.isfinite(grown), grown, scale)
-    bad = found > 0
-    return jnp.where(bad, scale * backoff, grown), jnp.where(bad | grows, jnp.zeros_like(tracker), counted)
-
-
 class GradScaler:
     """Scale losses before backward, unscale gradients after it, skip the steps whose gradients are not finite.
 
@@ -66,9 +45,10 @@ class GradScaler:
     backoff_factor: after a step with inf or NaN this factor multiplies the scale.
     enabled: with False, `step` is the optimizer's own and all else does nothing.
 
-    The optimizer is any object with `param_groups`, a list of {"params": tensors}, and `step()`, such as
-    `xgrad.interop.optax.Optimizer`.  The latter's steps, the scaler's too, may be part of a function under
-    `xgrad.compile`; Python runs or skips a step of any other optimizer, which a compiled function cannot.
+    The optimizer is any object with `param_groups`, a list of {"params": tensors}, and `step()`.  In a function under
+    `xgrad.compile` it is one of `xgrad.optim` or `xgrad.interop.optax`, without step hooks: the program itself keeps
+    parameters and state as they were where a gradient is not finite.  Python runs or skips the steps of others, which a
+    compiled function cannot.
 
     Warns, and does nothing, for "cuda" without a GPU.  Raises `AssertionError` for a growth factor of 1 or less and a
     backoff factor of 1 or more; `RuntimeError` for an unknown device type.
@@ -158,8 +138,8 @@ class GradScaler:
 
     # ------------------------------------------------------------ an optimizer's step
 
-    def _unscale_grads_(self, optimizer: Any, inverse: Any, found: Any, allow_fp16: bool) -> dict[Any, Tensor]:
-        """Multiply all gradients by `inverse`, in place; return for each device 1.0 if one was not finite, else 0.0."""
+    def _unscale_grads_(self, optimizer: Any, scale: Tensor, allow_fp16: bool) -> dict[Any, Tensor]:
+        """Divide all gradients by `scale`, in place; return for each device 1.0 if one was not finite, else 0.0."""
         grads = []
         for group in optimizer.param_groups:
             for param in group["params"]:
@@ -175,7 +155,7 @@ class GradScaler:
                     )
                 grads.append(grad)
         with no_grad():
-            return _looked_at(grads, inverse, found, write=True)
+            return scaling.found_in(grads, scale)
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of an optimizer's parameters by the scale, in place, and store whether all are finite.
@@ -196,8 +176,7 @@ class GradScaler:
             )
         if known["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step(). Call it before, or call update() in between.")
-        found = jnp.zeros((), jnp.float32)
-        known["found_inf_per_device"] = self._unscale_grads_(optimizer, 1.0 / scale._read(), found, False)
+        known["found_inf_per_device"] = self._unscale_grads_(optimizer, scale, False)
         known["stage"] = OptState.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -233,16 +212,18 @@ class GradScaler:
 
     def _step_if_finite(self, optimizer: Any, known: dict, args: tuple, kwargs: dict) -> Any:
         found = list(known["found_inf_per_device"].values())
-        if state.trace is None:
-            return None if any(f.item() for f in found) else optimizer.step(*args, **kwargs)
         unless = getattr(optimizer, "_step_unless", None)
-        if unless is None:
-            raise RuntimeError(
-                f"GradScaler.step() inside of xgrad.compile: whether {type(optimizer).__name__} steps depends on the "
-                "gradients, which are known only when the program runs. Compile the part up to backward and call "
-                "scaler.step(optimizer) and scaler.update() outside, or use xgrad.interop.optax.Optimizer."
-            )
-        return unless(_sum(found), *args, **kwargs)
+        if state.trace is None:
+            begun = getattr(optimizer, "_begun", None)
+            lazily = begun is not None and not args and not kwargs and queue_now() is not None
+            if not lazily or optimizer._unskippable() or not begun():
+                return None if any(f.item() for f in found) else optimizer.step(*args, **kwargs)
+        why = f"Python runs the step of {type(optimizer).__name__}" if unless is None else optimizer._unskippable()
+        if why:
+            raise RuntimeError(_IN_PYTHON.format(why))
+        with no_grad():
+            found = scaling.sum_of(found)
+        return unless(found, *args, **kwargs)  # pyright: ignore[reportOptionalCall] - None has a reason above
 
     def _step_scaled(self, optimizer: Any, known: dict, args: tuple, kwargs: dict) -> Any:
         """Call the step of an optimizer that unscales by itself and skips by itself."""
@@ -254,7 +235,8 @@ class GradScaler:
         optimizer.grad_scale = None
         if known["stage"] is not OptState.UNSCALED:
             optimizer.grad_scale = scale.clone() if outer is None else scale * outer
-        optimizer.found_inf = from_array(_sum(found))
+        with no_grad():
+            optimizer.found_inf = scaling.sum_of(found)
         try:
             return optimizer.step(*args, **kwargs)
         finally:
@@ -278,12 +260,8 @@ class GradScaler:
             found = [f for known in self._per_optimizer_states.values() for f in known["found_inf_per_device"].values()]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update. Call step(optimizer) before it.")
-            factors = (np.float32(self._growth_factor), np.float32(self._backoff_factor))
-            arrays = _updated(
-                scale._read(), tracker._read(), _sum(found), *factors, np.int32(self._growth_interval)
-            )  # fmt: skip
-            for tensor, new in zip((scale, tracker), arrays, strict=True):
-                tensor._write(new)
+            with no_grad():
+                scaling.update(scale, tracker, found, self._growth_factor, self._backoff_factor, self._growth_interval)
         self._per_optimizer_states.clear()
 
     def _set(self, scale: Tensor, new_scale: Any) -> None:
@@ -343,7 +321,8 @@ class GradScaler:
         """Look for inf and NaN in an optimizer's gradients, without changing them."""
         self._tensors("_check_inf_per_device")
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        found = _looked_at(grads, np.float32(1), jnp.zeros((), jnp.float32), write=False)
+        with no_grad():
+            found = scaling.found_in(grads, None)
         self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = found
         return found
 
@@ -397,6 +376,14 @@ class GradScaler:
         return found
 
 
+_IN_PYTHON = (
+    "GradScaler.step() inside of xgrad.compile: whether the optimizer steps depends on the gradients, which are known only "
+    "when the program runs, and {}. Compile the part up to backward, and call scaler.step(optimizer) and scaler.update() "
+    "outside; or use an optimizer of xgrad.optim or interop.optax as it is; or write a step that takes `self.found_inf`, a "
+    "tensor, into account, under a class attribute `_step_supports_amp_scaling = True`."
+)
+
+
 def deprecated(device: str, name: str, instead: str = "{place}.{name}('{device}', args...)") -> None:
     """Warn of an older spelling, from the function that has it."""
     instead = instead.format(place="xgrad.amp", name=name, device=device)
@@ -412,39 +399,3 @@ def _require(growth_factor: float, backoff_factor: float) -> None:
         raise AssertionError(f"The growth factor must be > 1.0. Got {growth_factor}.")
     if backoff_factor >= 1.0:
         raise AssertionError(f"The backoff factor must be < 1.0. Got {backoff_factor}.")
-
-
-def _looked_at(grads: list[Tensor], inverse: Any, found: Any, write: bool) -> dict[Any, Tensor]:
-    """Return for each device 1.0 if one of its gradients is not finite, else `found`.
-
-    `write`: multiply the gradients by `inverse`, in place.
-    """
-    waiting: dict[Any, list[Tensor]] = {}
-    for grad in grads:
-        grad = grad._values() if grad.layout != "strided" else grad
-        waiting.setdefault(_where(grad), []).append(grad)
-    results: dict[Any, Tensor] = {}
-    for together in waiting.values():
-        device = together[0].device
-        before = results[device]._read() if device in results else found
-        scaled, bad = _unscaled([g._read() for g in together], before, inverse)
-        if write:
-            for grad, new in zip(together, scaled, strict=True):
-                grad._write(new)
-        results[device] = from_array(bad)
-    return results
-
-
-def _where(grad: Tensor) -> Any:
-    """Return the devices of a gradient: one program takes arrays that are on the same."""
-    sharding = getattr(grad._read(), "sharding", None)
-    return None if sharding is None or state.trace is not None else frozenset(sharding.device_set)
-
-
-def _sum(found: list[Tensor]) -> Any:
-    """Return the number of devices that have inf or NaN, as an array."""
-    if len(found) == 1:
-        return found[0]._read()
-    if state.trace is not None:
-        return sum(f._read() for f in found)
-    return jnp.asarray(np.float32(sum(f.item() for f in found)))

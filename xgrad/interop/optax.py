@@ -288,9 +288,17 @@ class Optimizer:
         self._updates[present] = updates
         return updates
 
-    def _step_unless(self, found: Any, *args: Any, **kwargs: Any) -> Any:
+    def _unskippable(self) -> str:
+        """Return why a compiled step can't be skipped by a value; "" if it can."""
+        if self._step_pre_hooks or self._step_post_hooks:
+            return "this Optimizer has step hooks, which Python runs"
+        if type(self).step is not Optimizer.step or "step" in vars(self):
+            return f"{type(self).__name__} has a step of your own, which Python runs"
+        return ""
+
+    def _step_unless(self, found: Tensor, *args: Any, **kwargs: Any) -> Any:
         """Step in a compiled function, but change nothing if `found` is above zero when the program runs."""
-        self._unless, before = found, self._unless
+        self._unless, before = found._read(), self._unless
         try:
             return self.step(*args, **kwargs)
         finally:

@@ -47,15 +47,46 @@ class ByRule(Optimizer):
                 loss = closure()
             finally:
                 modes.grad_enabled = enabled
+        self._step_groups(None)
+        return loss
+
+    def _step_groups(self, unless: Tensor | None) -> None:
+        enabled = modes.grad_enabled
         modes.grad_enabled = bool(self.defaults.get("differentiable")) and enabled
         try:
             for group in self.param_groups:
-                self._step_group(group)
+                self._step_group(group, unless)
         finally:
             modes.grad_enabled = enabled
-        return loss
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _step_unless(self, found: Tensor, closure: Callable[[], Any] | None = None) -> None:
+        """Step, but change nothing if `found` is above zero when the program runs (amp/grad_scaler.py)."""
+        if closure is not None:
+            raise RuntimeError("a step that a GradScaler may skip takes no closure: call backward() before it")
+        if hasattr(self.step, "_wrapped_by_lr_sched"):
+            self._opt_called = True
+        self._step_groups(found)
+
+    def _unskippable(self) -> str:
+        """Return why a program can't decide by itself whether a step is skipped; "" if it can."""
+        kind = type(self)
+        if "step" in vars(self) and not hasattr(self.step, "_wrapped_by_lr_sched"):
+            return f"the step of this {kind.__name__} was replaced by a function of your own"
+        if not _is_ours(kind, _OURS):
+            return f"{kind.__name__} has methods of your own, which Python runs"
+        if self._has_step_hooks():
+            return f"this {kind.__name__} has step hooks, which Python runs"
+        return ""
+
+    def _begun(self) -> bool:
+        """Return True if all parameters that a step will change have their state."""
+        return all(
+            p._grad is None or set(self.rule.counts).union(self._arrays(group, p)) <= self.state.get(p, {}).keys()
+            for group in self.param_groups
+            for p in group["params"]
+        )
+
+    def _step_group(self, group: dict[str, Any], unless: Tensor | None = None) -> None:
         numbers = given = None
         if modes.trace is not None:
             numbers = modes.trace.numbers.get(id(group))
@@ -84,12 +115,14 @@ class ByRule(Optimizer):
         else:
             states = self._states_in_trace(params, group, forms)
         for (arrays, varying), mine in kinds.items():
+            if unless is not None and ("first", True) in varying:
+                raise RuntimeError(UNSKIPPABLE_FIRST)
             hyper = self._hyper(group, params[mine[0]])
             if numbers is not None and given is not None and hyper != self._hyper(group, group["params"][0]):
                 numbers.escaped, given = True, None
             rules.apply(
                 self.rule, [params[i] for i in mine], [grads[i] for i in mine], [states[i] for i in mine], arrays,
-                hyper, {**options, **dict(varying)}, given,
+                hyper, {**options, **dict(varying)}, given, unless,
             )  # fmt: skip
 
     def _forms(self, params: list[Tensor], group: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -117,8 +150,7 @@ class ByRule(Optimizer):
         """
         kind = type(self)
         names = ("lr", *[name for name in (*getattr(kind, "hyper", ()), *kind.tuples) if name != "lr"])
-        ours = all(getattr(getattr(kind, name), "__module__", "").startswith(_PACKAGE) for name in _OURS)
-        if not ours or "hyper" not in dir(kind):
+        if not _is_ours(kind, _OURS) or "hyper" not in dir(kind):
             return []
         fixed = frozenset(names) - {"lr"}
         asked: Any = object.__new__(kind)  # without state, so that a guard keeps none
@@ -170,9 +202,19 @@ class ByRule(Optimizer):
         return grad.to_dense()
 
 
+UNSKIPPABLE_FIRST = (
+    "GradScaler.step() inside of xgrad.compile: the first step of SGD with momentum and dampening is another program than "
+    "the later ones, so the compiled program can't skip it. Do one step outside of the compiled function before."
+)
+
 # Methods in which a subclass of the user's may read other numbers.
 _OURS = ("step", "_arrays", "_counts", "_dense", "_hyper", "_shape", "_state_of", "_step_group", "_varying")
 _PACKAGE = __name__.rpartition(".")[0]
+
+
+def _is_ours(kind: type[Any], names: tuple[str, ...]) -> bool:
+    """Return True if a class's methods of these names are this package's."""
+    return all(getattr(getattr(kind, name), "__module__", "").startswith(_PACKAGE) for name in names)
 
 
 def _count_dtype() -> Any:

@@ -154,6 +154,10 @@ class Optimizer:
 
         return step
 
+    def _has_step_hooks(self) -> bool:
+        own, after = self.__dict__[_HOOKS[0]], self.__dict__[_HOOKS[1]]
+        return bool(own or after or _global_pre_hooks or _global_post_hooks)
+
     def _patch_step_function(self) -> None:
         """Put the hooks around the class's `step`, once."""
         kind = type(self)

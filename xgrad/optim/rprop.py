@@ -11,12 +11,13 @@ from .rule import Rule
 
 
 def _count(h: Any, s: Any, o: Any) -> Any:
-    return vars(h), {"step": s["step"] + 1}
+    return {**vars(h), "before": s["step"]}, {"step": s["step"] + 1}
 
 
 def _rprop(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:
     same = g * s["prev"]
-    size = s["step_size"] * jnp.where(same > 0, c.plus, jnp.where(same < 0, c.minus, 1))
+    size = jnp.where(c.before == 0, c.lr, s["step_size"])  # the state may have been made before the rate was changed
+    size = size * jnp.where(same > 0, c.plus, jnp.where(same < 0, c.minus, 1))
     size = jnp.clip(size, c.smallest, c.largest)
     g = jnp.where(same < 0, 0, g)
     return p - jnp.where(jnp.isnan(g), 0, jnp.sign(g)) * size, {"prev": g, "step_size": size}
@@ -42,7 +43,7 @@ class Rprop(ByRule):
     tensor([ 0.9000, -1.9000], requires_grad=True)
     """
 
-    hyper: ClassVar[tuple[str, ...]] = ()
+    hyper: ClassVar[tuple[str, ...]] = ("lr",)
     tuples: ClassVar[tuple[str, ...]] = ("etas", "step_sizes")
     rule: ClassVar[Rule] = Rule("rprop", ("step",), lambda h, log: vars(h), _count, _rprop)
     switches: ClassVar[tuple[str, ...]] = ()
@@ -73,7 +74,7 @@ class Rprop(ByRule):
 
     def _hyper(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         names = ("minus", "plus", "smallest", "largest")
-        return dict(zip(names, (*group["etas"], *group["step_sizes"])))
+        return {**super()._hyper(group, p), **dict(zip(names, (*group["etas"], *group["step_sizes"])))}
 
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
         return {"prev": 0.0, "step_size": group["lr"]}
@@ -86,7 +87,8 @@ def _asgd_coefficients(h: Any, s: Any, o: Any) -> Any:
     step = s["step"] + 1
     eta = h.lr / (1 + h.lambd * h.lr * step) ** h.alpha
     counts = {"step": step, "eta": eta, "mu": 1 / jnp.maximum(1.0, step - h.t0)}
-    return {**vars(h), "eta": s["eta"], "mu": s["mu"]}, counts
+    now = jnp.where(s["step"] == 0, h.lr, s["eta"])  # of a state that was made before the rate was changed
+    return {**vars(h), "eta": now, "mu": s["mu"]}, counts
 
 
 def _asgd(p: Any, g: Any, s: Any, c: Any, o: Any) -> Any:

@@ -14,6 +14,7 @@ are part of a program (`nesterov`, whether there is a weight decay).
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -52,6 +53,7 @@ class _Form(NamedTuple):
     arrays: tuple[str, ...]  # the parts of a parameter's state that are like the parameter
     numbers: tuple[str, ...]  # what the first operand, a vector, has
     tensors: tuple[str, ...]  # hyperparameters that are tensors: then nothing was derived yet
+    skips: bool  # True if the last operand says whether the step is skipped
 
 
 def apply(
@@ -63,16 +65,20 @@ def apply(
     hyper: dict[str, Any],
     options: dict[str, Any],
     given: Tensor | None = None,
+    unless: Tensor | None = None,
 ) -> None:
     """Do one step of parameters whose states have the rule's counts and these arrays.
 
     given: a tensor of `numbers(rule, hyper)`, in place of constants, where a trace makes operands of them.
+    unless: a number; if it is above zero when the program runs, parameters and states stay as they are.
     """
     if given is None:
         operands, names, tensors = _operands(rule, hyper)
     else:
         operands, names, tensors = [given], _names(rule, tuple(hyper)), ()
-    form = _Form(rule, tuple(options.items()), arrays, names, tensors)
+    form = _Form(rule, tuple(options.items()), arrays, names, tensors, unless is not None)
+    if unless is not None:
+        operands.append(unless)
     names = rule.counts + arrays
     written = [[p, *[s[k] for k in names]] for p, s in zip(params, states)]
     if modes.grad_enabled or any(p._interpreter is not None for p in params):
@@ -158,14 +164,20 @@ def _together(form: _Form, count: int) -> Together:
 
     def optimizer_step(written: list[Any], read: list[Any]) -> list[Any]:
         own = [written[i : i + width] for i in range(0, len(written), width)]
-        found, grads = read[: 1 + len(form.tensors)], read[1 + len(form.tensors) :]
-        return _step(form, own, grads, found)
+        others = 1 + len(form.tensors) + form.skips
+        return _step(form, own, read[others:], read[:others])
 
     optimizer_step.__name__ = f"{rule.name}_step"
     return Together(optimizer_step, f"{rule.name}_step")
 
 
 def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[Any]) -> list[Any]:
+    if form.skips:
+        *operands, found = operands
+        skip = found > 0
+        # A formula of NaN would have a gradient of NaN even where its value is not taken.
+        new = _step(form._replace(skips=False), own, [jnp.where(skip, 0, g).astype(g.dtype) for g in grads], operands)
+        return [jnp.where(skip, old, value) for old, value in zip(itertools.chain(*own), new, strict=True)]
     rule, options = form.rule, SimpleNamespace(**dict(form.options))
     numbers, *tensors = operands
     h: Any = dict(zip(form.numbers, numbers))

@@ -95,4 +95,4 @@ class SGD(ByRule):
     def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         # Without dampening the first buffer follows from a zero one by the same formula.
         known = not group["dampening"] or self.state.get(p, {}).get("momentum_buffer") is not None
-        return {"first": group["momentum"] != 0 and not known}
+        return {"first": group["momentum"] != 0 and not known}  # a step that can't be skipped: by_rule.py
