@@ -228,7 +228,7 @@ def test_a_compiled_step_of_another_optimizer_is_refused_and_changes_nothing():
         scaler.step(optimizer)
         scaler.update()
 
-    with pytest.raises(RuntimeError, match=r"inside of xgrad.compile: whether SGD steps depends on the gradients"):
+    with pytest.raises(RuntimeError, match=r"inside of xgrad.compile: .* Python runs the step of SGD"):
         xgrad.compile(step)()
     assert w.grad is None
     step()

@@ -8,7 +8,8 @@ steps since it last grew are tensors, which `update` writes, so that a compiled 
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from enum import Enum
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..autograd.grad_mode import no_grad
 from ..config import state
 from ..dtypes import float16
 from ..execution.execute import queue_now
+from ..optim.placing import outside_of_trace
 from ..tensor import Tensor, from_array
 from . import scaling
 from .settings import kind_of, present
@@ -116,8 +118,16 @@ class GradScaler:
     def _begun(self) -> Tensor:
         """Return the scale; it is made at the first use."""
         if self._scale is None:
-            self._scale = from_array(jnp.asarray(np.float32(self._init_scale)))
-            self._growth_tracker = from_array(jnp.asarray(np.int32(self._init_growth_tracker)))
+            with outside_of_trace() if state.trace is not None else nullcontext():
+                made = {
+                    "_growth_tracker": from_array(jnp.asarray(np.int32(self._init_growth_tracker))),
+                    "_scale": from_array(jnp.asarray(np.float32(self._init_scale))),
+                }
+            for name, tensor in made.items():
+                if state.trace is not None:
+                    state.trace.adopt(self, name, tensor)
+                setattr(self, name, tensor)
+            return made["_scale"]
         return self._scale
 
     def scale(self, outputs: Any) -> Any:
@@ -212,18 +222,31 @@ class GradScaler:
 
     def _step_if_finite(self, optimizer: Any, known: dict, args: tuple, kwargs: dict) -> Any:
         found = list(known["found_inf_per_device"].values())
-        unless = getattr(optimizer, "_step_unless", None)
-        if state.trace is None:
-            begun = getattr(optimizer, "_begun", None)
-            lazily = begun is not None and not args and not kwargs and queue_now() is not None
-            if not lazily or optimizer._unskippable() or not begun():
-                return None if any(f.item() for f in found) else optimizer.step(*args, **kwargs)
-        why = f"Python runs the step of {type(optimizer).__name__}" if unless is None else optimizer._unskippable()
-        if why:
-            raise RuntimeError(_IN_PYTHON.format(why))
+        unless = self._unless(optimizer, args, kwargs)
+        if unless is None:
+            return None if any(f.item() for f in found) else optimizer.step(*args, **kwargs)
         with no_grad():
-            found = scaling.sum_of(found)
-        return unless(found, *args, **kwargs)  # pyright: ignore[reportOptionalCall] - None has a reason above
+            total = scaling.sum_of(found)
+        return unless(total, *args, **kwargs)
+
+    def _unless(self, optimizer: Any, args: tuple, kwargs: dict) -> Callable[..., Any] | None:
+        """Return the step of an optimizer whose program can skip it; None where Python reads whether it is skipped.
+
+        Raises `RuntimeError` in a trace for an optimizer that has none.
+        """
+        unless = getattr(optimizer, "_step_unless", None)
+        if state.trace is not None:
+            if unless is None:
+                raise RuntimeError(_IN_PYTHON.format(f"Python runs the step of {type(optimizer).__name__}"))
+            why = optimizer._unskippable()
+            if why:
+                raise RuntimeError(_IN_PYTHON.format(why))
+            return unless
+        begun = getattr(optimizer, "_begun", None)
+        if begun is None or args or kwargs or (state.overlay is None and queue_now() is None):
+            return None
+        # An overlay: verify= compares this call with the program's, which makes the state of a skipped step too.
+        return unless if not optimizer._unskippable() and (state.overlay is not None or begun()) else None
 
     def _step_scaled(self, optimizer: Any, known: dict, args: tuple, kwargs: dict) -> Any:
         """Call the step of an optimizer that unscales by itself and skips by itself."""
@@ -377,10 +400,10 @@ class GradScaler:
 
 
 _IN_PYTHON = (
-    "GradScaler.step() inside of xgrad.compile: whether the optimizer steps depends on the gradients, which are known only "
-    "when the program runs, and {}. Compile the part up to backward, and call scaler.step(optimizer) and scaler.update() "
-    "outside; or use an optimizer of xgrad.optim or interop.optax as it is; or write a step that takes `self.found_inf`, a "
-    "tensor, into account, under a class attribute `_step_supports_amp_scaling = True`."
+    "GradScaler.step() inside of xgrad.compile: whether the optimizer steps depends on the gradients, which are known "
+    "only when the program runs, and {}. Compile the part up to backward, and call scaler.step(optimizer) and "
+    "scaler.update() outside; or use an optimizer of xgrad.optim or interop.optax as it is; or write a step that takes "
+    "the tensor `self.found_inf` into account, with `_step_supports_amp_scaling = True` in its class."
 )
 
 

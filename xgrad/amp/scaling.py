@@ -1,7 +1,7 @@
 """Scaling: the programs of a GradScaler, which write gradients, findings and the scale in place.
 
-A finding is a 0-d tensor for the gradients of one place: 1.0 if one of them is not finite, else 0.0.  Nothing here reads
-a value where all gradients are at one place, so that lazy and compiled steps go on without one.
+A finding is a 0-d tensor for the gradients of one place: 1.0 if one of them is not finite, else 0.0.  Where all
+gradients are at one place nothing here reads a value, so lazy and compiled steps go on without.
 """
 
 from collections.abc import Sequence

@@ -63,7 +63,7 @@ class Surroundings(Noted):
         self._owned: set[int] = set()  # ids of objects that belong to a library
         self.kept: list[tuple[Any, ...]] = []  # values that a library's code cached: (put, object, key, value)
         self._asked: set[str] = set()  # the names in code that ran
-        self._adopted: list[tuple[dict[Any, Any], Any]] = []
+        self._adopted: list[tuple[dict[Any, Any], Any, Any]] = []
         self._marks = -1
         self.guards: list[Guard] = []
         self.progress: Progress = Progress()
@@ -319,22 +319,32 @@ class Surroundings(Noted):
         self.kept.append((container.put, container.value, key, now))
         return True
 
-    def adopt(self, owner: dict[Any, Any], key: Any, item: Any) -> None:
-        """Take a dictionary's new item for one that was there before, unless the function may have missed it there."""
+    def adopt(self, owner: Any, key: Any, item: Any) -> None:
+        """Take a new item of a dictionary, or attribute of an object, for one that was there before.
+
+        Not if the function may have missed it there.  The caller puts it in its place.
+        """
         if not (_ASKING | DYNAMIC).isdisjoint(self._asked):
             return
-        self._adopted.append((owner, key))
-        if id(owner) in self._before:
-            self._before[id(owner)][1][key] = item
+        names, kind = (owner, OfMapping) if isinstance(owner, dict) else (vars(owner), OfObject)
+        known = self._before.get(id(owner))
+        was = MISSING if known is None else known[1].get(key, MISSING)
+        self._adopted.append((names, key, was))
+        if known is not None:
+            known[1][key] = item
         for container in self.containers:
-            if container.value is owner and isinstance(container, OfMapping):
+            if container.value is owner and isinstance(container, kind):
                 container.before[key] = item
-                container.keys.append(key)
+                if was is MISSING and isinstance(container, OfMapping):
+                    container.keys.append(key)
 
     def disown(self) -> None:
         """Remove what was adopted: the trace has failed."""
-        for owner, key in self._adopted:
-            owner.pop(key, None)
+        for names, key, was in self._adopted:
+            if was is MISSING:
+                names.pop(key, None)
+            else:
+                names[key] = was
 
     # ------------------------------------------------------------ after the trace
 

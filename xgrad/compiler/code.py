@@ -30,6 +30,7 @@ _MACHINERY = frozenset({
     "abc", "ast", "codecs", "dis", "encodings", "importlib", "inspect", "io", "linecache", "logging",
     "re", "sre_compile", "sre_constants", "sre_parse", "threading", "tokenize", "traceback", "typing", "warnings",
     "unittest", "pdb", "bdb", "cProfile", "profile", "_pytest", "pytest", "pluggy", "coverage", "zipimport",
+    "etils",  # JAX opens the files of its compile cache with it
 })  # fmt: skip
 
 LIBRARIES = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})

@@ -16,6 +16,7 @@ from operator import is_
 from typing import Any, NamedTuple
 
 import jax
+import jax.experimental.multihost_utils  # here: `jax.device_put` would import it within a trace, as if user's code did
 import numpy as np
 
 from ..tensor import Tensor, from_array

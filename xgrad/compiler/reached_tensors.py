@@ -55,8 +55,8 @@ class Trace(Overlay):
         self.values: dict[int, Storage] = {}  # by id: the storages of these views
         self.roots: list[Root] = []
         self.numbers: dict[int, Any] = {}  # the optimizers' numbers that are operands (hyperparameters.py)
-        # Tells of a dictionary's new item, which later calls will find there: the first state of an optimizer.
-        self.adopt: Callable[[dict[Any, Any], Any, Any], None] = lambda owner, key, item: None
+        # Tells of a new item or attribute, which later calls will find there: the first state of an optimizer.
+        self.adopt: Callable[[Any, Any, Any], None] = lambda owner, key, item: None
         self.refused: Exception | None = None  # an operation that no program can do; the function may catch it
 
     def run(self, function: Callable[[], Any]) -> Any:

@@ -203,8 +203,8 @@ class ByRule(Optimizer):
 
 
 UNSKIPPABLE_FIRST = (
-    "GradScaler.step() inside of xgrad.compile: the first step of SGD with momentum and dampening is another program than "
-    "the later ones, so the compiled program can't skip it. Do one step outside of the compiled function before."
+    "GradScaler.step() inside of xgrad.compile: the first step of SGD with momentum and dampening is another program "
+    "than the later ones, so the compiled program can't skip it. Do one step outside of the compiled function before."
 )
 
 # Methods in which a subclass of the user's may read other numbers.

@@ -87,7 +87,8 @@ def _asgd_coefficients(h: Any, s: Any, o: Any) -> Any:
     step = s["step"] + 1
     eta = h.lr / (1 + h.lambd * h.lr * step) ** h.alpha
     counts = {"step": step, "eta": eta, "mu": 1 / jnp.maximum(1.0, step - h.t0)}
-    now = jnp.where(s["step"] == 0, h.lr, s["eta"])  # of a state that was made before the rate was changed
+    # The state may have been made before the rate was changed.  It is rounded as the state is.
+    now = jnp.where(s["step"] == 0, jnp.asarray(h.lr, s["eta"].dtype), s["eta"])
     return {**vars(h), "eta": now, "mu": s["mu"]}, counts
 
 
