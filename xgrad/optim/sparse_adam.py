@@ -58,7 +58,10 @@ class SparseAdam(ByRule):
         wrong = [[i, k] for i, k, p in places if p.is_complex()]
         require(not wrong, f"Complex params at indices {wrong}: SparseAdam does not support complex parameters")
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _unskippable(self) -> str:
+        return "SparseAdam runs a program for the rows that a gradient has, which Python reads"
+
+    def _step_group(self, group: dict[str, Any], unless: Tensor | None = None) -> None:
         beta1, beta2 = group["betas"]
         numbers = (float(group["lr"]), log(beta1), 1 - beta1, log(beta2), 1 - beta2, group["eps"])
         for p in group["params"]:
