@@ -127,6 +127,27 @@ def test_a_container(told):
         compiled(leaf().detach())
 
 
+def test_a_slot_that_a_property_hides():
+    class Base:
+        __slots__ = ("factor", "kept")
+
+    class Hiding(Base):
+        __slots__ = ()
+        factor = property(lambda self: 2.0)
+
+    held = Hiding()
+    held.kept = None
+
+    def function(x):
+        held.kept = x * held.factor
+        return held.kept
+
+    compiled = xgrad.compile(function, verify=True)
+    for _ in range(3):
+        assert compiled(xgrad.ones(3)).sum() == 6
+        assert held.kept.sum() == 6
+
+
 def test_a_tensor_that_the_eager_run_does_not_touch(told):
     x = leaf().detach()
 

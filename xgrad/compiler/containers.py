@@ -266,14 +266,17 @@ _SLOTS_OF_C: dict[type, tuple[str, ...]] = {collections.defaultdict: ("default_f
 
 @functools.lru_cache(maxsize=1024)
 def slots_of(kind: type[Any]) -> tuple[str, ...]:
-    """Return the attributes of a class's instances that are not in a `__dict__`."""
-    found = []
+    """Return the attributes of instances that are not in a `__dict__`, but for those that a subclass hides."""
+    found: list[str] = []
+    hidden: set[str] = set()  # a property in the place of a slot, as in Python 3.13's paths
     for base in kind.__mro__:
         found += _SLOTS_OF_C.get(base, ())
         names = base.__dict__.get("__slots__", ())
         for n in (names,) if isinstance(names, str) else tuple(names):
-            if n not in ("__dict__", "__weakref__"):
-                found.append(f"_{base.__name__.lstrip('_')}{n}" if n[:2] == "__" != n[-2:] else n)
+            name = f"_{base.__name__.lstrip('_')}{n}" if n[:2] == "__" != n[-2:] else n
+            if n not in ("__dict__", "__weakref__") and name not in hidden:
+                found.append(name)
+        hidden.update(base.__dict__)
     return tuple(found)
 
 

@@ -159,7 +159,7 @@ class Keeping:
         if isinstance(attributes, dict):
             for key, item in self._keep(name, value, *_of_dict(attributes)).items():
                 yield f"{name}.{key}", item
-        slots = [slot for kind in type(value).__mro__ for slot in _slots(kind)]
+        slots = _slots(type(value))
         if slots and not _of_library(type(value)):
             for key, item in self._keep(name, value, *_of_slots(value, slots)).items():
                 yield f"{name}.{key}", item
@@ -179,9 +179,14 @@ def _of_library(kind: type) -> bool:
 
 
 def _slots(kind: type) -> list[str]:
-    if "__slots__" not in vars(kind):
-        return []  # the class is C code's, and Python may not write its members
-    return [name for name, found in vars(kind).items() if isinstance(found, types.MemberDescriptorType)]
+    """Return the slots of instances, but for those that a subclass hides by a property, as Python 3.13's paths do."""
+    found: dict[str, Any] = {}
+    for base in kind.__mro__:
+        # A class without __slots__ is C code's, and Python may not write its members.
+        members = types.MemberDescriptorType if "__slots__" in vars(base) else ()
+        for name, item in vars(base).items():
+            found.setdefault(name, isinstance(item, members))
+    return [name for name, is_slot in found.items() if is_slot]
 
 
 def _of_list(value: Any) -> tuple[Callable, Callable]:
