@@ -195,6 +195,42 @@ def test_what_the_collector_drops_from_a_weak_container_is_no_change_by_the_func
     assert step(xgrad.ones(2)).tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("kind", [weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet])
+def test_weak_containers_of_others_from_which_the_collector_drops_are_no_part_of_the_function(kind):
+    class Thing:
+        pass
+
+    weak = kind()
+
+    def add(thing):
+        if kind is weakref.WeakSet:
+            weak.add(thing)
+        elif kind is weakref.WeakValueDictionary:
+            weak[len(weak)] = thing
+        else:
+            weak[thing] = None
+
+    @xgrad.compile
+    def step(x):
+        gc.collect()
+        return x * 2
+
+    gone, kept = Thing(), Thing()
+    gone.itself = gone
+    gc.disable()
+    try:
+        add(gone)
+        gc.collect()  # old enough that the function's collection is the first to find it
+        del gone
+        step(xgrad.ones(2))
+    finally:
+        gc.enable()
+    assert len(weak) == 0
+    add(kept)
+    step(xgrad.ones(2))
+    assert step.metrics().traces == 1, step.metrics().reasons
+
+
 def test_a_function_that_collects_garbage_is_guarded_all_the_same():
     made = Rated()
     address = id(made)

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import types
+import weakref
 from inspect import CO_GENERATOR
 from typing import Any
 
@@ -33,7 +34,7 @@ class Frames:
         self._kinds: dict[str, int] = {}  # by file name
         self._codes: dict[int, tuple[types.CodeType, frozenset[str], bool]] = {}
         self._new = _New()
-        self._collector: set[types.CodeType] = set()
+        self._collector: set[types.CodeType] = _FORGETTING
         self._previous: Any = None
         self._seeing = False
         self.asks_types: bool = False  # True if code of the user's that ran names `type`
@@ -49,7 +50,7 @@ class Frames:
     def watch(self) -> None:
         """See frames from now on."""
         # A collection may come at any allocation: what its callbacks read and change is not the function's.
-        self._collector = {code for callback in gc.callbacks for code in _codes_of(callback)}
+        self._collector = _FORGETTING.union(*map(_codes_of, gc.callbacks))
         self._previous = sys.getprofile()
         self._seeing = True
         see, kind_of_file = self._see, self._kinds.get
@@ -149,6 +150,11 @@ def _codes_of(callback: Any) -> list[types.CodeType]:
 
 
 _COLLECTING = (list, dict, set)
+
+# The callbacks by which weak containers forget objects that are gone. A collection runs those of any container in the
+# process; the function's own containers are guarded where it reads them.
+_WEAK: Any = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
+_FORGETTING: set[types.CodeType] = {kind()._remove.__code__ for kind in _WEAK}
 
 
 class _New:
