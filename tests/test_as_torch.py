@@ -149,7 +149,7 @@ def test_options_of_pytorchs_compiler_and_files_of_distributions(torch):
     torch._dynamo.reset()
     weibull = importlib.import_module("torch.distributions.weibull")
     assert weibull.Weibull is xgrad.distributions.Weibull
-    for name in ("lkj_cholesky", "studentT", "von_mises", "negative_binomial"):
+    for name in ("wishart", "logistic_normal", "lkj_cholesky", "studentT", "von_mises", "negative_binomial"):
         importlib.import_module(f"torch.distributions.{name}")
 
 

@@ -15,6 +15,8 @@ from .categorical import Categorical as Categorical
 from .categorical import Multinomial as Multinomial
 from .categorical import OneHotCategorical as OneHotCategorical
 from .categorical import OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough
+from .constraint_registry import biject_to as biject_to
+from .constraint_registry import transform_to as transform_to
 from .continuous import Cauchy as Cauchy
 from .continuous import Exponential as Exponential
 from .continuous import Gumbel as Gumbel
@@ -29,12 +31,14 @@ from .discrete import Geometric as Geometric
 from .discrete import NegativeBinomial as NegativeBinomial
 from .discrete import Poisson as Poisson
 from .distribution import Distribution as Distribution
+from .exp_family import ExponentialFamily as ExponentialFamily
 from .gamma import Beta as Beta
 from .gamma import Chi2 as Chi2
 from .gamma import Dirichlet as Dirichlet
 from .gamma import Gamma as Gamma
 from .kl import kl_divergence as kl_divergence
 from .kl import register_kl as register_kl
+from .logistic_normal import LogisticNormal as LogisticNormal
 from .low_rank import LowRankMultivariateNormal as LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal as MultivariateNormal
 from .relaxed import RelaxedBernoulli as RelaxedBernoulli
@@ -52,16 +56,18 @@ from .transformed import MixtureSameFamily as MixtureSameFamily
 from .transformed import TransformedDistribution as TransformedDistribution
 from .transforms import *  # noqa: F403
 from .transforms import __all__ as _transforms
+from .wishart import Wishart as Wishart
 
 __all__ = [
     "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ContinuousBernoulli", "Dirichlet",
-    "Distribution", "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric", "Gumbel",
+    "Distribution", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric",
+    "Gumbel",
     "HalfCauchy", "HalfNormal", "Independent", "InverseGamma", "Kumaraswamy", "LKJCholesky",
-    "Laplace", "LogNormal",
+    "Laplace", "LogNormal", "LogisticNormal",
     "LowRankMultivariateNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial",
     "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "RelaxedBernoulli",
-    "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution", "Uniform", "VonMises", "Weibull",
-    "constraints", "kl_divergence", "register_kl", "transforms", *_transforms,
+    "RelaxedOneHotCategorical", "StudentT", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart",
+    "biject_to", "constraints", "kl_divergence", "register_kl", "transform_to", "transforms", *_transforms,
 ]  # fmt: skip
 
 

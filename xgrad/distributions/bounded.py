@@ -15,6 +15,7 @@ from ..tensor import Tensor, from_foreign
 from . import constraints
 from .discrete import _OfProbability
 from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .tailed import _ByQuantiles
 from .utils import T, broadcast_all, clamp_probs, euler_constant, lazy_property, logits_to_probs, without_grad
 
@@ -77,7 +78,7 @@ class Kumaraswamy(_ByQuantiles):
         return 1 - b.reciprocal() + (1 - a.reciprocal()) * harmonic - a.log() - b.log()
 
 
-class ContinuousBernoulli(_OfProbability, _ByQuantiles):
+class ContinuousBernoulli(_OfProbability, _ByQuantiles, ExponentialFamily):
     """The density on [0, 1] that grows as probs^x·(1 - probs)^(1 - x) (https://arxiv.org/abs/1907.06845).
 
     Near a probability of 1/2, between `lims`, series take the place of formulas that are 0/0 there.
@@ -90,6 +91,7 @@ class ContinuousBernoulli(_OfProbability, _ByQuantiles):
 
     support: Any = constraints.unit_interval
     _like = "_param"
+    _mean_carrier_measure = 0
 
     def __init__(
         self,
@@ -160,6 +162,17 @@ class ContinuousBernoulli(_OfProbability, _ByQuantiles):
     def entropy(self) -> Tensor:
         no, yes = T["log1p"](-self.probs), self.probs.log()
         return self.mean * (no - yes) - self._log_norm() - no
+
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (self.logits,)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        far, square = x.abs() > 0.3, x.pow(2)
+        size = T["where"](far, x.abs(), 1.0)
+        formula = x.clamp(min=0) + (-T["expm1"](-size)).log() - size.log()
+        series = x / 2 + square * (1 / 24 - square * (1 / 2880 - square * (1 / 181440 - square / 9676800)))
+        return T["where"](far, formula, series)
 
 
 @functools.cache

@@ -62,7 +62,7 @@ class Categorical(Distribution):
         """The shape of the parameter."""
         return self._param.size()
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self._num_events - 1)
 
@@ -205,7 +205,7 @@ class Multinomial(_OverCategorical):
         super()._expand_rest(new, shape)
         new.total_count = self.total_count
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
         return constraints.multinomial(self.total_count)
 

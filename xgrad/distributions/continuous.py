@@ -8,6 +8,7 @@ from ..size import Size
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .utils import T, broadcast_all, euler_constant, like, log_standard_gamma, open_uniform, value_is_traced
 
 __all__ = ["Cauchy", "Exponential", "Gumbel", "Laplace", "Normal", "StudentT", "Uniform"]
@@ -49,7 +50,7 @@ class _Located(Distribution):
         return (self._checked(value) - self.loc) / self.scale
 
 
-class Normal(_Located):
+class Normal(_Located, ExponentialFamily):
     """The normal distribution with mean `loc` and standard deviation `scale`.
 
     >>> import xgrad
@@ -62,6 +63,9 @@ class Normal(_Located):
     >>> loc.grad
     tensor([ 0.0000, -0.2500])
     """
+
+    support: Any = constraints.real
+    _mean_carrier_measure = 0
 
     @property
     def stddev(self) -> Tensor:
@@ -85,6 +89,13 @@ class Normal(_Located):
 
     def entropy(self) -> Tensor:
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, Tensor]:
+        return self.loc / self.scale.pow(2), -0.5 / self.scale.pow(2)
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return -0.25 * x.pow(2) / y + 0.5 * (-math.pi / y).log()
 
 
 class Laplace(_Located):
@@ -237,7 +248,7 @@ class Uniform(Distribution):
                 f"{self.high}"
             )
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         return constraints.interval(self.low, self.high)
 
@@ -278,7 +289,7 @@ class Uniform(Distribution):
         return (self.high - self.low).log()
 
 
-class Exponential(Distribution):
+class Exponential(ExponentialFamily):
     """The exponential distribution: rate·exp(-rate·value)."""
 
     rate: Any
@@ -286,6 +297,7 @@ class Exponential(Distribution):
     arg_constraints: ClassVar[Any] = {"rate": constraints.positive}
     support: Any = constraints.nonnegative
     has_rsample = True
+    _mean_carrier_measure = 0
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
@@ -325,3 +337,10 @@ class Exponential(Distribution):
 
     def entropy(self) -> Tensor:
         return 1 - self.rate.log()
+
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (-self.rate,)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return -(-x).log()

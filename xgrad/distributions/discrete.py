@@ -7,6 +7,7 @@ from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .utils import (
     T,
     broadcast_all,
@@ -15,6 +16,7 @@ from .utils import (
     logits_to_probs,
     open_uniform,
     probs_to_logits,
+    softplus,
     value_is_traced,
     without_grad,
 )
@@ -53,11 +55,12 @@ class _OfProbability(Distribution):
         return self._param.size()
 
 
-class Bernoulli(_OfProbability):
+class Bernoulli(_OfProbability, ExponentialFamily):
     """1 with probability `probs` (log-odds `logits`), otherwise 0."""
 
     support: Any = constraints.boolean
     has_enumerate_support = True
+    _mean_carrier_measure = 0
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._set(probs, logits)
@@ -94,6 +97,13 @@ class Bernoulli(_OfProbability):
         values = T["arange"](2, dtype=self._param.dtype, device=self._param.device)
         values = values.view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1, *self._batch_shape)) if expand else values
+
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (self.logits,)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return softplus(x)
 
 
 class Geometric(_OfProbability):
@@ -159,7 +169,7 @@ class Binomial(_OfProbability):
         self.total_count = self.total_count.to(self._param.dtype)
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    @property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self.total_count)
 
@@ -204,7 +214,7 @@ class Binomial(_OfProbability):
         return values.expand((-1, *self._batch_shape)) if expand else values
 
 
-class Poisson(Distribution):
+class Poisson(ExponentialFamily):
     """The number of events in a time in which `rate` of them are expected."""
 
     rate: Any
@@ -237,6 +247,13 @@ class Poisson(Distribution):
             self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)
         return T["xlogy"](value, rate) - rate - T["lgamma"](value + 1)
+
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (self.rate.log(),)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return x.exp()
 
 
 class NegativeBinomial(_OfProbability):

@@ -142,6 +142,11 @@ class Distribution:
         """Return draws of the shape sample_shape + batch_shape + event_shape, without gradients."""
         return self.rsample(sample_shape)
 
+    def sample_n(self, n: int) -> Tensor:
+        """Return n draws; PyTorch's old form of `sample((n,))`."""
+        warnings.warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning, stacklevel=2)
+        return self.sample((n,))
+
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Return draws that are differentiable with respect to the parameters."""
         raise NotImplementedError

@@ -8,12 +8,13 @@ from ..dtype_info import finfo
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .utils import T, broadcast_all, log_standard_gamma
 
 __all__ = ["Beta", "Chi2", "Dirichlet", "Gamma"]
 
 
-class Gamma(Distribution):
+class Gamma(ExponentialFamily):
     """The gamma distribution with shape `concentration` and inverse scale `rate`."""
 
     concentration: Any
@@ -22,6 +23,7 @@ class Gamma(Distribution):
     arg_constraints: ClassVar[Any] = {"concentration": constraints.positive, "rate": constraints.positive}
     support: Any = constraints.nonnegative
     has_rsample = True
+    _mean_carrier_measure = 0
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
@@ -60,6 +62,13 @@ class Gamma(Distribution):
         a = self.concentration
         return a - self.rate.log() + T["lgamma"](a) + (1.0 - a) * T["digamma"](a)
 
+    @property
+    def _natural_params(self) -> tuple[Tensor, Tensor]:
+        return self.concentration - 1, -self.rate
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return T["lgamma"](x + 1) - (x + 1) * (-y).log()
+
 
 class Chi2(Gamma):
     """The chi-squared distribution with `df` degrees of freedom."""
@@ -83,7 +92,7 @@ class Chi2(Gamma):
         new.concentration, new.rate = self.concentration.expand(shape), self.rate.expand(shape)
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """The Dirichlet distribution on vectors of probabilities.
 
     >>> import xgrad
@@ -141,8 +150,15 @@ class Dirichlet(Distribution):
             - ((a - 1.0) * T["digamma"](a)).sum(-1)
         )  # fmt: skip
 
+    @property
+    def _natural_params(self) -> tuple[Tensor]:
+        return (self.concentration,)
 
-class Beta(Distribution):
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return T["lgamma"](x).sum(-1) - T["lgamma"](x.sum(-1))
+
+
+class Beta(ExponentialFamily):
     """The beta distribution on [0, 1] with concentrations of 1 and of 0."""
 
     arg_constraints: ClassVar[Any] = {
@@ -192,3 +208,10 @@ class Beta(Distribution):
 
     def entropy(self) -> Tensor:
         return self._dirichlet.entropy()
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, Tensor]:
+        return self.concentration1, self.concentration0
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return T["lgamma"](x) + T["lgamma"](y) - T["lgamma"](x + y)

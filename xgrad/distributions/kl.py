@@ -1,6 +1,7 @@
 """kl_divergence: a table of closed forms by the types of both distributions (PyTorch: torch/distributions/kl.py)."""
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,16 +12,18 @@ from .categorical import Categorical, OneHotCategorical
 from .continuous import Cauchy, Exponential, Gumbel, Laplace, Normal, Uniform
 from .discrete import Bernoulli, Binomial, Geometric, Poisson
 from .distribution import Distribution
+from .exp_family import ExponentialFamily, bregman_divergence
 from .gamma import Beta, Dirichlet, Gamma
 from .low_rank import LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal, solve_lower
 from .tailed import InverseGamma, Pareto
 from .transformed import HalfNormal, Independent, TransformedDistribution
-from .utils import T, euler_constant, sum_rightmost
+from .utils import T, euler_constant, softplus, sum_rightmost, value_is_traced
 
 __all__ = ["kl_divergence", "register_kl"]
 
 _TABLE: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
+_FOUND: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}  # what `_find` has found
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
@@ -43,6 +46,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
 
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         _TABLE[type_p, type_q] = function
+        _FOUND.clear()
         return function
 
     return register
@@ -51,39 +55,56 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """Return the Kullback-Leibler divergence ∫ p·log(p/q), of the shape of the batches.
 
-    The function for the nearest classes of both is taken.  Raises `NotImplementedError` if there is none.
+    The function for the nearest classes of both is taken, p's before q's; a RuntimeWarning says where q's before p's
+    would be another one.  Raises `NotImplementedError` if there is none.
 
     >>> from xgrad.distributions import Normal, kl_divergence
     >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0))
     tensor(0.5000)
     """
-    for kind_p in type(p).__mro__:
-        for kind_q in type(q).__mro__:
-            if (function := _TABLE.get((kind_p, kind_q))) is not None:
-                return function(p, q)
-    raise NotImplementedError(
-        f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
-    )
+    kinds = type(p), type(q)
+    function = _FOUND.get(kinds)
+    if function is None:
+        function = _FOUND[kinds] = _find(*kinds)
+    return function(p, q)
 
 
-def _softplus(x: Tensor) -> Tensor:
-    return FUNCTIONS["nn.functional"]["softplus"](x)
+def _find(type_p: type, type_q: type) -> Callable[[Any, Any], Tensor]:
+    pairs = [(a, b) for a in type_p.__mro__ for b in type_q.__mro__ if (a, b) in _TABLE]
+    if not pairs:
+        raise NotImplementedError(
+            f"No KL(p || q) is implemented for p type {type_p.__name__} and q type {type_q.__name__}"
+        )
+    nearest, order = pairs[0], type_q.__mro__
+    other = min(pairs, key=lambda pair: order.index(pair[1]))  # the first of those with the nearest class of q
+    if _TABLE[nearest] is not _TABLE[other]:
+        warnings.warn(
+            f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
+            f"Please register_kl({nearest[0].__name__}, {other[1].__name__})",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return _TABLE[nearest]
+
+
+register_kl(ExponentialFamily, ExponentialFamily)(bregman_divergence)
 
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p: Any, q: Any) -> Tensor:
-    one = p.probs * (_softplus(-q.logits) - _softplus(-p.logits))
+    one = p.probs * (softplus(-q.logits) - softplus(-p.logits))
     one = T["where"](p.probs == 0, 0.0, T["where"](q.probs == 0, math.inf, one))
-    zero = (1 - p.probs) * (_softplus(q.logits) - _softplus(p.logits))
+    zero = (1 - p.probs) * (softplus(q.logits) - softplus(p.logits))
     return one + T["where"](p.probs == 1, 0.0, T["where"](q.probs == 1, math.inf, zero))
 
 
 @register_kl(Binomial, Binomial)
 def _binomial(p: Any, q: Any) -> Tensor:
-    if bool((p.total_count < q.total_count).any()):
+    fewer, more = p.total_count < q.total_count, p.total_count > q.total_count
+    if not value_is_traced(fewer) and bool(fewer.any()):
         raise NotImplementedError("KL between Binomials where q.total_count > p.total_count is not implemented")
     found = p.total_count * (p.probs * (p.logits - q.logits) + T["log1p"](-p.probs) - T["log1p"](-q.probs))
-    return T["where"](p.total_count > q.total_count, math.inf, found)
+    return T["where"](more, math.inf, T["where"](fewer, math.nan, found))  # nan where no error can be raised
 
 
 @register_kl(Categorical, Categorical)

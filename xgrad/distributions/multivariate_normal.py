@@ -19,6 +19,13 @@ def solve_lower(matrix: Tensor, value: Tensor) -> Tensor:
     return FUNCTIONS["linalg"]["solve_triangular"](matrix, value.unsqueeze(-1), upper=False).squeeze(-1)
 
 
+def factor_of_inverse(matrix: Tensor) -> Tensor:
+    """Return the lower Cholesky factor of a matrix's inverse, from that of its rows and columns in reverse."""
+    lower = FUNCTIONS["linalg"]["cholesky"](matrix.flip((-2, -1))).flip((-2, -1)).mT
+    eye = T["eye"](lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    return FUNCTIONS["linalg"]["solve_triangular"](lower, eye, upper=False)
+
+
 class MultivariateNormal(Distribution):
     """The normal distribution of vectors, of one of: covariance, precision, lower Cholesky factor of the covariance.
 
@@ -68,11 +75,8 @@ class MultivariateNormal(Distribution):
             self._unbroadcasted_scale_tril = own["scale_tril"]
         elif "covariance_matrix" in own:
             self._unbroadcasted_scale_tril = FUNCTIONS["linalg"]["cholesky"](own["covariance_matrix"])
-        else:  # the factor of the inverse, from that of the matrix with its rows and columns in reverse
-            reverse = FUNCTIONS["linalg"]["cholesky"](own["precision_matrix"].flip((-2, -1)))
-            upper = reverse.flip((-2, -1)).mT
-            eye = T["eye"](upper.shape[-1], dtype=upper.dtype, device=upper.device)
-            self._unbroadcasted_scale_tril = FUNCTIONS["linalg"]["solve_triangular"](upper, eye, upper=False)
+        else:
+            self._unbroadcasted_scale_tril = factor_of_inverse(own["precision_matrix"])
 
     def _expand_rest(self, new: Any, shape: Any) -> None:
         factor = self._unbroadcasted_scale_tril

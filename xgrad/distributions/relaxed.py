@@ -69,6 +69,8 @@ class RelaxedBernoulli(_Relaxed):
     """A number between 0 and 1 that goes to Bernoulli's 0 or 1 as the temperature goes to 0."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support: Any = constraints.unit_interval
+    has_rsample: Any = True
 
     def __init__(
         self, temperature: Tensor, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -125,6 +127,8 @@ class RelaxedOneHotCategorical(_Relaxed):
     """
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support: Any = constraints.simplex
+    has_rsample: Any = True
 
     def __init__(
         self,
@@ -135,7 +139,3 @@ class RelaxedOneHotCategorical(_Relaxed):
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    @property
-    def support(self) -> Any:
-        return constraints.simplex

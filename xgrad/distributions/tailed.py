@@ -48,7 +48,7 @@ class Pareto(_ByQuantiles):
         self.scale, self.alpha = broadcast_all(scale, alpha)
         super().__init__(self.scale.size(), validate_args=validate_args)
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         return constraints.greater_than_eq(self.scale)
 
@@ -98,7 +98,7 @@ class GeneralizedPareto(_ByQuantiles):
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.size(), validate_args=validate_args)
 
-    @property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         c = self.concentration
         upper = T["where"](c < 0, self.loc - self.scale / c, math.inf)

@@ -10,13 +10,21 @@ from .utils import T, sum_rightmost
 __all__ = ["ComposeTransform", "IndependentTransform", "Transform", "as_vector", "identity_transform"]
 
 
+def _no_sign(self: Any) -> Any:
+    """The sign of the derivative of a monotone function, +1 or -1."""
+    raise NotImplementedError
+
+
 class Transform:
-    """A function with `log_abs_det_jacobian`; `inv` is its inverse.  cache_size=1 remembers the last pair of values."""
+    """A function with `log_abs_det_jacobian`; `inv` is its inverse.  cache_size=1 remembers the last pair of values.
+
+    A copy or a pickle remembers none.
+    """
 
     bijective: Any = False
     domain: Any
     codomain: Any
-    sign: Any  # +1 or -1 for a monotone function
+    sign: Any = property(_no_sign)
 
     def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
@@ -24,6 +32,9 @@ class Transform:
         self._cache_size = cache_size
         self._inv: Any = None
         self._cached_x_y: tuple[Any, Any] = (None, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_inv": None, "_cached_x_y": (None, None)}
 
     @property
     def event_dim(self) -> int:
@@ -40,9 +51,14 @@ class Transform:
         return self._inv
 
     def with_cache(self, cache_size: int = 1) -> "Transform":
-        """Return this transform with another cache."""
+        """Return this transform with another cache.
+
+        Raises `NotImplementedError` for a subclass of your own that has an `__init__` and no `with_cache`.
+        """
         if self._cache_size == cache_size:
             return self
+        if not type(self).__init__.__module__.startswith("xgrad."):
+            raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
         new = object.__new__(type(self))
         vars(new).update(vars(self))
         new._cache_size, new._inv, new._cached_x_y = cache_size, None, (None, None)
@@ -95,7 +111,18 @@ class _InverseTransform(Transform):
     def __init__(self, transform: Transform) -> None:
         super().__init__(cache_size=transform._cache_size)
         self._inv = transform
-        self.domain, self.codomain, self.bijective = transform.codomain, transform.domain, transform.bijective
+        self.bijective = transform.bijective
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_cached_x_y": (None, None)}
+
+    @constraints.dependent_property(is_discrete=False)
+    def domain(self) -> Any:
+        return self._inv.codomain
+
+    @constraints.dependent_property(is_discrete=False)
+    def codomain(self) -> Any:
+        return self._inv.domain
 
     @property
     def sign(self) -> Any:
@@ -151,7 +178,7 @@ class ComposeTransform(Transform):
     def sign(self) -> Any:
         return math.prod(part.sign for part in self.parts)
 
-    @property
+    @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Any:
         if not self.parts:
             return constraints.real
@@ -160,7 +187,7 @@ class ComposeTransform(Transform):
             dims = max(dims + part.domain.event_dim - part.codomain.event_dim, part.domain.event_dim)
         return as_vector(self.parts[0].domain, dims)
 
-    @property
+    @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Any:
         if not self.parts:
             return constraints.real
@@ -227,9 +254,19 @@ class IndependentTransform(Transform):
         super().__init__(cache_size=cache_size)
         self.base_transform: Any = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        self.domain: Any = constraints.independent(base_transform.domain, reinterpreted_batch_ndims)
-        self.codomain: Any = constraints.independent(base_transform.codomain, reinterpreted_batch_ndims)
         self.bijective: Any = base_transform.bijective
+
+    @constraints.dependent_property(is_discrete=False)
+    def domain(self) -> Any:
+        return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
+
+    @constraints.dependent_property(is_discrete=False)
+    def codomain(self) -> Any:
+        return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        same = self._cache_size == cache_size
+        return self if same else type(self)(self.base_transform, self.reinterpreted_batch_ndims, cache_size)
 
     @property
     def sign(self) -> Any:

@@ -58,7 +58,7 @@ class Independent(Distribution):
     def has_enumerate_support(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
 
-    @property
+    @constraints.dependent_property
     def support(self) -> Any:
         support: Any = self.base_dist.support
         dims = self.reinterpreted_batch_ndims
@@ -146,7 +146,7 @@ class TransformedDistribution(Distribution):
         new.base_dist = self.base_dist.expand(before[: len(before) - len(self.base_dist.event_shape)])
         new.transforms = self.transforms
 
-    @property
+    @constraints.dependent_property(is_discrete=False)
     def support(self) -> Any:
         if not self.transforms:
             return self.base_dist.support
@@ -201,13 +201,11 @@ class LogNormal(TransformedDistribution):
     """The distribution of exp(x) for x of Normal(loc, scale)."""
 
     arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
+    support: Any = constraints.positive
+    has_rsample: Any = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(Normal(loc, scale, validate_args=validate_args), ExpTransform(), validate_args=validate_args)
-
-    @property
-    def support(self) -> Any:
-        return constraints.positive
 
     @property
     def loc(self) -> Tensor:
@@ -240,14 +238,12 @@ class _Half(TransformedDistribution):
     """The absolute value of a distribution around 0."""
 
     arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
+    support: Any = constraints.nonnegative
+    has_rsample: Any = True
     _of: Any
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(self._of(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args)
-
-    @property
-    def support(self) -> Any:
-        return constraints.nonnegative
 
     @property
     def scale(self) -> Tensor:
@@ -269,8 +265,8 @@ class _Half(TransformedDistribution):
             self._validate_sample(value)
         return 2 * self.base_dist.cdf(value) - 1
 
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)
+    def icdf(self, prob: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.base_dist.icdf((prob + 1) / 2)
 
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() - math.log(2)
@@ -361,7 +357,7 @@ class MixtureSameFamily(Distribution):
         """The components."""
         return self._component_distribution
 
-    @property
+    @constraints.dependent_property
     def support(self) -> Any:
         support: Any = self._component_distribution.support
         return constraints.MixtureSameFamilyConstraint(support)
@@ -383,13 +379,13 @@ class MixtureSameFamily(Distribution):
         parts = self._component_distribution
         return self._weighted(parts.variance) + self._weighted((parts.mean - self._pad(self.mean)).pow(2.0))
 
-    def cdf(self, value: Tensor) -> Tensor:
-        return (self._component_distribution.cdf(self._pad(value)) * self._mixture_distribution.probs).sum(-1)
+    def cdf(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return (self._component_distribution.cdf(self._pad(x)) * self._mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         if self._validate_args:
-            self._validate_sample(value)
-        parts = self._component_distribution.log_prob(self._pad(value))
+            self._validate_sample(x)
+        parts = self._component_distribution.log_prob(self._pad(x))
         weights = FUNCTIONS["nn.functional"]["log_softmax"](self._mixture_distribution.logits, dim=-1)
         return T["logsumexp"](parts + weights, -1)
 

@@ -1,9 +1,12 @@
-"""Transforms of random variables, with their inverses and Jacobians (PyTorch: torch/distributions/transforms.py)."""
+"""Transforms of random variables, with their inverses and Jacobians (PyTorch: torch/distributions/transforms.py).
+
+Those of numbers are here; those of parts of a tensor in `transform_parts`, of vectors and matrices in
+`transform_vectors`.
+"""
 
 import math
 from typing import Any
 
-from ..dispatch.tables import FUNCTIONS
 from ..dtype_info import finfo
 from ..tensor import Tensor
 from . import constraints
@@ -12,11 +15,23 @@ from .transform import IndependentTransform as IndependentTransform
 from .transform import Transform as Transform
 from .transform import as_vector
 from .transform import identity_transform as identity_transform
-from .utils import T, broadcast_all, sum_rightmost
+from .transform_parts import CatTransform as CatTransform
+from .transform_parts import CumulativeDistributionTransform as CumulativeDistributionTransform
+from .transform_parts import ReshapeTransform as ReshapeTransform
+from .transform_parts import StackTransform as StackTransform
+from .transform_vectors import CorrCholeskyTransform as CorrCholeskyTransform
+from .transform_vectors import LowerCholeskyTransform as LowerCholeskyTransform
+from .transform_vectors import PositiveDefiniteTransform as PositiveDefiniteTransform
+from .transform_vectors import SoftmaxTransform as SoftmaxTransform
+from .transform_vectors import StickBreakingTransform as StickBreakingTransform
+from .utils import T, broadcast_all, clipped_sigmoid, softplus, sum_rightmost
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform", "IndependentTransform", "PowerTransform",
-    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "TanhTransform", "Transform", "identity_transform",
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform",
+    "CumulativeDistributionTransform", "ExpTransform", "IndependentTransform", "LowerCholeskyTransform",
+    "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
+    "SoftplusTransform", "StackTransform", "StickBreakingTransform", "TanhTransform", "Transform",
+    "identity_transform",
 ]  # fmt: skip
 
 
@@ -48,24 +63,21 @@ class ExpTransform(_Plain):
         return x
 
 
-def _softplus(x: Tensor) -> Tensor:
-    return FUNCTIONS["nn.functional"]["softplus"](x)
-
-
 class SigmoidTransform(_Plain):
     """y = 1 / (1 + exp(-x))"""
 
     codomain = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
-        info = finfo(x.dtype)  # inside of the open interval, so that the inverse is finite
-        return T["sigmoid"](x).clamp(min=info.tiny, max=1.0 - info.eps)
+        return clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
+        info = finfo(y.dtype)
+        y = y.clamp(min=info.tiny, max=1.0 - info.eps)
         return y.log() - T["log1p"](-y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return -_softplus(-x) - _softplus(x)
+        return -softplus(-x) - softplus(x)
 
 
 class SoftplusTransform(_Plain):
@@ -74,13 +86,13 @@ class SoftplusTransform(_Plain):
     codomain = constraints.positive
 
     def _call(self, x: Tensor) -> Tensor:
-        return _softplus(x)
+        return softplus(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         return (-T["expm1"](-y)).log() + y
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return -_softplus(-x)
+        return -softplus(-x)
 
 
 class TanhTransform(_Plain):
@@ -95,7 +107,7 @@ class TanhTransform(_Plain):
         return T["atanh"](y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return 2.0 * (math.log(2.0) - x - _softplus(-2.0 * x))
+        return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
 
 
 class AbsTransform(Transform):
@@ -145,6 +157,11 @@ class PowerTransform(Transform):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return (self.exponent * y / x).abs().log()
 
+    def forward_shape(self, shape: Any) -> Any:
+        return T["broadcast_shapes"](shape, self.exponent.shape)
+
+    inverse_shape = forward_shape
+
 
 class AffineTransform(Transform):
     """y = loc + scale·x, of numbers, or of vectors with `event_dim`."""
@@ -157,7 +174,14 @@ class AffineTransform(Transform):
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
-        self.domain = self.codomain = as_vector(constraints.real, event_dim)
+
+    @constraints.dependent_property(is_discrete=False)
+    def domain(self) -> Any:
+        return as_vector(constraints.real, self._event_dim)
+
+    @constraints.dependent_property(is_discrete=False)
+    def codomain(self) -> Any:
+        return as_vector(constraints.real, self._event_dim)
 
     @property
     def event_dim(self) -> int:
@@ -201,20 +225,3 @@ class AffineTransform(Transform):
         return T["broadcast_shapes"](shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))
 
     inverse_shape = forward_shape
-
-
-class SoftmaxTransform(Transform):
-    """y = softmax(x), whose inverse is log(y): no bijection, for vectors that differ by a constant have one result."""
-
-    domain, codomain = constraints.real_vector, constraints.simplex
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SoftmaxTransform)
-
-    __hash__: Any = object.__hash__
-
-    def _call(self, x: Tensor) -> Tensor:
-        return FUNCTIONS["nn.functional"]["softmax"](x, dim=-1)
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return y.log()

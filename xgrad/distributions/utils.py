@@ -132,9 +132,68 @@ def one_hot(indices: Tensor, count: int, dtype: Any) -> Tensor:
     return (indices.unsqueeze(-1) == T["arange"](count, device=indices.device)).to(dtype)
 
 
+def softplus(x: Tensor) -> Tensor:
+    """Return log(1 + exp(x))."""
+    return FUNCTIONS["nn.functional"]["softplus"](x)
+
+
+def clipped_sigmoid(x: Tensor) -> Tensor:
+    """Return the sigmoid inside of the open interval (0, 1), so that its inverse is finite."""
+    info = finfo(x.dtype)
+    return T["sigmoid"](x).clamp(min=info.tiny, max=1.0 - info.eps)
+
+
+def _index(places: Any, like: Tensor) -> Tensor:
+    return T["tensor"](places.ravel().tolist(), dtype=np.dtype("int32"), device=like.device)
+
+
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
+    """Return the entries of matrices on and below a diagonal as vectors, row by row.
+
+    mat: of the shape (*, n, n).  Raises `ValueError` for a diagonal outside of the matrix.
+
+    >>> import xgrad
+    >>> xgrad.distributions.utils.tril_matrix_to_vec(xgrad.tensor([[1, 0], [2, 3]]))
+    tensor([1, 2, 3])
+    """
+    n = mat.shape[-1]
+    if not -n <= diag < n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    rows, columns = np.tril_indices(n, diag)
+    return mat.flatten(-2).index_select(-1, _index(rows * n + columns, mat))
+
+
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
+    """Return matrices with the entries of vectors on and below a diagonal, row by row, and zeros above.
+
+    vec: of the shape (*, k).  Raises `ValueError` if no square matrix has k entries there.
+
+    >>> import xgrad
+    >>> xgrad.distributions.utils.vec_to_tril_matrix(xgrad.tensor([1, 2, 3]))
+    tensor([[1, 0],
+            [2, 3]])
+    """
+    count, n = vec.shape[-1], max(1, -diag)  # the least matrix that has the diagonal
+    while (size := np.tri(n, k=diag).sum()) < count:
+        n += 1
+    if size != count:
+        raise ValueError(
+            f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a square "
+            "D x D matrix."
+        )
+    if count == 0:
+        return vec.new_zeros((*vec.shape[:-1], n, n))
+    places = np.zeros((n, n), int)
+    places[np.tril_indices(n, diag)] = np.arange(count)
+    return vec.index_select(-1, _index(places, vec)).reshape((*vec.shape[:-1], n, n)).tril(diag)
+
+
 def value_is_traced(value: Tensor) -> bool:
     """Return True if a value is not known now: in `xgrad.compile`, in `vmap`, under a trace of JAX's."""
     return state.trace is not None or value._level is not None or isinstance(value._read(), Tracer)
 
 
-__all__ = ["broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits"]
+__all__ = [
+    "broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits", "tril_matrix_to_vec",
+    "vec_to_tril_matrix",
+]  # fmt: skip

@@ -83,10 +83,10 @@ _FILES = {
     "distributions": """
         bernoulli beta binomial categorical cauchy chi2 constraint_registry constraints continuous_bernoulli dirichlet
         distribution exp_family exponential fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy
-        half_normal independent inverse_gamma kl kumaraswamy laplace lkj_cholesky log_normal
+        half_normal independent inverse_gamma kl kumaraswamy laplace lkj_cholesky log_normal logistic_normal
         lowrank_multivariate_normal mixture_same_family multinomial multivariate_normal negative_binomial normal
         one_hot_categorical pareto poisson relaxed_bernoulli relaxed_categorical studentT transformed_distribution
-        transforms uniform utils von_mises weibull""",
+        transforms uniform utils von_mises weibull wishart""",
     "func": "vmap",
     "jit": "_script annotations",
     "masked": "maskedtensor",
