@@ -213,6 +213,19 @@ def copied(arrays: list[Any]) -> list[Any]:
     return [jax.device_put(a, may_alias=False) if a.is_fully_addressable else _copy(a) for a in arrays]
 
 
+def sent(values: np.ndarray, placement: Any = None) -> Any:
+    """Return an array with a copy of the host's values, in memory of XLA's own, which a program may take.
+
+    On a CPU JAX uses the memory of a NumPy array that begins at a multiple of 64 bytes, even with `may_alias=False`,
+    and a program that is given such an array copies it: so the values are sent from elsewhere.
+    """
+    memory = np.empty(values.nbytes + 128, np.uint8)
+    start = 64 - memory.ctypes.data % 64 + 32  # a multiple of each dtype's size
+    apart = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    apart[...] = values
+    return jax.device_put(apart, placement, may_alias=False)
+
+
 _copy = jax.jit(lambda array: array.copy())  # for an array of several processes, which `device_put` refuses
 
 

@@ -2,7 +2,8 @@
 
 Invariant: a generator's whole state is one key, an ordinary array of uint32.  Each random operation uses the next key
 by one cached program that splits the state, so draws are as reproducible as the order of the calls; from several
-threads each draw gets a key of its own.  A seed gives the same numbers on every device, and with and without x64, and
+threads each draw gets a key of its own.  The first keys are split on the host, with the same result: no program has to
+be compiled for them.  A seed gives the same numbers on every device, and with and without x64, and
 on each of several processes: there a generator must be seeded, for with entropy each would go on with other numbers.
 
 A checkpoint runs a function twice and needs the same numbers both times: `random_log` stores the keys that generators
@@ -24,11 +25,13 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from . import threefry
 from .compile_cache.programs import jit_checked
-from .config import state
+from .config import settings, state
 from .devices import device as device_of
 from .errors import TracedValueError
 from .execution.pending import Pending
+from .execution.traces import in_trace
 from .missing import missing as _missing
 from .tensor import Tensor, from_foreign
 from .views.storage import traced
@@ -50,6 +53,13 @@ def _key_of(low: Any, high: Any) -> Any:
     """Return the key of a 64-bit seed, in two words: JAX itself would drop the upper one while x64 is off."""
     key = jax.random.PRNGKey(low)
     return jax.numpy.where(high == 0, key, jax.random.fold_in(key, high))
+
+
+_EARLY = 256  # keys of a generator that the host splits and sends, in 25 µs: a program needs 6, and 80 ms to compile
+
+
+def _array_of(words: threefry.Words) -> Any:
+    return jax.device_put(np.array(words, np.uint32))
 
 
 _UNSEEDED = (
@@ -76,7 +86,23 @@ class Generator:
         self._device = device
         self._lock = threading.Lock()
         self._seed = 0  # drawn with the first key
-        self._key: Any = None  # made by the first draw: importing must not start a backend
+        # The key: an array, or its words while the host splits it.  The first draw makes it: importing must not start
+        # a backend.
+        self._array: Any = None
+        self._words: threefry.Words | None = None
+        self._early = _EARLY  # the number of keys that the host still splits
+
+    @property
+    def _key(self) -> Any:
+        """The key as an array; None before the first draw."""
+        if self._array is None and self._words is not None:
+            with jax.ensure_compile_time_eval():  # a tracer would outlive its trace here
+                self._array = _array_of(self._words)
+        return self._array
+
+    @_key.setter
+    def _key(self, key: Any) -> None:
+        self._array, self._words = key, None
 
     @property
     def device(self) -> device_of:
@@ -93,7 +119,7 @@ class Generator:
             raise ValueError(f"Overflow when unpacking long long: a seed has 64 bits, got {seed}")
         here = self._here()
         with here._lock:
-            self._log(here._key)
+            self._log(here)
             here._set(seed % (1 << 64))
         return self
 
@@ -103,16 +129,19 @@ class Generator:
         here = self if overlay is None else overlay.generator(self)
         return here if again is None else again.get(here, here)
 
-    def _log(self, key: Any) -> None:
-        """Store the generator's key for a block that may run again, at its first use there."""
+    def _log(self, here: "Generator") -> None:
+        """Store the key of `here`, which draws in this one's place, at its first use in a block that may run again."""
         log = state.random_log
         if log is not None:
-            log.setdefault(self, key)
+            log.setdefault(self, here._key)
 
     def _set(self, seed: int) -> None:
-        with jax.ensure_compile_time_eval():  # a tracer would outlive its trace here
-            self._key = _key_of(np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32))
-        self._seed = seed
+        if threefry.is_default():
+            self._array, self._words = None, threefry.key_of(seed)
+        else:
+            with jax.ensure_compile_time_eval():  # a tracer would outlive its trace here
+                self._key = _key_of(np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32))
+        self._seed, self._early = seed, _EARLY
 
     def seed(self) -> int:
         """Start again from a seed of the operating system's entropy, and return it.
@@ -132,14 +161,20 @@ class Generator:
         """Return the seed that the generator was last started from."""
         here = self._here()
         with here._lock:
-            self._log(here._started())
+            here._seeded()
+            self._log(here)
             return here._seed
 
-    def _started(self) -> Any:
-        if self._key is None:
+    def _seeded(self) -> None:
+        """Seed the generator if it was not."""
+        if self._array is None and self._words is None:
             if jax.process_count() > 1:
                 raise RuntimeError(_UNSEEDED)
             self._set(secrets.randbits(64))
+
+    def _started(self) -> Any:
+        """Return the key as an array; seed the generator if it was not."""
+        self._seeded()
         return self._key
 
     def get_state(self) -> Tensor:
@@ -147,7 +182,7 @@ class Generator:
         here = self._here()
         with here._lock:
             key = here._started()
-            self._log(key)
+            self._log(here)
             return from_foreign(key)
 
     def set_state(self, new_state: Tensor) -> None:
@@ -177,7 +212,7 @@ class Generator:
                 # trace, which would give a tracer.
                 with jax.ensure_compile_time_eval():
                     key = jax.device_put(np.array(key))
-            self._log(present)
+            self._log(here)
             here._key = key
 
     def clone_state(self) -> "Generator":
@@ -185,7 +220,7 @@ class Generator:
         here = self._here()
         with here._lock:
             key = here._started()
-            self._log(key)
+            self._log(here)
             return here._twin(key)
 
     def _twin(self, key: Any) -> "Generator":
@@ -194,14 +229,32 @@ class Generator:
         twin._key, twin._seed = key, self._seed
         return twin
 
-    def next_key(self) -> Any:
-        """Return the key for one draw, a raw uint32 array for `jax.random`, and advance the state."""
+    def next_words(self) -> threefry.Words | None:
+        """Return the words of the next key, and advance the state, if the host still splits the key; else None.
+
+        A lazy block notes each split, so that the same block has the same program each time, and so does a trace.
+        """
+        if settings.special or state.trace is not None:
+            return None
         here = self._here()
         with here._lock:
-            key = here._key
-            if key is None:
-                key = here._started()
-            self._log(key)
+            here._seeded()
+            if here._words is None or not here._early or not threefry.is_default() or in_trace():
+                return None
+            self._log(here)
+            after, drawn = threefry.split(here._words)
+            here._array, here._words, here._early = None, after, here._early - 1
+            return drawn
+
+    def next_key(self) -> Any:
+        """Return the key for one draw, a raw uint32 array for `jax.random`, and advance the state."""
+        words = self.next_words()
+        if words is not None:
+            return _array_of(words)
+        here = self._here()
+        with here._lock:
+            key = here._started()
+            self._log(here)
             after, drawn = _split(key)
             constant = after.__class__ is Pending and traced()  # a lazy block's queue holds no tracers
             if isinstance(after, Tracer) and not isinstance(key, Tracer):
@@ -223,13 +276,22 @@ class Generator:
 default_generator: Generator = Generator()
 
 
-def next_key(generator: Generator | None = None) -> Any:
-    """Return the next key of `generator` (or the default one): a raw uint32 array, to be an argument of a kernel."""
+def _used(generator: Generator | None) -> Generator:
     if generator is None:
-        return (state.generator or default_generator).next_key()
+        return state.generator or default_generator
     if not isinstance(generator, Generator):
         raise TypeError(f"generator must be an xgrad.Generator, not {type(generator).__name__}")
-    return generator.next_key()
+    return generator
+
+
+def next_key(generator: Generator | None = None) -> Any:
+    """Return the next key of `generator` (or the default one): a raw uint32 array, to be an argument of a kernel."""
+    return _used(generator).next_key()
+
+
+def next_words(generator: Generator | None = None) -> threefry.Words | None:
+    """Return the next key of `generator` (or the default one) as words, if the host still splits it; else None."""
+    return _used(generator).next_words()
 
 
 def manual_seed(seed: int) -> Generator:

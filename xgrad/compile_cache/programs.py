@@ -56,6 +56,11 @@ class Program:
         """`jax.jit`'s `lower`."""
         return self.run.lower
 
+    @property
+    def eval_shape(self) -> Any:
+        """`jax.jit`'s `eval_shape`."""
+        return self.run.eval_shape
+
 
 class Immediate(Program):
     """A function that needs values, and so is not jitted."""

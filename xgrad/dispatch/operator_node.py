@@ -153,18 +153,10 @@ class OperatorNode(Node):
         if first.__class__ is SparseGradient:
             return first.tensor._interpreter.gradients(self, first.tensor, needs, arithmetic)
         like = first if len(grads) == 1 else None
-        # Where an argument was broadcast or cast, the program itself fits the gradient to it.
-        metas: list = [None] * len(edges)
-        for i in plan.indices:
-            if not needs >> i & 1:  # a bias whose gradient is not wanted must not cost the weight a program
-                continue
-            child, number = edges[i]
-            meta = child.avals[number] if child is not None else self.avals[0] if self.inplace and not i else None
-            if meta is not None and (like is None or meta.shape != like.shape or meta.dtype != like.dtype):
-                metas[i] = (tuple(meta.shape), meta.dtype)
+        metas = self._metas(needs, like)
         if plan.passes and not any(metas):
             return tuple(first if needs >> i & 1 else None for i in range(len(edges)))
-        key = (needs, tuple(defined), self.static, tuple(metas), False)
+        key = (needs, tuple(defined), self.static, metas, False)
         values = self._unpack() if recorded else self._unpack_arrays()
         check = plan.kernel.operator.check_gradients
         if check is not None:
@@ -184,6 +176,44 @@ class OperatorNode(Node):
             self._refuse_misfit()
             raise
         return (results,) if len(edges) == 1 else _spread(results, needs, len(self.next_edges))
+
+    def _metas(self, needs: int, like: Any) -> tuple[Any, ...]:
+        """Return the shape and dtype to which the program fits each gradient; None for those of `like`.
+
+        An argument that was broadcast or cast has others.
+        """
+        metas: list = [None] * len(self.next_edges)
+        for i in self.plan.indices:
+            if not needs >> i & 1:  # a bias whose gradient is not wanted must not cost the weight a program
+                continue
+            child, number = self.next_edges[i]
+            meta = child.avals[number] if child is not None else self.avals[0] if self.inplace and not i else None
+            if meta is not None and (like is None or meta.shape != like.shape or meta.dtype != like.dtype):
+                metas[i] = (tuple(meta.shape), meta.dtype)
+        return tuple(metas)
+
+    def program_ahead(self, needs: int, grad: Any) -> tuple[Any, list[Any]] | None:
+        plan, shape = self.plan, self.avals[0].shape
+        needs = plan.needs if needs == -1 else needs & plan.needs
+        operands = [grad]
+        if len(self.avals) != 1 or not needs or not self.outline([], operands):
+            return None
+        metas = self._metas(needs, self.avals[0])
+        if not (plan.general or shape in plan.fits):
+            if plan.passes:
+                return None
+            reuse = plan.reuses and prod(shape) >= _REUSE_FROM
+            program: Any = plan.program((needs, _DEFINED, None, plan.no_metas, reuse))
+            if not any(metas):
+                return program, operands
+            found = program.eval_shape(*operands)
+            found = _spread(found, needs, len(metas))
+            if all(m is None or (f.shape, f.dtype) == m for f, m in zip(found, metas, strict=True)):
+                return program, operands
+            self.plan.fits.add(shape)  # as `misfit` would, after the first run
+        if plan.passes and not any(metas):
+            return None
+        return plan.program((needs, _DEFINED, self.static, metas, False)), operands
 
     def unpack_misfit(self) -> str:
         for entry in self.saved:

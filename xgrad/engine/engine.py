@@ -23,6 +23,7 @@ from .arithmetic import Arithmetic
 from .evaluate import capture, evaluate_watched, evaluate_with_hooks, right_count
 from .graph_task import ExecInfo, GraphTask
 from .node import MAX_SEQUENCE_NR, InternalNode, Node
+from .programs.ahead import prepare
 from .programs.run import run as run_as_programs
 from .programs.schedule import follow
 from .transcript import begin
@@ -91,6 +92,8 @@ def execute(
         task.init_to_execute(root, outputs, accumulate_grad)
         if not task.exec_info.get(root, ExecInfo()).should_execute:
             task.exec_info.setdefault(root, ExecInfo()).needed = True
+    if task.compiled is None and not arithmetic.tensors:
+        prepare(task, values)
     if depth and depth % HOP == 0:
         _on_fresh_thread(task, root, values)
     else:

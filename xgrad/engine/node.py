@@ -72,6 +72,14 @@ class Node:
         """
         return False
 
+    def program_ahead(self, needs: int, grad: Any) -> tuple[Any, list[Any]] | None:
+        """Return the program that `apply` will run, and its operands, for a single gradient like `grad`.
+
+        grad: a `jax.ShapeDtypeStruct`.  None if the program is not known before the gradient arrives, or if there is
+        none.
+        """
+        return None
+
     def unpack_misfit(self) -> str:
         """The error message on an unpack hook that returned another shape than was packed; empty if none did."""
         return ""

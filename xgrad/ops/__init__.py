@@ -14,7 +14,7 @@ from ..dispatch.tables import NAMESPACES
 from ..tensor_methods import predicates, pytrees, storages
 
 # isort: split
-from .create import casts, constructors, copying, factories, from_data
+from .create import casts, constructors, copying, factories, from_data, strided
 from .index import getitem, index_put, indexing, masks, scatter
 from .linalg import (
     cholesky,

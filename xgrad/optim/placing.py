@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
-from ..donation import copied
+from ..donation import copied, sent
 from ..execution.pending import declared_of, quietly
 from ..tensor import Tensor, from_array
 from ..views.storage import Tracer
@@ -81,6 +81,8 @@ def host_array(value: Any) -> np.ndarray:
 def _sent(array: Any, param: Tensor) -> Any:
     """Return a copy of an array at the parameter's place."""
     place = _place(param, array.shape)
+    if isinstance(array, np.ndarray):
+        return sent(array, place)
     if place is None:
         return jax.device_put(array, may_alias=False)
     if isinstance(array, jax.Array) and array.sharding == place:

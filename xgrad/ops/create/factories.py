@@ -1,12 +1,12 @@
 """Tensors made from sizes: constants, ranges, identity matrices; their `_like` and `new_` forms.
 
-Every result is made by a cached program, which places it (`place`): xgrad owns it, so the first in-place write needs no
-copy, and a large tensor is never made on one device and transferred to another.
+Cached programs make and place the results (`place`), but for the first small constants (`early`).  xgrad owns them, so
+the first in-place write needs no copy, and no large tensor is made on one device and transferred to another.
 """
 
 import warnings
 from collections.abc import Callable
-from math import ceil, isfinite, prod
+from math import ceil, isfinite
 from typing import Any
 
 import jax.numpy as jnp
@@ -23,9 +23,11 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.out import write_out
 from ...dispatch.samples import sample
+from ...donation import sent
 from ...limits import check_bytes
-from ...tensor import Tensor
+from ...tensor import Tensor, from_array
 from ...views.named.arguments import int_of, sizes_of, variadic
+from .early import is_early
 from .from_data import filled, finish, number_dtype, place, placement
 from .scalars import fill_value
 
@@ -128,7 +130,11 @@ def like(input: Tensor, same_shape: bool = True) -> Sharding | None:
 
 def _constants(name: str, value: int, doc: str) -> Callable:
     """Declare zeros, zeros_like, new_zeros, or their siblings; return the first."""
-    op = _constant.operator
+
+    def constant(shape: tuple[int, ...], dtype: Any, where: Any) -> Tensor:
+        if is_early((value, shape, dtype, where), shape, where):
+            return from_array(sent(np.full(shape, value, dtype), where))
+        return call(_constant.operator, (), (value, shape, dtype, where))
 
     def factory(
         *size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -137,8 +143,7 @@ def _constants(name: str, value: int, doc: str) -> Callable:
         shape = checked_sizes(variadic(name, "size", size, named))
         dtype = out.dtype if dtype is None and out is not None else dtype
         dtype = settings.default_dtype if dtype is None else dtypes.as_dtype(dtype)
-        result = call(op, (), (value, shape, dtype, placement(device)))
-        return made(result, requires_grad, out, name)
+        return made(constant(shape, dtype, placement(device)), requires_grad, out, name)
 
     def factory_like(
         input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -146,7 +151,7 @@ def _constants(name: str, value: int, doc: str) -> Callable:
     ) -> Tensor:  # fmt: skip
         dtype = input._dtype if dtype is None else dtypes.as_dtype(dtype)
         where = like(input) if device is None else placement(device)
-        return finish(batch_like(call(op, (), (value, tuple(input.shape), dtype, where)), input), requires_grad)
+        return finish(batch_like(constant(tuple(input.shape), dtype, where), input), requires_grad)
 
     def new(
         input: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -155,9 +160,9 @@ def _constants(name: str, value: int, doc: str) -> Callable:
         dtype = input._dtype if dtype is None else dtypes.as_dtype(dtype)
         where = like(input, False) if device is None else placement(device)
         shape = checked_sizes(variadic(f"new_{name}", "size", size, named))
-        return finish(batch_like(call(op, (), (value, shape, dtype, where)), input), requires_grad)
+        return finish(batch_like(constant(shape, dtype, where), input), requires_grad)
 
-    factory.__doc__ = f"A tensor {doc}, of the given sizes (`{name}(2, 3)` or `{name}((2, 3))`)."
+    factory.__doc__ = f"A tensor {doc}, of the given sizes: `{name}(2, 3)` or `{name}((2, 3))`."
     factory_like.__doc__ = f"A tensor {doc}, of the shape, dtype and device of `input` unless others are given."
     new.__doc__ = f"A tensor {doc}, of the given sizes, of this tensor's dtype and device unless others are given."
     for known, fn, kinds in ((name, factory, (True, False)), (name + "_like", factory_like, (True, False)),
@@ -220,40 +225,6 @@ def new_full(
     where = like(input, False) if device is None else placement(device)
     result = _full(fill_value, checked_sizes(size), dtype or input.dtype, where, "new_full")
     return finish(batch_like(result, input), requires_grad)
-
-
-# -- memory layouts, which exist only as views of a contiguous storage ------------------------------------------------
-
-
-@composite(method=False)
-def empty_strided(size: Any, stride: Any, *, pin_memory: bool = False, **options: Any) -> Tensor:
-    """A tensor with the given strides, as a view of a fresh storage that is just large enough."""
-    size, stride = checked_sizes(size), sizes_of((stride,))
-    span = 1 + sum((n - 1) * s for n, s in zip(size, stride)) if prod(size) else 0
-    storage = empty(span, **{k: v for k, v in options.items() if k != "requires_grad"})
-    return finish(storage.as_strided(size, stride).detach(), options.get("requires_grad", False))
-
-
-@composite(function=False)
-def new_empty_strided(
-    input: Tensor, size: Any, stride: Any, *, pin_memory: bool = False, **options: Any
-) -> Tensor:  # fmt: skip
-    """A tensor with the given strides, of this tensor's dtype and device."""
-    return empty_strided(size, stride, **{"dtype": input.dtype, "device": like(input, False), **options})
-
-
-@composite(method=False)
-def empty_permuted(size: Any, physical_layout: Any, *, pin_memory: bool = False, **options: Any) -> Tensor:
-    """A tensor whose dimensions lie in memory in the order `physical_layout`."""
-    size, order = checked_sizes(size), sizes_of((physical_layout,))
-    if sorted(order) != list(range(len(size))):
-        raise RuntimeError(
-            f"empty_permuted: physical_layout {list(order)} must name each of {len(size)} dimensions once"
-        )
-    strides, step = [0] * len(size), 1
-    for d in reversed(order):
-        strides[d], step = step, step * max(size[d], 1)
-    return empty_strided(size, strides, **options)
 
 
 # -- ranges -----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from ...dispatch.samples import key, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...dispatch.wrong_arguments import require_tensor
 from ...tensor import Tensor
-from .keys import draw_key, in_a_row
+from .draws import in_a_row
+from .keys import draw_key
 
 hidden: Any = partial(operator, function=False, method=False, out=False)
 

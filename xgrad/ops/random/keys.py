@@ -1,4 +1,8 @@
-"""draw_key: the key of a random operator, an argument of its program; inside of vmap a batch of keys."""
+"""draw_key: the key of a random operator, an argument of its program; inside of vmap a batch of keys.
+
+The first numbers of a kind come from the host (`early`): all of them (`draw_early`), or the random words that a program
+makes into numbers (`draw_words`).
+"""
 
 import functools
 from collections.abc import Callable
@@ -7,24 +11,33 @@ from typing import Any
 
 import jax
 
+from ... import dtypes, threefry
 from ...batching.batched_tensor import wrap
 from ...config import state
-from ...random import Generator, next_key
+from ...donation import sent
+from ...random import Generator, next_key, next_words
 from ...tensor import Tensor, from_array
+from ..create.early import is_early
 
-_LONG = 2**24  # numbers that are drawn in their own shape: a mesh divides them among its devices
+
+def draw_words(generator: Generator | None, name: str, shape: Any, dtype: Any, placement: Any) -> Tensor:
+    """Draw the words of a tensor's first float32 numbers by the program `name`, of the shape (1, numel); else a key."""
+    words = _early_words(generator, name, shape, placement) if dtype == dtypes.float32 else None
+    if words is None:
+        return draw_key(generator)
+    return from_array(jax.device_put(threefry.bits(words, prod(shape))[None]))
 
 
-def in_a_row(draw: Callable[..., Any], key: Any, shape: tuple[int, ...], *args: Any) -> Any:
-    """Return `draw(key, shape, *args)` of jax.random, drawn as a vector.
+def draw_early(
+    generator: Generator | None, name: str, shape: tuple[int, ...], placement: Any, numbers: Callable[..., Any]
+) -> Tensor | None:
+    """Return a tensor of the host's `numbers(words of a key, numel)`; None if a program shall draw it."""
+    words = _early_words(generator, name, shape, placement)
+    return None if words is None else from_array(sent(numbers(words, prod(shape)).reshape(shape), placement))
 
-    The numbers are the same.  XLA compiles threefry for a vector in 0.3 s of a slow core, for four dimensions in 1.2 s:
-    a model has a program for each shape of its weights.
-    """
-    length = prod(shape)
-    if len(shape) < 2 or length > _LONG:
-        return draw(key, shape, *args)
-    return draw(key, (length,), *args).reshape(shape)
+
+def _early_words(generator: Generator | None, name: str, shape: Any, placement: Any) -> threefry.Words | None:
+    return next_words(generator) if is_early((name, shape, placement), shape, placement) else None
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import stop_gradient
 
-from ... import dtypes
+from ... import dtypes, threefry
 from ...batching.batched_tensor import batch_like
 from ...config import settings
 from ...dispatch.argument_kinds import require_int, require_no_grad
@@ -28,30 +28,11 @@ from ..create.factories import checked_sizes, like, made
 from ..create.from_data import place, placement
 from ..index.index_checks import on_host
 from ..pointwise.arithmetic import zero
-from .keys import draw_key, in_a_row
+from .draws import integers, uniform
+from .draws import normal as normal_numbers
+from .keys import draw_early, draw_key, draw_words
 
 _WIDEST = {8: 3, 16: 11, 32: 24, 64: 53}  # bits of a float → integers up to 2**n that it holds exactly (float8: fewer)
-
-
-# -- the distributions, over a key and parameters that broadcast ------------------------------------------------------
-
-
-def _uniform(key: Any, shape: tuple, dtype: Any) -> Any:
-    if dtype in dtypes.COMPLEX:
-        re, im = in_a_row(jax.random.uniform, key, (2, *shape), dtypes.real_of(dtype))
-        return jax.lax.complex(re, im)
-    wide = jnp.float32 if dtype.itemsize == 1 else dtype
-    return in_a_row(jax.random.uniform, key, shape, wide).astype(dtype)
-
-
-def _normal(key: Any, shape: tuple, dtype: Any) -> Any:
-    wide = jnp.float32 if dtype.itemsize == 1 else dtype
-    return in_a_row(jax.random.normal, key, shape, wide).astype(dtype)
-
-
-def _integers(key: Any, low: Any, high: Any, shape: tuple, dtype: Any) -> Any:
-    wide = dtype if dtype in dtypes.INTEGERS else dtypes.default_integer()
-    return jax.random.randint(key, shape, low, high, wide).astype(dtype)
 
 
 _DOUBLE = dict(dtype=dtypes.float64, placement=None)  # of samples
@@ -61,14 +42,14 @@ _DOUBLE = dict(dtype=dtypes.float64, placement=None)  # of samples
     function=False, method=False, out=False, differentiable=False, samples=(sample(key(), size=(2, 3), **_DOUBLE),)
 )
 def _rand(key, *, size, dtype, placement):
-    return place(_uniform(key, size, dtype), placement)
+    return place(uniform(key, size, dtype), placement)
 
 
 @operator(
     function=False, method=False, out=False, differentiable=False, samples=(sample(key(), size=(2, 3), **_DOUBLE),)
 )
 def _randn(key, *, size, dtype, placement):
-    return place(_normal(key, size, dtype), placement)
+    return place(normal_numbers(key, size, dtype), placement)
 
 
 @operator(
@@ -79,7 +60,7 @@ def _randn(key, *, size, dtype, placement):
     samples=(sample(key(), 2, 7, size=(2, 3), dtype=dtypes.int64, placement=None),),
 )
 def _randint(key, low, high, *, size, dtype, placement):
-    return place(_integers(key, low, high, size, dtype), placement)
+    return place(integers(key, low, high, size, dtype), placement)
 
 
 @operator(
@@ -105,13 +86,20 @@ def _require_inexact(dtype: Any, name: str) -> Any:
 def _random(name: str, op: Operator, doc: str) -> Callable:
     """Declare rand or randn, with its `_like` form."""
 
+    def drawn(generator: Generator | None, shape: tuple[int, ...], dtype: Any, where: Any) -> Tensor:
+        if name == "rand" and dtype == dtypes.float32:
+            early = draw_early(generator, name, shape, where, threefry.uniform)
+            if early is not None:
+                return early
+        return call(op, (draw_words(generator, name, shape, dtype, where),), (shape, dtype, where))
+
     def factory(
         *size: Any, generator: Generator | None = None, out: Tensor | None = None, dtype: Any = None,
         layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **named: Any,
     ) -> Tensor:  # fmt: skip
         shape = checked_sizes(variadic(name, "size", size, named))
         dtype = settings.default_dtype if dtype is None else _require_inexact(dtypes.as_dtype(dtype), name)
-        return made(call(op, (draw_key(generator),), (shape, dtype, placement(device))), requires_grad, out, name)
+        return made(drawn(generator, shape, dtype, placement(device)), requires_grad, out, name)
 
     def factory_like(
         input: Tensor, *, generator: Generator | None = None, dtype: Any = None, layout: Any = None,
@@ -119,9 +107,7 @@ def _random(name: str, op: Operator, doc: str) -> Callable:
     ) -> Tensor:  # fmt: skip
         dtype = _require_inexact(input._dtype if dtype is None else dtypes.as_dtype(dtype), name + "_like")
         where = like(input) if device is None else placement(device)
-        return made(
-            batch_like(call(op, (draw_key(generator),), (tuple(input.shape), dtype, where)), input), requires_grad
-        )
+        return made(batch_like(drawn(generator, tuple(input.shape), dtype, where), input), requires_grad)
 
     factory.__doc__ = f"A tensor of the given sizes, with {doc}."
     factory_like.__doc__ = f"A tensor of the shape, dtype and device of `input`, with {doc}."
@@ -160,6 +146,14 @@ def _bound_dtype(wide: np.dtype, high: int) -> np.dtype:
     return dtypes.int64
 
 
+def _drawn_integers(generator: Any, bounds: tuple[Any, Any], shape: tuple[int, ...], dtype: Any, where: Any) -> Tensor:
+    if dtype == dtypes.int32 and bounds[1].__class__ is int:
+        early = draw_early(generator, "randint", shape, where, lambda key, n: threefry.integers(key, n, *bounds))
+        if early is not None:
+            return early
+    return call(_randint.operator, (draw_key(generator), *bounds), (shape, dtype, where))
+
+
 @composite(method=False)
 def randint(
     *args: Any, low: Any = None, high: Any = None, size: Any = None, generator: Generator | None = None,
@@ -181,10 +175,7 @@ def randint(
         raise TypeError("randint() takes (high, size) or (low, high, size)")
     dtype = dtypes.as_dtype(int if dtype is None else dtype)
     shape, bounds = checked_sizes(size), _bounds(low, high, dtype)
-    return made(
-        call(_randint.operator, (draw_key(generator), *bounds), (shape, dtype, placement(device))),
-        requires_grad, out, "randint",
-    )  # fmt: skip
+    return made(_drawn_integers(generator, bounds, shape, dtype, placement(device)), requires_grad, out, "randint")
 
 
 @composite(method=False)
@@ -197,9 +188,7 @@ def randint_like(
     dtype = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = like(input) if device is None else placement(device)
     bounds = _bounds(low, high, dtype)
-    return made(
-        call(_randint.operator, (draw_key(generator), *bounds), (tuple(input.shape), dtype, where)), requires_grad
-    )
+    return made(_drawn_integers(generator, bounds, tuple(input.shape), dtype, where), requires_grad)
 
 
 @composite(method=False)
@@ -261,8 +250,8 @@ def _normal_of(mean, std, key):
         *(x.dtype if x.dtype in dtypes.INEXACT else settings.default_dtype for x in (mean, std))
     )
     dtype = mean.dtype if getattr(std, "weak_type", False) else std.dtype if getattr(mean, "weak_type", False) else wide
-    shape = jnp.broadcast_shapes(mean.shape, std.shape)
-    return _normal(key, shape, dtype) * stop_gradient(std).astype(dtype) + stop_gradient(mean).astype(dtype)
+    shape: Any = jnp.broadcast_shapes(mean.shape, std.shape)
+    return normal_numbers(key, shape, dtype) * stop_gradient(std).astype(dtype) + stop_gradient(mean).astype(dtype)
 
 
 _normal_of.derivative(mean=zero, std=zero)
@@ -367,7 +356,11 @@ def _filler(name: str, defaults: dict[str, float | None], draw: Callable, valid:
             raise RuntimeError(f"{name} expects {wrong}, but got {', '.join(f'{k}={v}' for k, v in given.items())}")
         if name != "geometric_":
             _require_inexact(self.dtype, name)
-        return call_inplace(op, (self, draw_key(generator), *parameters), ())
+        if draw in _OF_WORDS and self._level is None:
+            operand = draw_words(generator, name, tuple(self.shape), self._dtype, self._placed())
+        else:
+            operand = draw_key(generator)
+        return call_inplace(op, (self, operand, *parameters), ())
 
     fill.__name__ = name
     shown = ", ".join(f"{k}={v}" for k, v in defaults.items())
@@ -375,17 +368,27 @@ def _filler(name: str, defaults: dict[str, float | None], draw: Callable, valid:
     composite(name, function=False)(fill)
 
 
+def _uniform_between(key: Any, shape: Any, dtype: Any, a: Any, b: Any) -> Any:
+    return uniform(key, shape, dtype) * (b - a) + a
+
+
+def _normal_about(key: Any, shape: Any, dtype: Any, mean: Any, std: Any) -> Any:
+    return normal_numbers(key, shape, dtype) * std + mean
+
+
+_OF_WORDS = (_uniform_between, _normal_about)  # which draw of a key or of words
+
 _filler(
-    "uniform_", {"from": 0.0, "to": 1.0}, lambda key, shape, dtype, a, b: _uniform(key, shape, dtype) * (b - a) + a,
+    "uniform_", {"from": 0.0, "to": 1.0}, _uniform_between,
     lambda a, b: None if a <= b else "to return a [from, to) range, which is empty where from > to",
 )  # fmt: skip
 _filler(
-    "normal_", {"mean": 0.0, "std": 1.0}, lambda key, shape, dtype, mean, std: _normal(key, shape, dtype) * std + mean,
+    "normal_", {"mean": 0.0, "std": 1.0}, _normal_about,
     lambda mean, std: None if std >= 0 else "std >= 0.0",
 )  # fmt: skip
 _filler(
     "log_normal_", {"mean": 1.0, "std": 2.0},
-    lambda key, shape, dtype, mean, std: jnp.exp(_normal(key, shape, dtype) * std + mean),
+    lambda key, shape, dtype, mean, std: jnp.exp(normal_numbers(key, shape, dtype) * std + mean),
     lambda mean, std: None if std > 0 else "std > 0.0",
 )  # fmt: skip
 _filler(
@@ -415,7 +418,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
 
 
 _random_ = variant(
-    "random", lambda self, key, low, high: _integers(key, low, high, self.shape, self.dtype),
+    "random", lambda self, key, low, high: integers(key, low, high, self.shape, self.dtype),
     samples=(sample(real(2, 3), key(), 2, 7),),
 )  # fmt: skip
 _random_.derivative(self=zero)

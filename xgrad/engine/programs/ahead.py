@@ -1,0 +1,66 @@
+"""prepare: compile the programs of a backward in parallel, before its nodes need them one after the other.
+
+A forward that compiled nothing is followed by a backward that compiles nothing, so a loop pays one comparison a run.
+A prediction can be wrong (a hook changes a gradient, another one is undefined): then a program was compiled in vain.
+"""
+
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from ...compile_cache.ahead import compile_ahead, compiled
+from ...config import settings, state
+
+_MOST = 4096  # nodes that are looked at
+
+
+class _Seen:
+    count = 0  # of the programs compiled when the last backward was prepared
+
+
+_seen = _Seen()
+
+
+def prepare(task: Any, values: list[Any]) -> None:
+    """Compile what the task's nodes will run, if a program was compiled since the last call.
+
+    values: the root gradients, arrays.
+    """
+    if compiled.count == _seen.count:
+        return
+    root = values[0] if len(values) == 1 else None
+    if root is not None and not settings.special and state.trace is None and not isinstance(root, Tracer):
+        where = root.sharding if root.committed else None
+        if len(root.sharding.device_set) == 1:
+            compile_ahead(_calls(task, where))
+    _seen.count = compiled.count
+
+
+def _calls(task: Any, where: Any) -> list[tuple[Any, list[Any]]]:
+    """Return the programs and operands that are known now.
+
+    where: the sharding of committed arrays; None if they are not committed.
+    """
+    found = []
+    info = task.exec_info
+    for _, node in zip(range(_MOST), task.dependencies):
+        if info and not (node in info and info[node].needed):
+            continue
+        if not node.avals:
+            continue
+        aval = node.avals[0]
+        try:
+            grad = jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=where)
+            call = node.program_ahead(task.needs(node) if info else -1, grad)
+        except Exception:  # the node itself will raise it
+            continue
+        if call is not None and all(_is_at(operand, where) for operand in call[1]):
+            found.append(call)
+    return found
+
+
+def _is_at(operand: Any, where: Any) -> bool:
+    if not isinstance(operand, jax.Array):
+        return True
+    return not isinstance(operand, Tracer) and (operand.sharding if operand.committed else None) == where

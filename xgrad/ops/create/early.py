@@ -1,0 +1,40 @@
+"""is_early: the first results of a kind, which the host computes, since compiling their program takes longer.
+
+A program of one constant takes 20 ms to compile, one of random numbers 100 ms and more.  A model has such a program for
+each shape of its weights, and most of them run once.
+"""
+
+from math import prod
+from typing import Any
+
+from jax.sharding import SingleDeviceSharding
+
+from ...config import settings, state
+from ...execution.traces import in_trace
+
+_RESULTS = 8  # of a kind
+_NUMBERS = 1 << 20  # of a kind in all: 20 ms of random numbers
+_KINDS = 4096
+_made: dict[Any, int] = {}  # {kind: the number of its results so far}
+
+
+def is_early(kind: Any, shape: tuple[int, ...], placement: Any) -> bool:
+    """Return True if the host should compute the next result of a kind, and count it.
+
+    kind: a hashable value that identifies the program and the shape.  placement: the result's, None or a sharding.
+    False inside of traces and of vmap, and once the process has been lazy: a lazy block notes the same programs each
+    time that it runs.
+    """
+    made = _made.get(kind, 0)
+    if made == _RESULTS or settings.special or state.trace is not None or state.vmap_levels:
+        return False
+    if (made + 1) * prod(shape) > _NUMBERS or not _is_simple(placement) or in_trace():
+        return False
+    if len(_made) >= _KINDS:
+        _made.pop(next(iter(_made)), None)
+    _made[kind] = made + 1
+    return True
+
+
+def _is_simple(placement: Any) -> bool:
+    return placement is None or isinstance(placement, SingleDeviceSharding)
