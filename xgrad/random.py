@@ -27,9 +27,10 @@ from jax.core import Tracer
 
 from . import threefry
 from .compile_cache.programs import jit_checked
-from .config import settings, state
+from .config import state
 from .devices import device as device_of
 from .errors import TracedValueError
+from .execution.execute import runs_plainly
 from .execution.pending import Pending
 from .execution.traces import in_trace
 from .missing import missing as _missing
@@ -234,7 +235,7 @@ class Generator:
 
         A lazy block notes each split, so that the same block has the same program each time, and so does a trace.
         """
-        if settings.special or state.trace is not None:
+        if state.trace is not None or not runs_plainly():
             return None
         here = self._here()
         with here._lock:

@@ -11,9 +11,9 @@ Tensors that are views, that share a storage or are no plain ones are read, and 
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 import jax
@@ -23,7 +23,7 @@ from jax.sharding import SingleDeviceSharding
 from ..compile_cache.programs import Program, jit_checked
 from ..config import settings, state
 from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
-from ..execution.execute import execute, queue_now, settle, spread
+from ..execution.execute import execute, queue_now, runs_plainly, settle, spread
 from ..execution.owned import lent
 from ..execution.pending import Pending, declared_of, quietly
 from ..execution.queue import Queue
@@ -31,10 +31,22 @@ from ..execution.replaced import replaces
 from ..execution.shapes import MOST_RESULTS
 from ..limits import checked
 from ..tensor import Tensor
-from ..views.storage import DONATION, no_value, writing
+from ..views.storage import DONATION, VersionCounter, no_value, writing
 
 # Like `views.storage.ALONE`, for all arrays of a list at once.
 _ALONE = max(map(sys.getrefcount, [object()]))
+
+# A loop in C takes 20 to 60 ns for each tensor, one in Python five times that; XLA's launch takes 1 µs for each.
+_ARRAY, _AVAL, _COUNTER, _OWNED, _SHARDING, _STORAGE, _VALUE = map(
+    attrgetter, ("_array", "aval", "_version_counter", "_owned", "sharding", "_storage", "value")
+)
+_NOTHING, _PLAIN, _COUNTERS, _ONE_DEVICE = {type(None)}, {Tensor}, {VersionCounter}, {SingleDeviceSharding}
+_ARRAYS: set[type[Any]] = set()  # JAX's class of arrays, which has no public name
+_OPERANDS: set[type[Any]] = {bool, int, float}
+
+
+def _kinds(of: Iterable[Any]) -> set[type[Any]]:
+    return {*map(type, of)}
 
 
 class Together:
@@ -46,11 +58,15 @@ class Together:
         self._function, self.name = function, name
         self._placed: dict[Any, _Donating] = {}  # by the shardings of what is written; None for one device
         self._flat: dict[int, Program] = {}  # over flat operands, by the number of tensors
+        self._usual: Any = None  # the program for one device, once there is one
 
     def __call__(self, tensors: Sequence[Tensor], operands: Sequence[Any]) -> None:
         """Write the tensors; `operands` are arrays, numbers, or tensors, which are read."""
-        given = [a._read() if isinstance(a, Tensor) else a for a in operands]
-        if state.trace is not None or not direct(tensors) or _traced([*map(_held, tensors), *given]):
+        given = [a if not isinstance(a, Tensor) else a._read() if a._array is None else a._array for a in operands]
+        if state.trace is None and runs_plainly() and self._is_usual(tensors, given):
+            _Write(self.name, tensors).run(self._usual, given)
+            return
+        if state.trace is not None or not direct(tensors) or _traced(map(_held, tensors)) or _traced(given):
             self.apart(tensors, given)
             return
         if settings.special:
@@ -64,6 +80,22 @@ class Together:
                 settle(t if t._storage is None else t._storage)
             given = [*map(quietly, given)]
         _Write(self.name, tensors).run(self._donating(tensors), given)
+
+    def _is_usual(self, tensors: Sequence[Tensor], given: list[Any]) -> bool:
+        """Return True if all tensors are plain ones, each on one device, and the operands arrays or numbers.
+
+        Most calls are so, and need no other question.
+        """
+        holders = holders_of(tensors)
+        if self._usual is None or holders is None:
+            return False
+        arrays = [*map(_ARRAY, holders)]
+        return (
+            _kinds(arrays) == _ARRAYS
+            and _kinds(given) <= _OPERANDS
+            and len({*map(id, holders)}) == len(holders)
+            and _kinds(map(_SHARDING, arrays)) == _ONE_DEVICE
+        )
 
     def apart(self, tensors: Sequence[Tensor], operands: Sequence[Any]) -> None:
         """Compute the new values, then write one tensor after the other, each through its view chain."""
@@ -86,12 +118,15 @@ class Together:
         return program
 
     def _donating(self, tensors: Sequence[Tensor]) -> "_Donating":
-        where = [_held(t).sharding for t in tensors]
-        usual = set(map(type, where)) == {SingleDeviceSharding}
+        where = [*map(_SHARDING, map(_held, tensors))]
+        usual = _kinds(where) == _ONE_DEVICE
         key = None if usual else tuple(where)
         found = self._placed.get(key)
         if found is None:
             found = self._placed[key] = _Donating(self._function, self.name, None if usual else where)
+            self._usual = self._placed.get(None)
+            _ARRAYS.update(_kinds(map(_held, tensors)))
+            _OPERANDS.update(_ARRAYS)
         return found
 
     def _note(self, queue: Queue, tensors: Sequence[Tensor], operands: list[Any]) -> bool:
@@ -136,6 +171,17 @@ class _Donating:
         placed = {} if self._where is None else {"out_shardings": self._where}
         self.jitted: Any = jax.jit(checked(self._whole), donate_argnums=(0,), **placed)
         self.needs: dict[Any, int] = {}  # bytes that it needs besides its operands, for those that it ran with
+        self._last: tuple[list[Any], int] = [], 0  # the avals of its last arrays, and what it needs for them
+
+    def need(self, arrays: list[Any]) -> int | None:
+        """Return what it needs for arrays like these besides its operands; None if it never ran with such."""
+        avals, need = self._last
+        if len(avals) == len(arrays) and all(map(is_, map(_AVAL, arrays), avals)):
+            return need
+        found = self.needs.get(_kind(arrays))
+        if found is not None:
+            self._last = [*map(_AVAL, arrays)], found
+        return found
 
 
 class _Write:
@@ -144,11 +190,22 @@ class _Write:
     def __init__(self, name: str, tensors: Sequence[Tensor]) -> None:
         self._name, self._tensors = name, tensors
         # An array is taken out of its holder, and the new one put there.
-        self.holders: list[Any] = [t if t._storage is None else t._storage for t in tensors]
-        self._numbers: list[tuple[Any, str, int]] = []
-        for t in tensors:
-            if t._version_counter is None or t._inference:
-                t._bump(0)  # it has a counter now; raises for a tensor that may not be written
+        storages = [*map(_STORAGE, tensors)]
+        self._bare = _kinds(storages) <= _NOTHING  # True: each tensor is its array's holder
+        self.holders: Sequence[Any] = (
+            tensors if self._bare else [t if s is None else s for t, s in zip(tensors, storages)]
+        )
+        counters = [*map(_COUNTER, tensors)]
+        if not _kinds(counters) <= _COUNTERS:
+            for t in tensors:
+                if t._version_counter is None or t._inference:
+                    t._bump(0)  # it has a counter now; raises for a tensor that may not be written
+            counters = [t._version_counter for t in tensors if not t._inference]
+        self._counters: list[Any] = counters
+        self._owned = False  # True if each holder owns its array
+        # What is set once the new values are there: as numbers, so that setting may be repeated.
+        self._versions: list[int] = []
+        self._generations: list[int] = []
 
     def run(self, program: _Donating, operands: list[Any]) -> None:
         holders = self.holders
@@ -156,11 +213,10 @@ class _Write:
         results: list[Any] = []
         with writing:
             try:
-                arrays += [h._array for h in holders]
+                arrays += map(_ARRAY, holders)
                 if any(map(is_, arrays, repeat(None))):
                     raise no_value()
-                kind = tuple([(a.shape, a.dtype) for a in arrays])
-                need = program.needs.get(kind)
+                need = program.need(arrays)
                 self.number()
                 for h in holders:
                     h._array = None
@@ -173,7 +229,7 @@ class _Write:
                 if need is None:
                     del taken
                     lowered = program.jitted.lower(results[0], operands)
-                    program.needs[kind] = besides(lowered.compile())
+                    program.needs[_kind(arrays)] = besides(lowered.compile())
             except BaseException as error:
                 try:
                     surely(self.settle, arrays, results)
@@ -187,14 +243,10 @@ class _Write:
                 raise
 
     def number(self) -> None:
-        """Compute the new versions and generations: as numbers to be set, so that setting may be repeated."""
-        numbers = self._numbers
-        for holder, tensor in zip(self.holders, self._tensors):
-            if holder is not tensor:
-                numbers.append((holder, "generation", holder.generation + 1))
-            counter: Any = tensor._version_counter
-            if not tensor._inference:
-                numbers.append((counter, "value", counter.value + 1))
+        """Compute the new versions and generations."""
+        self._versions = [value + 1 for value in map(_VALUE, self._counters)]
+        if not self._bare:
+            self._generations = [0 if h is t else h.generation + 1 for h, t in zip(self.holders, self._tensors)]
 
     def settle(self, arrays: list[Any], results: list[Any]) -> None:
         """Put the new values into their holders, or the old ones back.  May be repeated."""
@@ -205,18 +257,26 @@ class _Write:
             return
         for holder, array in zip(self.holders, results[0]):
             holder._array = array
-        for holder, tensor in zip(self.holders, self._tensors):
-            if holder is tensor:
-                holder._owned = True
-            else:
-                holder.owned = True
-        for what, name, number in self._numbers:
-            setattr(what, name, number)
+        if not self._owned:
+            for holder, tensor in zip(self.holders, self._tensors):
+                if holder is tensor:
+                    holder._owned = True
+                else:
+                    holder.owned = True
+        for holder, tensor, generation in zip(self.holders, self._tensors, self._generations):
+            if holder is not tensor:
+                holder.generation = generation
+        for counter, version in zip(self._counters, self._versions):
+            counter.value = version
 
     def _alone(self, arrays: list[Any]) -> list[Any]:
         """Return the arrays, with copies in place of those that may not be donated."""
-        owned = [h._owned if h is t else h.owned for h, t in zip(self.holders, self._tensors)]
-        if DONATION and False not in owned and max(map(sys.getrefcount, arrays), default=0) <= _ALONE:
+        if self._bare:
+            owned = [*map(_OWNED, self._tensors)]
+        else:
+            owned = [h._owned if h is t else h.owned for h, t in zip(self.holders, self._tensors)]
+        self._owned = False not in owned
+        if DONATION and self._owned and max(map(sys.getrefcount, arrays), default=0) <= _ALONE:
             return arrays
         counts = list(map(sys.getrefcount, arrays))
         return [
@@ -236,16 +296,36 @@ def _put_aside(need: int | None, arrays: list[Any]) -> list[Any]:
     return copied(arrays) if has_room((need or 0) + size, where) else arrays
 
 
+def holders_of(tensors: Sequence[Any]) -> Sequence[Any] | None:
+    """Return the holder of each tensor's array, itself or its storage; None if one is a view or no plain tensor."""
+    if _kinds(tensors) != _PLAIN:
+        return None
+    storages = [*map(_STORAGE, tensors)]
+    if _kinds(storages) == _NOTHING:
+        return tensors
+    if False in [s is None or t._chain.is_root for t, s in zip(tensors, storages)]:
+        return None
+    return [t if s is None else s for t, s in zip(tensors, storages)]
+
+
 def _held(tensor: Tensor) -> Any:
     return tensor._array if tensor._storage is None else tensor._storage.array
 
 
-def _traced(arrays: list[Any]) -> bool:
-    return any(issubclass(kind, Tracer) for kind in set(map(type, arrays)))
+def _kind(arrays: list[Any]) -> tuple[Any, ...]:
+    """Return the choice of a compiled program that arrays make."""
+    return tuple([(a.shape, a.dtype) for a in arrays])
+
+
+def _traced(arrays: Iterable[Any]) -> bool:
+    return any(issubclass(kind, Tracer) for kind in _kinds(arrays))
 
 
 def direct(tensors: Sequence[Tensor]) -> bool:
     """Return True if each is a plain tensor with a whole storage that no other one of them has."""
+    holders = holders_of(tensors)
+    if holders is not None:
+        return len({*map(id, holders)}) == len(holders)
     owners = set()
     for t in tensors:
         storage = t._storage

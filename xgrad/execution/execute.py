@@ -87,6 +87,11 @@ def queue_now() -> Queue | None:
     return queue
 
 
+def runs_plainly() -> bool:
+    """Return True if this thread runs programs at once, on JAX's devices, and no operator mode looks on."""
+    return not settings.special or (queue_now() is None and state.operator_mode is None and not settings.declared)
+
+
 def deferred(box: list[Any], operands: Any, owned: bool) -> bool:
     """Return True if a write of the array in `box` is noted, and not run: its thread is lazy.
 

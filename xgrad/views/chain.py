@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
-from ..config import settings
 from ..errors import OverlapError
+from ..execution.execute import runs_plainly
+from ..execution.pending import Pending
 from ..limits import check_numel
 from .geometry import OVERLAP, Shape, TensorGeometry
 from .normal_form import combine
@@ -459,7 +460,7 @@ class ViewChain:
         """Read the view of a root array: by one compiled program, or the array itself for the root's chain."""
         view = self._view
         if view is None:
-            if self._reads < _FEW and not settings.special and not isinstance(array, Tracer):
+            if self._reads < _FEW and runs_plainly() and not isinstance(array, (Tracer, Pending)):
                 self._reads += 1
                 few = self._few
                 if few is None:

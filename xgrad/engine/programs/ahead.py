@@ -10,7 +10,8 @@ import jax
 from jax.core import Tracer
 
 from ...compile_cache.ahead import compile_ahead, compiled
-from ...config import settings, state
+from ...config import state
+from ...execution.execute import runs_plainly
 
 _MOST = 4096  # nodes that are looked at
 
@@ -30,7 +31,7 @@ def prepare(task: Any, values: list[Any]) -> None:
     if compiled.count == _seen.count:
         return
     root = values[0] if len(values) == 1 else None
-    if root is not None and not settings.special and state.trace is None and not isinstance(root, Tracer):
+    if isinstance(root, jax.Array) and not isinstance(root, Tracer) and state.trace is None and runs_plainly():
         where = root.sharding if root.committed else None
         if len(root.sharding.device_set) == 1:
             compile_ahead(_calls(task, where))

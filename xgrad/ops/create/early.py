@@ -9,7 +9,8 @@ from typing import Any
 
 from jax.sharding import SingleDeviceSharding
 
-from ...config import settings, state
+from ...config import state
+from ...execution.execute import runs_plainly
 from ...execution.traces import in_trace
 
 _RESULTS = 8  # of a kind
@@ -22,11 +23,10 @@ def is_early(kind: Any, shape: tuple[int, ...], placement: Any) -> bool:
     """Return True if the host should compute the next result of a kind, and count it.
 
     kind: a hashable value that identifies the program and the shape.  placement: the result's, None or a sharding.
-    False inside of traces and of vmap, and once the process has been lazy: a lazy block notes the same programs each
-    time that it runs.
+    False inside of traces and of vmap, and in a lazy block, which notes the same programs each time that it runs.
     """
     made = _made.get(kind, 0)
-    if made == _RESULTS or settings.special or state.trace is not None or state.vmap_levels:
+    if made == _RESULTS or state.trace is not None or state.vmap_levels or not runs_plainly():
         return False
     if (made + 1) * prod(shape) > _NUMBERS or not _is_simple(placement) or in_trace():
         return False

@@ -162,7 +162,7 @@ def _constants(name: str, value: int, doc: str) -> Callable:
         shape = checked_sizes(variadic(f"new_{name}", "size", size, named))
         return finish(batch_like(constant(shape, dtype, where), input), requires_grad)
 
-    factory.__doc__ = f"A tensor {doc}, of the given sizes: `{name}(2, 3)` or `{name}((2, 3))`."
+    factory.__doc__ = f"A tensor {doc}, of the given sizes (`{name}(2, 3)` or `{name}((2, 3))`)."
     factory_like.__doc__ = f"A tensor {doc}, of the shape, dtype and device of `input` unless others are given."
     new.__doc__ = f"A tensor {doc}, of the given sizes, of this tensor's dtype and device unless others are given."
     for known, fn, kinds in ((name, factory, (True, False)), (name + "_like", factory_like, (True, False)),
