@@ -1,6 +1,8 @@
 """ByRule: what all optimizers of this package share, whose steps are rules (rule.py)."""
 
+import functools
 from collections.abc import Callable
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar
 
 from ..config import state as modes
@@ -93,25 +95,21 @@ class ByRule(Optimizer):
             found = None if numbers is None else numbers.taken(group)
             if found is not None:
                 group, given = found
-        params, grads = [], []
-        for p in group["params"]:
-            grad = p._grad
-            if grad is not None:
-                if grad._sparse:
-                    grad = self._dense(grad, group)
-                params.append(p)
-                grads.append(grad)
+        params, grads = self._with_gradients(group)
         if not params:
             return
         options = {name: group[name] for name in self.options}
         options |= {name: isinstance(group[name], Tensor) or group[name] != 0 for name in self.switches}
         options["maximize"] = group.get("maximize", False)
-        forms = self._forms(params, group)
+        alike = self._are_alike(group)
+        forms = self._forms(params[:1], group) * len(params) if alike else self._forms(params, group)
         kinds: dict[tuple[Any, ...], list[int]] = {}
-        for i, form in enumerate(forms):
+        if alike:
+            kinds[forms[0]] = [*range(len(params))]
+        for i, form in enumerate(() if alike else forms):
             kinds.setdefault(form, []).append(i)
         if modes.trace is None:
-            states = [self._state_of(p, group) for p in params]
+            states = self._states_of(params, group, self.rule.counts + forms[0][0] if alike else ())
         else:
             states = self._states_in_trace(params, group, forms)
         for (arrays, varying), mine in kinds.items():
@@ -124,6 +122,30 @@ class ByRule(Optimizer):
                 self.rule, [params[i] for i in mine], [grads[i] for i in mine], [states[i] for i in mine], arrays,
                 hyper, {**options, **dict(varying)}, given, unless,
             )  # fmt: skip
+
+    def _with_gradients(self, group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the parameters that have a gradient, and these."""
+        params, grads = [*group["params"]], [*map(_GRAD, group["params"])]
+        if {*map(type, grads)} != {Tensor}:  # a loop in C: for a thousand small parameters Python's count
+            given = [(p, grad) for p, grad in zip(params, grads) if grad is not None]
+            params = [p for p, _ in given]
+            grads = [self._dense(grad, group) if grad._sparse else grad for _, grad in given]
+        return params, grads
+
+    def _are_alike(self, group: dict[str, Any]) -> bool:
+        """Return True if the program depends on the group's options, and not on a parameter."""
+        return _has_our_forms(type(self))
+
+    def _states_of(self, params: list[Tensor], group: dict[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Return the states of parameters, all of which have these names, if some are given; add what is missing."""
+        states: list[Any] = [*map(self.state.get, params)]
+        if names and None not in states:
+            try:
+                if all({*map(type, map(itemgetter(name), states))} == {Tensor} for name in names):
+                    return states
+            except KeyError:
+                pass
+        return [self._state_of(p, group) for p in params]
 
     def _forms(self, params: list[Tensor], group: dict[str, Any]) -> list[tuple[Any, ...]]:
         """Return what the program depends on for each parameter: its arrays, and the options that vary."""
@@ -210,6 +232,13 @@ UNSKIPPABLE_FIRST = (
 # Methods in which a subclass of the user's may read other numbers.
 _OURS = ("step", "_arrays", "_counts", "_dense", "_hyper", "_shape", "_state_of", "_step_group", "_varying")
 _PACKAGE = __name__.rpartition(".")[0]
+_GRAD = attrgetter("_grad")
+
+
+@functools.cache
+def _has_our_forms(kind: type[Any]) -> bool:
+    """Return True if a class has the methods of this package that make a program's form and a parameter's state."""
+    return _is_ours(kind, ("_arrays", "_counts", "_forms", "_shape", "_state_of", "_varying"))
 
 
 def _is_ours(kind: type[Any], names: tuple[str, ...]) -> bool:

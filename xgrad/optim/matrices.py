@@ -106,6 +106,9 @@ class Adafactor(ByRule):
         eps1 = float(jnp.finfo(p.dtype).eps) if eps1 is None else eps1
         return {**super()._hyper(group, p), "eps1": eps1, "eps2": eps2}
 
+    def _are_alike(self, group: dict[str, Any]) -> bool:
+        return False
+
     def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         if p.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")
@@ -211,6 +214,9 @@ class Muon(ByRule):
                 require(
                     p.ndim == 2, f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}"
                 )
+
+    def _are_alike(self, group: dict[str, Any]) -> bool:
+        return False
 
     def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         if p.is_complex():

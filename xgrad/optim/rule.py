@@ -33,6 +33,7 @@ from ..execution.shapes import MOST_RESULTS
 from ..tensor import Tensor, from_foreign
 
 _MOST = 256  # vectors of hyperparameters that are kept
+_MOST_SHARDINGS = 4096
 
 
 class Rule(NamedTuple):
@@ -81,7 +82,7 @@ def apply(
         operands.append(unless)
     names = rule.counts + arrays
     written = [[p, *[s[k] for k in names]] for p, s in zip(params, states)]
-    if modes.grad_enabled or any(p._interpreter is not None for p in params):
+    if modes.grad_enabled or ({*map(type, params)} != {Tensor} and any(p._interpreter is not None for p in params)):
         for own, grad in zip(written, grads):
             _recorded(form, own, grad, operands)
         return
@@ -100,9 +101,25 @@ def _shares(written: list[list[Tensor]], size: int) -> list[list[int]]:
         return [[i] for i in numbers]
     places: dict[Any, list[int]] = {}
     for i, own in enumerate(written):
-        where = own[0]._placed()
-        places.setdefault(None if where is None else frozenset(where.device_set), []).append(i)
+        places.setdefault(_devices(own[0]._placed()), []).append(i)
     return [found[i : i + size] for found in places.values() for i in range(0, len(found), size)]
+
+
+_known_devices: dict[int, tuple[Any, Any]] = {}  # {id of a sharding: (it, its devices)}: a set takes 1 µs to make
+
+
+def _devices(where: Any) -> Any:
+    """Return the devices of a sharding, to be compared; None for that of a traced tensor."""
+    known = _known_devices.get(id(where))
+    if known is not None and known[0] is where:
+        return known[1]
+    if where is None:
+        return None
+    devices = frozenset(where.device_set)
+    if len(_known_devices) >= _MOST_SHARDINGS:
+        _known_devices.clear()
+    _known_devices[id(where)] = where, devices
+    return devices
 
 
 # ------------------------------------------------------------ hyperparameters

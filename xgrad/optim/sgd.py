@@ -92,6 +92,9 @@ class SGD(ByRule):
     def _arrays(self, group: dict[str, Any], p: Tensor) -> dict[str, float]:
         return {"momentum_buffer": 0.0} if group["momentum"] != 0 else {}
 
+    def _are_alike(self, group: dict[str, Any]) -> bool:
+        return not group["dampening"] and super()._are_alike(group)
+
     def _varying(self, group: dict[str, Any], p: Tensor) -> dict[str, Any]:
         # Without dampening the first buffer follows from a zero one by the same formula.
         known = not group["dampening"] or self.state.get(p, {}).get("momentum_buffer") is not None
