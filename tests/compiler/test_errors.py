@@ -424,11 +424,20 @@ def test_an_exception_may_be_returned():
         assert "is invalid for input of size 3" in str(error)
 
 
-def test_a_mode_that_the_function_leaves_changed_is_refused_and_put_back():
+@pytest.mark.parametrize(
+    ("name", "change", "read"),
+    [
+        ("grad mode", lambda: xgrad.set_grad_enabled(False), xgrad.is_grad_enabled),
+        ("the default device", lambda: xgrad.set_default_device("cpu:1"), xgrad.get_default_device),
+        ("the default dtype", lambda: xgrad.set_default_dtype(xgrad.bfloat16), xgrad.get_default_dtype),
+    ],
+)
+def test_a_mode_that_the_function_leaves_changed_is_refused_and_put_back(name, change, read):
     def step(x):
-        xgrad.set_grad_enabled(False)
+        change()
         return x * 2
 
-    with pytest.raises(NotImplementedError, match=r"leaves a mode changed \(grad mode\)"):
+    before = read()
+    with pytest.raises(NotImplementedError, match=rf"leaves a mode changed \({name}\)"):
         xgrad.compile(step)(xgrad.ones(3))
-    assert xgrad.is_grad_enabled()
+    assert read() == before

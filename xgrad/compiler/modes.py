@@ -84,7 +84,7 @@ def eager() -> bool:
 
 _OF_THREAD = (
     "grad_enabled", "inference", "tracking", "saved_hooks", "saved_hooks_disabled", "anomaly", "grad_layout",
-    "compiled", "mutation_allowed", "generator", "mesh", "autocast",
+    "compiled", "mutation_allowed", "generator", "mesh", "autocast", "place",
 )  # fmt: skip
 
 
