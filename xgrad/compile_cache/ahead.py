@@ -4,8 +4,10 @@ XLA compiles without Python's lock.  A call of a program that is compiled here f
 """
 
 import os
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +21,9 @@ class _Compiled:
 
 compiled = _Compiled()
 
+# Optimizers that have not stepped yet: `programs_ahead(ids of leaves)` gives what they will run after a backward.
+expected: weakref.WeakSet[Any] = weakref.WeakSet()
+
 
 def _count(event: str, duration_secs: float, **_: Any) -> None:
     if event == _EVENT:
@@ -28,19 +33,20 @@ def _count(event: str, duration_secs: float, **_: Any) -> None:
 jax.monitoring.register_event_duration_secs_listener(_count)
 
 
-def compile_ahead(calls: Iterable[tuple[Any, list[Any]]]) -> None:
+def compile_ahead(calls: Iterable[tuple[Any, list[Any]]], others: Iterable[Any] = ()) -> None:
     """Compile programs for operands: arrays, numbers, or the `jax.ShapeDtypeStruct` of arrays.
 
-    A call that fails is left out: it fails again where it is made, which names its place.
+    others: objects with a method `lower()`.  A call that fails is left out: it fails again where it is made, and there
+    the error has its place.
     """
-    lowered, seen = [], set()
+    different: dict[Any, Callable[[], Any]] = {}
     for program, operands in calls:
         kind = program, tuple([_kind(operand) for operand in operands])
-        if kind in seen:
-            continue
-        seen.add(kind)
+        different.setdefault(kind, partial(program.lower, *operands))
+    lowered = []
+    for lower in [*(other.lower for other in others), *different.values()]:  # the others are larger: they begin first
         try:
-            lowered.append(program.lower(*operands))  # in this thread, whose modes belong to the program
+            lowered.append(lower())  # in this thread, whose modes belong to the program
         except Exception:
             continue
     if len(lowered) < 2:

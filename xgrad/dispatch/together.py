@@ -41,8 +41,7 @@ _ARRAY, _AVAL, _COUNTER, _OWNED, _SHARDING, _STORAGE, _VALUE = map(
     attrgetter, ("_array", "aval", "_version_counter", "_owned", "sharding", "_storage", "value")
 )
 _NOTHING, _PLAIN, _COUNTERS, _ONE_DEVICE = {type(None)}, {Tensor}, {VersionCounter}, {SingleDeviceSharding}
-_ARRAYS: set[type[Any]] = set()  # JAX's class of arrays, which has no public name
-_OPERANDS: set[type[Any]] = {bool, int, float}
+_NUMBERS, _UNUSUAL = {bool, int, float}, (Tracer, Pending, type(None))
 
 
 def _kinds(of: Iterable[Any]) -> set[type[Any]]:
@@ -90,9 +89,11 @@ class Together:
         if self._usual is None or holders is None:
             return False
         arrays = [*map(_ARRAY, holders)]
+        kinds = _kinds(arrays)
         return (
-            _kinds(arrays) == _ARRAYS
-            and _kinds(given) <= _OPERANDS
+            len(kinds) == 1
+            and not any(issubclass(kind, _UNUSUAL) for kind in kinds)
+            and _kinds(given) - _NUMBERS <= kinds
             and len({*map(id, holders)}) == len(holders)
             and _kinds(map(_SHARDING, arrays)) == _ONE_DEVICE
         )
@@ -119,15 +120,19 @@ class Together:
 
     def _donating(self, tensors: Sequence[Tensor]) -> "_Donating":
         where = [*map(_SHARDING, map(_held, tensors))]
-        usual = _kinds(where) == _ONE_DEVICE
-        key = None if usual else tuple(where)
+        return self._on(None if _kinds(where) == _ONE_DEVICE else where)
+
+    def _on(self, where: list[Any] | None) -> "_Donating":
+        key = None if where is None else tuple(where)
         found = self._placed.get(key)
         if found is None:
-            found = self._placed[key] = _Donating(self._function, self.name, None if usual else where)
+            found = self._placed[key] = _Donating(self._function, self.name, where)
             self._usual = self._placed.get(None)
-            _ARRAYS.update(_kinds(map(_held, tensors)))
-            _OPERANDS.update(_ARRAYS)
         return found
+
+    def lower(self, written: list[Any], read: list[Any]) -> Any:
+        """Lower the program (as `jax.jit`'s `lower`) for arrays or `jax.ShapeDtypeStruct`s, each on one device."""
+        return self._on(None).jitted.lower(written, read)
 
     def _note(self, queue: Queue, tensors: Sequence[Tensor], operands: list[Any]) -> bool:
         """Note the call in a lazy block's queue; False, and nothing, if it has to run at once."""

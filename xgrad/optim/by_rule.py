@@ -5,12 +5,15 @@ from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar
 
+import jax
+
+from ..compile_cache.ahead import expected
 from ..config import state as modes
 from ..dtypes import get_default_dtype
 from ..tensor import Tensor
 from . import rule as rules
-from .optimizer import Optimizer
-from .placing import filled, outside_of_trace
+from .optimizer import Optimizer, ParamsT
+from .placing import filled, outside_of_trace, shapes_ahead
 
 
 class ByRule(Optimizer):
@@ -24,6 +27,11 @@ class ByRule(Optimizer):
     sparse: ClassVar[str] = ""  # the error for a sparse gradient; "": it is made dense
     # Entries that a checkpoint of an earlier PyTorch may lack.
     later: ClassVar[dict[str, Any]] = {"maximize": False, "foreach": None, "differentiable": False}
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        super().__init__(params, defaults)
+        if not defaults.get("differentiable"):
+            expected.add(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -53,6 +61,7 @@ class ByRule(Optimizer):
         return loss
 
     def _step_groups(self, unless: Tensor | None) -> None:
+        expected.discard(self)
         enabled = modes.grad_enabled
         modes.grad_enabled = bool(self.defaults.get("differentiable")) and enabled
         try:
@@ -98,9 +107,7 @@ class ByRule(Optimizer):
         params, grads = self._with_gradients(group)
         if not params:
             return
-        options = {name: group[name] for name in self.options}
-        options |= {name: isinstance(group[name], Tensor) or group[name] != 0 for name in self.switches}
-        options["maximize"] = group.get("maximize", False)
+        options = self._options(group)
         alike = self._are_alike(group)
         forms = self._forms(params[:1], group) * len(params) if alike else self._forms(params, group)
         kinds: dict[tuple[Any, ...], list[int]] = {}
@@ -122,6 +129,31 @@ class ByRule(Optimizer):
                 self.rule, [params[i] for i in mine], [grads[i] for i in mine], [states[i] for i in mine], arrays,
                 hyper, {**options, **dict(varying)}, given, unless,
             )  # fmt: skip
+
+    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
+        """Return what the group's entries choose among programs."""
+        options = {name: group[name] for name in self.options}
+        options |= {name: isinstance(group[name], Tensor) or group[name] != 0 for name in self.switches}
+        options["maximize"] = group.get("maximize", False)
+        return options
+
+    def programs_ahead(self, leaves: set[int]) -> list[rules.Ahead]:
+        """Return the programs of the first step, after a backward to the tensors of these ids, where they are known."""
+        calls: list[rules.Ahead] = []
+        for group in self.param_groups:
+            params = [p for p in group["params"] if id(p) in leaves and not p._sparse]
+            if not params or not self._are_alike(group):
+                continue
+            ((arrays, varying),) = self._forms(params[:1], group)
+            rows = [shapes_ahead(p, [self._shape(name, p) for name in arrays]) for p in params]
+            if not all(rows) or len({row[0].sharding for row in rows}) > 1:
+                continue
+            count = [jax.ShapeDtypeStruct((), _count_dtype(), sharding=rows[0][0].sharding)] * len(self.rule.counts)
+            written = [[row[0], *count, *row[1:]] for row in rows]
+            options = {**self._options(group), **dict(varying)}
+            hyper = self._hyper(group, params[0])
+            calls += rules.ahead(self.rule, written, [row[0] for row in rows], arrays, hyper, options)
+        return calls
 
     def _with_gradients(self, group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the parameters that have a gradient, and these."""

@@ -46,6 +46,15 @@ def filled(param: Tensor, value: complex, shape: Any = None, dtype: Any = None) 
     return from_array(_sent(np.full(shape, value, dtype), param))
 
 
+def shapes_ahead(param: Tensor, shapes: list[Any]) -> list[Any]:
+    """Return `jax.ShapeDtypeStruct`s of a parameter and of new state, of these shapes, beside it; none if not known."""
+    held = _held(param)
+    if param.__class__ is not Tensor or isinstance(held, Tracer) or declared_of(held) is not None or _several(held):
+        return []
+    place = held.sharding if held.committed else None
+    return [jax.ShapeDtypeStruct(tuple(shape), held.dtype, sharding=place) for shape in (param.shape, *shapes)]
+
+
 def copy_for(param: Tensor, value: Any, keep_dtype: bool = False) -> Tensor:
     """Return a copy of a state's tensor or array, in the parameter's dtype (if that is no integer) and on its devices.
 

@@ -73,13 +73,7 @@ def apply(
     given: a tensor of `numbers(rule, hyper)`, in place of constants, where a trace makes operands of them.
     unless: a number; if it is above zero when the program runs, parameters and states stay as they are.
     """
-    if given is None:
-        operands, names, tensors = _operands(rule, hyper)
-    else:
-        operands, names, tensors = [given], _names(rule, tuple(hyper)), ()
-    form = _Form(rule, tuple(options.items()), arrays, names, tensors, unless is not None)
-    if unless is not None:
-        operands.append(unless)
+    form, operands = _form(rule, arrays, hyper, options, given, unless)
     names = rule.counts + arrays
     written = [[p, *[s[k] for k in names]] for p, s in zip(params, states)]
     if modes.grad_enabled or ({*map(type, params)} != {Tensor} and any(p._interpreter is not None for p in params)):
@@ -89,6 +83,56 @@ def apply(
     for share in _shares(written, (MOST_RESULTS - 1) // (len(names) + 1)):
         own = [t for i in share for t in written[i]]
         _together(form, len(share))(own, [*operands, *[grads[i] for i in share]])
+
+
+def _form(
+    rule: Rule, arrays: tuple[str, ...], hyper: dict[str, Any], options: dict[str, Any], given: Any, unless: Any
+) -> tuple[_Form, list[Any]]:
+    """Return the form of a step's programs, and the operands that come before the gradients."""
+    if given is None:
+        operands, names, tensors = _operands(rule, hyper)
+    else:
+        operands, names, tensors = [given], _names(rule, tuple(hyper)), ()
+    if unless is not None:
+        operands.append(unless)
+    return _Form(rule, tuple(options.items()), arrays, names, tensors, unless is not None), operands
+
+
+class Ahead(NamedTuple):
+    """A program of a step before its arrays are there, with the operand's shapes in their places."""
+
+    program: Together
+    written: list[Any]
+    read: list[Any]
+
+    def lower(self) -> Any:
+        """`jax.jit`'s `lower`, for these operands."""
+        return self.program.lower(self.written, self.read)
+
+
+def ahead(
+    rule: Rule,
+    written: list[list[Any]],
+    grads: list[Any],
+    arrays: tuple[str, ...],
+    hyper: dict[str, Any],
+    options: dict[str, Any],
+) -> list[Ahead]:
+    """Return the programs that `apply` would run, all parameters being plain tensors on one device.
+
+    written, grads: the `jax.ShapeDtypeStruct`s of each parameter and its state, and of its gradient.
+    """
+    form, operands = _form(rule, arrays, hyper, options, None, None)
+    first = [t._read() if isinstance(t, Tensor) else t for t in operands]
+    size = (MOST_RESULTS - 1) // len(written[0])
+    return [
+        Ahead(
+            _together(form, len(written[i : i + size])),
+            [*itertools.chain(*written[i : i + size])],
+            [*first, *grads[i : i + size]],
+        )
+        for i in range(0, len(written), size)
+    ]
 
 
 def _shares(written: list[list[Tensor]], size: int) -> list[list[int]]:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from ...compile_cache.ahead import compile_ahead, compiled
+from ...compile_cache.ahead import compile_ahead, compiled, expected
 from ...config import state
 from ...execution.execute import runs_plainly
 
@@ -34,7 +34,7 @@ def prepare(task: Any, values: list[Any]) -> None:
     if isinstance(root, jax.Array) and not isinstance(root, Tracer) and state.trace is None and runs_plainly():
         where = root.sharding if root.committed else None
         if len(root.sharding.device_set) == 1:
-            compile_ahead(_calls(task, where))
+            compile_ahead(_calls(task, where), _steps_after(task))
     _seen.count = compiled.count
 
 
@@ -58,6 +58,18 @@ def _calls(task: Any, where: Any) -> list[tuple[Any, list[Any]]]:
             continue
         if call is not None and all(_is_at(operand, where) for operand in call[1]):
             found.append(call)
+    return found
+
+
+def _steps_after(task: Any) -> list[Any]:
+    """Return the programs of the optimizers' first steps, which follow this backward."""
+    found = []
+    leaves = {id(node.variable) for node in task.dependencies if node.is_accumulator} if expected else set()
+    for optimizer in [*expected] if leaves else ():
+        try:
+            found += optimizer.programs_ahead(leaves)
+        except Exception:  # its step will raise it
+            continue
     return found
 
 

@@ -1,0 +1,88 @@
+"""The program of an optimizer's first step is compiled with those of the first backward, beside them."""
+
+import gc
+
+import pytest
+
+import xgrad
+from xgrad.compile_cache.ahead import compiled, expected
+
+pytestmark = pytest.mark.eager("launches")
+
+OPTIMIZERS = {
+    "SGD": {"lr": 0.1}, "SGD ": {"lr": 0.1, "momentum": 0.9, "nesterov": True}, "Adam": {"weight_decay": 0.1},
+    "AdamW": {"amsgrad": True}, "NAdam": {}, "RAdam": {}, "Adamax": {}, "Adagrad": {}, "Adadelta": {},
+    "RMSprop": {"momentum": 0.9, "centered": True}, "Rprop": {}, "ASGD": {}, "Adam ": {"lr": xgrad.tensor(0.1)},
+}  # fmt: skip
+
+
+def losses(name, options, n, place=None):
+    """The losses of three steps, and what each part of the first one compiled."""
+    w = xgrad.full((n, 3), 0.5, device=place).requires_grad_()
+    b = xgrad.full((3,), 0.25, device=place).requires_grad_()
+    optimizer = getattr(xgrad.optim, name.strip())([w, b], **options)
+    found, counts = [], []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = ((xgrad.ones(2, n, device=place) @ w + b).tanh() ** 2).sum()
+        loss.backward()
+        before = compiled.count
+        optimizer.step()
+        counts.append(compiled.count - before)
+        found.append(loss.item())
+    return found, counts
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_first_step_compiles_nothing_itself(name, monkeypatch):
+    n = 5 + list(OPTIMIZERS).index(name)
+    found, counts = losses(name, OPTIMIZERS[name], n)
+    assert counts == [0, 0, 0]
+    monkeypatch.setattr("xgrad.engine.programs.ahead.expected", ())
+    assert losses(name, OPTIMIZERS[name], n)[0] == found
+
+
+def test_on_a_device_that_was_named():
+    assert losses("AdamW", {}, 31, "cpu:1")[1] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}), ("Adafactor", {}), ("Adam", {"lr": 1})],
+)
+def test_other_optimizers_step_as_before(name, options):
+    class Own(getattr(xgrad.optim, name)):
+        def _arrays(self, group, p):
+            return super()._arrays(group, p)
+
+    w = xgrad.full((4, 3), 0.5).requires_grad_()
+    optimizer = (Own if name == "Adam" else getattr(xgrad.optim, name))([w], **options)
+    (w * w).sum().backward()
+    before = w.tolist()
+    optimizer.step()
+    assert w.tolist() != before
+
+
+def test_an_optimizer_is_expected_until_it_steps_and_not_kept():
+    gc.collect()
+    known = len(expected)
+    w = xgrad.ones(3, requires_grad=True)
+    one, other = xgrad.optim.Adam([w]), xgrad.optim.SGD([w])
+    assert len(expected) == known + 2
+    (w * w).sum().backward()
+    one.step()
+    assert len(expected) == known + 1
+    del other
+    gc.collect()
+    assert len(expected) == known
+    assert not w.grad_fn
+    assert list(one.state) == [w]
+
+
+def test_a_prediction_changes_nothing_before_the_step():
+    w = xgrad.ones(37, requires_grad=True)
+    optimizer = xgrad.optim.AdamW([w])
+    (w.exp() * w).sum().backward()
+    assert not optimizer.state
+    assert optimizer.state_dict()["state"] == {}
+    assert w._version == 0
