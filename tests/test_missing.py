@@ -3,6 +3,7 @@
 import importlib
 import subprocess
 import sys
+import traceback
 
 import pytest
 import torch
@@ -29,6 +30,15 @@ ASKED = {
 def test_missing_name_says_what_to_use(module, name):
     with pytest.raises(AttributeError, match=ASKED[module, name]):
         getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("name", ["svdd", "eigg"])
+def test_python_adds_no_second_guess(name):
+    with pytest.raises(AttributeError) as info:
+        getattr(xgrad.linalg, name)
+    text = traceback.format_exception(info.value)[-1]
+    assert text.count("Did you mean") == 1
+    assert text == f"xgrad.missing.MissingNameError: {info.value}\n"
 
 
 SPACES = ["autograd", "cpu", "cuda", "fft", "func", "linalg", "nn", "nn.functional", "nn.utils", "utils", ""]

@@ -67,7 +67,8 @@ class MissingNameError(AttributeError):
     """A namespace has no such name.  The text is made when it is asked for."""
 
     def __init__(self, module: str, name: str) -> None:
-        super().__init__(module, name)
+        # Without a `name`, Python adds no guess of its own to the text: with neither, it would note both.
+        super().__init__(module, name, obj=sys.modules.get(module))
         self._module, self._asked = module, name
 
     def __str__(self) -> str:

@@ -1,5 +1,6 @@
 """Several threads call compiled functions for the first time, on the same tensors, beside others that run eagerly."""
 
+import subprocess
 import sys
 import threading
 import time
@@ -225,6 +226,21 @@ def test_a_first_call_keeps_no_other_threads_half_built_tuples():
 
     together(build, trace)
     assert errors == []
+
+
+def test_no_audit_hook_runs_while_young_objects_are_listed():
+    # A hook in Python lets other threads run. It stays as long as its process, which therefore is another one.
+    script = """
+import sys
+from xgrad.compiler.frames import _young
+
+events = []
+sys.addaudithook(lambda event, _: events.append(event))
+_young()
+listed = events[:]
+assert listed == ["gc.get_objects"], listed
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_method_is_compiled_once_for_its_object():

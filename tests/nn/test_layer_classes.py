@@ -20,9 +20,13 @@ LAYERS = [
 
 
 def _arguments(cls):
+    if "__deprecated__" in vars(cls):  # before Python 3.13 inspect sees the `__new__` that warns
+        parameters = [*inspect.signature(cls.__init__).parameters.values()][1:]
+    else:
+        parameters = inspect.signature(cls).parameters.values()
     return [
         (p.name, p.kind, getattr(p.default, "__name__", p.default) if p.default is not math.inf else "inf")
-        for p in inspect.signature(cls).parameters.values()
+        for p in parameters
     ]
 
 

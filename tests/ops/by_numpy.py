@@ -23,11 +23,12 @@ def _logistic(x: Any) -> Any:
 
 
 def _divide(a: Any, b: Any) -> Any:
-    """XLA's division: that of integers is cut off at the point."""
-    if np.asarray(a).dtype.kind not in "iu":
+    """XLA's division: that of integers is cut off at the point, and by 0 it sets all bits."""
+    dtype = np.asarray(a).dtype
+    if dtype.kind not in "iu":
         return np.divide(a, b)
     safe = np.where(np.equal(b, 0), 1, b)
-    return np.where(np.equal(b, 0), -1, np.sign(a) * np.sign(safe) * (np.abs(a) // np.abs(safe)))
+    return np.where(np.equal(b, 0), np.invert(dtype.type(0)), np.sign(a) * np.sign(safe) * (np.abs(a) // np.abs(safe)))
 
 
 def _sign(x: Any) -> Any:
@@ -242,7 +243,7 @@ def _apply(equation: Any, operands: list) -> Sequence:
     if name == "cond":
         return _run_closed(params["branches"][int(np.clip(operands[0], 0, len(params["branches"]) - 1))], operands[1:])
     if name == "scan":
-        return _scan(params, operands)
+        return _scan(equation, operands)
     if name == "custom_linear_solve":
         lengths = params["const_lengths"]
         before = lengths.matvec + lengths.vecmat
@@ -288,15 +289,21 @@ def _while(params: dict, operands: list) -> list:
     return state
 
 
-def _scan(params: dict, operands: list) -> list:
-    n, m = params["num_consts"], params["num_carry"]
+def _scan(equation: Any, operands: list) -> list:
+    params, body = equation.params, equation.params["jaxpr"]
+    # What is cut into slices has one dimension more than the body takes, what is stacked one more than it returns.
+    # jax 0.12 no longer writes the numbers of constants and of carried values down.
+    stacks = [v.aval.ndim > a.ndim for v, a in zip(equation.outvars, body.out_avals, strict=True)]
+    slices = [v.aval.ndim > a.ndim for v, a in zip(equation.invars, body.in_avals, strict=True)]
+    m = stacks.count(False)
+    n = slices.count(False) - m
     consts, state, xs = operands[:n], operands[n : n + m], operands[n + m :]
     steps = range(params["length"])
     made: dict[int, list] = {}
     for i in reversed(steps) if params["reverse"] else steps:
-        found = _run_closed(params["jaxpr"], [*consts, *state, *[x[i] for x in xs]])
+        found = _run_closed(body, [*consts, *state, *[x[i] for x in xs]])
         state, made[i] = found[:m], found[m:]
-    outs = params["jaxpr"].out_avals[m:]
+    outs = body.out_avals[m:]
     stacked = [
         np.stack([made[i][j] for i in steps]) if made else np.zeros((0, *a.shape), a.dtype) for j, a in enumerate(outs)
     ]

@@ -21,7 +21,20 @@ def _triangular_solve(
         a = np.where(np.eye(a.shape[-1], dtype=bool), 1, a)
     a = np.conj(a) if conjugate_a else a
     a = a.mT if transpose_a else a
-    return np.linalg.solve(a, b) if left_side else np.linalg.solve(a.mT, b.mT).mT
+    a, b = (a, b) if left_side else (a.mT, b.mT)
+    x = _substituted(a, b, lower ^ transpose_a ^ (not left_side))
+    return x if left_side else x.mT
+
+
+def _substituted(a: Any, b: Any, lower: bool) -> Any:
+    """The solution, row by row: as in BLAS a zero on the diagonal makes infinities and NaN, and is no error."""
+    x = np.empty(np.broadcast_shapes(b.shape, (*a.shape[:-2], 1, 1)), np.result_type(a, b))
+    rows, n = range(a.shape[-1]), a.shape[-1]
+    for i in rows if lower else reversed(rows):
+        known = slice(0, i) if lower else slice(i + 1, n)
+        sums = np.einsum("...k,...kj->...j", a[..., i, known], x[..., known, :])
+        x[..., i, :] = (b[..., i, :] - sums) / a[..., i, i, None]
+    return x
 
 
 def _lu(a: Any, **_: Any) -> list:

@@ -6,6 +6,7 @@ import torch
 
 import xgrad
 
+from ..traced import computed
 from .derivatives import agree, derivatives, numbers, value
 
 ROTATION = np.linalg.qr(numbers(3, 3))[0]
@@ -21,6 +22,54 @@ def test_gradients_of_equal_and_zero_values_alone(x):
     agree(lambda lib, x: lib.linalg.svdvals(x).pow(2).sum(), x, order=1)
     agree(lambda lib, x: lib.linalg.matrix_norm(x, 2), x, order=1, forward=False)
     agree(lambda lib, x: lib.linalg.det(x), x, order=1)
+
+
+def with_a_zero_column(n, column):
+    return numbers(n, n) * (np.arange(n) != column)
+
+
+SINGULAR = {
+    "diag(0, 2)": np.diag([0.0, 2.0]),
+    "diag(0, 2, 1)": np.diag([0.0, 2.0, 1.0]),
+    "diag(1, 2, 0)": np.diag([1.0, 2.0, 0.0]),
+    "rank 1": numbers(3, 1) @ numbers(1, 3, seed=9),
+    "diag(1, 0, 2, 3)": np.diag([1.0, 0.0, 2.0, 3.0]),
+    "diag(1, 2, 3, 0)": np.diag([1.0, 2.0, 3.0, 0.0]),
+    "a zero column": with_a_zero_column(4, 1),
+    "a zero row": with_a_zero_column(5, 3).T,
+    "one singular in a batch": np.stack([with_a_zero_column(4, 0), numbers(4, 4)]),
+    "complex": with_a_zero_column(4, 2) * (1 + 2j),
+}
+
+
+def cofactors(x):
+    n = x.shape[-1]
+    found = np.empty_like(x)
+    for *batch, i, j in np.ndindex(x.shape):
+        minor = np.delete(np.delete(x[tuple(batch)], i, 0), j, 1)
+        found[(*batch, i, j)] = (-1) ** (i + j) * (np.linalg.det(minor) if n > 1 else 1)
+    return found
+
+
+@pytest.mark.parametrize("x", SINGULAR.values(), ids=SINGULAR)
+def test_derivatives_of_singular_determinants_are_cofactors(x):
+    along = np.asarray(numbers(*x.shape, seed=4), x.dtype)
+
+    def program():
+        t = xgrad.tensor(x, requires_grad=True)
+        xgrad.linalg.det(t).sum().real.backward()
+        with xgrad.autograd.forward_ad.dual_level():
+            dual = xgrad.autograd.forward_ad.make_dual(xgrad.tensor(x), xgrad.tensor(along))
+            return t.grad, xgrad.autograd.forward_ad.unpack_dual(xgrad.linalg.det(dual)).tangent
+
+    grad, tangent = computed(program)
+    np.testing.assert_allclose(grad, cofactors(x).conj(), atol=1e-12)
+    np.testing.assert_allclose(tangent, (cofactors(x) * along).sum((-2, -1)), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["diag(0, 2)", "diag(0, 2, 1)", "diag(1, 2, 0)", "rank 1"])
+def test_second_derivatives_of_small_singular_determinants(name):
+    agree(lambda lib, x: lib.linalg.det(x), SINGULAR[name], forward=False)  # torch's tangents are 0
 
 
 def gradient(library, function, x):

@@ -453,6 +453,8 @@ def applies(check: Any, case: Case) -> bool:
         return bool(case.moving and case.cotangents)
     if check is refused:
         return bool(case.moving)
+    if check is low and case.op.name == "linalg_matrix_norm" and case.sample.statics["ord"] in ("nuc", 2, -2):
+        return False  # `matrix_norm` refuses the half precisions, of which XLA has no singular values
     if check is low:  # random numbers are others in each dtype
         return bool(case.moving) and case.dtype == np.float64 and not case.random
     return check is out or bool(case.moving)

@@ -171,7 +171,7 @@ class _New:
                 gc.disable()
                 self._older: set[int] = set()
             else:  # another thread traces: its objects stay young
-                self._older = _young_ids()
+                self._older = _young()
             _open, self._started = _open + 1, True
             self._collected = _collections()
             self._younger: set[int] = set()
@@ -187,7 +187,7 @@ class _New:
     def before_collection(self) -> None:
         """Remember the young objects: the function is about to run the collector."""
         if _collections() == self._collected:
-            self._younger.update(_young_ids())
+            self._younger.update(_young())
 
     def after_collection(self) -> None:
         """Go on after the function's collection: objects that are neither remembered nor young are older."""
@@ -197,12 +197,11 @@ class _New:
         """Return the ids of the new values."""
         if not values:
             return set()
-        waiting = {id(value) for value in values}
         if _collections() != self._collected:  # another thread has collected: all values count as new
-            return waiting
-        young = self._younger | _young_ids()
-        found = waiting.intersection(young) - self._older
-        return found | {id(value) for value in values if not gc.is_tracked(value)}  # small and untracked
+            return {id(value) for value in values}
+        young = (self._younger | _young()) - self._older
+        # Small objects may be untracked.
+        return {id(value) for value in values if _identity(value) in young or not gc.is_tracked(value)}
 
 
 _lock = threading.Lock()
@@ -210,14 +209,18 @@ _open = 0  # the number of open blocks in all threads
 _enabled = True  # True if the collector was on before the first block
 
 
-def _young_ids() -> set[int]:
-    """Return the ids of the collector's young objects.
+_identity = object.__hash__  # as `id` tells objects apart, but no audit hook hears of it
+
+
+def _young() -> set[int]:
+    """Return the identities of the collector's young objects.
 
     One C call makes and consumes the list of objects, so that no other thread runs while the list lives. The list
     refers to tuples that another thread is still building, and CPython cannot resize a tuple with two references:
-    the other thread's `tuple(generator)` would raise `SystemError: bad argument to internal function`.
+    the other thread's `tuple(generator)` would raise `SystemError: bad argument to internal function`.  `id` would not
+    do here: each call of it runs the process's audit hooks, which may be Python functions.
     """
-    return set(map(id, itertools.chain.from_iterable(map(gc.get_objects, (0,)))))
+    return set(map(_identity, itertools.chain.from_iterable(map(gc.get_objects, (0,)))))
 
 
 def _collections() -> int:

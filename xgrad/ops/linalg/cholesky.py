@@ -18,9 +18,25 @@ from .checks import adjoint, broadcast_batches, check_info, no_info, require_mat
 failing: Any = partial(operator, namespace="linalg", method=False, function=False)
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _cholesky(A, upper):
     L = jnp.tril(jax.lax.linalg.cholesky(adjoint(A) if upper else A, symmetrize_input=False))
     return adjoint(L) if upper else L
+
+
+@_cholesky.defjvp
+def _cholesky_tangent(upper: bool, primals: Any, tangents: Any) -> Any:
+    """L π(L^-1 dA L^-H) with π the lower triangle and half the diagonal, as in PyTorch's cholesky_jvp.
+
+    dA counts as Hermitian, and all of it is read.  JAX's own rule reads the lower triangle since jax 0.12.
+    """
+    factor = _cholesky(primals[0], upper)
+    L = adjoint(factor) if upper else factor
+    solve_l = partial(jax.lax.linalg.triangular_solve, L, lower=True)
+    pi = solve_l(solve_l(tangents[0], left_side=True), left_side=False, transpose_a=True, conjugate_a=True)
+    pi = jnp.tril(pi) * (1 - 0.5 * jnp.eye(L.shape[-1], dtype=L.real.dtype))
+    tangent = jnp.matmul(L, pi, precision=jax.lax.Precision.HIGHEST)
+    return factor, adjoint(tangent) if upper else tangent
 
 
 def _first_minor(A: Any) -> Any:

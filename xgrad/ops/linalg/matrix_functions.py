@@ -28,6 +28,7 @@ from . import least_squares as least_squares
 from . import lu as lu
 from .checks import adjoint, broadcast_batches, check_info, first_zero, is_vector, no_info, require_matrices
 from .cholesky import cholesky
+from .determinant import determinant
 from .householder import qr
 from .products import require_same
 from .singular import pinv, svd, svdvals
@@ -47,7 +48,7 @@ def det(A):
     require_matrices(A, "linalg.det")
     if not A.shape[-1]:
         return jnp.prod(A, axis=(-2, -1))  # the product of no elements: 1, with a gradient of A's empty shape
-    return jnp.linalg.det(A)
+    return determinant(A)
 
 
 @linalg("linalg_slogdet", outputs=return_types.linalg_slogdet, samples=_SQUARE)

@@ -36,8 +36,12 @@ def _erfcx(x: Any) -> Any:
 
 _UNARY = {
     "entr": (js.entr, "-input * log(input); 0 at 0 and -inf of negative numbers.", POSITIVE),
-    # jax 0.7.2 has no erfcx
-    "erfcx": (getattr(js, "erfcx", _widely(_erfcx)), "exp(input**2) * erfc(input), without overflow.", REAL),
+    # jax 0.7.2 has no erfcx, and that of 0.12 has second derivatives of single numbers only
+    "erfcx": (
+        jnp.vectorize(js.erfcx) if hasattr(js, "erfcx") else _widely(_erfcx),
+        "exp(input**2) * erfc(input), without overflow.",
+        REAL,
+    ),
     "i0e": (js.i0e, "exp(-|input|) times the modified Bessel function of the first kind, of order 0.", REAL),
     "i1": (js.i1, "The modified Bessel function of the first kind, of order 1.", REAL),
     "i1e": (js.i1e, "exp(-|input|) times the modified Bessel function of the first kind, of order 1.", REAL),

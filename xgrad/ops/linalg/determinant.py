@@ -1,0 +1,55 @@
+"""The determinant with its derivatives, which are those of singular matrices too.
+
+The derivative with respect to an element is its cofactor, a polynomial, so that all derivatives of a determinant exist.
+JAX's derivative supposes that of the pivots only the last one vanishes: where another one does, as in diag(0, 2), it is
+0 without a word (of all sizes since jax 0.12, before it of those over 3).  (PyTorch: linalg_det_backward,
+FunctionsManual.cpp.)
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+@jax.custom_jvp
+def determinant(A: Any) -> Any:
+    """The determinants of square matrices that are not empty."""
+    return jnp.linalg.det(A)
+
+
+@determinant.defjvp
+def _tangent(primals: Any, tangents: Any) -> Any:
+    A, dA = *primals, *tangents
+    if A.shape[-1] <= 3:
+        return determinant(A), jnp.sum(_cofactors(A) * dA, axis=(-2, -1))
+    pivots = jnp.diagonal(jax.lax.linalg.lu(jax.lax.stop_gradient(A))[0], axis1=-2, axis2=-1)
+    singular = jnp.any(pivots == 0, axis=-1)
+
+    def turned(A: Any) -> Any:
+        found = jnp.linalg.det(jnp.where(singular[..., None, None], _reflected(A), A))
+        return jnp.where(singular, -found, found)
+
+    return determinant(A), jax.jvp(turned, (A,), (dA,))[1]
+
+
+def _cofactors(A: Any) -> Any:
+    """The cofactors of matrices of at most 3 rows, as polynomials: their derivatives of all orders are right."""
+    if A.shape[-1] == 1:
+        return jnp.ones_like(A)
+    if A.shape[-1] == 2:
+        return jnp.flip(A, (-2, -1)) * jnp.asarray([[1, -1], [-1, 1]], A.dtype)
+    x, y, z = A[..., 0, :], A[..., 1, :], A[..., 2, :]
+    return jnp.stack([jnp.cross(y, z), jnp.cross(z, x), jnp.cross(x, y)], axis=-2)
+
+
+def _reflected(A: Any) -> Any:
+    """A times a reflection, whose determinant is -1: it turns a null vector so that it ends in a nonzero number.
+
+    Then all columns but the last are independent (if the rank is one less than full), and so only the last pivot
+    vanishes.  The mirror is fixed, and at an angle to the vectors that come up: their elements are no cosines.
+    """
+    v = np.cos(np.arange(1, A.shape[-1] + 1))
+    v = jnp.asarray(v / np.linalg.norm(v), A.dtype)
+    return A - 2 * jnp.matmul(A, v, precision=jax.lax.Precision.HIGHEST)[..., None] * v
