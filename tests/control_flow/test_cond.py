@@ -277,19 +277,6 @@ def test_loops_of_entries_end_each_at_its_step():
     assert y.tolist() == [[2.0, 4.0, 6.0], [4.0, 5.0, 6.0]]
 
 
-def test_gradients_of_loops_are_recorded_or_refused():
-    def f(x):
-        return xgrad.while_loop(lambda x: x.sum() < 10, lambda x: (x * 2,), (x,))[0]
-
-    x = xgrad.ones(3, requires_grad=True)
-    f(x).sum().backward()
-    assert x.grad.tolist() == [4.0, 4.0, 4.0]
-    run = xgrad.compile(f)
-    with pytest.raises(NotImplementedError, match="number of steps"):
-        run(x)
-    assert run(x.detach()).tolist() == [4.0, 4.0, 4.0]
-
-
 @pytest.mark.parametrize(
     ("body", "text"),
     [

@@ -124,4 +124,4 @@ class Lifted:
 
 
 def _ended_with_its_trace(*tensors: Any) -> Any:
-    raise RuntimeError("cond: a program ran one of its branches after the trace: please report it")
+    raise RuntimeError("a program ran a function of cond or while_loop after its trace: please report it")
