@@ -13,7 +13,7 @@ from ..dispatch.tables import FUNCTIONS
 from ..interop.jax import from_jax
 from ..tensor import Tensor, from_array
 from .checks import leaves_of, run, same
-from .lifted import Lifted, is_traced, look
+from .lifted import Lifted, is_traced, keys_of, look, move_on
 from .repeated import repeated_while
 
 _METADATA = "Expected body_fn_output and carried_inputs to have"
@@ -33,8 +33,8 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
 
     Raises `RuntimeError` for another condition, for inputs that are no tensors or numbers, for functions that write to
     an input or return one, and for a body that returns another number of tensors, other shapes or dtypes;
-    `NotImplementedError` for tangents and for gradients inside of vmap through a loop in a program, and for random
-    numbers there.
+    `NotImplementedError` for a loop in a program through which tangents go, or gradients inside of vmap, whose
+    condition draws random numbers, or whose functions seed or make a generator.
 
     >>> import xgrad
     >>> xgrad.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (xgrad.tensor(0), xgrad.ones(2)))
@@ -119,17 +119,19 @@ def _in_program(cond_fn: Any, body_fn: Any, carried: Any, structure: Any) -> Any
     if state.vmap_levels:
         return _over_batch(cond_fn, body_fn, start, structure)
     given = unflatten(structure, start)
-    _, used = look("while_loop", cond_fn, given)
-    new, more = look("while_loop", body_fn, given)
-    _compared(body_fn, given, new, structure)
-    everything = [*start, *{id(t): t for t in (*used, *more)}.values()]
+    question, turn = (look("while_loop", f, given) for f in (cond_fn, body_fn))
+    if question.generators:
+        raise NotImplementedError(_ASKS)
+    _compared(body_fn, given, turn.result, structure)
+    everything = [*start, *{id(t): t for t in (*question.outside, *turn.outside)}.values()]
     if any(t._tangents for t in everything):
         raise NotImplementedError(_DUAL)
-    if state.grad_enabled and any(t.requires_grad for t in everything):
-        if any(t._level is not None and t.requires_grad for t in everything):
+    records = state.grad_enabled and any(t.requires_grad for t in everything)
+    if records or turn.generators:
+        if records and any(t._level is not None and t.requires_grad for t in everything):
             raise NotImplementedError(_INSIDE)
         outside = [t for t in everything[len(start) :] if t._level is None]  # of entries: the tensors of the batches
-        return unflatten(structure, [*_recorded(cond_fn, body_fn, given, start, outside)])
+        return unflatten(structure, _recorded(cond_fn, body_fn, given, start, outside, turn.generators))
 
     def of(function: Any) -> Any:
         def over(arrays: Any) -> Any:
@@ -151,13 +153,24 @@ def _in_program(cond_fn: Any, body_fn: Any, carried: Any, structure: Any) -> Any
     return unflatten(structure, [from_array(a) for a in arrays])
 
 
-def _recorded(cond_fn: Any, body_fn: Any, given: Any, start: list[Tensor], outside: list[Tensor]) -> Any:
-    """Return the carried tensors after the loop, which is one operator of the tape."""
-    goes, step = (Lifted("while_loop", f, given, outside) for f in (cond_fn, body_fn))
-    loop: Any = repeated_while(lambda *arrays: goes(*arrays)[0], step, len(start))
+def _recorded(
+    cond_fn: Any, body_fn: Any, given: Any, start: list[Tensor], outside: list[Tensor], generators: list[Any]
+) -> list[Any]:
+    """Return the carried tensors after the loop, which is one operator of the tape; it carries the keys too."""
+    goes = Lifted("while_loop", cond_fn, given, outside)
+    body = Lifted("while_loop", body_fn, given, outside, generators)
+    n, count = len(start), len(start) + len(generators)
+
+    def step(*arrays: Any) -> Any:
+        return body(*arrays[:n], *arrays[count:], *arrays[n:count])
+
+    loop: Any = repeated_while(lambda *arrays: goes(*arrays[:n], *arrays[count:])[0], step, count)
     loop.__name__ = "while_loop"
     # The number of steps is saved: without it backward would run the loop once more, to count them.
-    return from_jax(loop, policy=jax.checkpoint_policies.everything_saveable)(*start, *outside)
+    recorded = from_jax(loop, policy=jax.checkpoint_policies.everything_saveable)
+    found = recorded(*start, *keys_of(generators), *outside)
+    move_on(generators, found[n:])
+    return [*found[:n]]
 
 
 # ---------------------------------------------------------------- batches
@@ -211,6 +224,7 @@ def _over_batch(cond_fn: Any, body_fn: Any, start: list[Any], structure: Any) ->
     return unflatten(structure, entries(found[1:]))
 
 
+_ASKS = "while_loop: the condition of a loop of a program draws no random numbers: draw them in body_fn, and carry them"
 _DUAL = (
     "while_loop: a loop of a program has no forward mode: call it outside of xgrad.compile, where each step has one, "
     "or repeat a known number of steps with Python's for and xgrad.where"
