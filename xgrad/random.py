@@ -127,8 +127,10 @@ class Generator:
     def _here(self) -> "Generator":
         """Return the generator that draws in this one's place: its twin in a trace or in `draw_again`, or itself."""
         overlay, again = state.overlay, state.random_again
-        here = self if overlay is None else overlay.generator(self)
-        return here if again is None else again.get(here, here)
+        twin = None if again is None else again.get(self)  # as the log has it: itself, also in a trace
+        if twin is not None:
+            return twin
+        return self if overlay is None else overlay.generator(self)
 
     def _log(self, here: "Generator") -> None:
         """Store the key of `here`, which draws in this one's place, at its first use in a block that may run again."""

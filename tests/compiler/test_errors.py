@@ -255,12 +255,27 @@ def test_a_graph_from_outside_is_not_run_inside():
     o["made"].sum().backward()
 
 
-def test_sparse_tensors_are_refused():
+def test_sparse_tensors_are_no_arguments_and_leave_without_a_history():
     s = xgrad.sparse_coo_tensor(xgrad.tensor([[0, 2]]), xgrad.tensor([1.0, 2.0]), (3,))
     with pytest.raises(NotImplementedError, match="takes no sparse tensors: give it to_dense"):
         xgrad.compile(lambda s: s.to_dense())(s)
-    with pytest.raises(NotImplementedError, match="a SparseTensor cannot leave a compiled function"):
-        xgrad.compile(lambda i, v: xgrad.sparse_coo_tensor(i, v, (3,)))(s._indices(), s._values())
+    made = xgrad.compile(lambda i, v: xgrad.sparse_coo_tensor(i, v, (3,)))
+    for _ in range(2):
+        found = made(s._indices(), s._values())
+        assert found.to_dense().tolist() == [1.0, 0.0, 2.0]
+        assert (found.is_coalesced(), found._nnz(), found.requires_grad) == (False, 2, False)
+    values = xgrad.ones(2, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="a sparse tensor with a history"):
+        made(s._indices(), values)
+
+
+def test_a_backward_outside_gives_no_sparse_gradient():
+    table = xgrad.ones(3, 2, requires_grad=True)
+    found = xgrad.compile(lambda i: xgrad.nn.functional.embedding(i, table, sparse=True).sum())(xgrad.tensor([0, 2, 0]))
+    assert found.item() == 6.0
+    with pytest.raises(NotImplementedError, match=r"backward outside gives no sparse gradients .* shape \[3, 2\]"):
+        found.backward()
+    assert table.grad is None
 
 
 def test_a_shape_that_is_changed_in_place_is_refused():

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import xgrad
+from xgrad.utils.checkpoint import checkpoint
 
 F = xgrad.nn.functional
 
@@ -164,3 +165,32 @@ def test_fork_rng_inside():
     for _ in range(2):
         a, b = compiled()
         np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+@pytest.mark.parametrize(
+    ("use_reentrant", "inside"), [(True, True), (False, True), (False, False)], ids=["reentrant", "inside", "outside"]
+)
+def test_a_checkpoint_draws_the_same_again(use_reentrant, inside):
+    own = xgrad.Generator()
+
+    def block(x):
+        return (F.dropout(x, 0.5) * xgrad.rand(3)).sin() * xgrad.rand(3, generator=own)
+
+    def loss(x):
+        y = checkpoint(block, checkpoint(block, x, use_reentrant=use_reentrant), use_reentrant=use_reentrant).sum()
+        if inside:
+            y.backward()
+        return y.detach() if inside else y
+
+    found = []
+    for f in (loss, xgrad.compile(loss)):
+        xgrad.manual_seed(1)
+        own.manual_seed(2)
+        x = xgrad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        for _ in range(2):
+            y = f(x)
+            if not inside:
+                y.backward()
+        found.append([y.detach().numpy(), x.grad.numpy(), xgrad.rand(2).numpy(), xgrad.rand(2, generator=own).numpy()])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)

@@ -399,7 +399,7 @@ class Entry:
     def shapes(self) -> list[tuple[Any, ...] | None]:
         """Return the shapes of the result's leaves, in a pytree's order; None for a leaf that calls do not make."""
         outvars = self._traced.program.closed.jaxpr.outvars
-        shapes = [tuple(outvars[r.root].aval.shape) if r.chain is None else r.chain.shape for r in self._traced.recipes]
+        shapes = [_shape(r, outvars) for r in self._traced.recipes]
         made = [blank(Tensor) for _ in shapes]
         given = [blank(Tensor) for _ in self.match.expected]
         result = built(self._traced.result, given, made, [None] * len(outvars))
@@ -410,13 +410,19 @@ class Entry:
 def _simple(recipes: list[Recipe]) -> list[tuple] | None:
     """Return (array, edge, requires_grad) of each tensor if all are bare new arrays, else None."""
     for r in recipes:
-        if r.kind is not Tensor or r.given is not None or r.chain is not None or r.view or r.grad or r.rest:
+        if r.kind is not Tensor or r.given is not None or r.chain is not None or r.view or r.grad or r.rest or r.parts:
             return None
         if r.version or r.given_counter is not None:
             return None
     if len({r.root for r in recipes}) != len(recipes):
         return None
     return [(r.root, r.edge, r.requires_grad) for r in recipes]
+
+
+def _shape(recipe: Recipe, outvars: list[Any]) -> tuple[Any, ...]:
+    if recipe.parts:
+        return recipe.rest["_sizes"]
+    return tuple(outvars[recipe.root].aval.shape) if recipe.chain is None else recipe.chain.shape
 
 
 def _get(reference: tuple[bool, int], tensors: list, made: list) -> Tensor:

@@ -32,6 +32,13 @@ _CHANGED = (
     "xgrad.compile: the function changes {what} of a tensor from outside (shape {shape}), which a compiled program "
     "cannot repeat. Do it outside of the function."
 )
+_SPARSE = (
+    "xgrad.compile: a sparse tensor with a history or a .grad cannot leave a compiled function: return a detach() of it"
+)
+SPARSE_GRADIENT = (
+    "xgrad.compile: a backward outside gives no sparse gradients (here of a tensor of the shape {}). Call backward() "
+    "inside of the compiled function, or make the gradient dense, by sparse=False in the embedding."
+)
 RETAINED = (
     "xgrad.compile: the function returns a tensor that retains its gradient and leads to other results: a backward "
     "outside would not reach it. Call retain_grad() outside, and compute what follows there, or call backward() inside."
@@ -62,6 +69,7 @@ class Recipe(NamedTuple):
     )  # (reference to the base, chain, whether its grad_fn holds, creation meta, name, tracking)
     grad: tuple[Any, ...] | None  # a reference
     rest: dict[str, Any]  # other attributes
+    parts: tuple[tuple[str, tuple[bool, int]], ...] = ()  # references to a sparse tensor's parts, by their names
 
 
 class Effects(NamedTuple):
@@ -146,6 +154,8 @@ class Outputs:
     def _recipe(self, tensor: Tensor) -> Recipe:
         attributes = _read(tensor, "__dict__")
         storage, view, counter = (attributes.get(name) for name in ("_storage", "_view", "_version_counter"))
+        if type(tensor)._sparse is True and tensor.layout == "sparse_coo":
+            return self._recipe_of_parts(tensor, attributes)
         if storage is None and attributes.get("_array") is None:
             raise NotImplementedError(f"xgrad.compile: a {type(tensor).__name__} cannot leave a compiled function")
         if attributes.get("_tangents"):
@@ -180,6 +190,20 @@ class Outputs:
             None if grad is None else self.reference(grad),
             {name: attributes[name] for name in _KEPT if name in attributes},
         )
+
+    def _recipe_of_parts(self, tensor: Tensor, attributes: dict[str, Any]) -> Recipe:
+        """Return the recipe of a sparse tensor, such as a gradient."""
+        if attributes.get("_grad_fn") is not None or attributes.get("_grad") is not None:
+            raise NotImplementedError(_SPARSE)
+        parts = tuple((name, self.reference(attributes[name])) for name in ("_index", "_entries"))
+        counter = attributes.get("_version_counter")
+        return Recipe(
+            type(tensor), None, -1, None, None,
+            -1 if counter is None else self._counters.setdefault(id(counter), len(self._counters)),
+            0 if counter is None else counter.__dict__.get("value", 0),
+            attributes.get("_requires_grad", False), None, None, None,
+            {name: attributes[name] for name in (*_KEPT, "_sizes", "_coalesced") if name in attributes}, parts,
+        )  # fmt: skip
 
     # ------------------------------------------------------------ changes of tensors from outside
 
@@ -295,7 +319,9 @@ class Making:
         """Make one tensor; the tensors that its recipe refers to exist already."""
         tensor = object.__new__(recipe.kind)
         attributes = tensor.__dict__
-        if recipe.given is None and recipe.chain is None:
+        if recipe.parts:
+            attributes.update((name, self.get(reference)) for name, reference in recipe.parts)
+        elif recipe.given is None and recipe.chain is None:
             attributes["_array"] = self.arrays[recipe.root]
         else:
             if recipe.given is not None:

@@ -408,7 +408,7 @@ def compile(
 
     Raises in the first call: `TracedValueError` where the function reads a value (`item()`, `if t:`), naming the line;
     `NotImplementedError` for effects that a program cannot repeat (a Python number that it counts up, hooks that it
-    registers on tensors from outside, a generator that it returns, sparse tensors).  A trace that fails changes
+    registers on tensors from outside, a generator that it returns, sparse arguments).  A trace that fails changes
     nothing, and other threads do not see it: when several threads make the first call, one traces and the others wait.
     (PyTorch: torch.compile.)
 

@@ -29,6 +29,12 @@ HOOKS = ("_hooks", "_post_accumulate_hooks")
 _read: Any = object.__getattribute__
 
 
+_SPARSE = (
+    "xgrad.compile takes no sparse tensors: give it to_dense() of them. If it is a .grad from an earlier call, have "
+    "the function set it to None before backward() (optimizer.zero_grad()), or accumulate within one call."
+)
+
+
 class Inline(BaseException):
     """The function uses values of another trace, and must run uncompiled.  No `except Exception` catches it."""
 
@@ -153,7 +159,7 @@ class Overlay:
         storage = before.get("_storage")
         if storage is None and before.get("_array") is None:
             if type(tensor)._sparse is True and before:
-                raise NotImplementedError("xgrad.compile takes no sparse tensors: give it to_dense() of them")
+                raise NotImplementedError(_SPARSE)
             attributes["_trace"] = self  # it is being made
             for touched in self.watching:
                 touched.made[id(tensor)] = tensor

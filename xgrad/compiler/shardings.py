@@ -213,14 +213,14 @@ class Places:
         for i, reference in effects.grads:
             if reference is not None and reference[0]:
                 recipe = recipes[reference[1]]
-                if recipe.given is None and (recipe.chain is None or recipe.chain.is_root):
+                if recipe.root >= 0 and (recipe.chain is None or recipe.chain.is_root):
                     self.places.setdefault(recipe.root, self._like(i))
 
     def results(self, made: list[tuple[Tensor, Any]], reference: Callable[..., Any], recipes: list[Any]) -> None:
         """Set the shardings of the tensors that `put_out` placed."""
         for tensor, where in made:
             recipe = recipes[reference(tensor)[1]]
-            if recipe.given is None and (recipe.chain is None or recipe.chain.is_root):
+            if recipe.root >= 0 and (recipe.chain is None or recipe.chain.is_root):
                 self.places[recipe.root] = where
 
     def of_targets(self, targets: list[Any]) -> list[Any] | None:

@@ -22,7 +22,7 @@ from .backward_node import Target
 from .closure_guards import Surroundings
 from .code import LIBRARIES, sees_order_of_keywords
 from .compiled_program import Entry
-from .effects import ONCE, RETAINED, Outputs, has_tensors
+from .effects import ONCE, RETAINED, SPARSE_GRADIENT, Outputs, has_tensors
 from .expected import Expected
 from .frames import Frames
 from .guards import MISSING, Container, is_scalar, shown
@@ -325,6 +325,9 @@ class _Tracing:
         edges = [GradientEdge(node, 0) for node, _ in nodes]
         roots = [GradientEdge(tensors[i]._grad_fn, tensors[i]._output_nr) for i in which]
         found: Any = grad(roots, edges, arriving, retain_graph=True, allow_unused=True)
+        for gradient in found:
+            if gradient is not None and gradient._sparse:
+                raise NotImplementedError(SPARSE_GRADIENT.format(list(gradient.shape)))
         return list(found)
 
     def _targets(self, outputs: Outputs) -> list[tuple[Node, Target]]:

@@ -363,7 +363,7 @@ def _seen(tensor: Tensor, values: bool = True) -> Seen:
         tensor.requires_grad,
         _history(tensor) is None,
         _version(tensor),
-        _numpy(tensor._read()) if values else None,
+        _numpy((tensor.detach().to_dense() if tensor._sparse else tensor)._read()) if values else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 cond.py        one of two functions
 while_loop.py  a function again and again
+repeated.py    a loop over arrays that can be differentiated in reverse
 checks.py      the rules for what both functions take and return
 lifted.py      a function's tensors from outside as arguments, for programs
 

@@ -11,7 +11,7 @@ from ..dispatch.tables import FUNCTIONS
 from ..interop.jax import from_jax
 from ..tensor import Tensor
 from .checks import leaves_of, run, same
-from .lifted import Lifted, is_traced, look
+from .lifted import Lifted, is_traced, keys_of, look, move_on
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
@@ -24,11 +24,13 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     gradients go too, and must not write to any (outside of programs they may while gradients are off).
 
     Inside of `xgrad.compile`, where `pred` has no value, the program contains both functions and runs one of them;
-    their results must have the same structure, shapes and dtypes, and they must draw no random numbers.  Where the
-    entries of an `xgrad.vmap` have a `pred` each, both run, and each entry has the result of one.
+    their results must have the same structure, shapes and dtypes.  A generator goes on as the function that runs has
+    drawn from it.  Where the entries of an `xgrad.vmap` have a `pred` each, both run, and each entry has the result of
+    one.
 
     Raises `RuntimeError` for another `pred`, for operands or results that are no tensors, for functions that write to
-    an input or return one, and for results that differ.
+    an input or return one, and for results that differ; `NotImplementedError` in a program for functions that seed or
+    make a generator.
 
     >>> import xgrad
     >>> @xgrad.compile
@@ -100,13 +102,16 @@ def _selected(pred: Tensor, true_fn: Any, false_fn: Any, operands: Any) -> Any:
 
 def _in_program(pred: Tensor, true_fn: Any, false_fn: Any, operands: Any) -> Any:
     looks = [look("cond", f, operands) for f in (true_fn, false_fn)]
-    one, _, structure = _compared(true_fn, false_fn, [result for result, _ in looks])
-    outside = [*{id(t): t for _, used in looks for t in used}.values()]
-    branches = [Lifted("cond", f, operands, outside) for f in (true_fn, false_fn)]
+    one, _, structure = _compared(true_fn, false_fn, [each.result for each in looks])
+    outside = [*{id(t): t for each in looks for t in each.outside}.values()]
+    generators = [*{g: None for each in looks for g in each.generators}]
+    branches = [Lifted("cond", f, operands, outside, generators) for f in (true_fn, false_fn)]
 
     def chosen(pred: Any, *arrays: Any) -> Any:
         return lax.cond(pred.reshape(()) != 0, *branches, *arrays)
 
     chosen.__name__ = "cond"
-    found = iter(from_jax(chosen)(pred, *flatten(operands)[0], *outside))
-    return unflatten(structure, [next(found) if isinstance(leaf, Tensor) else leaf for leaf in one])
+    found = iter(from_jax(chosen)(pred, *flatten(operands)[0], *outside, *keys_of(generators)))
+    leaves = [next(found) if isinstance(leaf, Tensor) else leaf for leaf in one]
+    move_on(generators, found)
+    return unflatten(structure, leaves)

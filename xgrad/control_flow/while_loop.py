@@ -3,14 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 from jax import lax
 
+from ..batching.batched_tensor import remove_batch, wrap
 from ..batching.trees import flatten, unflatten
 from ..config import state
 from ..dispatch.tables import FUNCTIONS
+from ..interop.jax import from_jax
 from ..tensor import Tensor, from_array
 from .checks import leaves_of, run, same
-from .lifted import is_traced, look
+from .lifted import Lifted, is_traced, keys_of, look, move_on
+from .repeated import repeated_while
 
 _METADATA = "Expected body_fn_output and carried_inputs to have"
 
@@ -22,17 +26,24 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     of their shapes and dtypes.  carried_inputs: a tuple or list of tensors and numbers, which may be nested.  Neither
     function may write to a tensor from outside.
 
-    Inside of `xgrad.compile`, where the condition has no value, the program contains the loop.  Gradients need the
-    number of steps, so there nothing may require grad; outside of programs the steps are recorded.  Where entries of
-    an `xgrad.vmap` have conditions of their own, each keeps its values from the step in which it ends.
+    Inside of `xgrad.compile`, where the condition has no value, the program contains the loop.  Its gradients need the
+    carried values of all steps, of which a program keeps 32 and computes the others again: backward runs each step
+    once more up to 33 steps, twice up to 561, three times up to 6545.  Outside of programs the steps are recorded.
+    Where entries of an `xgrad.vmap` have conditions of their own, each keeps its values from the step in which it ends.
 
     Raises `RuntimeError` for another condition, for inputs that are no tensors or numbers, for functions that write to
     an input or return one, and for a body that returns another number of tensors, other shapes or dtypes;
-    `NotImplementedError` for a gradient through a loop in a program.
+    `NotImplementedError` for a loop in a program through which tangents go, or gradients inside of vmap, whose
+    condition draws random numbers, or whose functions seed or make a generator.
 
     >>> import xgrad
     >>> xgrad.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (xgrad.tensor(0), xgrad.ones(2)))
     (tensor(3), tensor([8., 8.]))
+    >>> x = xgrad.ones(2, requires_grad=True)
+    >>> grown = xgrad.compile(lambda x: xgrad.while_loop(lambda x: x.sum() < 9, lambda x: (x * 2,), (x,))[0])
+    >>> grown(x).sum().backward()
+    >>> x.grad
+    tensor([8., 8.])
 
     Source: PyTorch's `torch.while_loop`.
     """
@@ -104,22 +115,23 @@ def _leaves(body_fn: Any, new: Any) -> tuple[list[Any], Any]:
 
 
 def _in_program(cond_fn: Any, body_fn: Any, carried: Any, structure: Any) -> Any:
-    tensor = FUNCTIONS[""]["tensor"]
+    start = [t if isinstance(t, Tensor) else FUNCTIONS[""]["tensor"](t) for t in flatten(carried)[0]]
     if state.vmap_levels:
-        raise NotImplementedError(
-            "while_loop: a loop of a program cannot be inside of vmap: call it outside of xgrad.compile, or batch its "
-            "functions by hand"
-        )
-    start = [t if isinstance(t, Tensor) else tensor(t) for t in flatten(carried)[0]]
-    _, used = look("while_loop", cond_fn, unflatten(structure, start))
-    new, more = look("while_loop", body_fn, unflatten(structure, start))
-    _compared(body_fn, unflatten(structure, start), new, structure)
-    if state.grad_enabled and any(t.requires_grad for t in (*start, *used, *more)):
-        raise NotImplementedError(
-            "while_loop: in a program the number of steps is not known, which a gradient needs. Call while_loop "
-            "outside of xgrad.compile; or repeat a known number of steps with Python's for and xgrad.where; or use "
-            "no_grad()."
-        )
+        return _over_batch(cond_fn, body_fn, start, structure)
+    given = unflatten(structure, start)
+    question, turn = (look("while_loop", f, given) for f in (cond_fn, body_fn))
+    if question.generators:
+        raise NotImplementedError(_ASKS)
+    _compared(body_fn, given, turn.result, structure)
+    everything = [*start, *{id(t): t for t in (*question.outside, *turn.outside)}.values()]
+    if any(t._tangents for t in everything):
+        raise NotImplementedError(_DUAL)
+    records = state.grad_enabled and any(t.requires_grad for t in everything)
+    if records or turn.generators:
+        if records and any(t._level is not None and t.requires_grad for t in everything):
+            raise NotImplementedError(_INSIDE)
+        outside = [t for t in everything[len(start) :] if t._level is None]  # of entries: the tensors of the batches
+        return unflatten(structure, _recorded(cond_fn, body_fn, given, start, outside, turn.generators))
 
     def of(function: Any) -> Any:
         def over(arrays: Any) -> Any:
@@ -139,3 +151,85 @@ def _in_program(cond_fn: Any, body_fn: Any, carried: Any, structure: Any) -> Any
     finally:
         state.grad_enabled = enabled
     return unflatten(structure, [from_array(a) for a in arrays])
+
+
+def _recorded(
+    cond_fn: Any, body_fn: Any, given: Any, start: list[Tensor], outside: list[Tensor], generators: list[Any]
+) -> list[Any]:
+    """Return the carried tensors after the loop, which is one operator of the tape; it carries the keys too."""
+    goes = Lifted("while_loop", cond_fn, given, outside)
+    body = Lifted("while_loop", body_fn, given, outside, generators)
+    n, count = len(start), len(start) + len(generators)
+
+    def step(*arrays: Any) -> Any:
+        return body(*arrays[:n], *arrays[count:], *arrays[n:count])
+
+    loop: Any = repeated_while(lambda *arrays: goes(*arrays[:n], *arrays[count:])[0], step, count)
+    loop.__name__ = "while_loop"
+    # The number of steps is saved: without it backward would run the loop once more, to count them.
+    recorded = from_jax(loop, policy=jax.checkpoint_policies.everything_saveable)
+    found = recorded(*start, *keys_of(generators), *outside)
+    move_on(generators, found[n:])
+    return [*found[:n]]
+
+
+# ---------------------------------------------------------------- batches
+
+
+def _over_batch(cond_fn: Any, body_fn: Any, start: list[Any], structure: Any) -> Any:
+    """Repeat steps of all entries while one of them goes on; each keeps its values from the step in which it ends."""
+    levels, where = state.vmap_levels, FUNCTIONS[""]["where"]
+    if state.grad_enabled and any(t._level is not None and t.requires_grad for t in start):
+        raise NotImplementedError(_INSIDE)
+
+    def entries(tensors: Any) -> list[Tensor]:
+        for level in levels:
+            tensors = [wrap(t, level) for t in tensors]
+        return tensors
+
+    def whole(tensor: Tensor) -> Tensor:
+        for level in reversed(levels):
+            tensor = remove_batch(tensor, 0, level)
+        return tensor
+
+    def goes(given: Any) -> Tensor:
+        go = run("while_loop", cond_fn, unflatten(structure, given), given)
+        return whole(go if isinstance(go, Tensor) else FUNCTIONS[""]["tensor"](go)) != 0
+
+    def body(go: Tensor, *tensors: Tensor) -> list[Tensor]:
+        opened = [level.open for level in levels]
+        before, state.vmap_levels = state.vmap_levels, levels
+        for level in levels:  # backward runs the step again, after vmap has returned
+            level.open = True
+        try:
+            old = entries(tensors)
+            new = run("while_loop", body_fn, unflatten(structure, old), old)
+            _, after = _compared(body_fn, unflatten(structure, old), new, structure)
+            if state.grad_enabled and any(t._level is not None and t.requires_grad for t in after):
+                raise NotImplementedError(_INSIDE)
+            chosen = [where(entries([go])[0], a, b) for a, b in zip(after, old, strict=True)]
+            return [go & goes(chosen), *map(whole, chosen)]
+        finally:
+            state.vmap_levels = before
+            for level, was in zip(levels, opened, strict=True):
+                level.open = was
+
+    values = [whole(t) for t in start]
+    first = goes(entries(values))
+    state.vmap_levels = ()
+    try:
+        found = while_loop(lambda go, *_: go.any(), body, (first, *values))
+    finally:
+        state.vmap_levels = levels
+    return unflatten(structure, entries(found[1:]))
+
+
+_ASKS = "while_loop: the condition of a loop of a program draws no random numbers: draw them in body_fn, and carry them"
+_DUAL = (
+    "while_loop: a loop of a program has no forward mode: call it outside of xgrad.compile, where each step has one, "
+    "or repeat a known number of steps with Python's for and xgrad.where"
+)
+_INSIDE = (
+    "while_loop: a loop of a program has no gradient inside of vmap, one for each entry: call vmap within the function "
+    "that is differentiated, or call while_loop outside of xgrad.compile"
+)

@@ -98,12 +98,7 @@ class ByRule(Optimizer):
         )
 
     def _step_group(self, group: dict[str, Any], unless: Tensor | None = None) -> None:
-        numbers = given = None
-        if modes.trace is not None:
-            numbers = modes.trace.numbers.get(id(group))
-            found = None if numbers is None else numbers.taken(group)
-            if found is not None:
-                group, given = found
+        numbers, group, given = self._numbers_in_trace(group)
         params, grads = self._with_gradients(group)
         if not params:
             return
@@ -178,6 +173,16 @@ class ByRule(Optimizer):
             except KeyError:
                 pass
         return [self._state_of(p, group) for p in params]
+
+    @staticmethod
+    def _numbers_in_trace(group: dict[str, Any]) -> tuple[Any, dict[str, Any], Tensor | None]:
+        """Return what a trace knows of a group's numbers, the group with its numbers, and the tensor of them."""
+        if modes.trace is None:
+            return None, group, None
+        numbers = modes.trace.numbers.get(id(group))
+        found = None if numbers is None else numbers.taken(group)
+        group, given = (group, None) if found is None else found
+        return numbers, group, given
 
     def _forms(self, params: list[Tensor], group: dict[str, Any]) -> list[tuple[Any, ...]]:
         """Return what the program depends on for each parameter: its arrays, and the options that vary."""

@@ -89,10 +89,7 @@ def _form(
     rule: Rule, arrays: tuple[str, ...], hyper: dict[str, Any], options: dict[str, Any], given: Any, unless: Any
 ) -> tuple[_Form, list[Any]]:
     """Return the form of a step's programs, and the operands that come before the gradients."""
-    if given is None:
-        operands, names, tensors = _operands(rule, hyper)
-    else:
-        operands, names, tensors = [given], _names(rule, tuple(hyper)), ()
+    operands, names, tensors = operands_of(rule, hyper, given)
     if unless is not None:
         operands.append(unless)
     return _Form(rule, tuple(options.items()), arrays, names, tensors, unless is not None), operands
@@ -169,8 +166,15 @@ def _devices(where: Any) -> Any:
 # ------------------------------------------------------------ hyperparameters
 
 
-def _operands(rule: Rule, hyper: dict[str, Any]) -> tuple[list[Any], tuple[str, ...], tuple[str, ...]]:
-    """Return (a vector of numbers, and tensors), the names of the numbers, those of the tensors."""
+def operands_of(
+    rule: Rule, hyper: dict[str, Any], given: Tensor | None = None
+) -> tuple[list[Any], tuple[str, ...], tuple[str, ...]]:
+    """Return (a vector of numbers, and tensors), the names of the numbers, those of the tensors.
+
+    given: a tensor of `numbers(rule, hyper)`, which is then the vector.
+    """
+    if given is not None:
+        return [given], _names(rule, tuple(hyper)), ()
     tensors = tuple([name for name, value in hyper.items() if isinstance(value, Tensor)])
     if not tensors:
         values = tuple(map(float, hyper.values()))  # NumPy's and JAX's scalars too
@@ -240,13 +244,9 @@ def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[An
         new = _step(form._replace(skips=False), own, [jnp.where(skip, 0, g).astype(g.dtype) for g in grads], operands)
         return [jnp.where(skip, old, value) for old, value in zip(itertools.chain(*own), new, strict=True)]
     rule, options = form.rule, SimpleNamespace(**dict(form.options))
-    numbers, *tensors = operands
-    h: Any = dict(zip(form.numbers, numbers))
-    if tensors:
-        h |= {name: t.astype(jnp.result_type(t, numbers)).reshape(()) for name, t in zip(form.tensors, tensors)}
-        h = rule.derive(SimpleNamespace(**h), jnp.log)
+    h = derived(rule, form.numbers, form.tensors, operands)
     counts = {name: jnp.stack([o[1 + k] for o in own]) for k, name in enumerate(rule.counts)}
-    scalars, counts = rule.coefficients(SimpleNamespace(**h), counts, options)
+    scalars, counts = rule.coefficients(h, counts, options)
     results = []
     for i, ((p, *rest), grad) in enumerate(zip(own, grads, strict=True)):
         arrays = rest[len(rule.counts) :]
@@ -261,6 +261,16 @@ def _step(form: _Form, own: list[list[Any]], grads: list[Any], operands: list[An
         results += [counts[name][i].astype(o.dtype) for name, o in zip(rule.counts, rest)]
         results += [_narrow(s[name], a) for name, a in zip(form.arrays, arrays)]
     return results
+
+
+def derived(rule: Rule, names: tuple[str, ...], tensors: tuple[str, ...], operands: list[Any]) -> SimpleNamespace:
+    """Return the hyperparameters that `rule.derive` made, or makes of tensors; `operands_of` gave the arguments."""
+    numbers, *given = operands
+    h: dict[str, Any] = dict(zip(names, numbers))
+    if given:
+        h |= {name: t.astype(jnp.result_type(t, numbers)).reshape(()) for name, t in zip(tensors, given)}
+        h = rule.derive(SimpleNamespace(**h), jnp.log)
+    return SimpleNamespace(**h)
 
 
 def _updated(rule: Rule, p: Any, g: Any, s: dict[str, Any], c: Any, o: Any) -> tuple[Any, dict[str, Any]]:

@@ -10,6 +10,7 @@ from jax.core import Tracer
 
 from ..config import state
 from ..dispatch.call import call
+from ..dispatch.tables import FUNCTIONS
 from ..engine.arithmetic import Arithmetic
 from ..engine.sparse_gradient import SparseGradient
 from ..ops.sparse.parts import private
@@ -72,7 +73,7 @@ def embedding(weight: Tensor, indices: Tensor, padding_idx: int, lookup: Callabl
         if padding_idx >= 0:
             counted = flat != padding_idx
             if isinstance(counted._read(), Tracer):
-                rows = rows * counted.unsqueeze(1)
+                rows = FUNCTIONS[""]["where"](counted.unsqueeze(1), rows, 0)
             else:
                 kept = counted.nonzero()[:, 0]
                 flat, rows = flat.index_select(0, kept), rows.index_select(0, kept)
