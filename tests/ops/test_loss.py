@@ -171,6 +171,24 @@ def test_wrong_calls_say_what_is_wrong(call, error, text):
         call(xgrad.ones(3, 4))
 
 
+@pytest.mark.eager("failures")
+@pytest.mark.parametrize("x", [1.5, -0.5, float("nan")])
+@pytest.mark.parametrize("wrong", ["input", "target"])
+def test_binary_cross_entropy_refuses_what_is_no_probability(wrong, x):
+    for T in (torch, xgrad):
+        probabilities = {"input": T.tensor([0.5, 0.25]), "target": T.tensor([1.0, 0.0])}
+        probabilities[wrong] = T.tensor([0.5, x])
+        with pytest.raises(RuntimeError, match=f"all elements of {wrong} should be between 0 and 1"):
+            T.nn.functional.binary_cross_entropy(**probabilities)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float16"])
+def test_binary_cross_entropy_wants_one_dtype(dtype):
+    for T in (torch, xgrad):
+        with pytest.raises(RuntimeError, match=r"Found dtype (Long|Bool|Half) but expected Float"):
+            T.nn.functional.binary_cross_entropy(T.tensor([0.5]), T.ones(1, dtype=getattr(T, dtype)))
+
+
 def test_broadcasting_a_target_warns():
     with pytest.warns(UserWarning, match="that is different to the input size"):
         F.mse_loss(xgrad.ones(2, 3), xgrad.ones(3))
