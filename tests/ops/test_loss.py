@@ -143,6 +143,31 @@ def test_ctc():
     assert float(impossible) == 0
 
 
+@pytest.mark.parametrize("together", [False, True], ids=["rows", "one after another"])
+def test_ctc_in_a_compiled_function_is_that_of_torch(together):
+    x, lengths = random(5, 3, 4), ([5, 4, 3], [2, 3, 0])
+    targets = [1, 1, 2, 3, 2] if together else [[1, 1, -1], [2, 3, 2], [-1, -1, -1]]
+
+    def program(T, compiled):
+        logits = T.tensor(x, requires_grad=True)
+
+        def step(targets, inputs, wanted):
+            log_p = T.nn.functional.log_softmax(logits, 2)
+            loss = T.nn.functional.ctc_loss(log_p, targets, inputs, wanted, zero_infinity=True)
+            loss.backward()
+            return loss.detach()
+
+        given = [T.tensor(given) for given in (targets, *lengths)]
+        return (xgrad.compile(step) if compiled else step)(*given), logits.grad
+
+    wanted = program(torch, False)
+    with xgrad.lazy():
+        lazily = program(xgrad, False)
+    for found in (program(xgrad, True), program(xgrad, False), lazily):
+        for ours, theirs in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
