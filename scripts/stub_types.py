@@ -28,7 +28,7 @@ ARGUMENTS = _each({
     """,
     "int": """
         blank decimals diagonal dim dim0 dim1 dim2 divisor_override downscale_factor groups high hop_length k length
-        low N n n_fft num_classes num_groups offset upscale_factor win_length
+        low N n n_fft num_classes num_groups offset quant_max quant_min upscale_factor win_length
     """,
     "float": """
         atol base delta dx eps max_norm max_val min_val momentum nan negative_slope neginf norm_type p posinf rcond
@@ -108,6 +108,10 @@ EXCEPTIONS = (
         "nonzero_static.size": "int", "nonzero_static.fill_value": "int",
         "norm.p": "float | str", "normal.mean": "float | Tensor", "normal.std": "float | Tensor",
         "pow.exponent": "Operand", "prelu.weight": "Tensor", "hash_tensor.mode": "int",
+        "fake_quantize_per_channel_affine.axis": "int", "fake_quantize_per_channel_affine.scale": "Tensor",
+        "fake_quantize_per_channel_affine.zero_point": "Tensor",
+        "fake_quantize_per_tensor_affine.scale": "float | Tensor",
+        "fake_quantize_per_tensor_affine.zero_point": "int | Tensor",
         "quantile.q": "float | Tensor", "nanquantile.q": "float | Tensor",
         "histogram.bins": "int | Tensor", "histogramdd.bins": "int | Sequence[int] | Sequence[Tensor]",
         "repeat_interleave.repeats": "int | Tensor", "isclose.other": "Tensor",

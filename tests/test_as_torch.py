@@ -171,11 +171,21 @@ def test_what_is_not_there_can_be_imported_and_raises_at_use(torch):
     import torch.fx
     import torch.hub
     import torch.multiprocessing as mp
+    import torch.nn.attention.flex_attention
+    import torch.utils.benchmark
+    import torch.utils.flop_counter
     from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.fx import Tracer
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
 
     class Mine(Tracer):
         pass
+
+    class Mode(TorchFunctionMode):
+        pass
+
+    assert not isinstance(torch.ones(1), TorchDispatchMode)
 
     assert not isinstance(torch.ones(1), FullyShardedDataParallel)
     with pytest.raises(NotImplementedError, match="make_jaxpr"):
@@ -188,12 +198,27 @@ def test_what_is_not_there_can_be_imported_and_raises_at_use(torch):
         torch.cuda.Stream()
     with pytest.raises(NotImplementedError, match="from_local"):
         torch.distributed.all_reduce(torch.ones(1))
+    with pytest.raises(NotImplementedError, match="timeit"):
+        torch.utils.benchmark.Timer("x + 1")
+    with pytest.raises(NotImplementedError, match="cost_analysis"):
+        torch.utils.flop_counter.FlopCounterMode()
+    with pytest.raises(NotImplementedError, match="attn_mask"):
+        torch.nn.attention.flex_attention.flex_attention(*[torch.ones(1, 1, 2, 2)] * 3)
+    with pytest.raises(NotImplementedError, match=r"is not supported: a function asks the classes.*xgrad\.profiler"):
+        Mode()
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("torch.nonsense")
     with pytest.raises(AttributeError, match="nonsense"):
         torch.nn.nonsense
     with pytest.raises(ImportError):
         importlib.import_module("torch.engine")
+
+
+def test_nothing_is_exported_to_onnx(torch):
+    assert not torch.onnx.is_in_onnx_export()
+    with pytest.raises(NotImplementedError, match=r"xgrad\.onnx\.export is not supported: there is no exporter"):
+        torch.onnx.export(torch.nn.Linear(1, 1), torch.ones(1, 1), "file")
+    assert not real.onnx.is_in_onnx_export()
 
 
 def test_a_subclass_with_pytorchs_override(torch):

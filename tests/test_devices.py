@@ -291,3 +291,12 @@ def test_a_device_that_declares_strides_has_its_views_tracked_by_geometry():
             assert name_after_write(x) == "SelectBackward0"
     finally:
         STRIDED.remove("cpu")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda: xgrad.device("meta"), lambda: xgrad.ones(2, device="meta"), lambda: xgrad.nn.Linear(1, 1).to("meta")],
+)
+def test_there_is_no_meta_device(use):
+    with pytest.raises(NotImplementedError, match=r"device 'meta' is not supported.*jax\.eval_shape"):
+        use()

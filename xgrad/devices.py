@@ -166,6 +166,11 @@ def placement_of(spec: Any) -> Any:
     place = registered(name)
     if place is not None and (number or "0") == "0":
         return place
+    if spec == "meta":
+        raise NotImplementedError(
+            "device 'meta' is not supported: every tensor has a value here. Make a module on the device where it will "
+            "be, and ask jax.eval_shape with xgrad.to_jax(f) for shapes alone."
+        )
     if name not in _PLATFORM or not (number.isdigit() or not number):
         known = "".join(f", {other}:0" for other in registered())
         raise RuntimeError(

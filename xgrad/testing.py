@@ -7,7 +7,7 @@ import numpy as np
 
 from . import dtypes
 from .missing import missing as _missing
-from .tensor import Tensor
+from .tensor import Size, Tensor
 
 __all__ = ["assert_close"]
 
@@ -41,10 +41,15 @@ def assert_close(
     >>> xgrad.testing.assert_close(xgrad.ones(2) / 3, xgrad.tensor([1 / 3, 1 / 3]))
     >>> xgrad.testing.assert_close(xgrad.ones(2), xgrad.tensor([1.0, 1.1]))
     Traceback (most recent call last):
-    AssertionError: Tensor-likes are not close! Mismatched elements: 1 / 2 (50.0%), greatest absolute difference 0.1...
+    AssertionError: Tensor-likes are not close!
+    <BLANKLINE>
+    Mismatched elements: 1 / 2 (50.0%)
+    Greatest absolute difference: 0.10000002384185791 at index (1,) (up to 1e-05 allowed)
+    Greatest relative difference: 0.09090910851955414 at index (1,) (up to 1.3e-06 allowed)
     """
     if (rtol is None) != (atol is None):
-        raise ValueError("rtol and atol are given together, or neither: got only one of them")
+        lacks = "rtol" if rtol is None else "atol"
+        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {lacks}.")
     try:
         _compare(actual, expected, "", rtol, atol, equal_nan, (check_device, check_dtype, check_layout))
     except AssertionError as error:
@@ -54,55 +59,75 @@ def assert_close(
 
 
 def _compare(a: Any, b: Any, where: str, rtol: Any, atol: Any, equal_nan: bool, checks: tuple[bool, ...]) -> None:
-    at = f" at {where}" if where else ""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if a.keys() != b.keys():
-            raise AssertionError(f"The keys of the mappings do not match{at}: {sorted(a)} and {sorted(b)}")
+            raise _failure(f"The keys of the mappings do not match: {sorted(a)} and {sorted(b)}", where)
         for key in a:
             _compare(a[key], b[key], f"{where}[{key!r}]", rtol, atol, equal_nan, checks)
         return
     if _sequence(a) and _sequence(b):
         if len(a) != len(b):
-            raise AssertionError(f"The length of the sequences mismatch{at}: {len(a)} != {len(b)}")
+            raise _failure(f"The length of the sequences mismatch: {len(a)} != {len(b)}", where)
         for i, pair in enumerate(zip(a, b, strict=True)):
             _compare(*pair, f"{where}[{i}]", rtol, atol, equal_nan, checks)
         return
     if a is None and b is None:
         return
-    _compare_leaves(a, b, at, rtol, atol, equal_nan, checks)
+    _compare_leaves(a, b, where, rtol, atol, equal_nan, checks)
+
+
+def _failure(text: str, where: str) -> AssertionError:
+    return AssertionError(f"{text}\n\nThe failure occurred for item {where}" if where else text)
 
 
 def _sequence(x: Any) -> bool:
     return isinstance(x, Sequence) and not isinstance(x, str)
 
 
-def _compare_leaves(a: Any, b: Any, at: str, rtol: Any, atol: Any, equal_nan: bool, checks: tuple[bool, ...]) -> None:
-    for i, (name, what) in enumerate((("device", "devices"), ("dtype", "dtypes"), ("layout", "layout"))):
-        if isinstance(a, Tensor) and isinstance(b, Tensor) and checks[i] and getattr(a, name) != getattr(b, name):
-            raise AssertionError(f"The values for attribute '{name}' do not match{at}: the {what} are not equal: "
-                                 f"{getattr(a, name)} != {getattr(b, name)}")  # fmt: skip
+def _compare_leaves(
+    a: Any, b: Any, where: str, rtol: Any, atol: Any, equal_nan: bool, checks: tuple[bool, ...]
+) -> None:
+    for name, checked in zip(("device", "dtype", "layout"), checks, strict=True):
+        if isinstance(a, Tensor) and isinstance(b, Tensor) and checked and getattr(a, name) != getattr(b, name):
+            unequal = f"{getattr(a, name)} != {getattr(b, name)}"
+            raise _failure(f"The values for attribute '{name}' do not match: {unequal}.", where)
     x, y = _array(a), _array(b)
     if x is None or y is None:
         if a != b:
-            raise AssertionError(f"Objects are not equal{at}: {a!r} != {b!r}")
+            raise _failure(f"Objects are not equal: {a!r} != {b!r}", where)
         return
     if x.shape != y.shape:
-        raise AssertionError(f"The values for attribute 'shape' do not match{at}: {[*x.shape]} != {[*y.shape]}")
+        raise _failure(f"The values for attribute 'shape' do not match: {Size(x.shape)} != {Size(y.shape)}.", where)
     if rtol is None:
-        pairs = [_TOLERANCES.get(dtypes.torch_name(z.dtype).rpartition(".")[2], (0.0, 0.0)) for z in (x, y)]
+        pairs = [_TOLERANCES.get(z.dtype.name, (0.0, 0.0)) for z in (x, y)]
         rtol, atol = (max(both) for both in zip(*pairs, strict=True))
     wide = np.result_type(x.dtype if x.dtype.kind != "V" else np.float32, np.float64)
-    x, y = x.astype(wide), y.astype(wide)
-    close = np.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    close = np.isclose(x.astype(wide), y.astype(wide), rtol=rtol, atol=atol, equal_nan=equal_nan)
     if not close.all():
-        with np.errstate(invalid="ignore", divide="ignore"):
-            gap = np.abs(x - y)
-        kind = "Scalars" if x.ndim == 0 else "Tensor-likes"
-        raise AssertionError(
-            f"{kind} are not close{at}! Mismatched elements: {(~close).sum()} / {close.size} "
-            f"({100 * (~close).mean():.1f}%), greatest absolute difference {np.nanmax(gap)} (up to {atol} allowed), "
-            f"greatest relative difference {np.nanmax(gap / np.abs(y))} (up to {rtol} allowed)"
-        )
+        raise _failure(_difference(x, y, close, rtol, atol), where)
+
+
+def _difference(x: np.ndarray, y: np.ndarray, close: np.ndarray, rtol: float, atol: float) -> str:
+    """Say in PyTorch's words how far x is from y."""
+    if x.dtype.kind == "b" and not x.ndim:
+        return f"Booleans mismatch: {x.item()} is not {y.item()}"
+    common = dtypes.promote_types(x.dtype, y.dtype)
+    common = common if common in dtypes.INEXACT else np.dtype(np.int64)
+    with np.errstate(all="ignore"):
+        gap = np.where(close, 0, np.abs(x.astype(common) - y.astype(common)))
+        ratio = np.where(close, 0, gap / np.abs(y.astype(common)))
+    kind, fit = "Tensor-likes" if x.ndim else "Scalars", "close" if rtol or atol else "equal"
+    lines = [f"{kind} are not {fit}!", ""]
+    if x.ndim:
+        lines.append(f"Mismatched elements: {(~close).sum()} / {close.size} ({100 * (~close).mean():.1f}%)")
+    else:
+        lines.append(f"Expected {y.item()} but got {x.item()}.")
+    for name, far, most in (("absolute", gap, atol), ("relative", ratio, rtol)):
+        worst = np.unravel_index(int(np.argmax(far)), far.shape)
+        what = f"Greatest {name} difference" if x.ndim else f"{name.capitalize()} difference"
+        place = f" at index {tuple(map(int, worst))}" if x.ndim else ""
+        lines.append(f"{what}: {far[worst].item()}{place}" + (f" (up to {most} allowed)" if fit == "close" else ""))
+    return "\n".join(lines)
 
 
 def _array(x: Any) -> np.ndarray | None:

@@ -45,7 +45,7 @@ _COMPLEX32 = ("XLA has no arrays of complex32", "Use complex64: xgrad.complex64,
 _HUB = ("it downloads code and runs it", "Download the weights yourself, and read them with xgrad.load.")
 _FX = ("functions are traced by JAX here", "Use jax.make_jaxpr with xgrad.to_jax(f), or xgrad.compile(f).lower(x).")
 _EXPORT = ("programs are exported by JAX here", "Use jax.export with xgrad.to_jax(f).")
-_QUANTIZATION = (_QUANTIZED[0], "Quantize weights yourself, with a straight-through Function for training.")
+_QUANTIZATION = (_QUANTIZED[0], "Train with xgrad.fake_quantize_per_tensor_affine, and round the weights yourself.")
 _PROCESSES = ("JAX's arrays cannot be shared between processes", "Use Python's multiprocessing with NumPy arrays.")
 _TORCHSCRIPT = ("TorchScript's files hold programs of its own", "Save the state_dict, and build the module in Python.")
 _ONNX = ("there is no exporter", "Export with jax.export, or jax2tf and tf2onnx, from xgrad.to_jax(f).")
@@ -62,7 +62,7 @@ _MASKED_TENSOR = ("a tensor here has no mask of its own", "Give the mask to the 
 # (namespace, (reason, alternative), names); "Tensor" stands for the methods.
 TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("", _QUANTIZED, """
-        dequantize empty_quantized fake_quantize_per_channel_affine fake_quantize_per_tensor_affine
+        dequantize empty_quantized
         fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
         fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16
         fbgemm_pack_quantized_matrix fused_moving_avg_obs_fake_quant int_repr q_per_channel_axis q_per_channel_scales

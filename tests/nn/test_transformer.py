@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import pytest
+import torch
 
 import xgrad
 
@@ -132,6 +133,67 @@ TRANSFORMERS = {
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 def test_transformers_are_those_of_torch(program):
     as_torch(program, rtol=1e-9, atol=1e-11)
+
+
+def encoder(T, **options):
+    chosen = {name: options.pop(name) for name in ("enable_nested_tensor", "mask_check") if name in options}
+    layer = T.nn.TransformerEncoderLayer(4, 2, 3, batch_first=True, **options)
+    return filled(T, T.nn.TransformerEncoder(layer, 2, T.nn.LayerNorm(4), **chosen)).eval()
+
+
+def evaluated(T, m, padded=None, **masks):
+    with T.no_grad():
+        x = data(T, (3, 4, 4), 1)
+        end = [[False] * 4, [False, False, True, True], [False, True, True, True]]
+        return m(x, src_key_padding_mask=T.tensor(end) if padded is None else padded, **masks)
+
+
+def added(T):
+    return T.tensor([[0.0, 0.0, 0.0, -float("inf")]] * 3, dtype=T.float64)
+
+
+def in_the_middle(T):
+    return T.tensor([[False, True, False, True]] * 3)
+
+
+PADDED = {
+    "at the end": lambda T: evaluated(T, encoder(T)),
+    "added": lambda T: evaluated(T, encoder(T), added(T)),
+    "gelu": lambda T: evaluated(T, encoder(T, activation="gelu")),
+    "in the middle": lambda T: evaluated(T, encoder(T), in_the_middle(T)),
+    "not looked at": lambda T: evaluated(T, encoder(T, mask_check=False)),
+    "not nested": lambda T: evaluated(T, encoder(T, enable_nested_tensor=False)),
+    "norm first": lambda T: evaluated(T, encoder(T, norm_first=True)),
+    "another activation": lambda T: evaluated(T, encoder(T, activation=T.tanh)),
+    "a mask too": lambda T: evaluated(T, encoder(T), added(T), mask=causal(T, 4)),
+    "training": lambda T: evaluated(T, encoder(T, dropout=0.0).train()),
+    "a gradient": lambda T: encoder(T)(data(T, (3, 4, 4), 1), src_key_padding_mask=added(T)),
+    "frozen": lambda T: encoder(T).requires_grad_(False)(data(T, (3, 4, 4), 1), src_key_padding_mask=added(T)),
+}  # fmt: skip
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("program", PADDED.values(), ids=PADDED)
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True", "ignore:The PyTorch API of nested tensors")
+def test_an_encoder_in_evaluation_leaves_at_padding_what_torch_leaves(program):
+    as_torch(program, rtol=1e-9, atol=1e-11)
+
+
+def test_a_compiled_encoder_pads_as_the_eager_one():
+    m = encoder(xgrad)
+    compiled = xgrad.compile(lambda: evaluated(xgrad, m))
+    assert xgrad.allclose(compiled(), evaluated(xgrad, m), rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"norm_first": True}, {"batch_first": False}, {"bias": False}, {"nhead": 1}])
+def test_an_encoder_says_why_it_is_not_nested(options):
+    texts = []
+    for T in (torch, xgrad):
+        layer = T.nn.TransformerEncoderLayer(**{"d_model": 4, "nhead": 2, "batch_first": True, **options})
+        with pytest.warns(UserWarning, match="self.use_nested_tensor is False because encoder_layer.") as caught:
+            T.nn.TransformerEncoder(layer, 1)
+        texts.append(str(caught[0].message))
+    assert texts[0] == texts[1]
 
 
 ERRORS = {

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+from collections import deque
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ MADE = {
     "an empty list": lambda T, C: C([]),
     "a tuple": lambda T, C: C((1, 2)),
     "a range": lambda T, C: C(range(3)),
+    "a deque": lambda T, C: C(deque([1, 2])),
     "bools": lambda T, C: C([True, False]),
     "fractions": lambda T, C: C([1.75, 2.0]),
     "numpy": lambda T, C: C(np.array([1, 2])),

@@ -1,7 +1,9 @@
 """Tensors from data and from sizes: dtypes as torch's, nothing narrowed, placed where asked, ours to donate."""
 
+import array
 import subprocess
 import sys
+from collections import UserList, deque
 
 import jax
 import numpy as np
@@ -16,6 +18,7 @@ from ..oracle import as_torch, same, same_error
 DATA = [
     range(3), [range(2), [5, 6]],
     3, 2.5, True, 1j, [], [1, 2], [[1, 2.5], [True, 0]], [1j, 2], [[], []], (1, [2][0]),
+    deque([1.0, 2.0]), [deque([1, 2.5]), (3, 4)], UserList([1, 2]), array.array("f", [1, 2]), bytearray(b"ab"), deque(),
     np.float64(1.5), [np.float32(1.5), 2], [np.int32(1)], [np.bool_(True)],
     np.arange(3, dtype=np.int16), np.ones((2, 2), np.float32), np.array(2 + 1j), np.zeros((0, 3)),
 ]  # fmt: skip
@@ -55,6 +58,9 @@ def test_arrays_of_others_are_copied_and_never_donated():
         (lambda T: T.tensor([[1, 2], [3]]), "expected sequence"),
         (lambda T: T.tensor(["abc"]), "too many dimensions 'str'"),
         (lambda T: T.tensor([None]), "Could not infer dtype of NoneType"),
+        (lambda T: T.tensor({0: 1}), "Could not infer dtype of dict"),
+        (lambda T: T.tensor({0}), "Could not infer dtype of set"),
+        (lambda T: T.tensor(map(int, [1])), "Could not infer dtype of map"),
         (lambda T: T.from_numpy([1]), "expected np.ndarray"),
         (lambda T: T.zeros(-1), "negative dimension"),
         (lambda T: T.zeros(2.0), "int"),

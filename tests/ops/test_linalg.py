@@ -7,6 +7,7 @@ import torch
 import xgrad
 from xgrad.dispatch.saved_attributes import kept_names
 
+from ..oracle import same_error
 from .derivatives import agree, numbers, positive
 
 A, B = numbers(3, 4), numbers(4, 2, seed=1)
@@ -123,6 +124,38 @@ def test_einsum_errors():
         xgrad.einsum("ij,jk", x)
     with pytest.raises(RuntimeError, match=r"number of subscripts in the equation \(3\).*number of dimensions \(2\)"):
         xgrad.einsum("ijk", x)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "match"),
+    [
+        ("i$->i", [(3, 4)], "invalid subscript given at index 1 in the equation string"),
+        ("i1->i", [(3, 4)], "invalid subscript given at index 1"),
+        ("i j->i->j", [(3, 4)], "invalid subscript given at index 6"),
+        ("i.j->i", [(3, 4)], "found '.' for operand 0 that is not part of any ellipsis"),
+        ("......->...", [(3, 4)], "found '.' for operand 0 for which an ellipsis was already found"),
+        ("ij->..j", [(3, 4)], "found '.' for output"),
+        ("ij->ijk", [(3, 4)], "output subscript k does not appear in the equation for any input operand"),
+        ("ij->ii", [(3, 4)], "output subscript i appears more than once in the output"),
+        ("ii->i", [(3, 4)], "subscript i is repeated for operand 0 but the sizes don't match, 4 != 3"),
+        ("ii->i", [(1, 3)], "subscript i is repeated for operand 0 but the sizes don't match, 3 != 1"),
+        ("ij,jk->ik", [(2, 3), (2, 3)], "subscript j has size 2 for operand 1 which does not broadcast.*size 3"),
+        ("i,i", [(3,), (2,)], "subscript i has size 2 for operand 1 which does not broadcast.*size 3"),
+        ("...i,...i->...", [(2, 3), (4, 3)], "covered by ellipsis.*has size 4"),
+    ],
+)
+def test_einsum_refuses_what_torch_refuses(equation, shapes, match):
+    same_error(lambda T: T.einsum(equation, *(T.ones(*shape) for shape in shapes)), match)
+
+
+def test_einsum_broadcasts_sizes_of_one():
+    agree(lambda lib, x, y: lib.einsum("ij,jk->ik", x, y), numbers(3, 1), B, order=1)
+    agree(lambda lib, x, y: lib.einsum("...j,...->...j", x, y), numbers(2, 1, 3), numbers(2, 2), order=1)
+
+
+def test_batches_of_matrices_that_do_not_broadcast():
+    match = r"The size of tensor a \(2\) must match the size of tensor b \(3\) at non-singleton dimension 0"
+    same_error(lambda T: T.ones(2, 3, 4) @ T.ones(3, 4, 5), match)
 
 
 def test_contractions_of_many():

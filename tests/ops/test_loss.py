@@ -143,6 +143,31 @@ def test_ctc():
     assert float(impossible) == 0
 
 
+@pytest.mark.parametrize("together", [False, True], ids=["rows", "one after another"])
+def test_ctc_in_a_compiled_function_is_that_of_torch(together):
+    x, lengths = random(5, 3, 4), ([5, 4, 3], [2, 3, 0])
+    targets = [1, 1, 2, 3, 2] if together else [[1, 1, -1], [2, 3, 2], [-1, -1, -1]]
+
+    def program(T, compiled):
+        logits = T.tensor(x, requires_grad=True)
+
+        def step(targets, inputs, wanted):
+            log_p = T.nn.functional.log_softmax(logits, 2)
+            loss = T.nn.functional.ctc_loss(log_p, targets, inputs, wanted, zero_infinity=True)
+            loss.backward()
+            return loss.detach()
+
+        given = [T.tensor(given) for given in (targets, *lengths)]
+        return (xgrad.compile(step) if compiled else step)(*given), logits.grad
+
+    wanted = program(torch, False)
+    with xgrad.lazy():
+        lazily = program(xgrad, False)
+    for found in (program(xgrad, True), program(xgrad, False), lazily):
+        for ours, theirs in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
@@ -169,6 +194,24 @@ def test_ctc():
 def test_wrong_calls_say_what_is_wrong(call, error, text):
     with pytest.raises(error, match=text):
         call(xgrad.ones(3, 4))
+
+
+@pytest.mark.eager("failures")
+@pytest.mark.parametrize("x", [1.5, -0.5, float("nan")])
+@pytest.mark.parametrize("wrong", ["input", "target"])
+def test_binary_cross_entropy_refuses_what_is_no_probability(wrong, x):
+    for T in (torch, xgrad):
+        probabilities = {"input": T.tensor([0.5, 0.25]), "target": T.tensor([1.0, 0.0])}
+        probabilities[wrong] = T.tensor([0.5, x])
+        with pytest.raises(RuntimeError, match=f"all elements of {wrong} should be between 0 and 1"):
+            T.nn.functional.binary_cross_entropy(**probabilities)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float16"])
+def test_binary_cross_entropy_wants_one_dtype(dtype):
+    for T in (torch, xgrad):
+        with pytest.raises(RuntimeError, match=r"Found dtype (Long|Bool|Half) but expected Float"):
+            T.nn.functional.binary_cross_entropy(T.tensor([0.5]), T.ones(1, dtype=getattr(T, dtype)))
 
 
 def test_broadcasting_a_target_warns():

@@ -10,6 +10,7 @@ from ..missing import MissingNameError
 from . import functional as functional
 
 if TYPE_CHECKING:
+    from . import attention as attention
     from . import init as init
     from . import modules as modules
     from . import utils as utils
@@ -236,7 +237,7 @@ _CLASSES = {
     "parameter_containers": "ParameterDict ParameterList",
 }
 HOMES = {name: module for module, names in _CLASSES.items() for name in names.split()}
-_MODULES = ("common_types", "init", "modules", "utils")
+_MODULES = ("attention", "common_types", "init", "modules", "utils")
 
 
 def __getattr__(name: str) -> Any:

@@ -47,7 +47,18 @@ from .nn import (
     recurrent,
     resampling,
 )
-from .pointwise import arithmetic, bessel, binary, bounds, comparison, polynomials, powers, special, unary
+from .pointwise import (
+    arithmetic,
+    bessel,
+    binary,
+    bounds,
+    comparison,
+    fake_quantize,
+    polynomials,
+    powers,
+    special,
+    unary,
+)
 from .random import distributions, dropout, sampling
 from .reduce import calculus, distances, extrema, histograms, norms, reduction, scan, segments, sorting, statistics
 from .shape import broadcasting, complex_views, joining, padding, rearranging, resizing, splitting, view_copies, views

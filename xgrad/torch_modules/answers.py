@@ -119,6 +119,11 @@ def _is_tracing() -> bool:
     return False
 
 
+def is_in_onnx_export() -> bool:
+    """Return False: there is no exporter."""
+    return False
+
+
 _cuda_isCurrentStreamCapturing = _is_tracing  # noqa: N816 - PyTorch's name
 
 
@@ -177,6 +182,12 @@ def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
 _single, _pair, _triple, _quadruple = (_ntuple(n) for n in (1, 2, 3, 4))
 
 
+_MODES = (
+    "a function asks the classes of its arguments, and no mode",
+    "Give a subclass of Tensor __torch_function__, or use xgrad.profiler, which sees every operator.",
+)
+TorchFunctionMode = refused("overrides", "TorchFunctionMode", _MODES)
+TorchDispatchMode = refused("utils._python_dispatch", "TorchDispatchMode", _MODES)
 DataParallel = refused("nn", "DataParallel", reason("distributed", "all_reduce"))
 
 

@@ -123,6 +123,18 @@ REFUSED |= {
     "nn.intrinsic": reason("", "quantization"),
     "distributed.*": _COLLECTIVES,
     "utils.cpp_extension": reason("", "jiterator_unary"),
+    "utils.benchmark": (
+        "it times calls, and JAX runs ahead of them",
+        "Use timeit on a call that reads its result, x.sum().item().",
+    ),
+    "utils.flop_counter": (
+        "operators do not count their work here",
+        "Ask XLA: xgrad.compile(f).cost_analysis(x).",
+    ),
+    "nn.attention.flex_attention": (
+        "it makes kernels of Python functions",
+        "Use nn.functional.scaled_dot_product_attention, with what score_mod adds as attn_mask.",
+    ),
 }
 
 # Names that another module of xgrad's has: (module of torch's, name) → "module:name", both of xgrad's.
@@ -152,5 +164,7 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("nn", "DataParallel"): "torch_modules.answers:DataParallel",
     ("utils.hooks", "RemovableHandle"): "engine.hooks:RemovableHandle",
     ("", "_assert"): "torch_modules.answers:assert_",
+    ("", "onnx"): "torch_modules.answers:",  # the module, which answers one question
+    ("onnx", "is_in_onnx_export"): "torch_modules.answers:is_in_onnx_export",
 }
 ANSWERS |= {("", name): f"torch_modules.answers:{name}" for name in ("_is_all_true", "_is_any_true")}

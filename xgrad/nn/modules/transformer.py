@@ -1,19 +1,24 @@
 """Transformer, its encoder and decoder, and their layers (PyTorch: torch/nn/modules/transformer.py).
 
 PyTorch has a faster path of the encoder in evaluation, by nested tensors, which leaves zeros where
-`src_key_padding_mask` is true; here there is one path, and these positions have values, as they have in training.
+`src_key_padding_mask` is true.  Here there is one path, and what it computes there is set to zero wherever PyTorch
+takes the other: a mean over the positions is the same.
 """
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from ...autograd.grad_mode import is_grad_enabled
+from ...config import state
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
 from ..containers import ModuleList
 from ..module import Module
+from .activation import GELU, ReLU
 from .dropout import Dropout
 from .linear import Linear
 from .multihead_attention import MultiheadAttention
@@ -187,7 +192,9 @@ class TransformerDecoderLayer(_Layer):
 class TransformerEncoder(Module):
     """`num_layers` copies of an encoder layer, one after the other, and a `norm` at the end if there is one.
 
-    `enable_nested_tensor` and `mask_check` are accepted: they choose among PyTorch's paths.
+    In evaluation, where no gradient is recorded, the result before `norm` is zero at the positions that
+    `src_key_padding_mask` excludes, as PyTorch's nested tensors leave it: if they are the last ones of each sequence,
+    there is no `mask`, and `enable_nested_tensor` is left True.  `mask_check` is accepted: masks are always looked at.
 
     >>> import xgrad
     >>> layer = xgrad.nn.TransformerEncoderLayer(4, 2, dim_feedforward=8)
@@ -210,7 +217,14 @@ class TransformerEncoder(Module):
         super().__init__()
         self.layers: Any = _clones(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
-        self.enable_nested_tensor, self.use_nested_tensor, self.mask_check = enable_nested_tensor, False, mask_check
+        self.enable_nested_tensor, self.use_nested_tensor = enable_nested_tensor, enable_nested_tensor
+        self.mask_check = mask_check
+        why = _unlike_nested(encoder_layer)
+        if enable_nested_tensor and why:
+            self.use_nested_tensor = False
+            warnings.warn(
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why}", stacklevel=2
+            )
 
     def forward(
         self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
@@ -220,7 +234,46 @@ class TransformerEncoder(Module):
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=bool(is_causal), src_key_padding_mask=src_key_padding_mask)
+        if src_key_padding_mask is not None and mask is None and self._as_if_nested(src):
+            output = _zero_padding(output, src_key_padding_mask)
         return output if self.norm is None else self.norm(output)
+
+    def _as_if_nested(self, src: Tensor) -> bool:
+        """Tell where PyTorch takes the path of nested tensors."""
+        first = self.layers[0]
+        if not getattr(self, "use_nested_tensor", False) or first.training or src.dim() != 3:
+            return False
+        if state.autocast is not None and "cuda" in state.autocast.enabled:
+            return False
+        return not is_grad_enabled() or not (src.requires_grad or any(p.requires_grad for p in first.parameters()))
+
+
+def _unlike_nested(layer: Any) -> str:
+    """Return why PyTorch never makes nested tensors for such layers; "" if it does."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return "encoder_layer was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    if layer.norm_first:
+        return "encoder_layer.norm_first was True"
+    if not attention.batch_first:
+        return "encoder_layer.self_attn.batch_first was not True(use batch_first for better inference performance)"
+    if not attention._qkv_same_embed_dim:
+        return "encoder_layer.self_attn._qkv_same_embed_dim was not True"
+    if attention.in_proj_bias is None:
+        return "encoder_layer.self_attn was passed bias=False"
+    if not (layer.activation is F.relu or layer.activation is F.gelu or isinstance(layer.activation, (ReLU, GELU))):
+        return "encoder_layer.activation_relu_or_gelu was not True"
+    if layer.norm1.eps != layer.norm2.eps:
+        return "encoder_layer.norm1.eps was not equal to encoder_layer.norm2.eps"
+    return "encoder_layer.self_attn.num_heads is odd" if attention.num_heads % 2 else ""
+
+
+def _zero_padding(output: Tensor, padding: Tensor) -> Tensor:
+    """Set a batch's positions where `padding` is true to zero, if these are at the ends of sequences alone."""
+    padding = padding != 0  # of a mask that is added, too: -inf excludes
+    # A tensor, not a bool: a compiled function and a lazy block need not read the mask.
+    at_end = (padding[:, 1:] | ~padding[:, :-1]).all()
+    return output.masked_fill((padding & at_end).unsqueeze(-1), 0.0)
 
 
 class TransformerDecoder(Module):

@@ -17,7 +17,7 @@ from ...dispatch.declare import composite
 from ...tensor import Size, Tensor
 from ...tensor_methods.storages import UntypedStorage
 from .factories import checked_sizes, zeros
-from .from_data import tensor
+from .from_data import is_sequence, tensor
 
 _EXPECTED = (
     "but expected one of: nothing; sizes (2, 3 or size=(2, 3)); data, a sequence of numbers (data=[1, 2]); a Tensor of "
@@ -98,7 +98,7 @@ def _check_data(value: Any) -> None:
             "over. Use views of the tensor: x.view(dtype), x.as_strided(...), x.detach()."
         )
     arrays = hasattr(value, "__array__") or hasattr(value, "__jax_array__")
-    if not (isinstance(value, (list, tuple, range)) or (arrays and getattr(value, "ndim", 1))):
+    if not (isinstance(value, (list, tuple, range)) or is_sequence(value) or (arrays and getattr(value, "ndim", 1))):
         raise TypeError(f"new(): data must be a sequence (got {kind})")
 
 

@@ -5,6 +5,7 @@ its place (an integer that does not fit is an `OverflowError`); the user's memor
 """
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -112,8 +113,16 @@ def _host(leaf: Any) -> np.ndarray:
     return np.asarray(leaf)
 
 
+def is_sequence(data: Any) -> bool:
+    """Tell objects that PyTorch reads like lists: deques, arrays of the module `array`, classes with `__getitem__`."""
+    if isinstance(data, (str, bytes, Mapping, Tensor, np.ndarray, np.generic, range)):
+        return False
+    kind = type(data)
+    return hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not hasattr(kind, "__array__")
+
+
 def _leaves_to_host(data: Any) -> Any:
-    if isinstance(data, (list, tuple)):
+    if isinstance(data, (list, tuple)) or is_sequence(data):
         return [_leaves_to_host(d) for d in data]
     return data if type(data) in _BUILTINS else _host(data)
 
@@ -228,6 +237,8 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
         array = np.asarray(data, dtype)
     elif isinstance(data, (list, tuple)):
         array = _from_lists(data, asked)
+    elif is_sequence(data):
+        array = _from_lists(list(data), asked)
     else:
         array = np.array(_host(data))  # a copy: device_put may share the memory of its argument
         array = dtypes.narrowed(array if asked is None else array.astype(asked))

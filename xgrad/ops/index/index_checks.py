@@ -38,6 +38,14 @@ def on_host(x: Any) -> np.ndarray | None:
     return None if spread(array) else np.asarray(array)
 
 
+def valueless(x: Any) -> bool:
+    """Tell a tensor whose value is not there: it is traced, or pending in a lazy block."""
+    if not isinstance(x, Tensor):
+        return isinstance(x, Tracer)
+    x = inner_value(x)
+    return waits(x._read()) or isinstance(x._export(), Tracer)
+
+
 def check_range(index: Any, size: int, dim: int, negative: bool = False) -> None:
     """Raise `IndexError` if an index is outside of a dimension of this size (`negative`: counting from the end too)."""
     values = on_host(index)

@@ -3,6 +3,7 @@
 All are linear in each operand, so an operand is saved only if another one's gradient is wanted.
 """
 
+import functools
 from itertools import pairwise
 from typing import Any
 
@@ -81,6 +82,9 @@ def linalg_multi_dot(*tensors):
 linalg_multi_dot.derivative(all=linear)
 
 
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
 @operator(
     "einsum",
     function=False,
@@ -118,6 +122,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         operands = tuple(operands[0])
     if not operands:
         raise RuntimeError("einsum(): must provide at least one operand")
+    _check_letters(equation)
     equation = _with_output(equation.replace(" ", ""))
     terms = equation.partition("->")[0].split(",")
     if len(terms) != len(operands):
@@ -132,7 +137,54 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
                 f"einsum(): the number of subscripts in the equation ({n}) does not match the number of dimensions "
                 f"({x.ndim}) for operand {i} and no ellipsis was given"
             )
+    _check_sizes(terms, operands)
     return _einsum.function(equation, *operands)
+
+
+@functools.lru_cache(1024)
+def _check_letters(equation: str) -> None:
+    """Raise PyTorch's errors for an equation that is none, whatever its operands; JAX takes any character."""
+    inputs, arrow, output = equation.partition("->")
+    for i, c in enumerate(equation):
+        within = i < len(inputs)
+        if not (c in _LETTERS or c in " ." or (within and c == ",") or (arrow and len(inputs) <= i < len(inputs) + 2)):
+            raise RuntimeError(
+                f"einsum(): invalid subscript given at index {i} in the equation string, subscripts must be in [a-zA-Z]"
+            )
+    terms = [(f"operand {i}", term) for i, term in enumerate(inputs.split(","))] + [("output", output)]
+    for name, term in terms:
+        if "." in term.replace("...", "", 1):
+            many = "..." in term
+            why = "for which an ellipsis was already found" if many else "that is not part of any ellipsis"
+            raise RuntimeError(f"einsum(): found '.' for {name} {why}")
+    for c in output.replace(".", "").replace(" ", ""):
+        if output.count(c) > 1:
+            raise RuntimeError(f"einsum(): output subscript {c} appears more than once in the output")
+        if c not in inputs:
+            raise RuntimeError(f"einsum(): output subscript {c} does not appear in the equation for any input operand")
+
+
+def _check_sizes(terms: list[str], operands: Any) -> None:
+    """Raise PyTorch's errors for sizes of a letter that do not fit; a size of 1 is broadcast among operands only."""
+    seen: dict[Any, Any] = {}
+    for i, (term, x) in enumerate(zip(terms, operands, strict=True)):
+        before, dots, behind = term.partition("...")
+        covered = range(len(before) + len(behind) - x.ndim, 0)  # counted from the last: -2, -1
+        here: dict[Any, Any] = {}
+        for c, n in zip((*before, *(covered if dots else ()), *behind), x.shape, strict=True):
+            if here.setdefault(c, n) != n:
+                raise RuntimeError(
+                    f"einsum(): subscript {c} is repeated for operand {i} but the sizes don't match, {n} != {here[c]}"
+                )
+        for c, n in here.items():
+            size = seen.setdefault(c, n)
+            if n != 1 and size not in (1, n):
+                what = f"subscript {c}" if isinstance(c, str) else f"dimension {c} covered by ellipsis"
+                raise RuntimeError(
+                    f"einsum(): {what} has size {n} for operand {i} which does not broadcast with previously seen "
+                    f"size {size}"
+                )
+            seen[c] = n if size == 1 else size
 
 
 def _with_output(equation: str) -> str:
@@ -142,9 +194,6 @@ def _with_output(equation: str) -> str:
     letters = equation.replace("...", "").replace(",", "")
     once = sorted(c for c in set(letters) if letters.count(c) == 1)
     return f"{equation}->{'...' if '...' in equation else ''}{''.join(once)}"
-
-
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def _from_sublists(arguments: tuple) -> tuple[str, tuple]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ... import dtypes
 from ...dispatch.declare import linear, operator
-from ...dispatch.promotion import conj, promote, wrap_dim
+from ...dispatch.promotion import broadcast_shapes, conj, promote, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample
 from ...errors import ShapeMismatchError
 
@@ -44,6 +44,8 @@ def product(first: Any, second: Any, name: str) -> Any:
     inner = second.shape[-2] if second.ndim > 1 else second.shape[-1]
     if first.shape[-1] != inner:
         raise shapes_error(name, first.shape, second.shape)
+    if first.ndim > 2 and second.ndim > 2:
+        broadcast_shapes(first.shape[:-2], second.shape[:-2])
     if first.dtype == np.bool_:
         raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
     return jnp.matmul(first, second)

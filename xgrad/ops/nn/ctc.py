@@ -12,7 +12,9 @@ from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import require_real_floating
 from ...dispatch.samples import CONVENTION, real, sample, whole
+from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor, from_array
+from ..index.index_checks import valueless
 from .loss import reduction_of
 
 hidden: Any = partial(operator, function=False, method=False)
@@ -86,28 +88,10 @@ def _lengths(given: Any, batch: int, name: str) -> np.ndarray:
     return found
 
 
-@composite(method=False, namespace=("nn.functional", ""))
-def ctc_loss(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int = 0,
-    reduction: str = "mean",
-    zero_infinity: bool = False,
-) -> Tensor:
-    """Minus the log-likelihood of label sequences under `log_probs` (time, batch, classes), without an alignment.
-
-    `targets`: (batch, length), or all one after another.  The mean is that of the losses over their targets' lengths.
-    """
-    reduction = reduction_of(None, None, reduction)
-    if log_probs.dtype not in dtypes.FLOATS or log_probs.ndim not in (2, 3):
-        raise RuntimeError(f"ctc_loss: log_probs must be (time, batch, classes) of floats, got {list(log_probs.shape)}")
-    single = log_probs.ndim == 2
-    x = log_probs.unsqueeze(1) if single else log_probs
-    time, batch, classes = tuple(x.shape)
-    if not 0 <= blank < classes:
-        raise RuntimeError(f"blank must be in label range: {blank} is not, of {classes} classes")
+def _read(
+    targets: Any, input_lengths: Any, target_lengths: Any, time: int, batch: int, classes: int, blank: int
+) -> Any:
+    """Return the arguments as arrays of NumPy, checked: the labels of each element in a row, and both lengths."""
     inputs, wanted = _lengths(input_lengths, batch, "input_lengths"), _lengths(target_lengths, batch, "target_lengths")
     if (inputs > time).any() or (inputs < 0).any() or (wanted < 0).any():
         raise RuntimeError(f"Expected input_lengths to have values between 0 and {time}, but got {inputs.max()}")
@@ -123,8 +107,52 @@ def ctc_loss(
         raise RuntimeError(
             f"ctc_loss: labels must be between 0 and {classes - 1}, but got {padded.min()} to {padded.max()}"
         )
-    arrays = (from_array(jnp.asarray(a)) for a in (padded, inputs, wanted))
-    loss = call(_ctc.operator, (x, *arrays), (blank, zero_infinity))
+    return (from_array(jnp.asarray(a)) for a in (padded, inputs, wanted))
+
+
+def _unread(targets: Any, input_lengths: Any, target_lengths: Any, batch: int, blank: int) -> Any:
+    """Return what `_read` does, without values: a row is as long as any could be, and nothing is checked."""
+    targets, *lengths = (FUNCTIONS[""]["as_tensor"](x) for x in (targets, input_lengths, target_lengths))
+    for length, name in zip(lengths, ("input_lengths", "target_lengths"), strict=True):
+        if length.numel() != batch:
+            raise RuntimeError(f"{name} must be of size batch_size: {batch}, but got {list(length.shape)}")
+    inputs, wanted = (length.reshape(-1) for length in lengths)
+    place = FUNCTIONS[""]["arange"](targets.shape[-1], device=targets.device)
+    if targets.ndim == 1 and targets.numel():
+        starts = (wanted.cumsum(0) - wanted).unsqueeze(1)
+        targets = targets[(starts + place).clamp(max=targets.numel() - 1)]
+    return targets.expand(batch, -1).masked_fill(place >= wanted.unsqueeze(1), blank), inputs, wanted
+
+
+@composite(method=False, namespace=("nn.functional", ""))
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Minus the log-likelihood of label sequences under `log_probs` (time, batch, classes), without an alignment.
+
+    `targets`: (batch, length), or all one after another.  The mean is that of the losses over their targets' lengths.
+    Labels and lengths out of range are errors, unless a compiled function or a lazy block has no values of them.
+    """
+    reduction = reduction_of(None, None, reduction)
+    if log_probs.dtype not in dtypes.FLOATS or log_probs.ndim not in (2, 3):
+        raise RuntimeError(f"ctc_loss: log_probs must be (time, batch, classes) of floats, got {list(log_probs.shape)}")
+    single = log_probs.ndim == 2
+    x = log_probs.unsqueeze(1) if single else log_probs
+    time, batch, classes = tuple(x.shape)
+    if not 0 <= blank < classes:
+        raise RuntimeError(f"blank must be in label range: {blank} is not, of {classes} classes")
+    given = targets, input_lengths, target_lengths
+    if any(map(valueless, given)):
+        labels, inputs, wanted = _unread(*given, batch, blank)
+    else:
+        labels, inputs, wanted = _read(*given, time, batch, classes, blank)
+    loss = call(_ctc.operator, (x, labels, inputs, wanted), (blank, zero_infinity))
     if reduction == "mean":
-        return (loss / from_array(jnp.asarray(np.maximum(wanted, 1), loss.dtype))).mean()
+        return (loss / wanted.clamp(min=1).to(loss.dtype)).mean()
     return loss.sum() if reduction == "sum" else loss.squeeze(0) if single else loss

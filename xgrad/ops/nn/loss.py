@@ -15,7 +15,9 @@ import jax.numpy as jnp
 from ...dispatch.declare import composite, operator
 from ...dispatch.promotion import broadcast_shapes, promote, refuse_complex, scalar
 from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
+from ...dtypes import torch_name
 from ...tensor import Tensor
+from ..index.index_checks import on_host
 from ..reduce.distances import pairwise_distance
 from ..reduce.norms import magnitude, p_norm
 
@@ -183,11 +185,22 @@ def _cross_entropy_tangent(primals: tuple, tangents: tuple) -> tuple:
     return _cross_entropy_of(x, target), of_x * _slope(x, target) + of_target * (log_not_x - log_x)
 
 
+def _check_probabilities(arrays: tuple, statics: tuple) -> None:
+    if arrays[0].shape != arrays[1].shape:
+        return  # the function's own error comes first
+    for name, x in zip(("input", "target"), arrays[:2], strict=True):
+        values = on_host(x)
+        # NaN fails the comparison, as in PyTorch.
+        if values is not None and values.dtype.kind != "c" and not ((values >= 0) & (values <= 1)).all():
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+
+
 def _slope(x: Any, target: Any) -> Any:
     return (x - target) / jnp.maximum((1 - x) * x, 1e-12)
 
 
 @functional(
+    check=_check_probabilities,
     samples=(
         sample(between(0.1, 0.9, 2, 3), between(0.1, 0.9, 2, 3)),
         sample(between(0.1, 0.9, 2, 3), between(0.1, 0.9, 2, 3), positive(2, 3), reduction="sum"),
@@ -195,13 +208,18 @@ def _slope(x: Any, target: Any) -> Any:
     ),
 )  # fmt: skip
 def binary_cross_entropy(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
-    """The cross entropy of probabilities in [0, 1] and targets; each logarithm counts as at least -100."""
+    """The cross entropy of probabilities and targets in [0, 1]; each logarithm counts as at least -100.
+
+    Other values are an error (on accelerators NaN).
+    """
     if self.shape != target.shape:
         raise ValueError(
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(self.shape)}) is "
             "deprecated. Please ensure they have the same size."
         )
     refuse_complex(self, "binary_cross_entropy")
+    if self.dtype != target.dtype:
+        raise RuntimeError(f"Found dtype {torch_name(target.dtype)} but expected {torch_name(self.dtype)}")
     loss = _cross_entropy_of(self, target)
     return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
 

@@ -38,6 +38,7 @@ def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
     """The cosine of the angle between `x1` and `x2` along `dim`; each norm counts as at least `eps`."""
     x1, x2 = promote(x1, x2)
     require_real_floating(x1, "cosine_similarity")
+    broadcast_shapes(x1.shape, x2.shape)
     x1, x2 = jnp.broadcast_arrays(x1, x2)
     along = (wrap_dim(dim, x1.ndim),) if x1.ndim else None
 

@@ -25,7 +25,9 @@ from .broadcasting import meshgrid
 
 def _require_tensors(tensors: Sequence, name: str) -> None:
     if not tensors:
-        raise ValueError(f"torch.{name}(): expected a non-empty list of Tensors")
+        if name == "cat":
+            raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
 
 
 @operator(
