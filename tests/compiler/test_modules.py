@@ -11,13 +11,6 @@ import xgrad
 from xgrad.nn.module import OptimizedModule
 
 
-@pytest.fixture(autouse=True)
-def torchs_distributions_check():
-    """torch.compile switches off the checks of torch.distributions for the process."""
-    yield
-    torch.distributions.Distribution.set_default_validate_args(True)
-
-
 def net(T):
     nn = T.nn
     made = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
