@@ -6,6 +6,7 @@ import threading
 import time
 
 import jax
+import numpy
 import pytest
 
 import xgrad
@@ -113,11 +114,13 @@ def test_failing_programs_are_left_to_their_callers():
     bad = jit_checked(lambda x: x.no_such_attribute)
     x = jax.numpy.ones(23)
     before = compiled.count
-    compile_ahead([(good[0], [x]), (bad, [x]), (good[1], [x]), (good[0], [x]), (good[2], [x])])
-    assert compiled.count == before + 3
+    compile_ahead([(good[0], [x]), (bad, [x]), (good[1], [x]), (good[0], [x]), (good[2], [x]), (good[2], [2.0])])
+    assert compiled.count == before + 4
+    compile_ahead([(good[0], [numpy.ones(23, "float32")]), (good[1], [x])])  # of one kind with JAX's array
+    assert compiled.count == before + 4
     for n, program in enumerate(good):
         assert program(x).tolist() == [n + 1.0] * 23
-    assert compiled.count == before + 3
+    assert compiled.count == before + 4
     with pytest.raises(AttributeError, match="no_such_attribute"):
         bad(x)
 

@@ -61,7 +61,7 @@ def compile_ahead(calls: Iterable[tuple[Any, list[Any]]], others: Iterable[Any] 
 
 def _kind(operand: Any) -> Any:
     """Return the operand's part in the choice of a compiled program."""
-    dtype = getattr(operand, "dtype", None)
-    if dtype is None:
+    if not hasattr(operand, "dtype"):
         return type(operand)
-    return operand.shape, dtype, getattr(operand, "weak_type", False), operand.sharding
+    where = getattr(operand, "sharding", None)  # NumPy's arrays have none
+    return operand.shape, operand.dtype, getattr(operand, "weak_type", False), where
