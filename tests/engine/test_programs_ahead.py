@@ -116,13 +116,20 @@ def test_failing_programs_are_left_to_their_callers():
     before = compiled.count
     compile_ahead([(good[0], [x]), (bad, [x]), (good[1], [x]), (good[0], [x]), (good[2], [x]), (good[2], [2.0])])
     assert compiled.count == before + 4
-    compile_ahead([(good[0], [numpy.ones(23, "float32")]), (good[1], [x])])  # of one kind with JAX's array
-    assert compiled.count == before + 4
     for n, program in enumerate(good):
         assert program(x).tolist() == [n + 1.0] * 23
     assert compiled.count == before + 4
     with pytest.raises(AttributeError, match="no_such_attribute"):
         bad(x)
+
+
+def test_operands_of_numpy():
+    programs = [jit_checked(lambda x, n=n: x * n - 1) for n in range(2)]
+    x = numpy.ones(29, "float32")
+    compile_ahead([(program, [x]) for program in programs])
+    before = compiled.count
+    assert [program(x).tolist() for program in programs] == [[-1.0] * 29, [0.0] * 29]
+    assert compiled.count == before
 
 
 def test_an_interrupt_ends_the_wait(monkeypatch):
