@@ -43,17 +43,18 @@ def compile_ahead(calls: Iterable[tuple[Any, list[Any]]], others: Iterable[Any] 
     for program, operands in calls:
         kind = program, tuple([_kind(operand) for operand in operands])
         different.setdefault(kind, partial(program.lower, *operands))
-    lowered = []
-    for lower in [*(other.lower for other in others), *different.values()]:  # the others are larger: they begin first
-        try:
-            lowered.append(lower())  # in this thread, whose modes belong to the program
-        except Exception:
-            continue
-    if len(lowered) < 2:
+    lowerings = [*(other.lower for other in others), *different.values()]  # the others are larger: they begin first
+    if len(lowerings) < 2:
         return
-    pool = ThreadPoolExecutor(min(len(lowered), os.cpu_count() or 1), "xgrad compile")
+    pool = ThreadPoolExecutor(min(len(lowerings), os.cpu_count() or 1), "xgrad compile")
     try:
-        for future in [pool.submit(one.compile) for one in lowered]:
+        compiling = []
+        for lower in lowerings:
+            try:
+                compiling.append(pool.submit(lower().compile))  # lowered in this thread, whose modes belong to it
+            except Exception:
+                continue
+        for future in compiling:
             future.exception()
     finally:
         pool.shutdown(cancel_futures=True)
