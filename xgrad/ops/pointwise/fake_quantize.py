@@ -121,13 +121,13 @@ def fake_quantize_per_channel_affine(self, scale, zero_point, *, axis, quant_min
     n = self.shape[axis]
     if scale.shape != (n,) or zero_point.shape != (n,):
         raise RuntimeError("dimensions of scale and zero-point are not consistent with input tensor")
-    numbers = (_channels(self, x, axis) for x in (scale, zero_point))
-    return _quantized(self, *numbers, quant_min, quant_max, jnp.promote_types(self.dtype, jnp.float32))
+    scale, zero_point = (_channels(self, x, axis) for x in (scale, zero_point))
+    return _quantized(self, scale, zero_point, quant_min, quant_max, jnp.promote_types(self.dtype, jnp.float32))
 
 
 def _pass_channels(grad, self, scale, zero_point, axis, quant_min, quant_max):
-    numbers = (_channels(self, x, axis) for x in (scale, zero_point))
-    return _passed(grad, self, *numbers, quant_min, quant_max)
+    scale, zero_point = (_channels(self, x, axis) for x in (scale, zero_point))
+    return _passed(grad, self, scale, zero_point, quant_min, quant_max)
 
 
 fake_quantize_per_channel_affine.derivative(self=_pass_channels)
