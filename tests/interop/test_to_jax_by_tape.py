@@ -60,6 +60,10 @@ def test_marks_of_the_tape_count(name):
 
 
 @pytest.mark.exhaustive
+def test_arguments_of_numpy_outside_of_jit():
+    assert jax.grad(xgrad.to_jax(lambda x: x.sum() * 2, grad="tape"))(XS).tolist() == [2.0, 2.0, 2.0]
+
+
 def test_second_derivatives_are_the_tapes_too():
     gradient = jax.grad(xgrad.to_jax(CASES["detach"][0], grad="tape"))
     np.testing.assert_allclose(jax.jacrev(gradient)(X), np.diag(6 * XS**2), rtol=1e-6)

@@ -1,6 +1,8 @@
 """SparseAdam in whole training steps, eager, lazy and compiled: torch's numbers, whatever rows a gradient has."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -79,6 +81,12 @@ def array(value):
 
 
 AVERAGES = ("exp_avg", "exp_avg_sq")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """Import what a step imports: frames of pytest's import hook ask a `state`, and then a step is traced twice."""
+    xgrad.compile(Run(xgrad, zero="after").step, verify=False)(xgrad.tensor([0, 1]), xgrad.ones(2, SIZE))
 
 
 def agree(how, steps=50, factors=None, **options):
@@ -181,3 +189,29 @@ def test_a_gradient_without_rows_counts_as_a_step():
             states.append([run.tables[0].detach().numpy(), float(run.optimizer.state[run.tables[0]]["step"])])
         np.testing.assert_allclose(states[0][0], states[1][0], rtol=1e-6)
         assert states[0][1] == states[1][1] == 2
+
+
+PROGRAM = """
+import xgrad
+table = xgrad.ones(4, 2, requires_grad=True)
+optimizer = xgrad.optim.SparseAdam([table], lr=0.1)
+schedule = xgrad.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+
+@xgrad.compile
+def step(rows):
+    optimizer.zero_grad()
+    xgrad.nn.functional.embedding(rows, table, sparse=True).square().sum().backward()
+    optimizer.step()
+
+for _ in range(3):
+    step(xgrad.tensor([0, 1, 0]))
+    schedule.step()
+print(step.metrics().traces, step.metrics().reasons)
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.unverified("it counts traces")
+def test_the_first_step_of_a_process_is_the_only_trace():
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert run.stdout == "1 ()\n"

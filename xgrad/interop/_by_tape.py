@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from .. import dtypes
 from ..autograd.backward import grad
@@ -77,11 +79,16 @@ def taped(flat: Callable[..., list], ended: Callable[[], None] = lambda: None) -
             found = grad(ends, inputs, gradients, create_graph=True, allow_unused=True, materialize_grads=True)
             return [f.conj() for f in found if f is not None]  # never None: they are materialized
 
-        found = iter(taped(pulled, ended)(*arrays, *[cotangents[i] for i in reached]))
+        found = iter(taped(pulled, ended)(*map(_array, (*arrays, *[cotangents[i] for i in reached]))))
         return tuple([next(found) if i in moving else None for i in range(len(arrays))])
 
     run.defvjp(forward, backward)
     return run
+
+
+def _array(value: Any) -> Any:
+    """Return the value as JAX's array: of a constant of NumPy's jax 0.7.2 makes something else while it traces."""
+    return value if isinstance(value, jax.Array) else jnp.asarray(np.asarray(value))
 
 
 def _recorded(array: Any) -> Tensor:

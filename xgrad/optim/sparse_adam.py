@@ -73,6 +73,9 @@ class SparseAdam(ByRule):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
+        # Here, and not in the first step: within a trace an import makes numbers, such as lr, constants of the program.
+        from ..sparse import gradients, operators  # noqa: F401
+
         check_lr(lr)
         require(bool(lr > 0.0), f"Invalid learning rate: {lr}")
         require(eps > 0.0, f"Invalid epsilon value: {eps}")
