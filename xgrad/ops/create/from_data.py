@@ -5,8 +5,8 @@ its place (an integer that does not fit is an `OverflowError`); the user's memor
 """
 
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -113,7 +113,7 @@ def _host(leaf: Any) -> np.ndarray:
     return np.asarray(leaf)
 
 
-def is_sequence(data: Any) -> bool:
+def is_sequence(data: Any) -> TypeGuard[Sequence[Any]]:
     """Tell objects that PyTorch reads like lists: deques, arrays of the module `array`, classes with `__getitem__`."""
     if isinstance(data, (str, bytes, Mapping, Tensor, np.ndarray, np.generic, range)):
         return False
