@@ -23,7 +23,7 @@ class ProfilerActivity(Enum):
 
 
 class ProfilerAction(Enum):
-    """What `schedule` says of a step."""
+    """The answers of `schedule` for a step."""
 
     NONE = 0
     WARMUP = 1

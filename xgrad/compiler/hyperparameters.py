@@ -27,7 +27,7 @@ _ALONE = max(map(sys.getrefcount, [object()]))
 
 
 class Told(NamedTuple):
-    """What an optimizer tells of a group."""
+    """The numbers of a group, as an optimizer tells them."""
 
     group: dict[str, Any]
     names: tuple[str, ...]  # entries that are numbers, or tuples of numbers

@@ -28,7 +28,7 @@ def is_traced(tensor: Any) -> bool:
 
 
 class Look(NamedTuple):
-    """What a run of a function has shown."""
+    """The findings of a run of a function."""
 
     result: Any
     outside: list[Tensor]  # the tensors from outside that it uses
@@ -59,7 +59,7 @@ def look(where: str, function: Callable[..., Any], operands: Any) -> Look:
     """Run a function once, and tell what it uses.
 
     Outside of `xgrad.compile` the tensors are not known; one that requires grad raises `RuntimeError`.
-    Raises `NotImplementedError` for random numbers of which no program can repeat the state.
+    Raises `NotImplementedError` for random numbers whose generator a program cannot advance.
     """
     leaves, structure = flatten(operands)
     stand_ins = [from_array(t._read()) if isinstance(t, Tensor) else t for t in leaves]

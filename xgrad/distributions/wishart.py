@@ -140,7 +140,7 @@ class Wishart(ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = (), max_try_correction: int | None = None) -> Tensor:
         """Return draws that are differentiable with respect to the parameters.
 
-        max_try_correction: how often those that are singular are drawn anew, 10 times at most by default.  In
+        max_try_correction: how often singular draws are replaced by new ones, 10 times at most by default.  In
         `xgrad.compile` and `vmap`, where values are not known, it is 0 by default, and each time draws all.
         """
         drawn = self._drawn(sample_shape)

@@ -11,7 +11,7 @@ from .rule import Rule
 
 
 class _Moments(ByRule):
-    """What these have in common: two averages, and a decay that is part of the gradient or decoupled."""
+    """The optimizers with two averages, and a decay that is part of the gradient or decoupled."""
 
     hyper = ("lr", "eps", "weight_decay")
     tuples = ("betas",)

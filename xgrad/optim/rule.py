@@ -47,7 +47,7 @@ class Rule(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """What a program depends on beside shapes: hashable."""
+    """The choices of a program beside shapes: hashable."""
 
     rule: Rule
     options: tuple[tuple[str, Any], ...]

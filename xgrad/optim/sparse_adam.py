@@ -126,7 +126,7 @@ class SparseAdam(ByRule):
 
 
 class _Form(NamedTuple):
-    """What a program depends on beside shapes: hashable."""
+    """The choices of a program beside shapes: hashable."""
 
     numbers: tuple[str, ...]  # what the first operand, a vector, has
     tensors: tuple[str, ...]  # hyperparameters that are tensors, the next operands

@@ -57,7 +57,7 @@ class Kept(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What a file holds: the function that builds the value of tensors, the tensors, and their storages."""
+    """The contents of a file: the function that builds the value of tensors, the tensors, and their storages."""
 
     build: Callable[[list], Any]
     tensors: list[Any]

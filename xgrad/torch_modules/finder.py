@@ -23,7 +23,7 @@ class _Loader(Loader):
 
 
 class _Torch(Distribution):
-    """What `importlib.metadata.version("torch")` reads."""
+    """The distribution that `importlib.metadata.version("torch")` reads."""
 
     def read_text(self, filename: str) -> str | None:
         if filename == "METADATA":

@@ -1,4 +1,4 @@
-"""What a node saved for backward, read without unpacking: no hook is called, nothing is evaluated or checked."""
+"""Read the values that a node saved for backward without unpacking: no hook is called, nothing evaluated or checked."""
 
 from math import prod
 from typing import Any, NamedTuple

@@ -44,7 +44,7 @@ def _clones(layer: Module, n: int) -> ModuleList:
 
 
 class _Layer(Module):
-    """What the layers of encoder and decoder share: blocks, each with a norm before or after, and a dropout."""
+    """The base of the layers of encoder and decoder: blocks, each with a norm before or after, and a dropout."""
 
     __constants__ = ("norm_first",)
     activation: Any
