@@ -14,8 +14,15 @@ import xgrad.nn.functional as F
 from xgrad.compile_cache import ahead
 from xgrad.compile_cache.ahead import compile_ahead, compiled
 from xgrad.compile_cache.programs import jit_checked
+from xgrad.config import settings
 
 pytestmark = pytest.mark.eager("launches")
+
+
+@pytest.fixture(autouse=True)
+def _no_backend_is_declared(monkeypatch):
+    """As in a new process: an earlier test may have declared one."""
+    monkeypatch.setattr(settings, "declared", False)
 
 
 def network(size):

@@ -7,6 +7,7 @@ import pytest
 import xgrad
 from xgrad import threefry
 from xgrad.compile_cache.ahead import compiled
+from xgrad.config import settings
 from xgrad.ops.create import early
 from xgrad.random import default_generator
 
@@ -26,8 +27,9 @@ DRAWS = {
 
 @pytest.fixture
 def first(monkeypatch):
-    """As in a new process: no kind was made yet."""
+    """As in a new process: no kind was made yet, and no backend declared."""
     monkeypatch.setattr(early, "_made", {})
+    monkeypatch.setattr(settings, "declared", False)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
