@@ -82,6 +82,30 @@ def test_views_aliases_and_the_same_tensor_twice_are_written_one_after_the_other
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.parametrize("recording", [False, True])
+def test_a_write_is_seen_by_the_next_where_tensors_share_a_storage(recording):
+    found = []
+    for lib in (xgrad, torch):
+        with lib.set_grad_enabled(recording):
+            a, b, c = lib.tensor([1.0, 2.0]), lib.tensor([5.0, 7.0]), lib.tensor([1.0, 2.0, 3.0])
+            lib._foreach_mul_([a, a.detach()], 2.0)
+            lib._foreach_mul_([c[:2], c[1:]], 3.0)
+            lib._foreach_add_([a, b], [b.detach(), a.detach()])
+            lib._foreach_add_([a, b], [a[:], a[:]])
+        found.append([a.tolist(), b.tolist(), c.tolist()])
+    assert found[0] == found[1]
+
+
+def test_a_copy_of_a_scalar_fills_the_tensor():
+    found = []
+    for lib in (xgrad, torch):
+        t = lib.zeros(3)
+        view = t[:2]
+        lib._foreach_copy_([t], [lib.tensor(2.0)])
+        found.append([t.tolist(), view.tolist()])
+    assert found[0] == found[1]
+
+
 def test_a_write_counts_as_one():
     p = xgrad.ones(2, requires_grad=True)
     y = (p * p).sum()

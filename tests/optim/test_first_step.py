@@ -1,6 +1,8 @@
 """The program of an optimizer's first step is compiled with those of the first backward, beside them."""
 
 import gc
+import sys
+import threading
 
 import pytest
 
@@ -46,7 +48,7 @@ def test_the_first_step_compiles_nothing_itself(name, monkeypatch):
     n = 5 + list(OPTIMIZERS).index(name)
     found, counts = losses(name, OPTIMIZERS[name], n)
     assert counts == [0, 0, 0]
-    monkeypatch.setattr("xgrad.engine.programs.ahead.expected", ())
+    monkeypatch.setattr("xgrad.engine.programs.ahead.expected", {})
     assert losses(name, OPTIMIZERS[name], n)[0] == found
 
 
@@ -94,3 +96,42 @@ def test_a_prediction_changes_nothing_before_the_step():
     assert not optimizer.state
     assert optimizer.state_dict()["state"] == {}
     assert w._version == 0
+
+
+def test_an_optimizer_need_not_be_hashable():
+    class Own(xgrad.optim.SGD):
+        def __eq__(self, other):
+            return self is other
+
+    w = xgrad.ones(3, requires_grad=True)
+    optimizer = Own([w], lr=0.5)
+    w.sum().backward()
+    optimizer.step()
+    assert w.tolist() == [0.5] * 3
+
+
+def test_a_thread_may_make_optimizers_while_another_runs_backward(monkeypatch):
+    w = xgrad.ones(3, requires_grad=True)
+    kept = [xgrad.optim.SGD([xgrad.ones(1, requires_grad=True)]) for _ in range(1000)]
+    ended = threading.Event()
+
+    def make():
+        p = xgrad.ones(2, requires_grad=True)
+        while not ended.is_set():
+            xgrad.optim.SGD([p])
+
+    thread = threading.Thread(target=make)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for _ in range(100):
+            monkeypatch.setattr("xgrad.engine.programs.ahead._seen.count", -1)  # as after a new program
+            w.sum().backward()
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert len(kept) == 1000
+    assert w.grad is not None
+    assert w.grad.tolist() == [100.0] * 3

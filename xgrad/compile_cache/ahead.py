@@ -22,7 +22,8 @@ class _Compiled:
 compiled = _Compiled()
 
 # Optimizers that have not stepped yet: `programs_ahead(ids of leaves)` gives what they will run after a backward.
-expected: weakref.WeakSet[Any] = weakref.WeakSet()
+# By their ids: a class of the user's may not be hashable, and other threads may add one while these are listed.
+expected: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def _count(event: str, duration_secs: float, **_: Any) -> None:

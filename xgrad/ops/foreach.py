@@ -9,6 +9,7 @@ Where a gradient may be asked for, or tensors are of several dtypes or no plain 
 
 import functools
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -33,7 +34,7 @@ UNARY: dict[str, Callable[..., Any]] = {
 BINARY: dict[str, Callable[..., Any]] = {
     "add": lambda a, b, alpha: a + alpha * b, "sub": lambda a, b, alpha: a - alpha * b, "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b, "maximum": jnp.maximum, "minimum": jnp.minimum, "clamp_min": jnp.maximum,
-    "clamp_max": jnp.minimum, "pow": lambda a, b: jnp.power(a, b), "copy": lambda a, b: b,
+    "clamp_max": jnp.minimum, "pow": lambda a, b: jnp.power(a, b), "copy": lambda a, b: jnp.broadcast_to(b, a.shape),
 }  # fmt: skip
 TERNARY: dict[str, Callable[..., Any]] = {
     "addcmul": lambda a, b, c, value: a + value * b * c, "addcdiv": lambda a, b, c, value: a + value * b / c,
@@ -153,13 +154,21 @@ def _run(name: str, in_place: bool, tensors: Sequence[Tensor], others: Sequence[
     each = tuple([isinstance(column, list) for column in columns])
     operands = [a for column in columns for a in (column if isinstance(column, list) else [column])]
     if in_place:
-        written = set(map(id, tensors))
-        if len(written) < len(tensors) or not written.isdisjoint(map(id, operands)):
+        written = _holders(tensors)
+        if len(written) < len(tensors) or not written.isdisjoint(_holders(operands)):
             return _one_by_one(name, True, tensors, columns)
         _in_place(name, len(tensors), each)(tensors, operands)
         return tensors
     arrays = [a._read() if isinstance(a, Tensor) else a for a in (*tensors, *operands)]
     return tuple([from_array(a) for a in execute(_out_of_place(name, len(tensors), each), arrays)])
+
+
+def _holders(operands: Sequence[Any]) -> set[int]:
+    """Return the ids of what holds each operand's array: its storage, which others may share, or itself."""
+    storages = [*map(getattr, operands, repeat("_storage"), repeat(None))]
+    if {*map(type, storages)} <= {type(None)}:
+        return {*map(id, operands)}
+    return {id(a if storage is None else storage) for a, storage in zip(operands, storages)}
 
 
 def _one_by_one(name: str, in_place: bool, tensors: Sequence[Tensor], columns: list[Any]) -> Any:

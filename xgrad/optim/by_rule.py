@@ -31,7 +31,7 @@ class ByRule(Optimizer):
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         super().__init__(params, defaults)
         if not defaults.get("differentiable"):
-            expected.add(self)
+            expected[id(self)] = self
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -61,7 +61,7 @@ class ByRule(Optimizer):
         return loss
 
     def _step_groups(self, unless: Tensor | None) -> None:
-        expected.discard(self)
+        expected.pop(id(self), None)
         enabled = modes.grad_enabled
         modes.grad_enabled = bool(self.defaults.get("differentiable")) and enabled
         try:

@@ -65,9 +65,10 @@ def _steps_after(task: Any) -> list[Any]:
     """Return the programs of the optimizers' first steps, which follow this backward."""
     found = []
     leaves = {id(node.variable) for node in task.dependencies if node.is_accumulator} if expected else set()
-    for optimizer in [*expected] if leaves else ():
+    for known in expected.valuerefs() if leaves else ():  # a list made in C, which no other thread changes
+        optimizer = known()
         try:
-            found += optimizer.programs_ahead(leaves)
+            found += [] if optimizer is None else optimizer.programs_ahead(leaves)
         except Exception:  # its step will raise it
             continue
     return found
