@@ -197,7 +197,7 @@ class TransformerEncoder(Module):
     there is no `mask`, and `enable_nested_tensor` is left True.  `mask_check` is accepted: masks are always looked at.
 
     >>> import xgrad
-    >>> layer = xgrad.nn.TransformerEncoderLayer(4, 2, dim_feedforward=8)
+    >>> layer = xgrad.nn.TransformerEncoderLayer(4, 2, dim_feedforward=8, batch_first=True)
     >>> xgrad.nn.TransformerEncoder(layer, 2)(xgrad.ones(5, 3, 4)).shape
     xgrad.Size([5, 3, 4])
     """
@@ -318,9 +318,9 @@ class Transformer(Module):
     All weights start as Xavier's uniform ones.
 
     >>> import xgrad
-    >>> model = xgrad.nn.Transformer(4, 2, 1, 1, dim_feedforward=8)
-    >>> model(xgrad.ones(6, 3, 4), xgrad.ones(5, 3, 4)).shape
-    xgrad.Size([5, 3, 4])
+    >>> model = xgrad.nn.Transformer(4, 2, 1, 1, dim_feedforward=8, batch_first=True)
+    >>> model(xgrad.ones(3, 6, 4), xgrad.ones(3, 5, 4)).shape
+    xgrad.Size([3, 5, 4])
     """
 
     batch_first: bool

@@ -5,11 +5,13 @@ value lies on the grid, 0 where it was cut off.  Scale and zero point have none.
 (PyTorch: FakeQuantPerTensorAffine.cpp, FakeQuantPerChannelAffine.cpp.)
 """
 
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 
 from ...config import state
+from ...dispatch.argument_kinds import require_int
 from ...dispatch.declare import operator
 from ...dispatch.promotion import require_real_floating, wrap_dim
 from ...dispatch.samples import CONVENTION, fixed, positive, real, sample, whole
@@ -17,9 +19,12 @@ from ...tensor import Tensor
 from ..index.index_checks import on_host
 
 
-def _check(arrays: tuple, statics: tuple) -> None:
+def _check(function: str, arrays: tuple, statics: tuple) -> None:
     _, scale, zero_point = arrays
     low, high = statics[-2:]
+    require_int(function, quant_min=low, quant_max=high)
+    if not isinstance(zero_point, Tensor):
+        require_int(function, zero_point=zero_point)
     for name, x in (("scale", scale), ("zero_point", zero_point)):
         if state.grad_enabled and isinstance(x, Tensor) and x.requires_grad:
             raise RuntimeError(f"fake quantization is not differentiable with respect to argument '{name}'")
@@ -54,7 +59,7 @@ def _passed(grad: Any, x: Any, scale: Any, zero_point: Any, low: int, high: int)
     method=False,
     out=False,
     node="FakeQuantizePerTensorAffineCachemaskBackward0",
-    check=_check,
+    check=partial(_check, "fake_quantize_per_tensor_affine"),
     samples=(
         sample(real(2, 3), 0.1, 1, quant_min=-8, quant_max=7), sample(real(), 0.1, 0, quant_min=-8, quant_max=7),
         sample(real(0, 3), 0.1, 0, quant_min=0, quant_max=255), *CONVENTION,
@@ -97,7 +102,7 @@ def _channels(x: Any, numbers: Any, axis: int) -> Any:
     method=False,
     out=False,
     node="FakeQuantizePerChannelAffineCachemaskBackward0",
-    check=_check,
+    check=partial(_check, "fake_quantize_per_channel_affine"),
     samples=(
         sample(real(2, 3), fixed(positive(3)), whole(0, 3, 3), axis=1, quant_min=-8, quant_max=7),
         sample(real(0, 3), fixed(positive(3)), whole(0, 3, 3), axis=1, quant_min=0, quant_max=255), *CONVENTION,
