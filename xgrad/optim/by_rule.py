@@ -105,11 +105,7 @@ class ByRule(Optimizer):
         options = self._options(group)
         alike = self._are_alike(group)
         forms = self._forms(params[:1], group) * len(params) if alike else self._forms(params, group)
-        kinds: dict[tuple[Any, ...], list[int]] = {}
-        if alike:
-            kinds[forms[0]] = [*range(len(params))]
-        for i, form in enumerate(() if alike else forms):
-            kinds.setdefault(form, []).append(i)
+        kinds = {forms[0]: [*range(len(params))]} if alike else _places(forms)
         if modes.trace is None:
             states = self._states_of(params, group, self.rule.counts + forms[0][0] if alike else ())
         else:
@@ -270,6 +266,14 @@ UNSKIPPABLE_FIRST = (
 _OURS = ("step", "_arrays", "_counts", "_dense", "_hyper", "_shape", "_state_of", "_step_group", "_varying")
 _PACKAGE = __name__.rpartition(".")[0]
 _GRAD = attrgetter("_grad")
+
+
+def _places(forms: list[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[int]]:
+    """Return the numbers of the parameters of each form."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for i, form in enumerate(forms):
+        found.setdefault(form, []).append(i)
+    return found
 
 
 @functools.cache
