@@ -197,9 +197,7 @@ class _Write:
         # An array is taken out of its holder, and the new one put there.
         storages = [*map(_STORAGE, tensors)]
         self._bare = _kinds(storages) <= _NOTHING  # True: each tensor is its array's holder
-        self.holders: Sequence[Any] = (
-            tensors if self._bare else [t if s is None else s for t, s in zip(tensors, storages)]
-        )
+        self.holders: Sequence[Any] = tensors if self._bare else _owners(tensors, storages)
         counters = [*map(_COUNTER, tensors)]
         if not _kinds(counters) <= _COUNTERS:
             for t in tensors:
@@ -310,6 +308,11 @@ def holders_of(tensors: Sequence[Any]) -> Sequence[Any] | None:
         return tensors
     if False in [s is None or t._chain.is_root for t, s in zip(tensors, storages)]:
         return None
+    return _owners(tensors, storages)
+
+
+def _owners(tensors: Sequence[Any], storages: list[Any]) -> list[Any]:
+    """Return the owner of each tensor's array: its storage, if it has one, or itself."""
     return [t if s is None else s for t, s in zip(tensors, storages)]
 
 
