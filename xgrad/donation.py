@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .compile_cache.ahead import COMPILED
 from .errors import LostValueError
 from .limits import checked
 
@@ -80,7 +81,7 @@ def _put_aside(box: list) -> None:
 def _compiling(event: str, duration_secs: float, **_: Any) -> None:
     """Make a copy when JAX compiles a write, and so goes through Python: maybe a traced one, for another sharding."""
     box = _call.box
-    if box is not None and event == _COMPILED:
+    if box is not None and event == COMPILED:
         _call.box = None  # the copy may be compiled too
         try:
             _put_aside(box)
@@ -88,7 +89,6 @@ def _compiling(event: str, duration_secs: float, **_: Any) -> None:
             _call.box = box
 
 
-_COMPILED = "/jax/core/compile/backend_compile_duration"
 jax.monitoring.register_event_duration_secs_listener(_compiling)
 
 

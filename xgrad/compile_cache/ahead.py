@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-_EVENT = "/jax/core/compile/backend_compile_duration"
+COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX's event of a program that was compiled or loaded
 
 
 class _Compiled:
@@ -27,7 +27,7 @@ expected: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def _count(event: str, duration_secs: float, **_: Any) -> None:
-    if event == _EVENT:
+    if event == COMPILED:
         compiled.count += 1
 
 
