@@ -160,7 +160,10 @@ class ByRule(Optimizer):
         return _has_our_forms(type(self))
 
     def _states_of(self, params: list[Tensor], group: dict[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Return the states of parameters, all of which have these names, if some are given; add what is missing."""
+        """Return the states of parameters, with new entries where some are missing.
+
+        names: those of each state's entries; () if they differ among the parameters.
+        """
         states: list[Any] = [*map(self.state.get, params)]
         if names and None not in states:
             try:

@@ -143,7 +143,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
 
 @functools.lru_cache(1024)
 def _check_letters(equation: str) -> None:
-    """Raise PyTorch's errors for an equation that is none, whatever its operands; JAX takes any character."""
+    """Raise PyTorch's errors for an equation that no operands fit.  JAX takes any character."""
     inputs, arrow, output = equation.partition("->")
     for i, c in enumerate(equation):
         within = i < len(inputs)
