@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from .compile_cache.ahead import COMPILED
+from .compile_cache.strict import Strict, refuse_nested
 from .errors import LostValueError
 from .limits import checked
 
@@ -40,7 +41,7 @@ class Writing:
     Calling the object is for arrays that may be lost: those of a running backward.
     """
 
-    __slots__ = ("_facts", "_function", "_where", "jitted", "lower", "needs")
+    __slots__ = ("_facts", "_function", "_program", "_where", "jitted", "lower", "needs")
 
     def __init__(self, function: Callable[..., Any], facts: Any = (), where: Any = None) -> None:
         self._function, self._facts, self._where = function, facts, where
@@ -59,13 +60,14 @@ class Writing:
 
         writing.__name__ = getattr(function, "__name__", "writing")  # compiler/program.py knows some by name
         # It runs on the first operand's devices, also if it does not read it (zero_).
-        self.jitted: Any = jax.jit(
+        self._program: Any = Strict(
             checked(writing, self._facts), donate_argnums=(0,), out_shardings=self._where, keep_unused=True
         )
+        self.jitted: Any = self._program.run
         self.lower: Any = self.jitted.lower
 
     def __call__(self, *values: Any) -> Any:
-        return self.jitted(*values)
+        return self._program(*values)
 
 
 def _put_aside(box: list) -> None:
@@ -136,6 +138,7 @@ def _look(program: Writing, out: list, box: list, error: BaseException) -> None:
     """Raise `LostValueError` after a failure if the array is deleted and there is no result."""
     if through_jax(error):
         program.renew()
+        refuse_nested(error)
     if not out and box[0].is_deleted():
         array, box[:] = box[0], [None, box[0]]
         if isinstance(error, Exception):

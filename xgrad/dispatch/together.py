@@ -21,6 +21,7 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..compile_cache.programs import Program, jit_checked
+from ..compile_cache.strict import refuse_nested, strict_jit
 from ..config import settings, state
 from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..execution.execute import execute, queue_now, runs_plainly, settle, spread
@@ -174,7 +175,7 @@ class _Donating:
     def renew(self) -> None:
         """Jit the function again.  JAX runs a program whose first call was interrupted through Python ever after."""
         placed = {} if self._where is None else {"out_shardings": self._where}
-        self.jitted: Any = jax.jit(checked(self._whole), donate_argnums=(0,), **placed)
+        self.jitted: Any = strict_jit(checked(self._whole), donate_argnums=(0,), **placed)
         self.needs: dict[Any, int] = {}  # bytes that it needs besides its operands, for those that it ran with
         self._last: tuple[list[Any], int] = [], 0  # the avals of its last arrays, and what it needs for them
 
@@ -240,6 +241,7 @@ class _Write:
                     surely(self.settle, arrays, results)
                 if through_jax(error):
                     program.renew()
+                    refuse_nested(error)
                 gone = [] if results else [a for a in arrays if a.is_deleted()]
                 if gone and isinstance(error, Exception):
                     raise lost(gone, self._name, "Leave more memory free (a smaller batch)") from error
