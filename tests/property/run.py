@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import os
+import platform
 import random
 import resource
 import subprocess
@@ -20,9 +21,17 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Most of the time goes into compiling small programs: have XLA optimize less.
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+if platform.machine() == "x86_64":
+    QUICK += " --xla_cpu_max_isa=AVX"  # as in algebra.FLAGS
 os.environ.setdefault("XLA_FLAGS", f"{QUICK} --xla_force_host_platform_device_count=8")
 
-KINDS = ("programs", "interrupts", "guards", "sizes")  # each but the first is a module with a `run(seconds, seed)`
+KINDS = (
+    "programs",
+    "interrupts",
+    "guards",
+    "sizes",
+    "algebra",
+)  # each but the first is a module with a `run(seconds, seed)`
 
 
 def arguments():

@@ -16,7 +16,6 @@ from itertools import repeat
 from operator import attrgetter, is_
 from typing import Any
 
-import jax
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
