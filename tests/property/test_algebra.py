@@ -25,7 +25,7 @@ CASES = {
     "a quotient divides": (lambda a, b, c: a / (b / c), [1e30, 1e30, 1e30]),
     "a division by one number is no product": (lambda x: x / 3e38, [3e38]),
     "exp overflows before log": (lambda x: x.exp().log(), [100.0]),
-    "products of exp": (lambda a, b: a.exp() * b.exp(), [100.0, -100.0]),
+    "products of exp": (lambda a, b: a.exp() * b.exp(), [100.0, -80.0]),
     "powers of powers": (lambda x: x.pow(2.0).pow(0.5), [1e30]),
     "relu keeps -0.0": (lambda x: 1 / x.relu(), [-0.0]),
 }
@@ -39,7 +39,7 @@ def test_one_program_gives_what_torch_gives_step_by_step(name):
     with xgrad.lazy():
         lazy = function(*given)
     for got in (function(*given), lazy, xgrad.compile(function)(*given)):
-        torch.testing.assert_close(torch.from_numpy(got.numpy()), wanted, rtol=1e-6, atol=0, equal_nan=True)
+        torch.testing.assert_close(torch.tensor(got.numpy()), wanted, rtol=1e-6, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
