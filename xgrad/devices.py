@@ -242,6 +242,20 @@ def _usual(sharding: Sharding) -> Any:
     return sharding
 
 
+def is_default(placement: Any) -> bool:
+    """Return True for JAX's default device, if it is the only one of its kind.
+
+    An array that names it need not be committed to it.  JAX compiles a program again where one operand is committed,
+    and commits the results, a model's parameters at last.  Among several devices a tensor that names one stays there.
+    """
+    present = jax.local_devices()
+    return (
+        len(present) == 1
+        and (_usual(placement) if isinstance(placement, Sharding) else placement) is present[0]
+        and jax.config.jax_default_device in (None, *present)  # pyright: ignore[reportAttributeAccessIssue]
+    )
+
+
 def same_placement(a: Any, b: Any, ndim: int | None = None) -> bool:
     """Return True if two placements (devices or shardings) put an array on the same devices, in the same way.
 

@@ -4,7 +4,8 @@ XLA's algebraic simplifier takes real numbers for granted: it makes x of `(x + c
 `a / (b * c)` of `(a / b) / c`, which is 0 or inf where `b * c` leaves the range, and `a * (1 / b)` of a division by one
 number.  It is off for all programs of xgrad's, and so is XLA's right to skip a rounding to half precision between two
 operations.  XGRAD_ALGEBRA=fast in the environment leaves both on in all programs; `xgrad.compile(options=
-{"xla_disable_hlo_passes": ""})` leaves the simplifier on in one.  (XLA: xla/hlo/transforms/simplifiers/algebraic_simplifier.cc; xla/xla.proto.)
+{"xla_disable_hlo_passes": ""})` leaves the simplifier on in one.
+(XLA: xla/hlo/transforms/simplifiers/algebraic_simplifier.cc; xla/xla.proto.)
 """
 
 import os

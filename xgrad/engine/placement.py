@@ -29,7 +29,7 @@ def put(array: Any, where: Any, committed: bool = True) -> Any:
     if jax.process_count() > 1 and not array.is_fully_addressable and array.sharding.device_set != where.device_set:
         require_here(array, f"moving to {device(where)}")
         array = array.addressable_data(0)  # the whole: from one process's devices to its own
-    return jax.device_put(array, where)
+    return transferred(array, where)
 
 
 def zeros(shape: tuple[int, ...], dtype: Any, where: Any = None) -> Any:

@@ -6,10 +6,12 @@ from dataclasses import fields
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import Tracer
 
 from ..config import settings, state
 from ..declared import DeclaredPlace
+from ..devices import is_default
 from .owned import valued
 from .pending import Pending, declared_of, quietly, spread
 from .queue import Queue
@@ -76,6 +78,10 @@ def transferred(array: Any, where: Any) -> Any:
         array = here.runtime.sent(array.evaluated("a transfer"))
     if where.__class__ is DeclaredPlace:
         return where.runtime.received(quietly(array), where.layout)
+    if where is not None and is_default(where) and not isinstance(array, Tracer):
+        if isinstance(array, jax.Array) and not array.committed and array.sharding.device_set == {*jax.local_devices()}:
+            return array
+        return jax.device_put(np.asarray(array))
     return jax.device_put(array, where)
 
 

@@ -17,6 +17,7 @@ from jax.sharding import Sharding
 from .. import dtypes
 from ..devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError
+from ..execution.execute import transferred
 from ..tensor import Tensor, from_foreign
 from ._trees import called, mapped
 
@@ -135,6 +136,6 @@ def _put(array: np.ndarray, name: str, where: Any, copy: bool) -> jax.Array:
             fitting = np.array(array)
         if isinstance(where, Sharding) and not where.is_fully_addressable:
             return jax.make_array_from_process_local_data(where, fitting)
-        return jax.device_put(fitting, settled(where, array.shape))
+        return transferred(fitting, settled(where, array.shape))
     except (DtypeDisabledError, OverflowError, PlacementError) as error:
         raise type(error)(f"{called(name)}{error}") from None

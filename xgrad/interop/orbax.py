@@ -16,6 +16,7 @@ from jax.sharding import Sharding
 from .. import dtypes
 from ..devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError
+from ..execution.execute import transferred
 from ..tensor import from_foreign
 from ._checkpoint_tree import Path, check_name, name_of, plain, saved_leaves, saved_mapped
 
@@ -193,7 +194,7 @@ class _Source:
         def leaf(path: Path) -> Any:
             value = values[path]
             if isinstance(value, np.ndarray):
-                value = jax.device_put(_narrowed(value, name_of(path), self.name), settled(where, value.shape))
+                value = transferred(_narrowed(value, name_of(path), self.name), settled(where, value.shape))
             return from_foreign(value) if isinstance(value, jax.Array) else value
 
         return saved_mapped(self.metadata, leaf)

@@ -17,6 +17,7 @@ from jax.sharding import Sharding
 from .. import dtypes
 from ..devices import placement_of, settled
 from ..errors import DtypeDisabledError, PlacementError, TracedValueError
+from ..execution.execute import transferred
 from ..nn import Module
 from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
 from ..tensor import Tensor, from_foreign
@@ -287,7 +288,7 @@ def _array(entry: FileTensor, where: Any) -> jax.Array:
         where = settled(where, entry.shape)
         if isinstance(where, Sharding):
             return jax.make_array_from_callback(entry.shape, where, lambda index: _own_memory(values[index]))
-        return jax.device_put(_own_memory(values), where)
+        return transferred(_own_memory(values), where)
     except FileError:
         raise
     except (DtypeDisabledError, OverflowError, PlacementError) as error:

@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..devices import placement_of, same_placement, settled
 from ..errors import DtypeDisabledError, TracedValueError
+from ..execution.execute import transferred
 from ..nn.parameter import Parameter
 from ..tensor import Tensor, from_foreign
 from ..utils.dlpack import untied
@@ -200,7 +201,7 @@ def _array_of(source: Any, dtype: np.dtype, name: str, where: Any, own: bool, mu
         if must_share:
             raise ValueError(f"{called(name)}can't share memory with another device, {where}: leave copy out")
         tensor = array
-    return jax.device_put(tensor, settled(where, tensor.shape))
+    return transferred(tensor, settled(where, tensor.shape))
 
 
 def _narrowed(tensor: Any, dtype: np.dtype, name: str) -> Any:

@@ -42,6 +42,9 @@ def filled(param: Tensor, value: complex, shape: Any = None, dtype: Any = None) 
         if here and shape == tuple(param.shape) and _several(held):
             made = jax.jit(lambda: jax.numpy.full(shape, value, dtype), out_shardings=_place(param, shape))()
             return from_array(made)
+        if here and not _several(held):
+            # At once, also in a lazy block, whose program is then that of the second step.
+            return from_array(jax.numpy.full(shape, value, dtype, device=_place(param, shape)))
         return FUNCTIONS[""]["full"](shape, value, dtype=dtype, device=param.device)
     return from_array(_sent(np.full(shape, value, dtype), param))
 

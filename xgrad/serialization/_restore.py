@@ -109,12 +109,10 @@ def _storage(saved: SavedArray, places: Any, file: str) -> Storage:
         where = settled(where, values.shape)
     except (DtypeDisabledError, OverflowError, PlacementError) as error:
         raise type(error)(f"{file}: '{name}': {error}") from None
-    if where.__class__ is DeclaredPlace:
-        array = transferred(narrowed, where)
-    elif isinstance(where, Sharding):
+    if isinstance(where, Sharding) and where.__class__ is not DeclaredPlace:
         array = jax.make_array_from_callback(values.shape, where, lambda index: np.array(narrowed[index]))
     else:
-        array = jax.device_put(np.array(narrowed), where)
+        array = transferred(np.array(narrowed), where)
     return Storage(array, False)
 
 

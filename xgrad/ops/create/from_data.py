@@ -17,7 +17,7 @@ from jax.sharding import Sharding
 from ... import dtypes
 from ...config import state
 from ...declared import DeclaredPlace
-from ...devices import Devices, kept, require_here, same_placement, settled, sharding_of
+from ...devices import Devices, is_default, kept, require_here, same_placement, settled, sharding_of
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
 from ...dispatch.declare import composite, operator
@@ -68,9 +68,15 @@ def filled(self, *, size, dtype, placement):
     return place(jnp.full(size, cast(self, dtype), dtype), placement)
 
 
-def placement(device: Any) -> Sharding | Devices | None:
-    """Convert a device specification to a sharding, a static argument of kernels; None for the default device."""
+def asked(device: Any) -> Sharding | Devices | None:
+    """Convert a device specification to a sharding; None: this thread's default device."""
     return state.place if device is None else sharding_of(device)
+
+
+def placement(device: Any) -> Sharding | Devices | None:
+    """Return the sharding of a new tensor, a static argument of kernels; None for JAX's default device."""
+    where = asked(device)
+    return None if where is None or is_default(where) else where
 
 
 def finish(out: Tensor, requires_grad: bool) -> Tensor:
@@ -219,7 +225,7 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
         data = data.__jax_array__()
     if isinstance(data, jax.Array) or declared_of(data) is not None:
         held: Any = data
-        wanted, where = dtype or data.dtype, settled(placement(device), data.shape)
+        wanted, where = dtype or data.dtype, settled(asked(device), data.shape)
         where = where if isinstance(data, Tracer) else kept(held.sharding, where)
         moves = (
             where is not None and not isinstance(data, Tracer) and not same_placement(where, held.sharding, data.ndim)
