@@ -28,7 +28,7 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..config import settings, state
-from ..donation import Writing, run_writing
+from ..donation import Writing, copied, run_writing
 from ..errors import InferenceTensorError, LostValueError
 from ..execution.execute import deferred, transferred
 from ..execution.pending import Pending, declared_of
@@ -212,8 +212,9 @@ def rewritten(
 ) -> None:
     """Put `program_of(donate)(box[0], *operands)` into `out`, a new value for `holder`.
 
-    Donates the array if our kernels made it, only `box` refers to it, and no operand is a tracer.  For an array on a
-    mesh: `program_of(donate, sharding)`, whose result gets the array's sharding.
+    Donates the array if only `box` refers to it and no operand is a tracer; a copy of it if our kernels did not make
+    it, so that its first write runs the same program as the next ones.  For an array on a mesh: `program_of(donate,
+    sharding)`, whose result gets the array's sharding.
     """
     if box[0] is None:
         raise no_value()
@@ -227,11 +228,13 @@ def rewritten(
         return
     traced = isinstance(box[0], Tracer)
     where = None if traced else box[0].sharding  # a tracer's costs 10 ms: an error that tells where it comes from
-    donate = owned and DONATION and sys.getrefcount(box[0]) <= ALONE and not traced  # as `sole` does
+    donate = DONATION and sys.getrefcount(box[0]) <= ALONE and not traced  # as `sole` does
     if donate:
         for operand in operands:
             if isinstance(operand, Tracer):
                 donate = False
+        if donate and not owned:
+            box[:] = copied(box)
     usual = where is None or where.__class__ is SingleDeviceSharding
     program = program_of(donate) if usual else program_of(donate, where)
     if program.__class__ is Writing:
