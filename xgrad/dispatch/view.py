@@ -197,10 +197,13 @@ def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
     return attach_view(self, self._chain.concat(relative), relative, name)
 
 
-def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
+def view_func(
+    self: Tensor, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None
+) -> Tensor | None:
     """Apply this view's chain to another base with the same layout, recorded as a view of that.
 
-    None if this is no view, or if `new_base` differs from the base in shape, strides or offset.
+    None if this is no view, or if `new_base` differs from the base in shape, strides or offset.  The visitors, which
+    PyTorch asks about symbolic sizes and tensors among a view's arguments, are not called: here are none.
     Raises `TypeError` for what is no Tensor.
 
     Source: PyTorch's `Tensor._view_func`.
@@ -212,12 +215,64 @@ def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
     >>> row._view_func(xgrad.zeros(3)) is None
     True
     """
-    if not isinstance(new_base, Tensor):
-        raise TypeError(f"_view_func(): argument 'new_base' (position 1) must be Tensor, not {type(new_base).__name__}")
+    _require_base("_view_func", new_base)
     meta = self._view
     if meta is None or new_base.shape != meta.base.shape or new_base._geometry() != meta.base._geometry():
         return None
     return view_along(new_base, relation_of(self)[0], meta.name)
+
+
+def view_func_unsafe(
+    self: Tensor, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None
+) -> Tensor | None:
+    """`view_func` for a base with any layout: of another one the view is `as_strided`, at the places of this view."""
+    _require_base("_view_func_unsafe", new_base)
+    known = view_func(self, new_base)
+    meta = self._view
+    if meta is None or known is not None:
+        return known
+    if meta.base.shape == new_base.shape:
+        return view_along(new_base, relation_of(self)[0], meta.name)
+    return view(new_base, ("as_strided", *_places(self._chain)), "AsStridedBackward0")
+
+
+def _places(chain: ViewChain) -> tuple[Any, ...]:
+    seen = chain.geometry
+    if not chain.expressible:
+        raise RuntimeError("_view_func_unsafe: this view shows other values, and applies to bases of one shape only")
+    return tuple(seen.sizes), tuple(seen.strides), seen.offset
+
+
+def rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Tensor | None:
+    """The base that `new_view` would be this view of, as a view of `new_view`; None if this is no view.
+
+    Raises `RuntimeError` if this view shows a part of its base, or shows it in another dtype.
+
+    Source: PyTorch's `Tensor._rev_view_func_unsafe`.
+
+    >>> import xgrad
+    >>> row = xgrad.zeros(2, 3)
+    >>> row.t()._rev_view_func_unsafe(xgrad.ones(3, 2)).shape
+    xgrad.Size([2, 3])
+    """
+    _require_base("_rev_view_func_unsafe", new_view)
+    if self._view is None:
+        return None
+    back = chain_now(self._view).inverse()
+    if back is None:
+        raise RuntimeError(
+            "No _rev_view_func() found: this view shows a part of its base, or shows it in another dtype"
+        )
+    if new_view.shape != self.shape:
+        raise RuntimeError(
+            f"_rev_view_func_unsafe: the new view has the shape {list(new_view.shape)}, this one {list(self.shape)}"
+        )
+    return view_along(new_view, back, self._view.name)
+
+
+def _require_base(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}(): argument 'new_base' (position 1) must be Tensor, not {type(value).__name__}")
 
 
 def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str) -> tuple[Tensor, ...]:

@@ -125,7 +125,18 @@ def _mul(self: Any, other: Any) -> Tensor:
         result = _on_values(self, self._entries * other)
         return record("MulBackward0", result, (self,), lambda grad, needs: (grad * _conj(other),))
     if other._sparse:
-        return _mul(self.coalesce(), other.to_dense())
+        pattern = Pattern(other)
+
+        def by_sparse(grad: Any, needs: int, x: Any, y: Any) -> tuple:
+            left = grad * densely(y).conj() if needs & 1 else None
+            return left, pattern.masked(densely(x).conj() * densely(grad)) if needs & 2 else None
+
+        enabled, state.grad_enabled = state.grad_enabled, False
+        try:
+            result = _mul(self.coalesce(), other.to_dense())
+        finally:
+            state.grad_enabled = enabled
+        return record("MulBackward0", result, (self, other), by_sparse, (self, other))
     if is_scalar(other):
 
         def by_number(grad: Any, needs: int, x: Any, factor: Any) -> tuple:
@@ -141,7 +152,7 @@ def _mul(self: Any, other: Any) -> Tensor:
     _same_size(self, other, "mul")
 
     def rule(grad: Any, needs: int, x: Any, y: Any) -> tuple:
-        return grad * y.conj() if needs & 1 else None, _mul(x, densely(grad)) if needs & 2 else None
+        return grad * y.conj() if needs & 1 else None, _mul(_recorded_conj(x), densely(grad)) if needs & 2 else None
 
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
