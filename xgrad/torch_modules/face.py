@@ -6,7 +6,7 @@ modules do not see it, and nothing of it is left when torch is itself again.
 
 import importlib
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from ..unsupported import UnsupportedNameError
@@ -38,7 +38,7 @@ class Face(ModuleType):
         # An import of torch.autograd.gradcheck puts the module into torch.autograd: the function of its name stays.
         if isinstance(value, Face) and value.__name__ == f"{self.__name__}.{name}":
             named = (getattr(home, name, None) for home in self.__dict__["_homes"])
-            value = next((found for found in named if callable(found)), value)
+            value = next((found for found in named if isinstance(found, FunctionType)), value)
         super().__setattr__(name, value)
 
     def _found(self, name: str) -> Any:
