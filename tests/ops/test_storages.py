@@ -221,7 +221,7 @@ def test_set_is_noticed_by_a_saved_tensor_and_changes_nothing_where_it_is_refuse
     y = a * w
     with pytest.raises(RuntimeError, match="out of bounds"):
         w.set_(xgrad.ones(2).untyped_storage(), 1, (2,))
-    assert w.tolist() == [1, 1] and w._version == 0
+    assert (w.tolist(), w._version) == ([1, 1], 0)
     w.set_(xgrad.zeros(2))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
@@ -231,7 +231,7 @@ def test_set_in_a_compiled_function_shares_the_storage_that_it_shares_in_each_ca
     b, a = xgrad.arange(6.0), xgrad.zeros(1)
     step = xgrad.compile(lambda: a.set_(b, 1, (2,)).mul_(2).sum())
     assert [step().item() for _ in range(3)] == [6, 12, 24]
-    assert b.tolist() == [0, 8, 16, 3, 4, 5] and a.tolist() == [8, 16]
+    assert (b.tolist(), a.tolist()) == ([0, 8, 16, 3, 4, 5], [8, 16])
 
 
 def stolen(T):

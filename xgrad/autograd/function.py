@@ -9,7 +9,7 @@ from typing import Any
 from ..batching.batched_function import apply_batched
 from ..batching.batched_tensor import level_of
 from ..config import state
-from ..engine.error_node import Error, refuse_derivative
+from ..engine.error_node import Error, give_history
 from ..engine.python_function import BackwardCFunction, FunctionCtx, default_backward, run_function
 from ..tensor import Tensor
 
@@ -178,9 +178,7 @@ def _refusing(output: Any) -> Any:
     if not isinstance(output, Tensor):
         return output
     alias = output.detach()
-    refuse_derivative(
-        alias, "trying to differentiate twice a function that was marked with @once_differentiable", Error
-    )
+    give_history(Error("trying to differentiate twice a function that was marked with @once_differentiable"), (alias,))
     return alias
 
 

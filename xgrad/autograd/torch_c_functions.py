@@ -8,10 +8,11 @@ from typing import Any
 
 from ..engine.accumulate_grad import AccumulateGrad as AccumulateGrad
 from ..engine.copy_slices import CopySlices as CopySlices
-from ..engine.edges import gradient_edge
 from ..engine.error_node import Error as Error
+from ..engine.error_node import NotImplemented as NotImplemented
 from ..engine.error_node import UndefinedGradBackward as UndefinedGradBackward
-from ..engine.node import InputMetadata, Node, wire
+from ..engine.error_node import give_history
+from ..engine.node import Node
 from ..tensor import Tensor
 
 
@@ -23,7 +24,7 @@ class _NodeClass(type):
 
 
 def __getattr__(name: str) -> Any:
-    if name != "NotImplemented" and not re.fullmatch(r"\w+Backward(\d+(_copy)?|s)|CopyBackwards", name):
+    if not re.fullmatch(r"\w+Backward(\d+(_copy)?|s)|CopyBackwards", name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     made = globals()[name] = _NodeClass(name, (), {"__module__": __name__})
     return made
@@ -41,20 +42,15 @@ class DelayedError:
     """
 
     def __init__(self, msg: str, num_inputs: int) -> None:
-        self.msg, self.num_inputs = msg, num_inputs
+        self.msg = msg
 
     def _node(self) -> Node:
-        node = Error()
-        node.message = self.msg
-        return node
+        return Error(self.msg)
 
     def __call__(self, *tensors: Tensor) -> Any:
         outputs = tuple(t.detach() for t in tensors)
         if any(t.requires_grad for t in tensors):
-            edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in tensors)
-            node = wire(self._node(), edges, tuple(InputMetadata(tuple(t.shape), t._dtype) for t in tensors))
-            for i, output in enumerate(outputs):
-                output._grad_fn, output._output_nr, output._requires_grad = node, i, True
+            give_history(self._node(), outputs, tensors)
         return outputs[0] if len(outputs) == 1 else outputs
 
 

@@ -197,9 +197,13 @@ def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
     return attach_view(self, self._chain.concat(relative), relative, name)
 
 
-def view_func(
-    self: Tensor, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None
-) -> Tensor | None:
+def _base_of(self: Tensor, name: str, new: Any) -> Tensor | None:
+    if not isinstance(new, Tensor):
+        raise TypeError(f"{name}(): argument 'new_base' (position 1) must be Tensor, not {type(new).__name__}")
+    return self._base
+
+
+def view_func(self: Tensor, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None) -> Any:
     """Apply this view's chain to another base with the same layout, recorded as a view of that.
 
     None if this is no view, or if `new_base` differs from the base in shape, strides or offset.  The visitors, which
@@ -215,35 +219,28 @@ def view_func(
     >>> row._view_func(xgrad.zeros(3)) is None
     True
     """
-    _require_base("_view_func", new_base)
-    meta = self._view
-    if meta is None or new_base.shape != meta.base.shape or new_base._geometry() != meta.base._geometry():
+    base = _base_of(self, "_view_func", new_base)
+    if base is None or new_base.shape != base.shape or new_base._geometry() != base._geometry():
         return None
-    return view_along(new_base, relation_of(self)[0], meta.name)
+    return view_along(new_base, relation_of(self)[0], self._view.name)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def view_func_unsafe(
     self: Tensor, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None
-) -> Tensor | None:
-    """`view_func` for a base with any layout: of another one the view is `as_strided`, at the places of this view."""
-    _require_base("_view_func_unsafe", new_base)
-    known = view_func(self, new_base)
-    meta = self._view
-    if meta is None or known is not None:
-        return known
-    if meta.base.shape == new_base.shape:
-        return view_along(new_base, relation_of(self)[0], meta.name)
-    return view(new_base, ("as_strided", *_places(self._chain)), "AsStridedBackward0")
-
-
-def _places(chain: ViewChain) -> tuple[Any, ...]:
-    seen = chain.geometry
+) -> Any:
+    """`view_func` for a base of any shape: of another one the view is `as_strided`, at the places of this view."""
+    base, chain = _base_of(self, "_view_func_unsafe", new_base), self._chain
+    if base is None:
+        return None
+    if base.shape == new_base.shape:
+        return view_along(new_base, relation_of(self)[0], self._view.name)  # pyright: ignore[reportOptionalMemberAccess]
     if not chain.expressible:
-        raise RuntimeError("_view_func_unsafe: this view shows other values, and applies to bases of one shape only")
-    return tuple(seen.sizes), tuple(seen.strides), seen.offset
+        raise RuntimeError("_view_func_unsafe: a view that shows other values applies to bases of one shape only")
+    seen = chain.geometry
+    return view(new_base, ("as_strided", seen.sizes, seen.strides, seen.offset), "AsStridedBackward0")
 
 
-def rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Tensor | None:
+def rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Any:
     """The base that `new_view` would be this view of, as a view of `new_view`; None if this is no view.
 
     Raises `RuntimeError` if this view shows a part of its base, or shows it in another dtype.
@@ -251,28 +248,19 @@ def rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Tensor | None:
     Source: PyTorch's `Tensor._rev_view_func_unsafe`.
 
     >>> import xgrad
-    >>> row = xgrad.zeros(2, 3)
-    >>> row.t()._rev_view_func_unsafe(xgrad.ones(3, 2)).shape
+    >>> xgrad.zeros(2, 3).t()._rev_view_func_unsafe(xgrad.ones(3, 2)).shape
     xgrad.Size([2, 3])
     """
-    _require_base("_rev_view_func_unsafe", new_view)
-    if self._view is None:
+    if _base_of(self, "_rev_view_func_unsafe", new_view) is None:
         return None
-    back = chain_now(self._view).inverse()
-    if back is None:
+    meta: Any = self._view
+    back = chain_now(meta).inverse()
+    if back is None or new_view.shape != self.shape:
         raise RuntimeError(
-            "No _rev_view_func() found: this view shows a part of its base, or shows it in another dtype"
+            f"No _rev_view_func() found from the shape {list(new_view.shape)}: the view has {list(self.shape)}, and it "
+            "must show all of its base in the same dtype"
         )
-    if new_view.shape != self.shape:
-        raise RuntimeError(
-            f"_rev_view_func_unsafe: the new view has the shape {list(new_view.shape)}, this one {list(self.shape)}"
-        )
-    return view_along(new_view, back, self._view.name)
-
-
-def _require_base(name: str, value: Any) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}(): argument 'new_base' (position 1) must be Tensor, not {type(value).__name__}")
+    return view_along(new_view, back, meta.name)
 
 
 def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str) -> tuple[Tensor, ...]:

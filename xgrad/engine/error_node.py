@@ -3,18 +3,21 @@
 PyTorch: torch/csrc/autograd/functions/basic_ops.h.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import NotDifferentiableError
 from ..tensor import Tensor
 from .arithmetic import Arithmetic
-from .node import InputMetadata, InternalNode, wire
+from .edges import gradient_edge
+from .node import InputMetadata, InternalNode, Node, wire
 
 
 class Error(InternalNode):
-    """The node of a tensor that must not be differentiated."""
+    """The node of tensors that must not be differentiated."""
 
-    message: str
+    def __init__(self, message: str) -> None:
+        self.message = message
 
     def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
         raise NotDifferentiableError(self.message)
@@ -31,8 +34,9 @@ class UndefinedGradBackward(InternalNode):
         return (None,) * len(self.next_edges)
 
 
-def refuse_derivative(tensor: Tensor, message: str, kind: type[Error] = NotImplemented) -> None:
-    """Make the history of a tensor, which has none or a wrong one, a node that raises `message` in backward."""
-    node = wire(kind(), (), (InputMetadata(tuple(tensor.shape), tensor._dtype),))
-    node.message = message
-    tensor._grad_fn, tensor._output_nr, tensor._requires_grad = node, 0, True
+def give_history(node: Node, outputs: Sequence[Tensor], inputs: Sequence[Tensor] = ()) -> None:
+    """Make `node`, which leads to `inputs`, the history of tensors."""
+    edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in inputs)
+    wire(node, edges, tuple(InputMetadata(tuple(t.shape), t._dtype) for t in outputs))
+    for i, output in enumerate(outputs):
+        output._grad_fn, output._output_nr, output._requires_grad = node, i, True

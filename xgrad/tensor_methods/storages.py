@@ -21,7 +21,7 @@ from .. import dtype_object, dtypes
 from ..config import state
 from ..devices import device, of_trace
 from ..dispatch.declare import composite
-from ..engine.error_node import refuse_derivative
+from ..engine.error_node import NotImplemented, give_history
 from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
 from ..views.geometry import contiguous_strides
@@ -300,13 +300,7 @@ def is_set_to(input: Tensor, tensor: Tensor) -> bool:
 
 
 @composite("set_", function=False)
-def set_(
-    input: Tensor,
-    source: Tensor | UntypedStorage | None = None,
-    storage_offset: int = 0,
-    size: Any = None,
-    stride: Any = None,
-) -> Tensor:
+def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Make the tensor show `source`, a tensor or a storage, which both share from then on; without one, nothing.
 
     `storage_offset`, `size` and `stride` (by default row-major) place it in the storage, in elements of its dtype.  The
@@ -324,50 +318,50 @@ def set_(
     >>> x
     tensor([ 0, 10, 20, 30, 40,  5])
     """
-    if not isinstance(source, (Tensor, UntypedStorage, type(None))) or (size is None and (storage_offset or stride)):
+    tensors = (input, source) if isinstance(source, Tensor) else (input,)
+    if (
+        not isinstance(source, (Tensor, UntypedStorage, type(None)))
+        or (size is None and (storage_offset or stride))
+        or (source is None and size is not None)
+    ):
         raise TypeError(
             "set_(): an invalid combination of arguments: it takes a Tensor or a storage, and for a part of it "
             f"storage_offset and size, but got {type(source).__name__}, {storage_offset}, {size}, {stride}"
         )
-    _storage_of(input, "set_()")
-    if isinstance(source, Tensor):
-        _storage_of(source, "set_()")
-        if source.dtype != input.dtype:
-            raise RuntimeError(
-                f"Could not set tensor of type {source.dtype.name} to a tensor of type {input.dtype.name}"
-            )
-    recorded = state.grad_enabled and (input.requires_grad or (isinstance(source, Tensor) and source.requires_grad))
+    storages = [_storage_of(tensor, "set_()") for tensor in tensors]
+    if tensors[-1].dtype != input.dtype:
+        raise RuntimeError(f"Could not set tensor of type {source.dtype.name} to a tensor of type {input.dtype.name}")
+    if any(tensor._moves() for tensor in tensors):
+        raise NotImplementedError("Trying to use forward AD with set_ that does not support it: unpack_dual() first")
+    recorded = state.grad_enabled and any(tensor.requires_grad for tensor in tensors)
     if recorded and input.requires_grad:
         check_inplace(input)
-    if input._moves() or (isinstance(source, Tensor) and source._moves()):
-        raise NotImplementedError("Trying to use forward AD with set_ that does not support it: unpack_dual() first")
     if source is None:
         shown = input.new_empty(0)
-    elif isinstance(source, Tensor) and size is None:
+    elif size is None and isinstance(source, Tensor):
         shown = source.detach()
     else:
-        shown = _shown(input, source._storage, storage_offset, size, stride)  # pyright: ignore - `_storage_of` made it
+        storage = storages[1] if isinstance(source, Tensor) else source._storage
+        shown = _part(storage, input.dtype, storage_offset, size, stride)
     if input._inference:
         input._bump(0)  # refuses, outside of inference mode
     input.data = shown
     input._bump()
     if recorded:
-        refuse_derivative(input, "derivative for set_ is not implemented")
+        give_history(NotImplemented("derivative for set_ is not implemented"), (input,))
     return input
 
 
-def _shown(input: Tensor, storage: Storage, offset: int, size: Any, stride: Any) -> Tensor:
-    """Return the tensor of `input`'s dtype at a place of a storage."""
+def _part(storage: Storage, dtype: Any, offset: int, size: Any, stride: Any) -> Tensor:
+    """Return the tensor at a place of a storage, or all of it, outside of the graph."""
     whole = blank(Tensor)
     whole._storage, whole._chain, whole._version_counter = storage, ViewChain.of(storage.array), VersionCounter()
     flat = whole.view(-1)
-    if whole.dtype != input.dtype:
-        flat = flat.view(input.dtype).detach()
-    if size is None:
-        return flat
-    size = tuple(size)
-    strides = tuple(stride) if stride else contiguous_strides(size)
-    return flat.as_strided(size, strides, offset).detach()
+    if whole.dtype != dtype:
+        flat = flat.view(dtype).detach()
+    if size is not None:
+        flat = flat.as_strided(tuple(size), tuple(stride or contiguous_strides(tuple(size))), offset)
+    return flat.detach()
 
 
 @composite(method=False)

@@ -331,21 +331,9 @@ class profile(_Recorder):
         """The host's time in all events, in microseconds; nested events count once."""
         return self.function_events.self_cpu_time_total
 
-    def table(
-        self,
-        sort_by: str | None = None,
-        row_limit: int = 100,
-        max_src_column_width: int | None = 75,
-        max_name_column_width: int | None = 55,
-        max_shapes_column_width: int | None = 80,
-        header: str | None = None,
-        top_level_events_only: bool = False,
-    ) -> str:
-        """Return a table with a line for every event; see `EventList.table`."""
-        return self.function_events.table(
-            sort_by, row_limit, max_src_column_width, max_name_column_width, max_shapes_column_width, header,
-            top_level_events_only,
-        )  # fmt: skip
+    def table(self, *args: Any, **options: Any) -> str:
+        """Return a table with a line for every event; arguments as of `EventList.table`."""
+        return self.function_events.table(*args, **options)
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Raise `NotImplementedError`: the places of calls are not recorded."""

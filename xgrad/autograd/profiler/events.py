@@ -67,21 +67,10 @@ class FunctionEvent(_Times):
     input_shapes: list[Any]
 
     def __init__(
-        self,
-        id: int,
-        name: str,
-        thread: int,
-        start_us: float,
-        end_us: float,
-        *,
-        kind: str = "forward",
-        input_shapes: Any = None,
-        sequence_nr: int = -1,
-        node_id: int = -1,
-        is_user_annotation: bool = False,
-        parent: "FunctionEvent | None" = None,
-        **measured: Any,
-    ) -> None:
+        self, id: int, name: str, thread: int, start_us: float, end_us: float, *, kind: str = "forward",
+        input_shapes: Any = None, sequence_nr: int = -1, node_id: int = -1, is_user_annotation: bool = False,
+        parent: "FunctionEvent | None" = None, **measured: Any,
+    ) -> None:  # fmt: skip
         """Make an event of its name, thread and time.
 
         `measured`: PyTorch's further arguments (`stack`, `device_index`, `cpu_memory_usage`, ...), stored as they are.
@@ -95,15 +84,7 @@ class FunctionEvent(_Times):
         self.time_range: Interval = Interval(start_us, end_us)
         self.args = ""
         if parent is not None:
-            parent.append_cpu_child(self)
-
-    def append_cpu_child(self, child: "FunctionEvent") -> None:
-        """Add an event that ran within this one."""
-        self.cpu_children.append(child)
-
-    def set_cpu_parent(self, parent: "FunctionEvent") -> None:
-        """Set the event within which this one ran."""
-        self.cpu_parent = parent
+            parent.cpu_children.append(self)
 
     @property
     def key(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -174,8 +155,8 @@ class EventList(list[Any]):
             while outer and not (event.time_range.end <= outer[-1].time_range.end > event.time_range.start):
                 outer.pop()
             if outer:
-                outer[-1].append_cpu_child(event)
-                event.set_cpu_parent(outer[-1])
+                event.cpu_parent = outer[-1]
+                outer[-1].cpu_children.append(event)
             outer.append(event)
 
     def key_averages(
