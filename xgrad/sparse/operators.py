@@ -124,7 +124,7 @@ def _mul(self: Any, other: Any) -> Tensor:
     if not isinstance(other, Tensor):
         result = _on_values(self, self._entries * other)
         return record("MulBackward0", result, (self,), lambda grad, needs: (grad * _conj(other),))
-    if other._sparse:
+    if isinstance(other, SparseTensor):
         pattern = Pattern(other)
 
         def by_sparse(grad: Any, needs: int, x: Any, y: Any) -> tuple:

@@ -54,7 +54,7 @@ def _place_of(storage: Storage) -> int:
         return 0
     with _lock:
         place, room = _places.get(storage, (0, 0))
-        known, owner, left = _seen.get(key, _UNSEEN)
+        known, owner, left = _seen.get(key) or _UNSEEN
         if room < size and known() is array and owner() is None:
             place, room = left
         if room < size:
@@ -66,11 +66,11 @@ def _place_of(storage: Storage) -> int:
     return place
 
 
-_UNSEEN: Any = (lambda: None, lambda: None, None)
+_UNSEEN: Any = (lambda: None, lambda: None, (0, 0))
 
 
 def _forget(key: int, gone: Any) -> None:
-    if _seen.get(key, _UNSEEN)[0] is gone:  # no lock: a collection may run within it
+    if (_seen.get(key) or _UNSEEN)[0] is gone:  # no lock: a collection may run within it
         _seen.pop(key, None)
 
 
@@ -330,7 +330,9 @@ def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any =
         )
     storages = [_storage_of(tensor, "set_()") for tensor in tensors]
     if tensors[-1].dtype != input.dtype:
-        raise RuntimeError(f"Could not set tensor of type {source.dtype.name} to a tensor of type {input.dtype.name}")
+        raise RuntimeError(
+            f"Could not set tensor of type {tensors[-1].dtype.name} to a tensor of type {input.dtype.name}"
+        )
     if any(tensor._moves() for tensor in tensors):
         raise NotImplementedError("Trying to use forward AD with set_ that does not support it: unpack_dual() first")
     recorded = state.grad_enabled and any(tensor.requires_grad for tensor in tensors)
