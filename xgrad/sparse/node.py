@@ -66,7 +66,9 @@ def record(
     """Make `result` differentiable in `inputs`: `rule(grad, needs, *saved)` returns a gradient or None for each."""
     require_plain(name, *inputs)
     if state.forward_level >= 0 and any(t._tangents for t in inputs):
-        raise NotImplementedError(f"Trying to use forward AD with {name} that does not support it: it is sparse")
+        raise NotImplementedError(
+            f"Trying to use forward AD with {name} that does not support it: there is no forward-mode AD of sparse tensors"
+        )
     if state.grad_enabled and result._dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
         kind = _classes.get(name) or _classes.setdefault(name, type(name, (SparseNode,), {"__module__": __name__}))
         edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in inputs)
