@@ -514,7 +514,7 @@ def test_saved_tensors_hooks_see_sparse_tensors():
 def test_forward_mode_is_refused_rather_than_wrong():
     with xgrad.autograd.forward_ad.dual_level():
         v = xgrad.autograd.forward_ad.make_dual(xgrad.ones(3), xgrad.ones(3))
-        with pytest.raises(NotImplementedError, match="Trying to use forward AD with .*forward-mode"):
+        with pytest.raises(NotImplementedError, match=r"Trying to use forward AD with .*forward-mode"):
             xgrad.sparse_coo_tensor(INDICES["sorted"], v, (2, 3))
 
 

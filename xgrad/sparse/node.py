@@ -67,7 +67,7 @@ def record(
     require_plain(name, *inputs)
     if state.forward_level >= 0 and any(t._tangents for t in inputs):
         raise NotImplementedError(
-            f"Trying to use forward AD with {name} that does not support it: there is no forward-mode AD of sparse tensors"
+            f"Trying to use forward AD with {name} that does not support it: no forward-mode AD of sparse tensors"
         )
     if state.grad_enabled and result._dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
         kind = _classes.get(name) or _classes.setdefault(name, type(name, (SparseNode,), {"__module__": __name__}))

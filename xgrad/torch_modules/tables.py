@@ -121,10 +121,7 @@ _INTERPRETERS = (
     "func's transforms run on the tape, and have no stack of interpreters",
     "Use the functions of torch.func.",
 )
-_KINETO = (
-    "it is a part of Kineto, or of another profiler of the device",
-    "Use autograd.profiler.profile, and jax.profiler.trace for what a device does.",
-)
+_KINETO = ("it is a part of Kineto, or reads a device", "Use autograd.profiler.profile, and jax.profiler.trace.")
 REFUSED |= {
     "_C._autograd": _KINETO,
     "_C._functorch": _INTERPRETERS,
