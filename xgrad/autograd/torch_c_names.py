@@ -230,3 +230,7 @@ def _get_data_attr(tensor: Tensor) -> Tensor:
 def _make_saved_tensor(tensor: Tensor, is_output: bool, is_inplace_on_view: bool = False) -> SavedTensor:
     """Return `tensor` as a node saves it, packed by the innermost hooks."""
     return SavedTensor.packed(tensor, is_output)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -198,6 +198,7 @@ def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
 
 
 def _base_of(self: Tensor, name: str, new: Any) -> Tensor | None:
+    """Return a view's base, None if this is no view, after a check of the tensor that is to take a place of both."""
     if not isinstance(new, Tensor):
         raise TypeError(f"{name}(): argument 'new_base' (position 1) must be Tensor, not {type(new).__name__}")
     return self._base

@@ -32,7 +32,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "_vmap_internals": ("func",),
     "_weights_only_unpickler": ("serialization",),
     "amp.*": ("amp",),
-    "autograd": ("autograd", "autograd.torch_c_names", "torch_modules.answers"),
+    "autograd": ("autograd", "autograd.torch_c_names"),
     "autograd.*": ("autograd",),
     "autograd.gradcheck": ("autograd.gradcheck", "autograd"),
     "autograd.profiler": ("autograd.profiler", "autograd.profiler.events", "torch_modules.answers"),
@@ -117,10 +117,7 @@ _COLLECTIVES = reason("distributed", "all_reduce")
 REFUSED: dict[str, tuple[str, str]] = {
     name: reason("", name) for name in ("ao", "export", "fx", "hub", "multiprocessing", "onnx", "quantization")
 }
-_INTERPRETERS = (
-    "func's transforms run on the tape, and have no stack of interpreters",
-    "Use the functions of torch.func.",
-)
+_INTERPRETERS = ("func's transforms run on the tape, without interpreters", "Use the functions of torch.func.")
 _KINETO = ("it is a part of Kineto, or reads a device", "Use autograd.profiler.profile, and jax.profiler.trace.")
 REFUSED |= {
     "_C._autograd": _KINETO,
