@@ -923,3 +923,18 @@ def test_a_hook_that_is_an_object_is_named_in_its_error():
     x.register_hook(Wrong())
     with pytest.raises(RuntimeError, match=r"hook '.*Wrong.*has changed the size of value"):
         x.sum().backward()
+
+
+@pytest.mark.parametrize("kind", ["tensor", "pre", "post", "post-accumulate"])
+def test_a_gradient_that_a_hook_saw_and_let_go_is_the_leafs_own(kind):
+    """Later gradients are then added to it in place."""
+    x = xgrad.ones(3, requires_grad=True)
+    node = xgrad.autograd.graph.get_gradient_edge(x).node
+    register = {
+        "tensor": x.register_hook, "pre": node.register_prehook, "post": node.register_hook,
+        "post-accumulate": x.register_post_accumulate_grad_hook,
+    }[kind]  # fmt: skip
+    register(lambda *grads: None)
+    (x * 2).sum().backward()
+    grad = x.grad
+    assert grad._owned if grad._storage is None else grad._storage.owned

@@ -274,6 +274,12 @@ def stolen(T):
             leads(x).sum().backward()
         grad = x.grad._values() if x.grad.is_sparse else x.grad
         found.append(grad.data_ptr() == seen[-1])
+    x = T.ones(3, requires_grad=True)
+    node = T.autograd.graph.get_gradient_edge(x).node
+    node.register_prehook(lambda grads: seen.append(grads[0].data_ptr()))
+    node.register_hook(lambda _, grads: seen.append(grads[0].data_ptr()))
+    (x * 2).sum().backward()
+    found += [place == x.grad.data_ptr() for place in seen[-2:]]
     x, y = T.ones(3, requires_grad=True), T.ones(3, requires_grad=True)
     seed = T.ones(3)
     (x + y).backward(seed)
