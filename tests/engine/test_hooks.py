@@ -925,6 +925,7 @@ def test_a_hook_that_is_an_object_is_named_in_its_error():
         x.sum().backward()
 
 
+@pytest.mark.eager("lifetimes")
 @pytest.mark.parametrize("kind", ["tensor", "pre", "post", "post-accumulate"])
 def test_a_gradient_that_a_hook_saw_and_let_go_is_the_leafs_own(kind):
     """Later gradients are then added to it in place."""
