@@ -307,8 +307,6 @@ def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any =
     version rises.  Raises `RuntimeError` for a source of another dtype, for a place beyond the storage, which is an
     array and does not grow, and for a leaf that requires grad; there is no derivative.
 
-    Source: PyTorch's `Tensor.set_`.
-
     >>> import xgrad
     >>> x, y = xgrad.arange(6), xgrad.zeros(1, dtype=xgrad.int64)
     >>> _ = y.set_(x.untyped_storage(), 1, (2, 2))
