@@ -306,15 +306,6 @@ def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any =
     `storage_offset`, `size` and `stride` (by default row-major) place it in the storage, in elements of its dtype.  The
     version rises.  Raises `RuntimeError` for a source of another dtype, for a place beyond the storage, which is an
     array and does not grow, and for a leaf that requires grad; there is no derivative.
-
-    >>> import xgrad
-    >>> x, y = xgrad.arange(6), xgrad.zeros(1, dtype=xgrad.int64)
-    >>> _ = y.set_(x.untyped_storage(), 1, (2, 2))
-    >>> y.mul_(10)
-    tensor([[10, 20],
-            [30, 40]])
-    >>> x
-    tensor([ 0, 10, 20, 30, 40,  5])
     """
     tensors = (input, source) if isinstance(source, Tensor) else (input,)
     if (
