@@ -308,6 +308,7 @@ xgrad.nn.functional.max_unpool3d(*xgrad.nn.functional.max_pool3d(volume, 2, retu
 special.softmax: xgrad.special.softmax(a, dim=1)
 special.log_softmax: xgrad.special.log_softmax(a, dim=1)
 Tensor.is_set_to: v.is_set_to(v)
+Tensor.set_: v.set_(v)
 Tensor.storage: v.storage().size()
 Tensor.add_: v.add_(1)
 Tensor.sub_: v.sub_(1)

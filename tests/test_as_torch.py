@@ -268,6 +268,136 @@ def test_operators_by_atens_names(torch):
         torch.ops.aten.nonsense
 
 
+def both(program):
+    theirs = program(real)
+    with xgrad.as_torch(replace=True):
+        import torch
+
+        assert program(torch) == theirs
+
+
+def test_the_running_backward_by_the_names_of_torch_c():
+    def program(T):
+        told, a = [], T._C._autograd
+        x = T.ones(2, requires_grad=True)
+        y = x * 2
+        z, other = y.sum(), x.exp().grad_fn
+
+        def look(grad):
+            told.append(T._C._current_graph_task_id() >= 0)
+            told.append([T._C._will_engine_execute_node(n) for n in (y.grad_fn, other)])
+            told.append((a._get_current_graph_task_keep_graph(), T._C._is_key_in_tls("k"), T._C._get_obj_in_tls("k")))
+
+        y.register_hook(look)
+        T._C._stash_obj_in_tls("k", 3)
+        with T.autograd.set_multithreading_enabled(False):
+            z.backward()
+        told += [T._C._is_key_in_tls("other"), T._C._current_graph_task_id(), T.autograd._is_checkpoint_valid()]
+        return told
+
+    both(program)
+
+
+def test_the_running_backward_is_asked_for_within_it(torch):
+    with pytest.raises(RuntimeError, match="should only be called during the backward pass"):
+        torch._C._will_engine_execute_node(torch.ones(1, requires_grad=True).exp().grad_fn)
+    with pytest.raises(RuntimeError, match="stashed"):
+        torch._C._get_obj_in_tls("other")
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        torch._C._stash_obj_in_tls(1, 2)
+
+
+def test_saved_tensors_and_versions_by_the_names_of_torch_c():
+    def program(T):
+        a = T._C._autograd
+        told = [a._saved_tensors_hooks_is_enabled(), a._saved_tensors_hooks_get_disabled_error_message()]
+        with T.autograd.graph.disable_saved_tensors_hooks("no"):
+            told += [a._saved_tensors_hooks_is_enabled(), a._saved_tensors_hooks_get_disabled_error_message()]
+        a._push_saved_tensors_default_hooks(lambda t: t, lambda t: t)
+        told.append(a._top_saved_tensors_default_hooks(True) is None)
+        a._pop_saved_tensors_default_hooks()
+        x = T.ones(2)
+        a._unsafe_set_version_counter((x,), (7,))
+        told += [x._version, a._profiler_enabled(), a._saved_tensors_hooks_set_tracing(False)]
+        told += [a._get_data_attr(x).tolist(), a._make_saved_tensor(x, False).data is x]
+        with T.autograd.profiler.profile():
+            told.append(T.autograd._profiler_enabled())
+        return told
+
+    both(program)
+
+
+def test_nodes_of_torch_c():
+    def program(T):
+        f = T._C._functions
+        x = T.ones(2, requires_grad=True)
+        leaf = x.sum().grad_fn.next_functions[0][0]
+        written = x.clone()
+        written[0].mul_(2)
+        copied = T.zeros(2).copy_(x)
+        told = [
+            isinstance(leaf, f.AccumulateGrad), isinstance(x[0].grad_fn, f.SelectBackward0),
+            isinstance(x.exp().grad_fn, f.ExpBackward0), isinstance(x.exp().grad_fn, f.AccumulateGrad),
+            isinstance(written.grad_fn, f.CopySlices), isinstance(copied.grad_fn, f.CopyBackwards),
+        ]  # fmt: skip
+        y = f.UndefinedGrad()(x)
+        (y + x).sum().backward()
+        told += [x.grad.tolist(), y.grad_fn.name()]
+        late, plain = f.DelayedError("too late", 2)(x, T.ones(3))
+        told += [late.requires_grad, plain.requires_grad, late.grad_fn.name(), late.tolist()]
+        told.append(f.DelayedError("too late", 1)(T.ones(1)).requires_grad)
+        try:
+            late.sum().backward()
+        except RuntimeError as error:
+            told.append(str(error))
+        return told
+
+    both(program)
+
+
+def test_what_belongs_to_other_machinery_says_so(torch):
+    for call, phrase in (
+        (torch._C._autograd._enable_profiler, "Kineto"),
+        (torch._C._functorch.peek_interpreter_stack, "interpreters"),
+        (torch.autograd.profiler.load_nvprof, "Kineto"),
+    ):
+        with pytest.raises(NotImplementedError, match=phrase):
+            call()
+    with pytest.raises(AttributeError, match=r"jagged is not supported.*padded tensor"):
+        torch.jagged
+    assert not hasattr(torch, "jagged")
+
+
+def test_a_module_and_a_function_of_one_name(torch):
+    from torch.autograd.gradcheck import GradcheckError, gradcheck
+
+    assert torch.autograd.gradcheck is gradcheck is xgrad.autograd.gradcheck
+    assert issubclass(GradcheckError, RuntimeError)
+
+
+def test_policies_compare_operators_with_atens(torch):
+    import functools
+
+    from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+    aten, saved = torch.ops.aten, []
+    wanted = {aten.sin.default, aten.mm.default}
+
+    def policy(ctx, op, *args, **kwargs):
+        saved.append(op in wanted)
+        return CheckpointPolicy.MUST_SAVE if op == aten.sin.default else CheckpointPolicy.PREFER_RECOMPUTE
+
+    for chosen in (policy, [aten.sin.default, aten.mm.default]):
+        x = torch.ones(2, 2, requires_grad=True)
+        context = functools.partial(create_selective_checkpoint_contexts, chosen)
+        checkpoint(lambda x: x.sin().cos(), x, use_reentrant=False, context_fn=context).sum().backward()
+        y = torch.ones(2, 2, requires_grad=True)
+        y.sin().cos().sum().backward()
+        assert torch.equal(x.grad, y.grad)
+    assert saved == [True, False]
+    assert aten.sin.default != aten.cos.default
+
+
 def test_pytrees(torch):
     from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 

@@ -555,3 +555,28 @@ def test_a_tangent_of_another_batch_than_its_primal_is_copied(dims):
     t = xgrad.ones(2, 3) * 2
     found = xgrad.func.vmap(derivative, dims)(p if dims[0] == 0 else p[0], t if dims[1] == 0 else t[0])
     same(found, xgrad.arange(1.0, 7.0).reshape(2, 3) * 2 if dims[0] == 0 else xgrad.ones(2, 3) * 2)
+
+
+def test_a_tangent_of_jvp_that_is_laid_out_as_the_output_is_shared_and_any_other_copied():
+    def program(T):
+        fw, found = FW[T], []
+        for made in (lambda t: t, lambda t: T.ones(1).expand(2, 3), lambda t: T.arange(12.0)[::2].view(2, 3)):
+
+            class Clone(T.autograd.Function):
+                @staticmethod
+                def forward(ctx, x):
+                    return x.clone()
+
+                @staticmethod
+                def jvp(ctx, t, made=made):
+                    return made(t)
+
+            with fw.dual_level():
+                dual = fw.make_dual(T.zeros(2, 3), T.arange(6.0).reshape(2, 3))
+                out = Clone.apply(dual)
+                out.mul_(2)
+                out[0].mul_(3)
+                found += [fw.unpack_dual(x).tangent for x in (out, dual, out.as_strided((3,), (2,), 1))]
+        return found
+
+    as_torch(program)

@@ -20,7 +20,7 @@ import xgrad
         (lambda: xgrad.ones(2).to_mkldnn(), "xgrad.Tensor.to_mkldnn"),
         (lambda: xgrad.ones(2).smm(xgrad.ones(2)), r"xgrad.Tensor.smm .*to_dense\(\)"),
         (lambda: xgrad.ones(2).rename("N"), "dimensions have no names"),
-        (lambda: xgrad.ones(2).set_(xgrad.ones(2)), "x.data = y.*untyped_storage()"),
+        (lambda: xgrad.ones(2).share_memory_(), "x.data = y.*untyped_storage()"),
     ],
 )
 def test_a_call_names_the_operator_and_the_alternative(call, match):

@@ -4,6 +4,7 @@
 """
 
 from . import overrides, unsupported
+from .autograd import variable
 from .autograd.backward import backward_of
 from .autograd.forward_ad import tangent_of
 from .autograd.torch_c_names import ExecutionEngine
@@ -39,6 +40,9 @@ _autograd = {
     "backward": backward_of,
     "_tangent": property(tangent_of),
     "_view_func": view.view_func,
+    "_view_func_unsafe": view.view_func_unsafe,
+    "_rev_view_func_unsafe": view.rev_view_func_unsafe,
+    "volatile": property(variable.volatile, variable.set_volatile),
     "_execution_engine": ExecutionEngine(),
     "grad_dtype": property(grad_dtype.grad_dtype, grad_dtype.set_grad_dtype),
 }

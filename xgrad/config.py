@@ -70,6 +70,7 @@ class ThreadState(threading.local):
     trace: Any = None  # the compiler.reached_tensors.Trace of a function that this thread traces
     overlay: Any = None  # the compiler.overlay.Overlay in which this thread sees tensors: that trace, say
     graph_exec_group: Any = None  # of utils.checkpoint: several backward calls that share their recomputations
+    stash: dict[str, Any] | None = None  # of torch._C._stash_obj_in_tls
     count: Any
     next_sequence_nr: Callable[..., Any]
 

@@ -97,7 +97,7 @@ TABLE: tuple[tuple[str, tuple[str, str], str], ...] = (
     ("", _ATTENTION, """
         _flash_attention_forward _efficient_attention_forward _scaled_dot_product_flash_attention
         _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"""),
-    ("Tensor", _MEMORY, "map_ map2_ set_ storage_type share_memory_"),
+    ("Tensor", _MEMORY, "map_ map2_ storage_type share_memory_"),
     ("Tensor", _PYTHON, "apply_"),
     ("Tensor", _STREAMS, "record_stream"),
     ("Tensor", _COMPLEX32, "chalf"),

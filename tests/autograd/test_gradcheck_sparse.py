@@ -7,7 +7,7 @@ import xgrad
 from xgrad.autograd import gradcheck
 from xgrad.autograd.gradcheck import GradcheckError
 
-from ..oracle import family, leaf, outcome, same_error
+from ..oracle import family, leaf, outcome, same, same_error
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 
@@ -97,3 +97,25 @@ def test_sparse_inputs_are_as_they_were():
     gradcheck(lambda s: (s * 3).to_dense(), s, masked=True)
     assert s._values().tolist() == before.tolist()
     assert s._version == version
+
+
+COMPRESSED = {
+    "sparse_csr": {},
+    "sparse_csc": {},
+    "sparse_bsr": {"blocksize": (1, 1)},
+    "sparse_bsc": {"blocksize": (1, 1)},
+}
+
+
+@pytest.mark.parametrize("layout", COMPRESSED)
+def test_compressed_inputs_are_checked_as_by_torch(layout):
+    def program(T, function, masked, fast):
+        dense = T.tensor([[1.0, 0, 2], [0, 3, 0]], dtype=T.float64)
+        x = dense.to_sparse(layout=getattr(T, layout), **COMPRESSED[layout]).requires_grad_()
+        return T.autograd.gradcheck(function, (x,), masked=masked, fast_mode=fast)
+
+    for fast in (False, True):
+        same(*(program(T, lambda s: s.to_dense(), True, fast) for T in (xgrad, torch)))
+    same_error(lambda T: program(T, lambda s: s.to_dense(), False, False), "Jacobian mismatch")
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        program(xgrad, lambda s: s.to_dense() + (s.to_dense().detach()), True, False)

@@ -405,3 +405,30 @@ def test_options_of_torch_are_taken():
 def test_what_is_not_measured_is_warned_of(options, match):
     with pytest.warns(UserWarning, match=match):
         profiler.profile(**options)
+
+
+def test_events_of_ones_own_find_their_parents():
+    def program(T, module):
+        times = [(0, 10), (1, 3), (4, 8), (5, 6), (12, 13)]
+        events = module.EventList(
+            module.FunctionEvent(id=i, node_id=0, name=str(i), thread=1, start_us=start, end_us=end)
+            for i, (start, end) in enumerate(times)
+        )
+        events._populate_cpu_children()
+        return [
+            (e.name, e.node_id, [c.name for c in e.cpu_children], e.cpu_parent and e.cpu_parent.name, e.cpu_time_total)
+            for e in events
+        ]
+
+    assert program(xgrad, profiler.events) == program(torch, torch.autograd.profiler_util)
+
+
+def test_tables_take_torchs_arguments():
+    with profiler.profile() as prof:
+        xgrad.ones(2) + 1
+    table = prof.table("cpu_time_total", 5, 75, 8, 10, "head", True)
+    assert table.splitlines()[1] == "head"
+    assert prof.table(max_src_column_width=10) == prof.table()
+    assert len(prof.key_averages(group_by_stack_n=4)) == len(prof.key_averages())
+    with pytest.raises(NotImplementedError, match="no stacks are recorded"):
+        prof.export_stacks("stacks")

@@ -874,3 +874,68 @@ def test_post_accumulate_hooks_can_be_replaced_and_taken_away():
     assert seen == ["registered", "given"]
     with pytest.raises(TypeError, match="hooks come as None or as an OrderedDict"):
         xgrad.ones(2, requires_grad=True)._post_accumulate_grad_hooks = 5
+
+
+class Hook:
+    """A hook that is an object with `__call__`, without a name, and that tells when it goes."""
+
+    __hash__ = None
+
+    def __init__(self, told):
+        self.told = told
+
+    def __call__(self, *args, **kwargs):
+        self.told.append(len(args))
+
+    def __del__(self):
+        self.told.append("gone")
+
+
+def test_a_hook_is_any_object_with_a_call_and_goes_with_its_tensor_or_node():
+    def program(T):
+        told = []
+        x = T.ones(2, requires_grad=True)
+        y = x * 2
+        z = y * 1
+        x.register_hook(Hook(told))
+        x.register_post_accumulate_grad_hook(Hook(told))
+        handle = y.register_hook(Hook(told))
+        z.grad_fn.register_hook(Hook(told))
+        z.grad_fn.register_prehook(Hook(told))
+        T.autograd.graph.register_multi_grad_hook((x, y), Hook(told))
+        z.sum().backward()
+        handle.remove()
+        told.append("removed")
+        del y, z
+        told.append("nodes")
+        del x
+        return told
+
+    as_torch(program)
+
+
+def test_a_hook_that_is_an_object_is_named_in_its_error():
+    class Wrong:
+        def __call__(self, grad):
+            return xgrad.ones(3)
+
+    x = xgrad.ones(2, requires_grad=True)
+    x.register_hook(Wrong())
+    with pytest.raises(RuntimeError, match=r"hook '.*Wrong.*has changed the size of value"):
+        x.sum().backward()
+
+
+@pytest.mark.eager("lifetimes")
+@pytest.mark.parametrize("kind", ["tensor", "pre", "post", "post-accumulate"])
+def test_a_gradient_that_a_hook_saw_and_let_go_is_the_leafs_own(kind):
+    """Later gradients are then added to it in place."""
+    x = xgrad.ones(3, requires_grad=True)
+    node = xgrad.autograd.graph.get_gradient_edge(x).node
+    register = {
+        "tensor": x.register_hook, "pre": node.register_prehook, "post": node.register_hook,
+        "post-accumulate": x.register_post_accumulate_grad_hook,
+    }[kind]  # fmt: skip
+    register(lambda *grads: None)
+    (x * 2).sum().backward()
+    grad = x.grad
+    assert grad._owned if grad._storage is None else grad._storage.owned

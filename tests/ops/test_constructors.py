@@ -256,8 +256,16 @@ def test_variable():
 def test_variable_refuses():
     same_error(lambda T: T.autograd.Variable([1, 2]), "Variable data has to be a tensor, but got list")
     same_error(lambda T: T.autograd.Variable(T.tensor([1]), requires_grad=True), "can require gradients")
-    with pytest.raises(RuntimeError, match="can't be volatile and require_grad"):
-        xgrad.autograd.Variable(xgrad.ones(1), True, True)
     for T in (xgrad, torch):
+        with (
+            pytest.warns(UserWarning, match="volatile was removed"),
+            pytest.raises(ValueError, match="can't be volatile and require_grad"),
+        ):
+            T.autograd.Variable(T.ones(1), True, True)
+        x = T.ones(1)
+        with pytest.warns(UserWarning, match="volatile was removed"):
+            x.volatile = True
+        with pytest.warns(UserWarning, match="volatile was removed"):
+            assert x.volatile is False
         with pytest.warns(UserWarning, match="volatile was removed"):
             assert T.autograd.Variable(T.ones(1), volatile=True).tolist() == [1.0]

@@ -514,7 +514,7 @@ def test_saved_tensors_hooks_see_sparse_tensors():
 def test_forward_mode_is_refused_rather_than_wrong():
     with xgrad.autograd.forward_ad.dual_level():
         v = xgrad.autograd.forward_ad.make_dual(xgrad.ones(3), xgrad.ones(3))
-        with pytest.raises(NotImplementedError, match="forward-mode"):
+        with pytest.raises(NotImplementedError, match=r"Trying to use forward AD with .*forward-mode"):
             xgrad.sparse_coo_tensor(INDICES["sorted"], v, (2, 3))
 
 
@@ -585,3 +585,38 @@ def test_oracle_agrees_on_error_families():
     """The helper that the refusals rest on: a NotImplementedError is not taken for any RuntimeError."""
     theirs = outcome(lambda T: sparse(T).exp(), torch)
     assert family(theirs) is NotImplementedError
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_saved_attributes_of_a_product():
+    def program(T):
+        x = T.sparse_coo_tensor(T.tensor([[1, 1]]), T.tensor([1.0, 2.0]), (2,), requires_grad=True)
+        with T.autograd.graph.save_on_cpu():
+            y = x * x
+        node = (x * x).grad_fn
+        left = T.eye(2).to_sparse().requires_grad_()
+        product = T.sparse.mm(left, T.ones(2, 2)).grad_fn
+        return (
+            [s.to_dense() for s in (y.grad_fn._saved_self, y.grad_fn._saved_other)],
+            y.grad_fn._saved_self.is_sparse, node._saved_self is x, node._saved_other is x,
+            node._raw_saved_self is not None, product._saved_mat1 is left, product._saved_mat2,
+        )  # fmt: skip
+
+    as_torch(program)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_gradients_of_complex_products():
+    def program(T):
+        index = T.tensor([[0, 1], [1, 0]])
+        x = T.sparse_coo_tensor(index, T.tensor([1 + 2j, 3 - 1j]), (2, 2)).requires_grad_()
+        y = T.tensor([[1j, 2], [3, 4j]]).requires_grad_()
+        seed = T.tensor([[1j, 2 + 1j], [3, 4j]])
+        found = []
+        for product in (x * y, T.sparse.mm(x, y), x * (x + 1j * x)):
+            x.grad = y.grad = None
+            (product if not product.is_sparse else product.to_dense()).backward(seed)
+            found += [x.grad.to_dense(), None if y.grad is None else y.grad.to_dense()]
+        return found
+
+    as_torch(program)

@@ -173,3 +173,119 @@ def test_typename():
         return [name.replace("xgrad", "torch") for name in names]
 
     as_torch(program)
+
+
+def settings_of(T):
+    """What set_ leaves behind: values, what is shared, versions, and histories."""
+    b = T.arange(6.0)
+    whole, part, strided, row = (T.zeros(1) for _ in range(4))
+    whole.set_(b)
+    part.set_(b.untyped_storage(), 1, (2, 2))
+    strided.set_(b, 1, (2,), (2,))
+    row.set_(b.view(2, 3).t()[1])
+    ints = T.zeros(1, dtype=T.int32).set_(b.untyped_storage())
+    part.mul_(10)
+    versions = [x._version for x in (b, whole, part, strided)]
+    p = T.ones(1, requires_grad=True)
+    with T.no_grad():
+        p.set_(T.full((2,), 3.0))
+    (p * p).sum().backward()
+    view = T.arange(3.0)[1:]
+    view.set_(T.ones(4)).add_(1)
+    empty = T.ones(2).set_()
+    return [b, whole, part, strided, row, ints.view(T.float32), versions, p.grad, view, view._is_view(), empty]
+
+
+def test_set_shows_another_storage_that_both_share():
+    as_torch(settings_of)
+
+
+@pytest.mark.parametrize(
+    ("program", "phrase"),
+    [
+        (lambda T: T.ones(2, requires_grad=True).set_(T.ones(2)), "a leaf Variable that requires grad"),
+        (lambda T: T.zeros(1).set_(T.ones(2, requires_grad=True)).sum().backward(), "derivative for set_ is not"),
+        (lambda T: (T.ones(2, requires_grad=True) * 2).set_(T.ones(2)).sum().backward(), "derivative for set_ is not"),
+        (lambda T: T.zeros(1).set_(T.ones(2, dtype=T.int32)), "Could not set tensor of type"),
+        (lambda T: T.zeros(1).set_(T.ones(2).untyped_storage(), -1, (1,)), "invalid storage offset"),
+        (lambda T: T.zeros(1).set_(5), "invalid combination of arguments"),
+        (lambda T: T.zeros(1).set_(T.ones(2), 1), "invalid combination of arguments"),
+    ],
+)
+def test_set_refuses_what_torch_refuses(program, phrase):
+    same_error(program, phrase)
+
+
+def test_set_is_noticed_by_a_saved_tensor_and_changes_nothing_where_it_is_refused():
+    a, w = xgrad.ones(2, requires_grad=True), xgrad.ones(2)
+    y = a * w
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        w.set_(xgrad.ones(2).untyped_storage(), 1, (2,))
+    assert (w.tolist(), w._version) == ([1, 1], 0)
+    w.set_(xgrad.zeros(2))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_set_in_a_compiled_function_shares_the_storage_that_it_shares_in_each_call():
+    b, a = xgrad.arange(6.0), xgrad.zeros(1)
+    step = xgrad.compile(lambda: a.set_(b, 1, (2,)).mul_(2).sum())
+    assert [step().item() for _ in range(3)] == [6, 12, 24]
+    assert (b.tolist(), a.tolist()) == ([0, 8, 16, 3, 4, 5], [8, 16])
+
+
+def stolen(T):
+    """Of each gradient: is the leaf's the memory that backward's function or hook saw?"""
+    seen = []
+
+    class Dense(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            result = grad * 2
+            seen.append(result.data_ptr())
+            return result
+
+    class Sparse(T.autograd.Function):
+        kept = None
+
+        @staticmethod
+        def forward(ctx, x, keep):
+            ctx.keep = keep
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, grad):
+            result = T.sparse_coo_tensor(T.tensor([[1]]), T.tensor([2.0]), (3,))
+            seen.append(result._values().data_ptr())
+            Sparse.kept = result if ctx.keep else None
+            return result, None
+
+    found = []
+    for leads in (Dense.apply, lambda x: Sparse.apply(x, False), lambda x: Sparse.apply(x, True), None):
+        x = T.ones(3, requires_grad=True)
+        if leads is None:
+            x.register_hook(lambda grad: seen.append(grad.data_ptr()))
+            (x * 2).sum().backward()
+        else:
+            leads(x).sum().backward()
+        grad = x.grad._values() if x.grad.is_sparse else x.grad
+        found.append(grad.data_ptr() == seen[-1])
+    x = T.ones(3, requires_grad=True)
+    node = T.autograd.graph.get_gradient_edge(x).node
+    node.register_prehook(lambda grads: seen.append(grads[0].data_ptr()))
+    node.register_hook(lambda _, grads: seen.append(grads[0].data_ptr()))
+    (x * 2).sum().backward()
+    found += [place == x.grad.data_ptr() for place in seen[-2:]]
+    x, y = T.ones(3, requires_grad=True), T.ones(3, requires_grad=True)
+    seed = T.ones(3)
+    (x + y).backward(seed)
+    return found, x.grad.data_ptr() == y.grad.data_ptr(), x.grad.data_ptr() == seed.data_ptr()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_a_gradient_that_nobody_else_has_is_stolen():
+    as_torch(stolen)

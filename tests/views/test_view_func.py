@@ -2,6 +2,7 @@
 
 import pytest
 
+import xgrad
 from tests.oracle import PATHS, as_torch, data, same_error, tracking
 
 VIEWS = {
@@ -64,3 +65,60 @@ def test_a_base_of_another_dtype():
 def test_wrong_arguments():
     same_error(lambda T: T.zeros(2, 3)[1]._view_func(3), r"argument 'new_base' \(position 1\) must be Tensor, not int")
     same_error(lambda T: T.zeros(2, 3)[1]._view_func(), "missing 1 required positional argument")
+
+
+def test_the_unsafe_one_takes_any_base_and_visitors():
+    def program(T):
+        with T.autograd._force_original_view_tracking(True):
+            base = T.arange(6.0)
+            seen = [base[1:3], base.view(2, 3), base.view(2, 3).t()[1], base.as_strided((2, 2), (1, 2))]
+            return [
+                base._view_func_unsafe(base),
+                base[1:3].detach().as_strided((2,), (1,), 1)._view_func_unsafe(T.arange(8.0)),
+                [v._view_func_unsafe(base * 2) for v in seen],
+                [v._view_func_unsafe(base * 2, lambda size: size, lambda tensor: tensor) for v in seen],
+                [v._view_func(base * 2, symint_visitor_fn=lambda n: n, tensor_visitor_fn=None) for v in seen],
+            ]
+
+    as_torch(program)
+    assert xgrad.arange(6.0)[1:3]._view_func_unsafe(xgrad.arange(8.0)).tolist() == [1, 2]
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        xgrad.arange(6.0)[1:3]._view_func_unsafe(xgrad.ones(2))
+
+
+def test_the_base_of_another_view():
+    def program(T):
+        found = []
+        with T.autograd._force_original_view_tracking(True):
+            base = data(T, (2, 3)).clone()
+            for seen in (
+                base.t(),
+                base.unsqueeze(0),
+                base.view(6),
+                base.t().unsqueeze(1).flatten(1),
+                base.view(3, 2).t(),
+            ):
+                new = seen + 1
+                back = seen._rev_view_func_unsafe(new)
+                found += [back, back._base is new]
+            z = T.tensor([1 + 2j, 3j])
+            return [*found, z.conj()._rev_view_func_unsafe(z * 2), base._rev_view_func_unsafe(base)]
+
+    as_torch(program)
+    for part in (xgrad.arange(6.0)[1:3], xgrad.ones(2, dtype=xgrad.complex64).real):
+        with pytest.raises(RuntimeError, match=r"No _rev_view_func\(\) found"):
+            part._rev_view_func_unsafe(part)
+
+
+def test_the_negative_view():
+    def program(T):
+        x = data(T, (3,), requires_grad=True)
+        base = x.clone()
+        seen = T._neg_view(base)
+        seen[1:].mul_(3)
+        (base * base).sum().backward()
+        ints = T.arange(3)._neg_view()
+        told = seen.is_neg(), seen._base is base, ints + 1, ints.is_neg(), T._conj(T.tensor([1j])).is_conj()
+        return base, seen, x.grad, told
+
+    as_torch(program)

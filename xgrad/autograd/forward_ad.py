@@ -5,7 +5,6 @@ A view of a tensor that gets its tangent later takes it over when its tangent is
 """
 
 import itertools
-from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -14,10 +13,9 @@ from ..dispatch import tables
 from ..dispatch.view import view, view_along
 from ..dtypes import INEXACT
 from ..engine.placement import zeros
-from ..engine.python_function_jvp import check_shape
+from ..engine.python_function_jvp import check_shape, layout
 from ..missing import missing as _missing
 from ..tensor import Tangents, Tensor, from_array
-from ..views.chain import ViewChain
 from ..views.storage import place_of
 from ..views.value_ops import BitCast as _BitCast
 from .grad_mode import _Mode
@@ -166,7 +164,7 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
 
     Views of the tensor, `as_strided` among them, are then views of the tangent as well.
     """
-    if tensor._level is tangent._level and _layout(tensor) == _layout(tangent):
+    if tensor._level is tangent._level and layout(tensor) == layout(tangent):
         return tangent
     mine = tensor._chain
     dtype = tangent.dtype if tangent.is_complex() else tensor.dtype
@@ -184,20 +182,6 @@ def _laid_out_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     finally:
         state.grad_enabled = enabled
     return copy.copy_(tangent)
-
-
-def _layout(tensor: Tensor) -> tuple:
-    """Return a tensor's layout: equal for tensors whose elements are at the same places (PyTorch: has_same_meta)."""
-    chain = tensor._chain
-    if chain is None:
-        chain = ViewChain.root(tensor.shape, tensor._dtype)
-    try:
-        seen = chain.geometry
-    except RuntimeError:  # it has no strides
-        return (chain,)
-    size = prod(chain.root_shape) * chain.root_dtype.itemsize // chain.dtype.itemsize
-    strides = tuple(stride if n > 1 else 1 for n, stride in zip(seen.sizes, seen.strides, strict=True))
-    return size, seen.offset, seen.sizes, strides, tensor.is_conj(), tensor.is_neg()
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:

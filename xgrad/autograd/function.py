@@ -9,10 +9,8 @@ from typing import Any
 from ..batching.batched_function import apply_batched
 from ..batching.batched_tensor import level_of
 from ..config import state
-from ..engine.arithmetic import Arithmetic
-from ..engine.node import InternalNode
+from ..engine.error_node import Error, give_history
 from ..engine.python_function import BackwardCFunction, FunctionCtx, default_backward, run_function
-from ..errors import NotDifferentiableError
 from ..tensor import Tensor
 
 __all__ = [
@@ -176,22 +174,11 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     return once
 
 
-class Error(InternalNode):
-    """The node of a tensor that must not be differentiated."""
-
-    def apply(self, grads: list[Any], needs: int, arithmetic: Arithmetic) -> Any:
-        raise NotDifferentiableError(
-            "trying to differentiate twice a function that was marked with @once_differentiable"
-        )
-
-
 def _refusing(output: Any) -> Any:
     if not isinstance(output, Tensor):
         return output
     alias = output.detach()
-    node = Error()
-    node.next_edges, node.avals = (), (alias,)
-    alias._grad_fn, alias._requires_grad = node, True
+    give_history(Error("trying to differentiate twice a function that was marked with @once_differentiable"), (alias,))
     return alias
 
 

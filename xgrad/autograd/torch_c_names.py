@@ -24,11 +24,12 @@ from .version_counter import increment_version as _increment_version
 __all__ = [
     "CreationMeta", "ExecutionEngine", "SavedTensor", "_current_autograd_node",
     "_current_graph_task_execution_order", "_current_graph_task_id",
-    "_get_creation_meta", "_get_current_graph_task_keep_graph", "_get_sequence_nr", "_increment_version",
-    "_make_saved_tensor", "_pop_saved_tensors_default_hooks", "_push_saved_tensors_default_hooks",
+    "_get_creation_meta", "_get_current_graph_task_keep_graph", "_get_data_attr", "_get_obj_in_tls", "_get_sequence_nr",
+    "_increment_version", "_is_checkpoint_valid", "_is_key_in_tls", "_make_saved_tensor",
+    "_pop_saved_tensors_default_hooks", "_profiler_enabled", "_push_saved_tensors_default_hooks",
     "_saved_tensors_hooks_disable", "_saved_tensors_hooks_enable", "_saved_tensors_hooks_get_disabled_error_message",
-    "_saved_tensors_hooks_is_enabled", "_set_creation_meta", "_top_saved_tensors_default_hooks",
-    "_unsafe_set_version_counter", "_will_engine_execute_node",
+    "_saved_tensors_hooks_is_enabled", "_saved_tensors_hooks_set_tracing", "_set_creation_meta", "_stash_obj_in_tls",
+    "_top_saved_tensors_default_hooks", "_unsafe_set_version_counter", "_will_engine_execute_node", "kineto_available",
 ]  # fmt: skip
 
 # -- the running backward --------------------------------------------------------------------------------------------
@@ -73,6 +74,38 @@ def _get_current_graph_task_keep_graph() -> bool:
 def _get_sequence_nr() -> int:
     """Return the sequence number of this thread's next node."""
     return state.sequence_nr()
+
+
+def _profiler_enabled() -> bool:
+    """Return True within `autograd.profiler.profile` or `emit_nvtx`."""
+    return state.recorder is not None
+
+
+def kineto_available() -> bool:
+    """Return False: JAX's profiler shows what a device does, under xgrad's names."""
+    return False
+
+
+# -- objects of a thread ---------------------------------------------------------------------------------------------
+
+
+def _stash_obj_in_tls(key: str, value: Any) -> None:
+    """Keep an object for this thread, and for the threads on which its backward goes on."""
+    if not isinstance(key, str):
+        raise TypeError(f"_stash_obj_in_tls(): incompatible function arguments: a str comes first, not {key!r}")
+    state.stash = {**(state.stash or {}), key: value}
+
+
+def _is_key_in_tls(key: str) -> bool:
+    """Return True if an object is kept under this name."""
+    return key in (state.stash or ())
+
+
+def _get_obj_in_tls(key: str) -> Any:
+    """Return the object that is kept under this name.  Raises `RuntimeError` if there is none."""
+    if not _is_key_in_tls(key):
+        raise RuntimeError(f"_get_obj_in_tls(): Expected an object that was stashed under {key!r} in this thread")
+    return (state.stash or {})[key]
 
 
 class ExecutionEngine:
@@ -128,6 +161,9 @@ class ExecutionEngine:
         return state.graph_task is None or not state.graph_task.exec_info
 
 
+_is_checkpoint_valid = ExecutionEngine.is_checkpoint_valid
+
+
 def _edge(x: Tensor | GradientEdge) -> tuple:
     return (x.node, x.output_nr) if isinstance(x, GradientEdge) else gradient_edge(x)
 
@@ -181,6 +217,20 @@ def _saved_tensors_hooks_enable() -> None:
     state.saved_hooks_disabled = None
 
 
+def _saved_tensors_hooks_set_tracing(is_tracing: bool) -> bool:
+    """Return False: PyTorch's compiler switches this, and there is none."""
+    return False
+
+
+def _get_data_attr(tensor: Tensor) -> Tensor:
+    """Return `tensor.data`."""
+    return tensor.data
+
+
 def _make_saved_tensor(tensor: Tensor, is_output: bool, is_inplace_on_view: bool = False) -> SavedTensor:
     """Return `tensor` as a node saves it, packed by the innermost hooks."""
     return SavedTensor.packed(tensor, is_output)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -38,12 +38,10 @@ class Variable(metaclass=VariableMeta):
     _execution_engine = ExecutionEngine()
 
     def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: bool = False, name: Any = None) -> Any:
-        if volatile and requires_grad:
-            raise RuntimeError("Variable can't be volatile and require_grad at the same time!")
         if volatile:
-            warnings.warn(
-                "volatile was removed and now has no effect. Use `with xgrad.no_grad():` instead.", stacklevel=2
-            )
+            set_volatile(None, volatile)
+        if volatile and requires_grad:
+            raise ValueError("Variable can't be volatile and require_grad at the same time!")
         if data is None:
             data = Tensor()
         elif not isinstance(data, Tensor):
@@ -53,3 +51,14 @@ class Variable(metaclass=VariableMeta):
         with disable_overrides():
             made = data.detach()
         return made.requires_grad_() if requires_grad else made
+
+
+def volatile(self: Tensor) -> bool:
+    """False, with a warning: PyTorch has removed it."""
+    warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
+    return False
+
+
+def set_volatile(self: Any, value: Any) -> None:
+    """Warn: PyTorch has removed it."""
+    warnings.warn("volatile was removed and now has no effect. Use `with xgrad.no_grad():` instead.", stacklevel=3)

@@ -128,7 +128,8 @@ def public(op: Operator) -> Any:
 
 
 def named(function: Any) -> str | None:
-    """The name under which modes see a public function, None if it is no operator."""
+    """The name under which modes see a public function, None if it is no operator; torch.ops.aten.mm is one, too."""
+    function = getattr(function, "_function", function)
     operators = {public_name(op) for op in OPERATORS.values()}
     op = function if isinstance(function, Operator) else getattr(function, "operator", None)
     if isinstance(op, Operator):

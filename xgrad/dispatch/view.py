@@ -197,10 +197,18 @@ def view_along(self: Tensor, relative: ViewChain, name: str) -> Tensor:
     return attach_view(self, self._chain.concat(relative), relative, name)
 
 
-def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
+def _base_of(self: Tensor, name: str, new: Any) -> Tensor | None:
+    """Return a view's base, None if this is no view, after a check of the tensor that is to take a place of both."""
+    if not isinstance(new, Tensor):
+        raise TypeError(f"{name}(): argument 'new_base' (position 1) must be Tensor, not {type(new).__name__}")
+    return self._base
+
+
+def view_func(self: Tensor, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None) -> Any:
     """Apply this view's chain to another base with the same layout, recorded as a view of that.
 
-    None if this is no view, or if `new_base` differs from the base in shape, strides or offset.
+    None if this is no view, or if `new_base` differs from the base in shape, strides or offset.  The visitors, which
+    PyTorch asks about symbolic sizes and tensors among a view's arguments, are not called: here are none.
     Raises `TypeError` for what is no Tensor.
 
     Source: PyTorch's `Tensor._view_func`.
@@ -212,12 +220,48 @@ def view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
     >>> row._view_func(xgrad.zeros(3)) is None
     True
     """
-    if not isinstance(new_base, Tensor):
-        raise TypeError(f"_view_func(): argument 'new_base' (position 1) must be Tensor, not {type(new_base).__name__}")
-    meta = self._view
-    if meta is None or new_base.shape != meta.base.shape or new_base._geometry() != meta.base._geometry():
+    base = _base_of(self, "_view_func", new_base)
+    if base is None or new_base.shape != base.shape or new_base._geometry() != base._geometry():
         return None
-    return view_along(new_base, relation_of(self)[0], meta.name)
+    return view_along(new_base, relation_of(self)[0], self._view.name)  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def view_func_unsafe(
+    self: Tensor, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None
+) -> Any:
+    """`view_func` for a base of any shape: of another one the view is `as_strided`, at the places of this view."""
+    base, chain = _base_of(self, "_view_func_unsafe", new_base), self._chain
+    if base is None:
+        return None
+    if base.shape == new_base.shape:
+        return view_along(new_base, relation_of(self)[0], self._view.name)  # pyright: ignore[reportOptionalMemberAccess]
+    if not chain.expressible:
+        raise RuntimeError("_view_func_unsafe: a view that shows other values applies to bases of one shape only")
+    seen = chain.geometry
+    return view(new_base, ("as_strided", seen.sizes, seen.strides, seen.offset), "AsStridedBackward0")
+
+
+def rev_view_func_unsafe(self: Tensor, new_view: Tensor) -> Any:
+    """The base that `new_view` would be this view of, as a view of `new_view`; None if this is no view.
+
+    Raises `RuntimeError` if this view shows a part of its base, or shows it in another dtype.
+
+    Source: PyTorch's `Tensor._rev_view_func_unsafe`.
+
+    >>> import xgrad
+    >>> xgrad.zeros(2, 3).t()._rev_view_func_unsafe(xgrad.ones(3, 2)).shape
+    xgrad.Size([2, 3])
+    """
+    if _base_of(self, "_rev_view_func_unsafe", new_view) is None:
+        return None
+    meta: Any = self._view
+    back = chain_now(meta).inverse()
+    if back is None or new_view.shape != self.shape:
+        raise RuntimeError(
+            f"No _rev_view_func() found from the shape {list(new_view.shape)}: the view has {list(self.shape)}, and it "
+            "must show all of its base in the same dtype"
+        )
+    return view_along(new_view, back, meta.name)
 
 
 def views_of(self: Tensor, keys: list[tuple[Any, ...]], name: str) -> tuple[Tensor, ...]:

@@ -67,14 +67,15 @@ class AccumulateGrad(InternalNode):
         So it shows what a post-accumulate hook writes to `.grad`, as in PyTorch, which stores the gradient that
         arrived.
         """
-        variable, value = self.variable, grads[0]
-        an_array = not arithmetic.tensors and value.__class__ is not SparseGradient
+        variable = self.variable
+        an_array = not arithmetic.tensors and grads[0].__class__ is not SparseGradient
         stored = an_array and variable._grad is None
+        value = None if stored else grads[0]  # a second reference to what may be stolen would have it copied later
         self._take(grads, arithmetic)
         if stored and variable._grad is not None:
             shown = variable._grad.detach()
         else:
-            shown = arithmetic.to_tensor(value)
+            shown = arithmetic.to_tensor(grads[0] if value is None else value)
             if an_array and shown is not None:
                 shown._owned = False
         self._tell()

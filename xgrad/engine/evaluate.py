@@ -90,6 +90,7 @@ def evaluate_with_hooks(task: GraphTask, node: Node, inputs: list[Any], needs: i
         task.users_code = True
         given = run_pre_hooks(hooks.pre, tuple(arithmetic.to_tensor(g) for g in inputs))
         inputs[:] = [None if g is None else _from_hook(node, g, arithmetic) for g in given]
+        del given  # a leaf steals a gradient that nobody else has
     if not hooks.post:
         return node.apply(inputs, needs, arithmetic)
     if node.is_accumulator:

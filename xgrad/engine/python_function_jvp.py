@@ -4,11 +4,13 @@ Invariant: the tangent of an output that is a view of an input is a view of that
 input that forward changed in place is changed in place (PyTorch: _process_forward_mode_AD, custom_function.cpp).
 """
 
+from math import prod
 from typing import Any
 
 from ..config import state, to_outer_forward_level
 from ..dtypes import INEXACT
 from ..tensor import Tensor
+from ..views.chain import ViewChain
 
 
 def set_tangents(
@@ -98,6 +100,20 @@ def check_shape(tensor: Tensor, tangent: Tensor) -> None:
         )
 
 
+def layout(tensor: Tensor) -> tuple:
+    """Return a tensor's layout: equal for tensors whose elements are at the same places (PyTorch: has_same_meta)."""
+    chain = tensor._chain
+    if chain is None:
+        chain = ViewChain.root(tensor.shape, tensor._dtype)
+    try:
+        seen = chain.geometry
+    except RuntimeError:  # it has no strides
+        return (chain,)
+    size = prod(chain.root_shape) * chain.root_dtype.itemsize // chain.dtype.itemsize
+    strides = tuple(stride if n > 1 else 1 for n, stride in zip(seen.sizes, seen.strides, strict=True))
+    return size, seen.offset, seen.sizes, strides, tensor.is_conj(), tensor.is_neg()
+
+
 def _set_in_place(output: Tensor, tangent: Tensor, level: int, had: Tensor | None, version: int | None) -> None:
     """Check that the tangent of an input that forward changed in place is the input's own, changed in place."""
     if had is None:
@@ -124,7 +140,9 @@ def _set_tangent(output: Tensor, tangent: Tensor, level: int, inputs: list, give
         else next((k for k, x in enumerate(inputs) if (x._base if x._is_view() else x) is base), None)
     )
     if of is None:
-        output._set_tangent(level, tangent)
+        # Views of the output are to be views of the tangent as well.
+        alike = tangent._level is not None or layout(tangent) == layout(output)
+        output._set_tangent(level, tangent if alike else tangent.clone())
         return
     had = given[of]
     if had is None:  # as after a write through the view: the input gets a tangent as well

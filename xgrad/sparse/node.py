@@ -40,7 +40,23 @@ class SparseNode(TensorNode):
                 entry.release()
             self.saved = RELEASED
 
+    def _names(self) -> tuple[str, ...]:
+        """PyTorch's names of what the node saved."""
+        return _NAMES.get(type(self).__name__, ("self", "other")) if self.saved else ()
 
+    def _look_up(self, name: str, raw: bool) -> Any:
+        place = self._names().index(name) if name in self._names() else None
+        if place is None:
+            raise KeyError(name)
+        if self.saved is RELEASED:
+            raise freed_error(self.name())
+        return self.saved[place] if raw else self.saved[place].unpack(self)
+
+    def _attributes(self) -> list[str]:
+        return [f"{kind}_{name}" for name in self._names() for kind in ("_raw_saved", "_saved")]
+
+
+_NAMES = {"SparseAddmmBackward0": ("mat1", "mat2"), "MmBackward0": ("self", "mat2")}
 _classes: dict[str, type] = {}
 
 
@@ -50,7 +66,9 @@ def record(
     """Make `result` differentiable in `inputs`: `rule(grad, needs, *saved)` returns a gradient or None for each."""
     require_plain(name, *inputs)
     if state.forward_level >= 0 and any(t._tangents for t in inputs):
-        raise NotImplementedError(f"{name}: there is no forward-mode AD of sparse tensors")
+        raise NotImplementedError(
+            f"Trying to use forward AD with {name} that does not support it: no forward-mode AD of sparse tensors"
+        )
     if state.grad_enabled and result._dtype in dtypes.INEXACT and any(t.requires_grad for t in inputs):
         kind = _classes.get(name) or _classes.setdefault(name, type(name, (SparseNode,), {"__module__": __name__}))
         edges = tuple(gradient_edge(t) if t.requires_grad else (None, 0) for t in inputs)

@@ -124,8 +124,6 @@ def _mul(self: Any, other: Any) -> Tensor:
     if not isinstance(other, Tensor):
         result = _on_values(self, self._entries * other)
         return record("MulBackward0", result, (self,), lambda grad, needs: (grad * _conj(other),))
-    if other._sparse:
-        return _mul(self.coalesce(), other.to_dense())
     if is_scalar(other):
 
         def by_number(grad: Any, needs: int, x: Any, factor: Any) -> tuple:
@@ -139,13 +137,18 @@ def _mul(self: Any, other: Any) -> Tensor:
             state.grad_enabled = enabled
         return record("MulBackward0", result, (self, other), by_number, (self, other))
     _same_size(self, other, "mul")
+    pattern = Pattern(other) if isinstance(other, SparseTensor) else None
 
     def rule(grad: Any, needs: int, x: Any, y: Any) -> tuple:
-        return grad * y.conj() if needs & 1 else None, _mul(x, densely(grad)) if needs & 2 else None
+        left = grad * densely(y).conj() if needs & 1 else None
+        if needs & 2 and pattern is not None:
+            return left, pattern.masked(densely(x).conj() * densely(grad))
+        return left, _mul(_recorded_conj(x), densely(grad)) if needs & 2 else None
 
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
-        result = _on_values(self, self._entries * call(gather, (other, self._index), ()))
+        first = self if pattern is None else self.coalesce()
+        result = _on_values(first, first._entries * call(gather, (densely(other), first._index), ()))
     finally:
         state.grad_enabled = enabled
     return record("MulBackward0", result, (self, other), rule, (self, other))

@@ -18,17 +18,23 @@ from typing import Any
 import numpy as np
 
 from .. import dtype_object, dtypes
+from ..config import state
 from ..devices import device, of_trace
 from ..dispatch.declare import composite
+from ..engine.error_node import NotImplemented, give_history
 from ..tensor import Tensor, blank
 from ..views.chain import ViewChain
-from ..views.storage import Storage, Tracer
+from ..views.geometry import contiguous_strides
+from ..views.meta import check_inplace
+from ..views.storage import Storage, Tracer, VersionCounter
 from . import conversion
 
 _ALIGNED = 64  # as the addresses of XLA's own buffers are, on the CPU
 _lock = threading.Lock()
 _next = 1 << 32  # large, so that it is not mistaken for a size or an index
 _places: weakref.WeakKeyDictionary[Storage, tuple[int, int]] = weakref.WeakKeyDictionary()  # (first number, bytes)
+# id of an array → itself, its storage that was asked last, and that one's place.
+_seen: dict[int, tuple[weakref.ref[Any], weakref.ref[Storage], tuple[int, int]]] = {}
 
 
 def _bytes_of(array: Any) -> int:
@@ -36,18 +42,36 @@ def _bytes_of(array: Any) -> int:
 
 
 def _place_of(storage: Storage) -> int:
-    """The number of a storage's first byte, 0 if it has none; a new one after the storage has grown, as in PyTorch."""
+    """The number of a storage's first byte, 0 if it has none; a new one after the storage has grown, as in PyTorch.
+
+    A storage whose array another one had, which is gone, takes over its number: the leaf's `.grad` is in the memory of
+    the gradient that a hook saw.
+    """
     global _next
-    size = _bytes_of(storage.array)
+    array = storage.array
+    size, key = _bytes_of(array), id(array)
     if not size:
         return 0
     with _lock:
         place, room = _places.get(storage, (0, 0))
+        known, owner, left = _seen.get(key) or _UNSEEN
+        if room < size and known() is array and owner() is None:
+            place, room = left
         if room < size:
             place, room = _next, -(-size // _ALIGNED) * _ALIGNED
             _next += room + _ALIGNED
-            _places[storage] = place, room
+        _places[storage] = place, room
+        if known() is not array or owner() is None:
+            _seen[key] = weakref.ref(array, lambda gone: _forget(key, gone)), weakref.ref(storage), (place, room)
     return place
+
+
+_UNSEEN: Any = (lambda: None, lambda: None, (0, 0))
+
+
+def _forget(key: int, gone: Any) -> None:
+    if (_seen.get(key) or _UNSEEN)[0] is gone:  # no lock: a collection may run within it
+        _seen.pop(key, None)
 
 
 def _storage_of(input: Tensor, what: str) -> Storage:
@@ -273,6 +297,62 @@ def is_set_to(input: Tensor, tensor: Tensor) -> bool:
         raise TypeError(f"is_set_to(): argument 'tensor' (position 1) must be Tensor, not {type(tensor).__name__}")
     mine, other = _storage_of(input, "is_set_to()"), _storage_of(tensor, "is_set_to()")
     return mine is other and input.dtype == tensor.dtype and input._geometry() == tensor._geometry()
+
+
+@composite("set_", function=False)
+def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """Make the tensor show `source`, a tensor or a storage, which both share from then on; without one, nothing.
+
+    `storage_offset`, `size` and `stride` (by default row-major) place it in the storage, in elements of its dtype.  The
+    version rises.  Raises `RuntimeError` for a source of another dtype, for a place beyond the storage, which is an
+    array and does not grow, and for a leaf that requires grad; there is no derivative.
+    """
+    tensors = (input, source) if isinstance(source, Tensor) else (input,)
+    if (
+        not isinstance(source, (Tensor, UntypedStorage, type(None)))
+        or (size is None and (storage_offset or stride))
+        or (source is None and size is not None)
+    ):
+        raise TypeError(
+            "set_(): an invalid combination of arguments: it takes a Tensor or a storage, and for a part of it "
+            f"storage_offset and size, but got {type(source).__name__}, {storage_offset}, {size}, {stride}"
+        )
+    storages = [_storage_of(tensor, "set_()") for tensor in tensors]
+    if tensors[-1].dtype != input.dtype:
+        raise RuntimeError(
+            f"Could not set tensor of type {tensors[-1].dtype.name} to a tensor of type {input.dtype.name}"
+        )
+    if any(tensor._moves() for tensor in tensors):
+        raise NotImplementedError("Trying to use forward AD with set_ that does not support it: unpack_dual() first")
+    recorded = state.grad_enabled and any(tensor.requires_grad for tensor in tensors)
+    if recorded and input.requires_grad:
+        check_inplace(input)
+    if source is None:
+        shown = input.new_empty(0)
+    elif size is None and isinstance(source, Tensor):
+        shown = source.detach()
+    else:
+        storage = storages[1] if isinstance(source, Tensor) else source._storage
+        shown = _part(storage, input.dtype, storage_offset, size, stride)
+    if input._inference:
+        input._bump(0)  # refuses, outside of inference mode
+    input.data = shown
+    input._bump()
+    if recorded:
+        give_history(NotImplemented("derivative for set_ is not implemented"), (input,))
+    return input
+
+
+def _part(storage: Storage, dtype: Any, offset: int, size: Any, stride: Any) -> Tensor:
+    """Return the tensor at a place of a storage, or all of it, outside of the graph."""
+    whole = blank(Tensor)
+    whole._storage, whole._chain, whole._version_counter = storage, ViewChain.of(storage.array), VersionCounter()
+    flat = whole.view(-1)
+    if whole.dtype != dtype:
+        flat = flat.view(dtype).detach()
+    if size is not None:
+        flat = flat.as_strided(tuple(size), tuple(stride or contiguous_strides(tuple(size))), offset)
+    return flat.detach()
 
 
 @composite(method=False)

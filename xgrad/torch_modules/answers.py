@@ -57,6 +57,8 @@ VERSION: TorchVersion = TorchVersion("2.13.0+xgrad")
 cuda = hip = rocm = xpu = None  # of torch.version
 git_version, debug = "", False
 
+_is_profiler_enabled = True  # of autograd.profiler: programs name their ranges then, for JAX's profiler too
+
 T = TypeVar("T")
 TensorType = TensorBase = _TensorBase = TensorMeta = type(Tensor)
 TensorBase = _TensorBase = Tensor

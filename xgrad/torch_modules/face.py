@@ -6,9 +6,10 @@ modules do not see it, and nothing of it is left when torch is itself again.
 
 import importlib
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from ..unsupported import UnsupportedNameError
 from .refused import refused
 from .tables import ANSWERS, FILES, HOMES, REFUSED
 
@@ -33,6 +34,13 @@ class Face(ModuleType):
         found = self.__dict__[name] = self._found(name)
         return found
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # An import of torch.autograd.gradcheck puts the module into torch.autograd: the function of its name stays.
+        if isinstance(value, Face) and value.__name__ == f"{self.__name__}.{name}":
+            named = (getattr(home, name, None) for home in self.__dict__["_homes"])
+            value = next((found for found in named if isinstance(found, FunctionType)), value)
+        super().__setattr__(name, value)
+
     def _found(self, name: str) -> Any:
         path = f"{self._path}.{name}".lstrip(".")
         if name == "torch":  # PyTorch's files import it, and packages take it from them
@@ -44,6 +52,8 @@ class Face(ModuleType):
         for home in self._homes:
             try:
                 value = getattr(home, name)
+            except UnsupportedNameError:  # it says why there is no such value
+                raise
             except AttributeError:
                 continue
             if not isinstance(value, ModuleType):

@@ -10,8 +10,9 @@ from ..unsupported import reason
 # same path comes first if it exists.
 HOMES: dict[str, tuple[str, ...]] = {
     "": ("",),
-    "_C": ("torch_modules.answers", "ops.aten", "overrides", "", "autograd.forward_ad"),
-    "_C._autograd": ("torch_modules.answers", "autograd.graph", "autograd"),
+    "_C": ("torch_modules.answers", "autograd.torch_c_names", "ops.aten", "overrides", "", "autograd.forward_ad"),
+    "_C._autograd": ("torch_modules.answers", "autograd.torch_c_names", "autograd.graph", "autograd"),
+    "_C._functions": ("autograd.torch_c_functions",),
     "_C._functorch": ("torch_modules.answers", "func"),
     "_C._nn": ("nn.functional",),
     "_VF": ("",),
@@ -31,7 +32,12 @@ HOMES: dict[str, tuple[str, ...]] = {
     "_vmap_internals": ("func",),
     "_weights_only_unpickler": ("serialization",),
     "amp.*": ("amp",),
+    "autograd": ("autograd", "autograd.torch_c_names"),
     "autograd.*": ("autograd",),
+    "autograd.gradcheck": ("autograd.gradcheck", "autograd"),
+    "autograd.profiler": ("autograd.profiler", "autograd.profiler.events", "torch_modules.answers"),
+    "autograd.profiler_legacy": ("autograd.profiler",),
+    "autograd.profiler_util": ("autograd.profiler.events",),
     "backends.*": (),
     "compiler": ("compiler",),
     "cuda.*": ("cuda",),
@@ -111,7 +117,13 @@ _COLLECTIVES = reason("distributed", "all_reduce")
 REFUSED: dict[str, tuple[str, str]] = {
     name: reason("", name) for name in ("ao", "export", "fx", "hub", "multiprocessing", "onnx", "quantization")
 }
+_INTERPRETERS = ("func's transforms run on the tape, without interpreters", "Use the functions of torch.func.")
+_KINETO = ("it is a part of Kineto, or reads a device", "Use autograd.profiler.profile, and jax.profiler.trace.")
 REFUSED |= {
+    "_C._autograd": _KINETO,
+    "_C._functorch": _INTERPRETERS,
+    "autograd.profiler": _KINETO,
+    "autograd.profiler_util": _KINETO,
     "_inductor": reason("", "export"),
     "_subclasses": reason("", "fx"),
     "_prims": reason("", "fx"),
@@ -148,6 +160,8 @@ ANSWERS: dict[tuple[str, str], str] = {
     ("_C", "DisableTorchFunctionSubclass"): "overrides:disable_overrides",
     ("_C", "DisableTorchFunction"): "overrides:disable_overrides",
     ("_C", "_nn"): "nn.functional:",
+    ("autograd.graph", "_get_grad_fn_or_grad_acc"): "autograd.multi_grad:node_of",
+    ("autograd.profiler", "emit_itt"): "autograd.profiler:emit_nvtx",
     ("nn.functional", "has_torch_function"): "overrides:has_xgrad_function",
     ("nn.functional", "handle_torch_function"): "overrides:handle_xgrad_function",
     ("nn.functional", "has_torch_function_unary"): "torch_modules.answers:has_torch_function_variadic",

@@ -84,7 +84,7 @@ def create_selective_checkpoint_contexts(
         for function in policy_fn_or_list:
             if named(function) is None:
                 raise ValueError(
-                    f"Expected op in `op_list` to be an operator but got: {function} of type {type(function)}. Name "
+                    f"Expected op in `op_list` to be an OpOverload but got: {function} of type {type(function)}. Name "
                     "operators by their functions (xgrad.mm); views, and functions made of operators, are none."
                 )
         names = {named(function) for function in policy_fn_or_list}

@@ -277,13 +277,16 @@ class profile(_Recorder):
     def begin(self, name: str, number: int, inputs: Iterable[Any], kind: str) -> FunctionEvent:
         parent = self._open[-1] if self._open else None
         shapes = _shapes(inputs) if self.record_shapes else []
-        event = FunctionEvent(len(self._events), name, kind, threading.get_ident(), number, shapes, parent)
+        now = self._now()
+        event = FunctionEvent(
+            len(self._events), name, threading.get_ident(), now, now, kind=kind, sequence_nr=number,
+            input_shapes=shapes, parent=parent,
+        )  # fmt: skip
         if kind == "range":
             event.args = "".join(inputs)
         if not self.finished:
             self._events.append(event)
             self._open.append(event)
-        event.time_range = Interval(self._now(), self._now())
         return event
 
     def end(self, event: FunctionEvent, number: int) -> None:
@@ -313,9 +316,11 @@ class profile(_Recorder):
         """Return `function_events`, as a method like `torch.profiler.profile`'s."""
         return self.function_events
 
-    def key_averages(self, group_by_input_shape: bool = False) -> EventList:
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> EventList:
         """Return one entry for each name (and, if asked for, each choice of input shapes), with its count and times."""
-        return self.function_events.key_averages(group_by_input_shape)
+        return self.function_events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
     def total_average(self) -> FunctionEventAvg:
         """Return the sum of all events."""
@@ -326,18 +331,14 @@ class profile(_Recorder):
         """The host's time in all events, in microseconds; nested events count once."""
         return self.function_events.self_cpu_time_total
 
-    def table(
-        self,
-        sort_by: str | None = None,
-        row_limit: int = 100,
-        max_name_column_width: int | None = 55,
-        max_shapes_column_width: int | None = 80,
-        header: str | None = None,
-        top_level_events_only: bool = False,
-    ) -> str:
-        """Return a table with a line for every event; see `EventList.table`."""
-        return self.function_events.table(
-            sort_by, row_limit, max_name_column_width, max_shapes_column_width, header, top_level_events_only
+    def table(self, *args: Any, **options: Any) -> str:
+        """Return a table with a line for every event; arguments as of `EventList.table`."""
+        return self.function_events.table(*args, **options)
+
+    def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        """Raise `NotImplementedError`: the places of calls are not recorded."""
+        raise NotImplementedError(
+            "profile.export_stacks is not supported: no stacks are recorded. Use jax.profiler.trace, or cProfile"
         )
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:

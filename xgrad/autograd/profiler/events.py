@@ -67,20 +67,21 @@ class FunctionEvent(_Times):
     input_shapes: list[Any]
 
     def __init__(
-        self,
-        id: int,
-        name: str,
-        kind: str,
-        thread: int,
-        sequence_nr: int,
-        input_shapes: list[Any],
-        parent: "FunctionEvent | None",
-    ) -> None:
-        self.id, self.name, self.kind, self.thread = id, name, kind, thread
-        self.sequence_nr, self.input_shapes = sequence_nr, input_shapes
-        self.cpu_parent = parent
+        self, id: int, name: str, thread: int, start_us: float, end_us: float, *, kind: str = "forward",
+        input_shapes: Any = None, sequence_nr: int = -1, node_id: int = -1, is_user_annotation: bool = False,
+        parent: "FunctionEvent | None" = None, **measured: Any,
+    ) -> None:  # fmt: skip
+        """Make an event of its name, thread and time.
+
+        `measured`: PyTorch's further arguments (`stack`, `device_index`, `cpu_memory_usage`, ...), stored as they are.
+        """
+        vars(self).update(measured)
+        self.id, self.name, self.thread, self.node_id = id, name, thread, node_id
+        self.kind: str = "range" if is_user_annotation else kind
+        self.sequence_nr, self.input_shapes = sequence_nr, input_shapes or []
+        self.cpu_parent: FunctionEvent | None = parent
         self.cpu_children: list[FunctionEvent] = []
-        self.time_range: Interval = Interval(0.0, 0.0)
+        self.time_range: Interval = Interval(start_us, end_us)
         self.args = ""
         if parent is not None:
             parent.cpu_children.append(self)
@@ -146,11 +147,28 @@ class FunctionEventAvg(_Times):
 class EventList(list[Any]):
     """A list of events, or of averages."""
 
-    def key_averages(self, group_by_input_shape: bool = False) -> "EventList":
-        """Return one `FunctionEventAvg` for each name (and choice of input shapes), in order of first events."""
+    def _populate_cpu_children(self) -> None:
+        """Set parents and children by time, of events of one thread and node: the inner lies within the outer."""
+        open_: dict[tuple, list[FunctionEvent]] = {}
+        for event in sorted(self, key=lambda e: (e.time_range.start, -e.time_range.end)):
+            outer = open_.setdefault((event.thread, event.node_id), [])
+            while outer and not (event.time_range.end <= outer[-1].time_range.end > event.time_range.start):
+                outer.pop()
+            if outer:
+                event.cpu_parent = outer[-1]
+                outer[-1].cpu_children.append(event)
+            outer.append(event)
+
+    def key_averages(
+        self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> "EventList":
+        """Return one `FunctionEventAvg` for each name (and choice of input shapes), in order of first events.
+
+        Stacks and overloads are not recorded: to group by them changes nothing.
+        """
         found: dict[tuple, FunctionEventAvg] = {}
         for event in self:
-            shapes = event.input_shapes if group_by_input_shape else []
+            shapes = event.input_shapes if group_by_input_shapes else []
             key = (event.key, str(shapes), event.is_user_annotation)
             if key not in found:
                 found[key] = FunctionEventAvg(event.key, shapes)
@@ -173,6 +191,7 @@ class EventList(list[Any]):
         self,
         sort_by: str | None = None,
         row_limit: int = 100,
+        max_src_column_width: int | None = 75,
         max_name_column_width: int | None = 55,
         max_shapes_column_width: int | None = 80,
         header: str | None = None,
@@ -182,7 +201,8 @@ class EventList(list[Any]):
 
         `sort_by`: the attribute, largest first, that lines are sorted by: "count", "cpu_time", "cpu_time_total",
         "self_cpu_time_total"; raises `AttributeError` for another.  `row_limit`: the most lines, -1 for all.
-        `top_level_events_only`: only events that are in no other.
+        `top_level_events_only`: only events that are in no other.  No places in the source are recorded, and
+        `max_src_column_width` has no effect.
         """
         if not self:
             return ""

@@ -54,7 +54,9 @@ def draw_key(generator: Generator | None = None) -> Tensor:
     if any(level.randomness == "error" for level in levels):
         raise RuntimeError(
             "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
-            "randomness flags on vmap or perform the randomness operation out of vmap"
+            "randomness flags on vmap or perform the randomness operation out of vmap. Batches of gradients "
+            "(is_grads_batched, check_batched_grad) have no such flag: vmap: We do not yet support calling random "
+            "operations inside of vmap there."
         )
     key = next_key(generator)
     split = [level for level in levels if level.randomness == "different"]

@@ -54,10 +54,18 @@ METHODS["real"] = property(real, _write_part(real))
 METHODS["imag"] = property(imag, _write_part(imag))
 
 
-@composite
+@composite(aliases=("_conj",), method_aliases=("_conj",))
 def conj(input: Tensor) -> Tensor:
     """The complex conjugate, as a view; a real tensor itself."""
     return view(input, ("conj",), "ConjBackward0") if input.dtype in dtypes.COMPLEX else input
+
+
+@composite(method_aliases=("_neg_view",))
+def _neg_view(input: Tensor) -> Tensor:
+    """The negative, as a view, which `is_neg()` tells."""
+    if input.dtype == dtypes.bool:
+        raise RuntimeError("_neg_view: negation of a bool tensor is not supported: use ~ or logical_not()")
+    return view(input, ("neg_view",), "NegViewBackward0")
 
 
 def _has_step(self: Tensor, kind: type) -> bool:
