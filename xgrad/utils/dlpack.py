@@ -16,7 +16,7 @@ from ..devices import same_placement, settled
 from ..dispatch.call import call
 from ..execution.execute import settle, transferred
 from ..missing import missing as _missing
-from ..ops.create.from_data import _converted, asked
+from ..ops.create.from_data import _converted, named_place
 from ..tensor import Tensor, from_foreign
 
 __all__ = ["from_dlpack", "to_dlpack"]
@@ -123,7 +123,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         ) from None
     except _TooWideError:
         array = _narrowed(ext_tensor, copy)
-    where = settled(asked(device), array.shape)
+    where = settled(named_place(device), array.shape)
     moves = where is not None and not same_placement(where, array.sharding, array.ndim)
     if copy is False and (moves or (array.size and array.unsafe_buffer_pointer() != looked.address)):
         why = "it goes to another device" if moves else "it begins at no multiple of 64 bytes"

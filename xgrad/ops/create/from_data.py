@@ -68,14 +68,14 @@ def filled(self, *, size, dtype, placement):
     return place(jnp.full(size, cast(self, dtype), dtype), placement)
 
 
-def asked(device: Any) -> Sharding | Devices | None:
+def named_place(device: Any) -> Sharding | Devices | None:
     """Convert a device specification to a sharding; None: this thread's default device."""
     return state.place if device is None else sharding_of(device)
 
 
 def placement(device: Any) -> Sharding | Devices | None:
     """Return the sharding of a new tensor, a static argument of kernels; None for JAX's default device."""
-    where = asked(device)
+    where = named_place(device)
     return None if where is None or is_default(where) else where
 
 
@@ -225,7 +225,7 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
         data = data.__jax_array__()
     if isinstance(data, jax.Array) or declared_of(data) is not None:
         held: Any = data
-        wanted, where = dtype or data.dtype, settled(asked(device), data.shape)
+        wanted, where = dtype or data.dtype, settled(named_place(device), data.shape)
         where = where if isinstance(data, Tracer) else kept(held.sharding, where)
         moves = (
             where is not None and not isinstance(data, Tracer) and not same_placement(where, held.sharding, data.ndim)
