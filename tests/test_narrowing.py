@@ -289,7 +289,9 @@ def test_sum_beyond_32_bits_is_an_error_without_x64(name):
         if fits:
             assert found == wanted.tolist()
         else:
-            assert re.match("(Number)?OverflowError: .*does not fit into [a-z0-9]*, and JAX's 64-bit mode is off", found)
+            assert re.match(
+                "(Number)?OverflowError: .*does not fit into [a-z0-9]*, and JAX's 64-bit mode is off", found
+            )
 
 
 def test_with_x64_nothing_is_narrowed():

@@ -25,6 +25,7 @@ from ...dtypes import torch_name
 from ...return_types import frexp as frexp_result
 from ...tensor import Tensor
 from .arithmetic import zero
+from .ends import COMPLEX_TOO, arctan2, quotient
 
 LN2 = math.log(2)
 FROM_ONE = unary_samples(1.2, 3)
@@ -111,7 +112,8 @@ def _angle(x: Any) -> Any:
         return jax.lax.stop_gradient(jnp.where(jnp.isnan(x), x, jnp.where(x < 0, jnp.asarray(math.pi, x.dtype), 0)))
     # arctan2 has no derivative at the origin: PyTorch's is 0 there.
     origin = x == 0
-    return jnp.where(origin, jax.lax.stop_gradient(jnp.angle(x)), jnp.angle(jnp.where(origin, 1, x)))
+    there = jnp.where(origin, 1, x)
+    return jnp.where(origin, jax.lax.stop_gradient(jnp.angle(x)), arctan2(there.imag, there.real))
 
 
 def unary(name: str, compute: Callable[..., Any], doc: str, samples: tuple[Any, ...], **options: Any) -> Declared:
@@ -135,14 +137,14 @@ def _floating(
     return unary(name, compute, doc, samples if real else samples + COMPLEX, inplace=True, aliases=aliases)
 
 
-_floating("acos", jnp.arccos, "The inverse cosine, in radians.", "arccos", samples=UNIT)
-_floating("acosh", jnp.arccosh, "The inverse hyperbolic cosine.", "arccosh", samples=FROM_ONE)
-_floating("asin", jnp.arcsin, "The inverse sine, in radians.", "arcsin", samples=UNIT)
-_floating("asinh", jnp.arcsinh, "The inverse hyperbolic sine.", "arcsinh")
-_floating("atan", jnp.arctan, "The inverse tangent, in radians.", "arctan")
-_floating("atanh", jnp.arctanh, "The inverse hyperbolic tangent.", "arctanh", samples=UNIT)
-_floating("cos", jnp.cos, "The cosine of radians.")
-_floating("cosh", jnp.cosh, "The hyperbolic cosine.")
+_floating("acos", COMPLEX_TOO["acos"], "The inverse cosine, in radians.", "arccos", samples=UNIT)
+_floating("acosh", COMPLEX_TOO["acosh"], "The inverse hyperbolic cosine.", "arccosh", samples=FROM_ONE)
+_floating("asin", COMPLEX_TOO["asin"], "The inverse sine, in radians.", "arcsin", samples=UNIT)
+_floating("asinh", COMPLEX_TOO["asinh"], "The inverse hyperbolic sine.", "arcsinh")
+_floating("atan", COMPLEX_TOO["atan"], "The inverse tangent, in radians.", "arctan")
+_floating("atanh", COMPLEX_TOO["atanh"], "The inverse hyperbolic tangent.", "arctanh", samples=UNIT)
+_floating("cos", COMPLEX_TOO["cos"], "The cosine of radians.")
+_floating("cosh", COMPLEX_TOO["cosh"], "The hyperbolic cosine.")
 _floating("deg2rad", jnp.deg2rad, "Degrees as radians.", real=True).derivative(self=lambda grad: grad * (math.pi / 180))
 _floating(
     "digamma", _digamma, "The logarithmic derivative of the gamma function.", samples=POSITIVE, real=True
@@ -152,11 +154,13 @@ _floating("erfc", js.erfc, "1 - erf(input), without cancellation.", real=True)
 _floating("erfinv", js.erfinv, "The inverse of the error function.", samples=UNIT, real=True).derivative(
     self=lambda grad, result: grad * (math.sqrt(math.pi) / 2) * jnp.exp(result * result)
 )
-_floating("exp", jnp.exp, "e to the power of the elements.").derivative(self=lambda grad, result: grad * conj(result))
-_floating("exp2", jnp.exp2, "2 to the power of the elements.").derivative(
+_floating("exp", COMPLEX_TOO["exp"], "e to the power of the elements.").derivative(
+    self=lambda grad, result: grad * conj(result)
+)
+_floating("exp2", COMPLEX_TOO["exp2"], "2 to the power of the elements.").derivative(
     self=lambda grad, result: grad * conj(result) * LN2
 )
-_floating("expm1", jnp.expm1, "exp(input) - 1, without cancellation near 0.").derivative(
+_floating("expm1", COMPLEX_TOO["expm1"], "exp(input) - 1, without cancellation near 0.").derivative(
     self=lambda grad, result: grad * conj(result + 1)
 )
 _floating("i0", i0, "The modified Bessel function of the first kind, of order 0.", real=True).derivative(
@@ -173,13 +177,13 @@ _floating("rad2deg", jnp.rad2deg, "Radians as degrees.", real=True).derivative(s
 _floating("sigmoid", jax.nn.sigmoid, "1 / (1 + exp(-input)).").derivative(
     self=lambda grad, result: grad * conj(result * (1 - result))
 )
-_floating("sin", jnp.sin, "The sine of radians.")
+_floating("sin", COMPLEX_TOO["sin"], "The sine of radians.")
 _floating("sinc", sinc, "sin(pi * input) / (pi * input); 1 at 0.")
-_floating("sinh", jnp.sinh, "The hyperbolic sine.")
-_floating("tan", jnp.tan, "The tangent of radians.", samples=UNIT).derivative(
+_floating("sinh", COMPLEX_TOO["sinh"], "The hyperbolic sine.")
+_floating("tan", COMPLEX_TOO["tan"], "The tangent of radians.", samples=UNIT).derivative(
     self=lambda grad, result: grad * conj(1 + result * result)
 )
-_floating("tanh", jnp.tanh, "The hyperbolic tangent.").derivative(
+_floating("tanh", COMPLEX_TOO["tanh"], "The hyperbolic tangent.").derivative(
     self=lambda grad, result: grad * conj(1 - result * result)
 )
 
@@ -276,7 +280,8 @@ def _sgn(x: Any) -> Any:
     if x.dtype not in dtypes.COMPLEX:
         return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # jnp.sign has -0.0 and NaN, PyTorch 0
     zeros = x == 0
-    return jnp.where(zeros, 0, x / jnp.abs(jnp.where(zeros, 1, x)))
+    length = jnp.abs(jnp.where(zeros, 1, x))
+    return jnp.where(zeros, 0, jax.lax.complex(quotient(x.real, length), quotient(x.imag, length)))
 
 
 abs.derivative(self=lambda grad, self: grad * _sgn(self))
