@@ -17,6 +17,7 @@ from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..reduce import reduction as reduction  # declares logsumexp
+from .ends import quotient
 from .unary import refuse_complex, series, sinc, unary
 
 
@@ -81,7 +82,7 @@ def xlog1py(self, other):
 
 xlog1py.derivative(
     self=lambda grad, self, other: _xlog1py_self(grad, self, other),
-    other=lambda grad, self, other: grad * self / (other + 1),
+    other=lambda grad, self, other: quotient(grad * self, other + 1),
 )
 
 

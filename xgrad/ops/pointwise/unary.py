@@ -43,10 +43,13 @@ def _polygamma(n: int, x: Any) -> Any:
     """jax's polygamma; reflected for negative numbers, where its zeta is wrong (n = 1, x = -8.9: -7260 for 103.2)."""
     if n > _MOST_REFLECTED:
         return js.polygamma(n, x)
-    negative = x < 0
+    negative, far = x < 0, x > 1e9
     positive = jnp.where(negative, 1 - x, x)
     there = js.polygamma(n, positive) if n else js.digamma(jnp.where(positive == 0, 1, positive))
     reflected = (-1) ** n * (there - math.pi ** (n + 1) * _cot_derivative(n, _cot(jnp.where(negative, x, 0.5))))
+    if n:  # where jax's quotient of powers leaves the range: two terms of the series
+        large = jnp.where(far, x, 1)
+        there = jnp.where(far, -math.factorial(n - 1) * (-large) ** -n * (1 + n / (2 * large)), there)
     return jnp.where(negative, reflected, there)
 
 
