@@ -19,8 +19,9 @@ from .. import dtypes
 from ..errors import NumberOverflowError
 from ..tensor import Tensor, from_array
 from .operator import Operator
+from .promotion import wrap_dims
 
-_LOW, _HIGH = -(2**31), 2**31 - 1
+_HIGH = 2**31 - 1
 
 
 def telling(op: Operator, function: Any, statics: dict[str, Any]) -> Any:
@@ -51,8 +52,7 @@ def sum_overflows(out: Any, self: Any, *, dim: Any = None, **_: Any) -> Any:
     """Add all numbers in 64 bits, of two halves: exact, for any number of them."""
     if self.dtype in dtypes.INEXACT:
         return None
-    dims = tuple(range(self.ndim)) if dim is None or dim == () else dim if isinstance(dim, tuple) else (dim,)
-    dims = tuple(d % max(self.ndim, 1) for d in dims) if self.ndim else ()
+    dims = wrap_dims(dim, self.ndim)
     if math.prod(self.shape[d] for d in dims) * _largest(self.dtype) <= _HIGH:
         return None
     low = self.astype(jnp.uint32)
@@ -66,39 +66,28 @@ def sum_overflows(out: Any, self: Any, *, dim: Any = None, **_: Any) -> Any:
     return jnp.any(high != low.astype(jnp.int32) >> 31)
 
 
-def prod_overflows(out: Any, self: Any, *, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
-    """Compare with the product in floating point, which is exact but for some 31 roundings where no zero is."""
-    if self.dtype in dtypes.INEXACT or self.dtype == dtypes.bool:
-        return None
-    how: dict[str, Any] = dict(axis=dim, keepdims=keepdim)
-    about = jnp.prod(self.astype(jnp.float32), **how)
-    wrong = (jnp.abs(about) > 2.0**31 * 1.001) | ((about < 0) != (out < 0))
-    return jnp.any(wrong & ~jnp.any(self == 0, **how))
+def product_overflows(function: Any) -> Any:
+    """The answer for a product: its comparison with that in floating point, which makes some 31 roundings at most.
+
+    With a zero both are 0, or the latter is NaN.
+    """
+
+    def overflows(out: Any, self: Any, **statics: Any) -> Any:
+        if self.dtype in dtypes.INEXACT or self.dtype == dtypes.bool:
+            return None
+        about = function(self.astype(jnp.float32), **{**statics, "dtype": None})
+        return jnp.any((jnp.abs(about) > 2.0**31 * 1.001) | ((about < 0) != (out < 0)))
+
+    return overflows
 
 
-def cumsum_overflows(out: Any, self: Any, *, dim: Any, **_: Any) -> Any:
+def cumsum_overflows(out: Any, self: Any, **_: Any) -> Any:
     """Look for the first sum whose sign differs from that of both its terms."""
-    if self.dtype in dtypes.INEXACT or math.prod(self.shape) * _largest(self.dtype) <= _HIGH or not self.ndim:
+    if self.dtype in dtypes.INEXACT or not self.ndim or self.size * _largest(self.dtype) <= _HIGH:
         return None
     x = self.astype(jnp.int32)
-    return jnp.any((((out - x) ^ out) & (x ^ out)) < 0) | _unsigned(self)
-
-
-def cumprod_overflows(out: Any, self: Any, *, dim: Any, **_: Any) -> Any:
-    """Look for the first product that does not give its factor back when it is divided by the other one."""
-    if self.dtype in dtypes.INEXACT or self.dtype == dtypes.bool or not self.ndim or not self.size:
-        return None
-    x = self.astype(jnp.int32)
-    before = jnp.roll(out, 1, dim)
-    first = jax.lax.broadcasted_iota(jnp.int32, out.shape, dim % out.ndim) == 0
-    wrong = (jax.lax.div(out, jnp.where(x == 0, 1, x)) != before) | ((x == -1) & (before == _LOW))
-    return jnp.any(~first & (before != 0) & (x != 0) & wrong) | _unsigned(self)
+    return jnp.any(((((out - x) ^ out) & (x ^ out)) < 0) | ((x < 0) != (self < 0)))
 
 
 def _largest(dtype: Any) -> int:
     return 1 if dtype == dtypes.bool else max(-int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-
-
-def _unsigned(x: Any) -> Any:
-    """True if an unsigned number of 32 bits is none of int32."""
-    return jnp.any(x > _HIGH) if x.dtype == dtypes.uint32 else False

@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import dtypes
 from ...dispatch.declare import composite, operator
-from ...dispatch.narrow_sums import prod_overflows, sum_overflows
+from ...dispatch.narrow_sums import product_overflows, sum_overflows
 from ...dispatch.promotion import (
     accumulate_dtype,
     as_float,
@@ -117,7 +117,7 @@ def prod(self, *, dim=None, keepdim=False, dtype=None):
     return jnp.prod(self, axis=axis, keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
 
 
-prod.operator.overflows = prod_overflows
+prod.operator.overflows = product_overflows(prod)
 
 
 @operator(samples=(sample(real(2, 3)), sample(real(3, 3))) + COMPLEX)

@@ -12,7 +12,7 @@ from ... import dtypes, return_types
 from ...dispatch.call import call
 from ...dispatch.declare import Declared, composite, linear, operator
 from ...dispatch.inplace import call_inplace
-from ...dispatch.narrow_sums import cumprod_overflows, cumsum_overflows
+from ...dispatch.narrow_sums import cumsum_overflows, product_overflows
 from ...dispatch.out import write_out
 from ...dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
 from ...dispatch.samples import ALONG, COMPLEX, real, sample
@@ -51,7 +51,7 @@ def cumprod(self, *, dim, dtype=None):
     return jax.lax.cumprod(self, axis=dim) if self.ndim else self
 
 
-cumprod.operator.overflows = cumprod_overflows
+cumprod.operator.overflows = product_overflows(cumprod)
 
 
 def _overwrite(scan: Declared) -> None:
