@@ -134,12 +134,12 @@ def copysign(self, other):
     return jnp.where(self == 0, jax.lax.stop_gradient(signed), signed)
 
 
-copysign.derivative(
-    self=lambda grad, self, result: jnp.where(
-        self == 0, 0, jnp.where(jnp.signbit(self) == jnp.signbit(result), grad, -grad)
-    ),
-    other=zero,
-)
+copysign.derivative(self=lambda grad, self, result: _copysign_self(grad, self, result), other=zero)
+
+
+def _copysign_self(grad: Any, self: Any, result: Any) -> Any:
+    turned = jnp.where(jnp.signbit(self) == jnp.signbit(result), grad, -grad)
+    return jnp.where(self == 0, 0, jnp.where(jnp.isfinite(self), turned, jnp.nan))
 
 
 @operator(inplace=True, samples=BINARY[:4])

@@ -17,7 +17,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import Declared, composite, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.out import call_out
-from ...dispatch.promotion import as_float, conj, require_floating, require_real, scalar
+from ...dispatch.promotion import as_float, conj, require_floating, require_real, scalar, widen
 from ...dispatch.samples import COMPLEX, POSITIVE, REAL, UNIT, between, positive, sample
 from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
@@ -127,7 +127,8 @@ def unary(name: str, compute: Callable[..., Any], doc: str, samples: tuple[Any, 
         self = as_float(self)
         if not complex_too:
             refuse_complex(self, name)
-        return compute(self)
+        wide = widen(self)
+        return compute(self) if wide is self else compute(wide).astype(self.dtype)
 
     function.__doc__ = doc
     return operator(name, pointwise=True, samples=samples, **options)(function)
