@@ -291,7 +291,7 @@ def judged(ours: np.ndarray, theirs: np.ndarray, exact: np.ndarray, dtype: str) 
         small = size < info.tiny / 8
         wrong |= small & ~np.isfinite(ours) & np.isfinite(theirs)
         large = size > info.max * 4
-        wrong |= large & (np.isnan(ours) | (np.abs(ours) < info.max / 8)) & np.isinf(theirs)
+        wrong |= large & np.isrealobj(exact) & (np.isnan(ours) | (np.abs(ours) < info.max / 8)) & np.isinf(theirs)
         wrong |= np.isnan(ours) & np.isnan(exact) & ~np.isnan(theirs) & np.isfinite(theirs)
     return wrong, both
 
