@@ -301,7 +301,8 @@ def survey(name: str, dtype: str, kinds: tuple = ("gradient", "tangent", "second
     complex_too = dtype in COMPLEX
     part = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
     n, f = (BOTH if complex_too else {**BOTH, **REAL})[name]
-    arrays = operands(n, part, complex_too)
+    with np.errstate(all="ignore"):
+        arrays = operands(n, part, complex_too)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

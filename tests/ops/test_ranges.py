@@ -7,7 +7,7 @@ import xgrad
 
 from . import ranges
 
-# In these no point is wrong, in any dtype.  Not here: sums of squares and powers, which overflow in torch's float32 too.
+# In these no point is wrong in any dtype.  Not here: sums of squares and powers, which overflow in torch's float32 too.
 HOLDS = [
     "abs", "acos", "acosh", "addcdiv", "asin", "asinh", "atan", "atan2", "atanh", "celu", "copysign", "cos", "cosh",
     "div", "elu", "exp", "exp2", "expm1", "gelu_tanh", "hypot", "log", "log1p", "log_ndtr", "mul", "ndtr", "pairwise2",
