@@ -9,16 +9,18 @@ from . import ranges
 
 # In these no point is wrong in any dtype.  Not here: sums of squares and powers, which overflow in torch's float32 too.
 HOLDS = [
-    "abs", "acos", "acosh", "addcdiv", "asin", "asinh", "atan", "atan2", "atanh", "celu", "copysign", "cos", "cosh",
-    "div", "elu", "exp", "exp2", "expm1", "gelu_tanh", "hypot", "log", "log1p", "log_ndtr", "mul", "ndtr", "pairwise2",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "celu", "copysign", "cos", "cosh",
+    "div", "elu", "exp", "exp2", "expm1", "hypot", "log", "log1p", "mul", "ndtr", "pairwise2",
     "rdiv", "reciprocal", "rsqrt", "selu", "sigmoid", "sin", "sinh", "softplus", "sqrt", "square", "tan",
     "xlogy",
 ]  # fmt: skip
 
 
 @pytest.mark.one_in(13)
-@pytest.mark.parametrize("dtype", [*ranges.DTYPES, *ranges.COMPLEX])
-@pytest.mark.parametrize("name", HOLDS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(n, d) for n in HOLDS for d in (*ranges.DTYPES, *(ranges.COMPLEX if n in ranges.BOTH else ()))],
+)
 def test_no_number_in_between_leaves_the_range(name, dtype):
     found = ranges.survey(name, dtype, ("gradient", "tangent"))
     assert {kind: examples for kind, (_, wrong, _, examples) in found.items() if wrong} == {}
