@@ -248,7 +248,8 @@ def computed(T: Any, f: Any, arrays: list, dtype: str, kinds: tuple) -> dict[str
         try:
             grads = T.autograd.grad(y, xs, T.ones_like(y), create_graph="second" in kinds, allow_unused=True)
         except (NotImplementedError, RuntimeError) as error:
-            assert "derivative" in str(error) or "not implemented" in str(error), error
+            if "derivative" not in str(error) and "not implemented" not in str(error):
+                raise
             return found
         for i, g in enumerate(grads):
             found[f"gradient{i}"] = back(g)
