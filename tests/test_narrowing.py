@@ -1,7 +1,9 @@
 """While JAX's 64-bit mode is off: floats become float32 with one warning, integers int32 if they fit, everywhere."""
 
+import contextlib
 import functools
 import json
+import math
 import os
 import re
 import subprocess
@@ -62,6 +64,45 @@ FACTORIES = {
     "randint": lambda T, x, k: T.randint(0, k, (2,)),
     "from_dlpack": lambda T, x, k: T.from_dlpack(np.array([k])),
     "LongTensor": lambda T, x, k: T.LongTensor([k]),
+}
+
+# Sums and products that PyTorch accumulates in int64.
+SUMS = {
+    "sum": lambda T: T.arange(100000).sum(),
+    "sum along a dimension": lambda T: T.arange(100000).reshape(2, -1).sum(1),
+    "sum that fits": lambda T: T.arange(60000).sum(-1, keepdim=True),
+    "sum that passes the range and comes back": lambda T: T.tensor([2**31 - 1, 2**31 - 1, 1 - 2**31, 1 - 2**31]).sum(),
+    "lowest sum": lambda T: T.tensor([-(2**30), -(2**30)]).sum(),
+    "sum below": lambda T: T.tensor([-(2**30), -(2**30), -1]).sum(),
+    "sum of bools": lambda T: T.ones(70000, dtype=T.bool).sum(),
+    "sum of bytes": lambda T: T.full((70000,), 255, dtype=T.uint8).sum(),
+    "sum of int16": lambda T: T.full((70000,), 32767, dtype=T.int16).sum(),
+    "sum of uint32": lambda T: T.tensor([2**32 - 1, 1], dtype=T.uint32).sum(),
+    "sum of no dimensions": lambda T: T.tensor(2**31 - 1).sum(),
+    "sum of nothing": lambda T: T.zeros(0, dtype=T.int64).sum(),
+    "out": lambda T: T.sum(T.arange(100000), 0, out=T.empty((), dtype=T.int64)),
+    "vmap": lambda T: T.func.vmap(lambda x: x.sum())(T.arange(200000).reshape(2, -1)),
+    "nansum": lambda T: T.arange(100000).nansum(),
+    "trace": lambda T: T.diag(T.tensor([2**30, 2**30])).trace(),
+    "cumsum": lambda T: T.arange(100000).cumsum(0)[-1],
+    "cumsum that fits": lambda T: T.arange(60000).cumsum(0)[-1],
+    "cumsum_": lambda T: T.arange(100000).cumsum_(0)[-1],
+    "cumsum_ that fits": lambda T: T.arange(6, dtype=T.int8).cumsum_(0),
+    "prod": lambda T: T.full((40,), 2).prod(),
+    "prod that fits": lambda T: T.full((30,), 2).prod(0),
+    "lowest prod": lambda T: T.tensor([2**30, -2]).prod(),
+    "prod above": lambda T: T.tensor([2**30, 2]).prod(),
+    "prod of a zero": lambda T: T.tensor([[2**30, 2**30, 0], [3, 5, 7]]).prod(1),
+    "square": lambda T: T.tensor([46341, 46341]).prod(),
+    "cumprod": lambda T: T.full((40,), 2).cumprod(0)[-1],
+    "cumprod that fits": lambda T: T.tensor([[3, 0, 2], [5, -7, 1]]).cumprod(-1),
+    "cumprod_": lambda T: T.full((40,), -2).cumprod_(0)[-1],
+    "float": lambda T: T.tensor(1e300, dtype=T.float64),
+    "floats": lambda T: T.tensor([[1.5, -1e300]], dtype=T.float64),
+    "float of an array": lambda T: T.from_numpy(np.array([1e300])),
+    "complex": lambda T: T.tensor(1e300j, dtype=T.complex128),
+    "infinity": lambda T: T.tensor([math.inf, 1], dtype=T.float64),
+    "a number of the default dtype": lambda T: T.tensor(1e300),
 }
 
 # Each asks for 64 bits; the dtype that it gets without x64.
@@ -169,10 +210,27 @@ def as_json(value):
     return json.dumps(value, default=lambda z: [z.real, z.imag])
 
 
+def sums():
+    """What each of SUMS gives, eagerly and lazily, or the error's type and text."""
+    found = {}
+    xgrad.config.narrow = "warn"
+    for name, compute in SUMS.items():
+        for lazy in (False, True):
+            try:
+                with xgrad.lazy() if lazy else contextlib.nullcontext():
+                    found[f"{name}, lazy {lazy}"] = compute(xgrad).tolist()
+            except Exception as error:
+                found[f"{name}, lazy {lazy}"] = f"{type(error).__name__}: {error}"
+    return found
+
+
 def answers():
-    """`outcomes` of xgrad for all that is asked, and `asked_for_64_bits`."""
+    """`outcomes` of xgrad for all that is asked, `asked_for_64_bits` and `sums`."""
     tables = [outcomes(xgrad, globals()[table], dtype, eval(operand)) for table, dtype, operand in ASKED]
-    return tables, *asked_for_64_bits()
+    asked = asked_for_64_bits()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tables, *asked, sums()
 
 
 @functools.cache
@@ -198,7 +256,7 @@ def test_without_x64_what_asks_for_64_bits_gets_32():
 
 
 def test_first_narrowed_float_of_a_process_warns_where_the_user_asked():
-    _, found, said = process_without_x64()
+    _, found, said, _ = process_without_x64()
     assert next(name for name, (_, count) in found.items() if count) == next(iter(found))
     ((text, file),) = said
     assert re.match(r"float64 was asked for, but JAX's 64-bit mode is off: it becomes float32", text)
@@ -216,6 +274,24 @@ def test_narrow_error_refuses_floats_and_no_integers():
     with pytest.raises(ValueError, match="'warn' or 'error', but got 'off'"):
         xgrad.config.narrow = "off"
     assert xgrad.config.narrow == "warn"
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sum_beyond_32_bits_is_an_error_without_x64(name):
+    wanted = SUMS[name](torch)
+    numbers = wanted.resolve_conj().reshape(-1)
+    parts = torch.view_as_real(numbers) if numbers.is_complex() else numbers
+    inexact = parts.is_floating_point()
+    parts, limit = (parts, torch.finfo(torch.float32)) if inexact else (parts.long(), torch.iinfo(torch.int32))
+    fits = bool(((parts >= limit.min) & (parts <= limit.max) | parts.isinf()).all())
+    for lazy in (False, True):
+        found = process_without_x64()[3][f"{name}, lazy {lazy}"]
+        if fits:
+            assert found == wanted.tolist()
+        else:
+            assert re.match(
+                "(Number)?OverflowError: .*does not fit into [a-z0-9]*, and JAX's 64-bit mode is off", found
+            )
 
 
 def test_with_x64_nothing_is_narrowed():

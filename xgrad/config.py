@@ -186,7 +186,8 @@ class _Config(types.ModuleType):
 
         "warn", the default, makes float32 of float64 and complex64 of complex128, with one warning in a process, which
         names the switch.  "error" raises `xgrad.errors.DtypeDisabledError`.  Integers of 64 bits become integers of 32
-        with both, without a word; where their values are at hand, `OverflowError` says that one of them does not fit.
+        with both, without a word; where their values are at hand, `OverflowError` says that one of them does not fit,
+        and so it is for a finite float, and for a sum or product of integers that PyTorch would compute in int64.
         With x64 on nothing is narrowed.  XGRAD_NARROW=error in the environment sets it.
 
         >>> import xgrad

@@ -180,7 +180,7 @@ def widen(d: np.dtype) -> str:
 def narrowed(array: np.ndarray) -> np.ndarray:
     """Return an array that JAX can have: without x64, 64-bit numbers as 32-bit ones.
 
-    Raises `OverflowError` for integers that don't fit, and, if `xgrad.config.narrow` is "error", `DtypeDisabledError`
+    Raises `OverflowError` for numbers that don't fit, and, if `xgrad.config.narrow` is "error", `DtypeDisabledError`
     for floats.
     """
     dtype = array.dtype
@@ -190,15 +190,22 @@ def narrowed(array: np.ndarray) -> np.ndarray:
         return array
     small = _narrow(dtype)
     if small in INEXACT:
-        with np.errstate(over="ignore"):  # numbers too large for it become infinite, as in PyTorch
-            return array.astype(small)
+        with np.errstate(over="ignore"):
+            result = array.astype(small)
+        if np.isinf(result).any() and not np.array_equal(np.isinf(result), np.isinf(array)):
+            raise OverflowError(_too_large("a number", dtype, small))
+        return result
     info = np.iinfo(small)
     if array.size and not (info.min <= array.min() and array.max() <= info.max):
-        raise OverflowError(
-            f"Overflow: an integer of a NumPy array of {dtype.name} does not fit into {small.name}, and JAX's "
-            "64-bit mode is off: enable it with jax.config.update('jax_enable_x64', True)"
-        )
+        raise OverflowError(_too_large("an integer", dtype, small))
     return array.astype(small)
+
+
+def _too_large(what: str, dtype: np.dtype, small: np.dtype) -> str:
+    return (
+        f"Overflow: {what} of a NumPy array of {dtype.name} does not fit into {small.name}, and JAX's 64-bit mode is "
+        "off: enable it with jax.config.update('jax_enable_x64', True)"
+    )
 
 
 def get_default_dtype() -> np.dtype:

@@ -6,6 +6,7 @@ over the batch.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -51,6 +52,8 @@ class BatchedOperator(Operator):
         self.formulas, self.defaults, self.check = single.formulas, {}, None
         self.single, self.axes = kernel, axes
         self.function: Any = jax.vmap(kernel.function, in_axes=_axes(axes))
+        if single.overflows is not None:
+            self.overflows = jax.vmap(partial(single.overflows, **kernel.statics), in_axes=(0, *_axes(axes)))
         self.kernels: dict[tuple[Any, ...], Any] = {}
         self.kernels[()] = BatchedKernel(self, ())
 

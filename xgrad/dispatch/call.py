@@ -19,6 +19,7 @@ from .forward_mode import forward
 from .interpreter import interpret
 from .kernel import Kernel, forget, kernel_of
 from .kernel_errors import explain
+from .narrow_sums import first_of
 from .on_device import on_its_device
 from .operands import NUMBERS, numbers_that_fit
 from .operator import Operator
@@ -65,6 +66,8 @@ def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
             raise explain(error, op, arrays) from error.__cause__
         out = kernel.traced(*arrays)
     if out.__class__ is tuple:
+        if op.overflows is not None:
+            return first_of(op, out)
         return _several(kernel, needs, args, out)
     result = blank(Tensor)
     result._array = out

@@ -25,6 +25,7 @@ from ..errors import ShapeMismatchError
 from ..limits import checked
 from ..tensor import Tensor
 from .argument_kinds import without_tensors
+from .narrow_sums import telling
 from .node_names import BY_NUMBERS, name_of
 from .operator import Operator, freeze
 from .operator_node import node_class
@@ -60,8 +61,9 @@ class Kernel:
         self.reference: Any = self.function  # whose derivative is taken
         if operator.reference is not None:
             self.reference = partial(operator.reference, **self.statics)
+        ran = self.function if operator.overflows is None else telling(operator, self.function, self.statics)
         self.program: Program = (
-            jit_checked(self.function, self, converts=operator.converts, lazy=operator.lazy and not _placed(statics))
+            jit_checked(ran, self, converts=operator.converts, lazy=operator.lazy and not _placed(statics))
             if operator.jit
             else Immediate(checked(self.function, self))
         )

@@ -33,6 +33,8 @@ class Operator:
     overwrites = False
     # The function whose derivative is taken, where it is not the one that runs: that is a backend's lowering.
     reference: Callable[..., Any] | None = None
+    # Tells if a sum of integers does not fit into int32 (narrow_sums.py).
+    overflows: Any = None
     # The file and line of its declaration; that of an operator which is no public function is not looked for.
     place: tuple[str, int] = ("", 0)
     # The results that have no gradient, by their numbers.

@@ -157,7 +157,7 @@ def _inferred(types: set[type]) -> np.dtype:
 
 def _from_lists(data: Any, dtype: np.dtype | None) -> np.ndarray:
     types = _leaf_types(data)
-    if types <= _BUILTINS:
+    if types <= _BUILTINS and dtype not in (dtypes.float64, dtypes.complex128):
         dtype = None if dtype is None else dtypes.as_dtype(dtype)  # the error of a number that does not fit names it
     else:
         data = _leaves_to_host(data)
@@ -237,6 +237,8 @@ def _convert(data: Any, dtype: Any, device: Any, copy: bool) -> Tensor:
         return from_foreign(data)
     if type(data) in _BUILTINS:
         dtype = number_dtype(data) if dtype is None else dtype
+        if asked is not None and asked != dtype and asked in dtypes.INEXACT:
+            dtypes.narrowed(np.asarray(data, asked))  # raises for a number that does not fit
         out = call(filled.operator, (_scalar(data, dtype),), ((), dtype, placement(device)))
         if not isinstance(out._array, Tracer):
             return out
@@ -258,7 +260,7 @@ def tensor(
     """A new leaf with the given data: numbers, nested lists of them, NumPy or JAX arrays, tensors.
 
     Floats get the default dtype, integers int64, arrays keep theirs.  While JAX's 64-bit mode is off, integers of 64
-    bits become int32 and arrays of float64 float32 (`xgrad.config.narrow`); an integer that does not fit is an
+    bits become int32 and arrays of float64 float32 (`xgrad.config.narrow`); a number that does not fit is an
     `OverflowError`.
 
     >>> import xgrad

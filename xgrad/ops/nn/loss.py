@@ -18,6 +18,7 @@ from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
 from ...dtypes import torch_name
 from ...tensor import Tensor
 from ..index.index_checks import on_host
+from ..pointwise.ends import quotient
 from ..reduce.distances import pairwise_distance
 from ..reduce.norms import magnitude, p_norm
 
@@ -293,7 +294,7 @@ def gaussian_nll_loss(self, target, var, eps=1e-6, *, full=False, reduction="mea
     refuse_complex(var, "gaussian_nll_loss")
     # The bound on var is not differentiated through, as in PyTorch.
     var = var + jax.lax.stop_gradient(jnp.maximum(var, scalar(var, eps, "eps")) - var)
-    loss = 0.5 * (jnp.log(var) + (self - target) ** 2 / var)
+    loss = 0.5 * (jnp.log(var) + quotient((self - target) ** 2, var))
     if full:
         loss = loss + 0.5 * jnp.log(2 * jnp.pi).astype(loss.dtype)
     return reduced(loss, None, None, reduction)

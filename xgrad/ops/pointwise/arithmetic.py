@@ -35,6 +35,7 @@ from ...dispatch.samples import BINARY, COMPLEX, REAL, TERNARY, between, positiv
 from ...dispatch.tables import METHODS
 from ...dtypes import category
 from ...tensor import Tensor
+from .ends import over_twice, quotient
 
 
 def zero(grad: Any) -> Any:
@@ -227,7 +228,9 @@ def _beside_number(compute: Any, a: Any, b: Any, *promoted: Any) -> Any:
 
 def _scale_gradient(compute: Any, grad: Any, number: Any) -> Any:
     """Apply `_beside_number` to a gradient; a sparse Tensor has operators of its own for it."""
-    return compute(grad, number) if isinstance(grad, Tensor) else _beside_number(compute, grad, number)
+    if isinstance(grad, Tensor):
+        return compute(grad, number)
+    return _beside_number(quotient if compute is over else compute, grad, number)
 
 
 mul.derivative(
@@ -243,12 +246,12 @@ mul.derivative(
 )  # fmt: skip
 def _div(self, other):
     check_broadcast(self, other)
-    return _beside_number(jnp.divide, self, other, *promote_float(self, other))
+    return _beside_number(quotient, self, other, *promote_float(self, other))
 
 
 _div.derivative(
     self=lambda grad, other: _scale_gradient(over, grad, conj(other)),
-    other=lambda grad, self, other: -grad * conj((self / other) / other),
+    other=lambda grad, self, other: -grad * conj(_beside_number(over_twice, self, other)),
 )
 
 
@@ -399,7 +402,7 @@ def addcdiv(self, tensor1, tensor2, value=1):
             "and add the quotient, or convert tensor1 or tensor2 to a floating-point dtype."
         )
     self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
-    return (widen(self) + _scaled(widen(tensor1) / widen(tensor2), value)).astype(self.dtype)
+    return (widen(self) + _scaled(quotient(widen(tensor1), widen(tensor2)), value)).astype(self.dtype)
 
 
 @operator(inplace=True, signature="input, end, weight", samples=(*TERNARY, sample(real(2, 3), real(3), 0.25)) + COMPLEX)
@@ -425,9 +428,9 @@ addcmul.derivative(
 )
 addcdiv.derivative(
     self=lambda grad: grad,
-    tensor1=lambda grad, tensor2, value: (widen(grad) * conj(value / widen(tensor2))).astype(grad.dtype),
+    tensor1=lambda grad, tensor2, value: (widen(grad) * conj(quotient(value, widen(tensor2)))).astype(grad.dtype),
     tensor2=lambda grad, tensor1, tensor2, value: (
-        -widen(grad) * conj(value * widen(tensor1) / (widen(tensor2) * widen(tensor2)))
+        -widen(grad) * conj(over_twice(value * widen(tensor1), widen(tensor2)))
     ).astype(grad.dtype),
 )
 lerp.derivative(

@@ -29,6 +29,7 @@ from ...tensor import Tensor
 from ..create.scalars import require_fit_beside
 from .arithmetic import _truncated, zero
 from .bounds import ordered
+from .ends import arctan2, quotient
 
 
 def _float_pair(name: str, self: Any, other: Any) -> tuple:
@@ -46,7 +47,7 @@ def atan2(self, other):
     origin = (self == 0) & (other == 0)
     # Constant at the origin, where the derivative would be 0/0.
     y, x = jnp.where(origin, jax.lax.stop_gradient(self), self), jnp.where(origin, 1, other)
-    angle = jnp.arctan2(y, x)
+    angle = arctan2(y, x)
     return jnp.where(origin, jax.lax.stop_gradient(jnp.arctan2(self, other)), angle)
 
 
@@ -62,7 +63,8 @@ def hypot(self, other):
 
 
 hypot.derivative(
-    self=lambda grad, self, result: grad * (self / result), other=lambda grad, other, result: grad * (other / result)
+    self=lambda grad, self, result: grad * quotient(self, result),
+    other=lambda grad, other, result: grad * quotient(other, result),
 )
 
 
@@ -114,7 +116,8 @@ def xlogy(self, other):
 
 
 xlogy.derivative(
-    self=lambda grad, self, other: _xlogy_self(grad, self, other), other=lambda grad, self, other: grad * self / other
+    self=lambda grad, self, other: _xlogy_self(grad, self, other),
+    other=lambda grad, self, other: quotient(grad * self, other),
 )
 
 
@@ -131,9 +134,12 @@ def copysign(self, other):
     return jnp.where(self == 0, jax.lax.stop_gradient(signed), signed)
 
 
-copysign.derivative(
-    self=lambda grad, self, result: jnp.where(self == 0, 0, grad * (result / jnp.where(self == 0, 1, self))), other=zero
-)
+copysign.derivative(self=lambda grad, self, result: _copysign_self(grad, self, result), other=zero)
+
+
+def _copysign_self(grad: Any, self: Any, result: Any) -> Any:
+    turned = jnp.where(jnp.signbit(self) == jnp.signbit(result), grad, -grad)
+    return jnp.where(self == 0, 0, jnp.where(jnp.isfinite(self), turned, jnp.nan))
 
 
 @operator(inplace=True, samples=BINARY[:4])

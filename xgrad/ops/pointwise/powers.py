@@ -21,9 +21,14 @@ from ...dispatch.samples import BINARY_POSITIVE, COMPLEX, POSITIVE, REAL, positi
 from ...dtypes import as_dtype, category, torch_name
 from ...tensor import Tensor
 from .arithmetic import run
+from .ends import COMPLEX_TOO, quotient
 
 # PyTorch's short cuts (pow_tensor_scalar_optimized_kernel): a few products are faster than a logarithm, and exact.
-_SHORT = {0.5: jnp.sqrt, -0.5: jax.lax.rsqrt, **{n: partial(jax.lax.integer_pow, y=n) for n in (2, 3, -1, -2)}}
+_SHORT = {
+    0.5: COMPLEX_TOO["sqrt"],
+    -0.5: jax.lax.rsqrt,
+    **{n: partial(jax.lax.integer_pow, y=n) for n in (2, 3, -1, -2)},
+}
 _NEGATIVE = "Integers to negative integer powers are not allowed."
 
 
@@ -63,7 +68,9 @@ def _pow(self, exponent):
 
 def _power(base: Any, exponent: Any) -> Any:
     """jnp.power, with PyTorch's tangents at 0**0: 0, where jax's are NaN."""
-    return jnp.power(jnp.where((base == 0) & (exponent == 0), 1, base), exponent)
+    one = (base == 0) & (exponent == 0)
+    zero = (base == 0) & (exponent.real > 0) if jnp.iscomplexobj(base) else False  # NaN by jnp.power
+    return jnp.where(zero, 0, jnp.power(jnp.where(one | zero, 1, base), exponent))
 
 
 def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
@@ -173,7 +180,7 @@ def square(self):
 @operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)
 def sqrt(self):
     """The square root; NaN of negative numbers."""
-    return jnp.sqrt(as_float(self))
+    return COMPLEX_TOO["sqrt"](as_float(self))
 
 
 @operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)
@@ -185,7 +192,7 @@ def rsqrt(self):
 @operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)
 def reciprocal(self):
     """1 / input; integers give floats."""
-    return 1 / as_float(self)
+    return quotient(1.0, as_float(self))
 
 
 sqrt.derivative(self=lambda grad, result: grad / conj(2 * result))

@@ -4,7 +4,6 @@ All are `jax.scipy.special`'s; PyTorch's names, and its derivatives where jax's 
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,12 +16,8 @@ from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..reduce import reduction as reduction  # declares logsumexp
+from .ends import quotient
 from .unary import refuse_complex, series, sinc, unary
-
-
-def _widely(compute: Callable) -> Callable:
-    """Make a function compute in float32, where jax has no version for the half precisions."""
-    return lambda x: compute(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)
 
 
 def _erfcx(x: Any) -> Any:
@@ -38,16 +33,16 @@ _UNARY = {
     "entr": (js.entr, "-input * log(input); 0 at 0 and -inf of negative numbers.", POSITIVE),
     # jax 0.7.2 has no erfcx, and that of 0.12 has second derivatives of single numbers only
     "erfcx": (
-        jnp.vectorize(js.erfcx) if hasattr(js, "erfcx") else _widely(_erfcx),
+        jnp.vectorize(js.erfcx) if hasattr(js, "erfcx") else _erfcx,
         "exp(input**2) * erfc(input), without overflow.",
         REAL,
     ),
     "i0e": (js.i0e, "exp(-|input|) times the modified Bessel function of the first kind, of order 0.", REAL),
     "i1": (js.i1, "The modified Bessel function of the first kind, of order 1.", REAL),
     "i1e": (js.i1e, "exp(-|input|) times the modified Bessel function of the first kind, of order 1.", REAL),
-    "log_ndtr": (_widely(js.log_ndtr), "The logarithm of the normal distribution function.", REAL),
-    "ndtr": (_widely(js.ndtr), "The normal distribution function.", REAL),
-    "ndtri": (_widely(js.ndtri), "The inverse of the normal distribution function.", unary_samples(0.1, 0.9)),
+    "log_ndtr": (js.log_ndtr, "The logarithm of the normal distribution function.", REAL),
+    "ndtr": (js.ndtr, "The normal distribution function.", REAL),
+    "ndtri": (js.ndtri, "The inverse of the normal distribution function.", unary_samples(0.1, 0.9)),
     "spherical_bessel_j0": (lambda x: sinc(x / math.pi), "The spherical Bessel function sin(x) / x, of order 0.", REAL),
 }
 
@@ -81,7 +76,7 @@ def xlog1py(self, other):
 
 xlog1py.derivative(
     self=lambda grad, self, other: _xlog1py_self(grad, self, other),
-    other=lambda grad, self, other: grad * self / (other + 1),
+    other=lambda grad, self, other: quotient(grad * self, other + 1),
 )
 
 

@@ -17,7 +17,7 @@ from ...dispatch.call import call
 from ...dispatch.declare import Declared, composite, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.out import call_out
-from ...dispatch.promotion import as_float, conj, require_floating, require_real, scalar
+from ...dispatch.promotion import as_float, conj, require_floating, require_real, scalar, widen
 from ...dispatch.samples import COMPLEX, POSITIVE, REAL, UNIT, between, positive, sample
 from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
@@ -25,6 +25,7 @@ from ...dtypes import torch_name
 from ...return_types import frexp as frexp_result
 from ...tensor import Tensor
 from .arithmetic import zero
+from .ends import COMPLEX_TOO, arctan2, quotient
 
 LN2 = math.log(2)
 FROM_ONE = unary_samples(1.2, 3)
@@ -42,10 +43,13 @@ def _polygamma(n: int, x: Any) -> Any:
     """jax's polygamma; reflected for negative numbers, where its zeta is wrong (n = 1, x = -8.9: -7260 for 103.2)."""
     if n > _MOST_REFLECTED:
         return js.polygamma(n, x)
-    negative = x < 0
+    negative, far = x < 0, x > 1e9
     positive = jnp.where(negative, 1 - x, x)
     there = js.polygamma(n, positive) if n else js.digamma(jnp.where(positive == 0, 1, positive))
     reflected = (-1) ** n * (there - math.pi ** (n + 1) * _cot_derivative(n, _cot(jnp.where(negative, x, 0.5))))
+    if n:  # where jax's quotient of powers leaves the range: two terms of the series
+        large = jnp.where(far, x, 1)
+        there = jnp.where(far, -math.factorial(n - 1) * (-large) ** -n * (1 + n / (2 * large)), there)
     return jnp.where(negative, reflected, there)
 
 
@@ -111,7 +115,8 @@ def _angle(x: Any) -> Any:
         return jax.lax.stop_gradient(jnp.where(jnp.isnan(x), x, jnp.where(x < 0, jnp.asarray(math.pi, x.dtype), 0)))
     # arctan2 has no derivative at the origin: PyTorch's is 0 there.
     origin = x == 0
-    return jnp.where(origin, jax.lax.stop_gradient(jnp.angle(x)), jnp.angle(jnp.where(origin, 1, x)))
+    there = jnp.where(origin, 1, x)
+    return jnp.where(origin, jax.lax.stop_gradient(jnp.angle(x)), arctan2(there.imag, there.real))
 
 
 def unary(name: str, compute: Callable[..., Any], doc: str, samples: tuple[Any, ...], **options: Any) -> Declared:
@@ -122,7 +127,8 @@ def unary(name: str, compute: Callable[..., Any], doc: str, samples: tuple[Any, 
         self = as_float(self)
         if not complex_too:
             refuse_complex(self, name)
-        return compute(self)
+        wide = widen(self)
+        return compute(self) if wide is self else compute(wide).astype(self.dtype)
 
     function.__doc__ = doc
     return operator(name, pointwise=True, samples=samples, **options)(function)
@@ -135,14 +141,14 @@ def _floating(
     return unary(name, compute, doc, samples if real else samples + COMPLEX, inplace=True, aliases=aliases)
 
 
-_floating("acos", jnp.arccos, "The inverse cosine, in radians.", "arccos", samples=UNIT)
-_floating("acosh", jnp.arccosh, "The inverse hyperbolic cosine.", "arccosh", samples=FROM_ONE)
-_floating("asin", jnp.arcsin, "The inverse sine, in radians.", "arcsin", samples=UNIT)
-_floating("asinh", jnp.arcsinh, "The inverse hyperbolic sine.", "arcsinh")
-_floating("atan", jnp.arctan, "The inverse tangent, in radians.", "arctan")
-_floating("atanh", jnp.arctanh, "The inverse hyperbolic tangent.", "arctanh", samples=UNIT)
-_floating("cos", jnp.cos, "The cosine of radians.")
-_floating("cosh", jnp.cosh, "The hyperbolic cosine.")
+_floating("acos", COMPLEX_TOO["acos"], "The inverse cosine, in radians.", "arccos", samples=UNIT)
+_floating("acosh", COMPLEX_TOO["acosh"], "The inverse hyperbolic cosine.", "arccosh", samples=FROM_ONE)
+_floating("asin", COMPLEX_TOO["asin"], "The inverse sine, in radians.", "arcsin", samples=UNIT)
+_floating("asinh", COMPLEX_TOO["asinh"], "The inverse hyperbolic sine.", "arcsinh")
+_floating("atan", COMPLEX_TOO["atan"], "The inverse tangent, in radians.", "arctan")
+_floating("atanh", COMPLEX_TOO["atanh"], "The inverse hyperbolic tangent.", "arctanh", samples=UNIT)
+_floating("cos", COMPLEX_TOO["cos"], "The cosine of radians.")
+_floating("cosh", COMPLEX_TOO["cosh"], "The hyperbolic cosine.")
 _floating("deg2rad", jnp.deg2rad, "Degrees as radians.", real=True).derivative(self=lambda grad: grad * (math.pi / 180))
 _floating(
     "digamma", _digamma, "The logarithmic derivative of the gamma function.", samples=POSITIVE, real=True
@@ -152,11 +158,13 @@ _floating("erfc", js.erfc, "1 - erf(input), without cancellation.", real=True)
 _floating("erfinv", js.erfinv, "The inverse of the error function.", samples=UNIT, real=True).derivative(
     self=lambda grad, result: grad * (math.sqrt(math.pi) / 2) * jnp.exp(result * result)
 )
-_floating("exp", jnp.exp, "e to the power of the elements.").derivative(self=lambda grad, result: grad * conj(result))
-_floating("exp2", jnp.exp2, "2 to the power of the elements.").derivative(
+_floating("exp", COMPLEX_TOO["exp"], "e to the power of the elements.").derivative(
+    self=lambda grad, result: grad * conj(result)
+)
+_floating("exp2", COMPLEX_TOO["exp2"], "2 to the power of the elements.").derivative(
     self=lambda grad, result: grad * conj(result) * LN2
 )
-_floating("expm1", jnp.expm1, "exp(input) - 1, without cancellation near 0.").derivative(
+_floating("expm1", COMPLEX_TOO["expm1"], "exp(input) - 1, without cancellation near 0.").derivative(
     self=lambda grad, result: grad * conj(result + 1)
 )
 _floating("i0", i0, "The modified Bessel function of the first kind, of order 0.", real=True).derivative(
@@ -173,13 +181,13 @@ _floating("rad2deg", jnp.rad2deg, "Radians as degrees.", real=True).derivative(s
 _floating("sigmoid", jax.nn.sigmoid, "1 / (1 + exp(-input)).").derivative(
     self=lambda grad, result: grad * conj(result * (1 - result))
 )
-_floating("sin", jnp.sin, "The sine of radians.")
+_floating("sin", COMPLEX_TOO["sin"], "The sine of radians.")
 _floating("sinc", sinc, "sin(pi * input) / (pi * input); 1 at 0.")
-_floating("sinh", jnp.sinh, "The hyperbolic sine.")
-_floating("tan", jnp.tan, "The tangent of radians.", samples=UNIT).derivative(
+_floating("sinh", COMPLEX_TOO["sinh"], "The hyperbolic sine.")
+_floating("tan", COMPLEX_TOO["tan"], "The tangent of radians.", samples=UNIT).derivative(
     self=lambda grad, result: grad * conj(1 + result * result)
 )
-_floating("tanh", jnp.tanh, "The hyperbolic tangent.").derivative(
+_floating("tanh", COMPLEX_TOO["tanh"], "The hyperbolic tangent.").derivative(
     self=lambda grad, result: grad * conj(1 - result * result)
 )
 
@@ -276,7 +284,8 @@ def _sgn(x: Any) -> Any:
     if x.dtype not in dtypes.COMPLEX:
         return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # jnp.sign has -0.0 and NaN, PyTorch 0
     zeros = x == 0
-    return jnp.where(zeros, 0, x / jnp.abs(jnp.where(zeros, 1, x)))
+    length = jnp.abs(jnp.where(zeros, 1, x))
+    return jnp.where(zeros, 0, jax.lax.complex(quotient(x.real, length), quotient(x.imag, length)))
 
 
 abs.derivative(self=lambda grad, self: grad * _sgn(self))

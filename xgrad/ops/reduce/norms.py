@@ -38,6 +38,8 @@ def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any
     reduce: dict[str, Any] = dict(axis=dims, keepdims=keepdim)
     if p == 0:
         return jnp.sum((x != 0).astype(dtypes.real_of(x.dtype)), **reduce)
+    if all(x.shape[d] == 1 for d in (range(x.ndim) if dims is None else dims)):
+        p = 1  # of one number, whose square may leave the range
     if p == 2:
         return safe_sqrt(jnp.sum(jnp.real(x * jnp.conj(x)) if jnp.iscomplexobj(x) else x * x, **reduce))
     size = magnitude(x)

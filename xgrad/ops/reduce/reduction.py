@@ -14,6 +14,7 @@ import numpy as np
 
 from ... import dtypes
 from ...dispatch.declare import composite, operator
+from ...dispatch.narrow_sums import product_overflows, sum_overflows
 from ...dispatch.promotion import (
     accumulate_dtype,
     as_float,
@@ -55,6 +56,7 @@ def sum_(self, *, dim=None, keepdim=False, dtype=None):
     return jnp.sum(self, axis=dims, keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
 
 
+sum_.operator.overflows = sum_overflows
 sum_.derivative(self=lambda grad, shapes, dim, keepdim: spread(grad, shapes[0], dim, keepdim))
 
 
@@ -66,6 +68,7 @@ def nansum(self, *, dim=None, keepdim=False, dtype=None):
     return jnp.nansum(self, axis=wrap_dims(dim, self.ndim), keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
 
 
+nansum.operator.overflows = sum_overflows
 nansum.derivative(
     self=lambda grad, self, dim, keepdim: jnp.where(jnp.isnan(self), 0, spread(grad, self.shape, dim, keepdim))
 )
@@ -114,6 +117,9 @@ def prod(self, *, dim=None, keepdim=False, dtype=None):
     return jnp.prod(self, axis=axis, keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
 
 
+prod.operator.overflows = product_overflows(prod)
+
+
 @operator(samples=(sample(real(2, 3)), sample(real(3, 3))) + COMPLEX)
 def trace(self):
     """The sum of a matrix's diagonal."""
@@ -122,6 +128,7 @@ def trace(self):
     return jnp.trace(self, dtype=accumulate_dtype(self, None))
 
 
+trace.operator.overflows = lambda out, self: sum_overflows(out, jnp.diagonal(self))
 trace.derivative(self=lambda grad, shapes: grad * jnp.eye(*shapes[0], dtype=grad.dtype))
 
 

@@ -3,12 +3,16 @@
 (PyTorch: aten/src/ATen/native/ReduceOps.cpp.)
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from ... import dtypes, return_types
 from ...dispatch.call import call
-from ...dispatch.declare import composite, linear, operator
+from ...dispatch.declare import Declared, composite, linear, operator
+from ...dispatch.inplace import call_inplace
+from ...dispatch.narrow_sums import cumsum_overflows, product_overflows
 from ...dispatch.out import write_out
 from ...dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
 from ...dispatch.samples import ALONG, COMPLEX, real, sample
@@ -34,6 +38,7 @@ def cumsum(self, *, dim, dtype=None):
     return jax.lax.cumsum(self, axis=dim) if self.ndim else self
 
 
+cumsum.operator.overflows = cumsum_overflows
 cumsum.derivative(
     self=lambda grad, dim: jax.lax.cumsum(grad, axis=wrap_dim(dim, grad.ndim), reverse=True) if grad.ndim else grad
 )
@@ -44,6 +49,27 @@ def cumprod(self, *, dim, dtype=None):
     """The running product along `dim`; derivatives of any order are right where elements are zero."""
     self, dim = _prepared(self, dim, dtype)
     return jax.lax.cumprod(self, axis=dim) if self.ndim else self
+
+
+cumprod.operator.overflows = product_overflows(cumprod)
+
+
+def _overwrite(scan: Declared) -> None:
+    """Give a scan an in-place form that computes integers as the function does, which looks for overflows."""
+    name = f"{scan.operator.name}_"
+
+    def written(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+        if input.dtype in dtypes.INEXACT:
+            return call_inplace(scan.operator, (input,), (dim, dtype))
+        return input.copy_(scan.function(input, dim, dtype=dtype))
+
+    written.__name__ = written.__qualname__ = name
+    written.__doc__ = f"In-place version of `xgrad.{scan.operator.name}`."
+    composite(name, function=False)(written)
+
+
+_overwrite(cumsum)
+_overwrite(cumprod)
 
 
 @operator(samples=ALONG + COMPLEX)

@@ -1,0 +1,93 @@
+"""Sums and products of integers while JAX's 64-bit mode is off: an error where PyTorch's int64 has what int32 has not.
+
+PyTorch accumulates integers in int64.  An operator that does has `overflows`, a function of its result, its arrays and
+static arguments: without x64 its program then has a second result, True if the first one is not the right number.  It
+is read at once, which waits for the device, and evaluates a lazy block.  Under a trace there is nothing to read.
+
+Invariant: the answer is None, and costs nothing, where the number of elements and their dtype say that all sums fit.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from .. import dtypes
+from ..errors import NumberOverflowError
+from ..tensor import Tensor, from_array
+from .operator import Operator
+from .promotion import wrap_dims
+
+_HIGH = 2**31 - 1
+
+
+def telling(op: Operator, function: Any, statics: dict[str, Any]) -> Any:
+    """The operator's function, with the second result where one is needed."""
+
+    def told(*arrays: Any) -> Any:
+        out = function(*arrays)
+        if dtypes.x64_enabled() or out.dtype != dtypes.int32:
+            return out
+        beyond = op.overflows(out, *arrays, **statics)
+        return out if beyond is None else (out, beyond)
+
+    return told
+
+
+def first_of(op: Operator, results: tuple[Any, Any]) -> Tensor:
+    """The first of the two results; raises `NumberOverflowError` if the second one says that it is wrong."""
+    beyond = from_array(results[1])._export("a sum of integers")
+    if not isinstance(beyond, Tracer) and beyond.is_fully_addressable and np.asarray(beyond).any():
+        raise NumberOverflowError(
+            f"Overflow: {op.name}() of integers has a result that does not fit into int32, and JAX's 64-bit mode is "
+            "off: enable it with jax.config.update('jax_enable_x64', True), or compute in floating point"
+        )
+    return from_array(results[0])
+
+
+def sum_overflows(out: Any, self: Any, *, dim: Any = None, **_: Any) -> Any:
+    """Add all numbers in 64 bits, of two halves: exact, for any number of them."""
+    if self.dtype in dtypes.INEXACT:
+        return None
+    dims = wrap_dims(dim, self.ndim)
+    if math.prod(self.shape[d] for d in dims) * _largest(self.dtype) <= _HIGH:
+        return None
+    low = self.astype(jnp.uint32)
+    high = jnp.where(self < 0, -1, 0).astype(jnp.int32)
+
+    def add(a: Any, b: Any) -> Any:
+        total = a[0] + b[0]
+        return total, a[1] + b[1] + (total < a[0]).astype(jnp.int32)
+
+    low, high = jax.lax.reduce((low, high), (np.uint32(0), np.int32(0)), add, dims)
+    return jnp.any(high != low.astype(jnp.int32) >> 31)
+
+
+def product_overflows(function: Any) -> Any:
+    """The answer for a product: its comparison with that in floating point, which makes some 31 roundings at most.
+
+    With a zero both are 0, or the latter is NaN.
+    """
+
+    def overflows(out: Any, self: Any, **statics: Any) -> Any:
+        if self.dtype in dtypes.INEXACT or self.dtype == dtypes.bool:
+            return None
+        about = function(self.astype(jnp.float32), **{**statics, "dtype": None})
+        return jnp.any((jnp.abs(about) > 2.0**31 * 1.001) | ((about < 0) != (out < 0)))
+
+    return overflows
+
+
+def cumsum_overflows(out: Any, self: Any, **_: Any) -> Any:
+    """Look for the first sum whose sign differs from that of both its terms."""
+    if self.dtype in dtypes.INEXACT or not self.ndim or self.size * _largest(self.dtype) <= _HIGH:
+        return None
+    x = self.astype(jnp.int32)
+    return jnp.any(((((out - x) ^ out) & (x ^ out)) < 0) | ((x < 0) != (self < 0)))
+
+
+def _largest(dtype: Any) -> int:
+    return 1 if dtype == dtypes.bool else max(-int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
