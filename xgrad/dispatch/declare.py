@@ -51,6 +51,7 @@ from .operator import freeze as freeze
 from .operator import linear as linear
 from .out import call_out
 from .public_code import compiled, place_of, unwritten
+from .rounding import rounds_once
 from .tables import FUNCTIONS, METHODS, OPERATORS, VARIANTS
 from .wrong_arguments import refuse
 
@@ -193,6 +194,7 @@ def operator(
         OPERATORS[known] = op
         op.place = place_of(fn, known)
         op.check = check
+        op.wide, op.wide_gradients = rounds_once(known, differentiable and jit, pointwise)
         if missing:
             op.missing, op.formulas["all"] = missing, lambda: refuse_derivative(missing)
         op.constant = frozenset(i for i, moves in enumerate(output_differentiability) if not moves)
@@ -253,6 +255,7 @@ def operator(
 def variant(name: str, function: Callable[..., Any], **options: Any) -> Operator:
     """Declare an operator without a public function, which shares the name of another one."""
     op = Operator(name, function, **options)
+    op.wide, op.wide_gradients = rounds_once(name, op.differentiable and op.jit, op.pointwise)
     VARIANTS.append(op)
     return op
 

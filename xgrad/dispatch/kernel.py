@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.sharding import Sharding
 
 from .. import dtypes
+from ..compile_cache.half import in_single
 from ..compile_cache.programs import Immediate, Program, jit_checked, jit_placed
 from ..declared import DeclaredPlace
 from ..devices import Devices
@@ -59,6 +60,10 @@ class Kernel:
         self.reference: Any = self.function  # whose derivative is taken
         if operator.reference is not None:
             self.reference = partial(operator.reference, **self.statics)
+        if operator.wide or (operator.wide_gradients and self.statics.get("accumulate")):
+            self.function = in_single(self.function)
+        if operator.wide_gradients:
+            self.reference = in_single(self.reference)
         self.program: Program = (
             jit_checked(self.function, self, converts=operator.converts, lazy=operator.lazy and not _placed(statics))
             if operator.jit
@@ -175,7 +180,9 @@ class Kernel:
             # A comparison, written in place over a value with a tangent.
             return out if out.dtype in dtypes.INEXACT else jnp.zeros(out.shape, at[0].dtype)
 
-        return Operator(f"{self.operator.name}_jvp", rule, node=f"{self.operator.node_name}Jvp", jit=self.operator.jit)
+        made = Operator(f"{self.operator.name}_jvp", rule, node=f"{self.operator.node_name}Jvp", jit=self.operator.jit)
+        made.wide = made.wide_gradients = self.operator.wide_gradients
+        return made
 
 
 def _placed(statics: tuple[Any, ...]) -> bool:

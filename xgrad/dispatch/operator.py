@@ -37,6 +37,8 @@ class Operator:
     place: tuple[str, int] = ("", 0)
     # The results that have no gradient, by their numbers.
     constant: frozenset[int] = frozenset()
+    # True if results (gradients) in half precision are computed in float32, and rounded once: see rounding.py.
+    wide = wide_gradients = False
     # The forms beside the function: "out", "inplace".
     forms: tuple[str, ...] = ()
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..compile_cache.half import in_single, is_half, widen
 from ..compile_cache.programs import jit_checked
 from ..engine.fit import fit
 from ..tensor import Tensor
@@ -142,7 +143,7 @@ class Plan:
             name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
             found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
             found.multilinear, found.masked, found.first = self.multilinear, operator.masked, False
-            found.in_backward = True
+            found.in_backward, found.wide_gradients = True, operator.wide_gradients
             self.operators[key] = found
         return found
 
@@ -174,7 +175,8 @@ class Plan:
 
         def run(*values: Any) -> Any:
             given = iter(values[:n_grads])
-            grads = tuple(next(given) if d is None else jnp.zeros(*d) for d in defined)
+            wide = not any(map(is_half, values))  # of halves, these are float32 copies
+            grads = tuple(next(given) if d is None else _zeros(*d, wide) for d in defined)
             inputs: list[Any] = [None] * len(names)
             for place, i in enumerate(self.saved):
                 inputs[i] = values[n_grads + place]
@@ -196,7 +198,7 @@ class Plan:
             for i, formula in explicit.items():
                 if formula is linear:
                     at = list(inputs)
-                    at[i] = jnp.zeros_like(inputs[i]) if static is None else jnp.zeros(static[0][i], static[1][i])
+                    at[i] = jnp.zeros_like(inputs[i]) if static is None else _zeros(static[0][i], static[1][i], wide)
                     found.update(pulled_back(kernel.reference, [i], at, grads if many else grads[0]))
                 elif formula is joint:
                     if not found:
@@ -208,7 +210,7 @@ class Plan:
             out = [found[i] if metas[i] is None else fit(found[i], *metas[i], node=node, index=i) for i in wanted]
             return out[0] if len(out) == 1 else tuple(out)
 
-        return run
+        return in_single(run) if operator.wide_gradients else run
 
 
 def _is_identity(formula: Callable) -> bool:
@@ -253,6 +255,11 @@ def pulled_back(function: Callable[..., Any], wanted: list[int], inputs: list[An
     else:
         cotangent = _cotangent(grads, out)
     return {i: conj(g) for i, g in zip(wanted, pull(cotangent), strict=True)}
+
+
+def _zeros(shape: tuple[int, ...], dtype: Any, wide: bool) -> Any:
+    zeros = jnp.zeros(shape, dtype)
+    return widen(zeros) if wide else zeros
 
 
 def _cotangent(grad: Any, out: Any) -> Any:
