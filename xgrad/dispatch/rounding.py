@@ -9,7 +9,7 @@ _MOVES = frozenset("""
     _masked _repeated _unique _unique_consecutive adaptive_max_pool1d_with_indices
     adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices amax amin aminmax block_diag cat channel_shuffle
     clone conj_physical constant_pad_nd copy cummax cummin diag_embed embedding flip fractional_max_pool gather index
-    index_copy index_fill index_put index_select kthvalue linear_cross_entropy masked_fill masked_scatter max.all
+    index_copy index_fill index_put index_select kthvalue ldexp linear_cross_entropy masked_fill masked_scatter max.all
     max.dim max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices
     max_unpool1d max_unpool2d max_unpool3d median.all median.dim min.all min.dim mode.dim nanmedian.all nanmedian.dim
     pad_nd pixel_shuffle pixel_unshuffle put repeat roll rot90 scaled_dot_product_attention scatter sort stack take topk
@@ -20,7 +20,7 @@ _MOVES = frozenset("""
 _EXACT = frozenset("""
     _constrain _fit _to_dtype alpha_dropout bernoulli binomial cauchy ceil clamp clamp_max clamp_min copysign dropout exponential
     fake_quantize_per_channel_affine fake_quantize_per_tensor_affine fill floor floor_divide fmax fmin fmod frexp
-    geometric hardshrink hardtanh heaviside ldexp log_normal maximum minimum nan_to_num nextafter normal poisson random
+    geometric hardshrink hardtanh heaviside log_normal maximum minimum nan_to_num nextafter normal poisson random
     remainder round rrelu_with_noise sgn sign softshrink threshold trunc uniform where zero
 """.split())  # fmt: skip
 
