@@ -32,6 +32,8 @@ class BatchedOperator(Operator):
     in_backward: bool
     first: bool
     masked: bool
+    wide: bool
+    wide_gradients: bool
     parameters: tuple[str, ...]
     variadic: str | None
     static_names: tuple[str, ...]
@@ -47,6 +49,7 @@ class BatchedOperator(Operator):
         self.differentiable, self.jit, self.pointwise = single.differentiable, single.jit, False
         self.converts, self.in_backward = single.converts, single.in_backward
         self.first, self.masked = single.first, single.masked
+        self.wide = self.wide_gradients = False  # the functions of the single entry are
         self.parameters, self.variadic, self.static_names = single.parameters, single.variadic, ()
         self.formulas, self.defaults, self.check = single.formulas, {}, None
         self.single, self.axes = kernel, axes

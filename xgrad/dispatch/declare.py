@@ -189,12 +189,11 @@ def operator(
         known = name if isinstance(name, str) else fn.__name__.rstrip("_")
         op = Operator(
             known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise,
-            samples=samples,
+            samples=samples, wide=rounds_once(known, differentiable and jit, pointwise),
         )  # fmt: skip
         OPERATORS[known] = op
         op.place = place_of(fn, known)
         op.check = check
-        op.wide, op.wide_gradients = rounds_once(known, differentiable and jit, pointwise)
         if missing:
             op.missing, op.formulas["all"] = missing, lambda: refuse_derivative(missing)
         op.constant = frozenset(i for i, moves in enumerate(output_differentiability) if not moves)
@@ -254,8 +253,8 @@ def operator(
 
 def variant(name: str, function: Callable[..., Any], **options: Any) -> Operator:
     """Declare an operator without a public function, which shares the name of another one."""
-    op = Operator(name, function, **options)
-    op.wide, op.wide_gradients = rounds_once(name, op.differentiable and op.jit, op.pointwise)
+    wide = rounds_once(name, options.get("differentiable", True), options.get("pointwise", False))
+    op = Operator(name, function, wide=wide, **options)
     VARIANTS.append(op)
     return op
 

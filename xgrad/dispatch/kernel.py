@@ -60,7 +60,8 @@ class Kernel:
         self.reference: Any = self.function  # whose derivative is taken
         if operator.reference is not None:
             self.reference = partial(operator.reference, **self.statics)
-        if operator.wide or (operator.wide_gradients and self.statics.get("accumulate")):
+        adds = self.statics.get("accumulate") or self.statics.get("reduce")  # what else would put elements
+        if operator.wide or (adds and operator.wide_gradients):
             self.function = in_single(self.function)
         if operator.wide_gradients:
             self.reference = in_single(self.reference)
@@ -180,9 +181,8 @@ class Kernel:
             # A comparison, written in place over a value with a tangent.
             return out if out.dtype in dtypes.INEXACT else jnp.zeros(out.shape, at[0].dtype)
 
-        made = Operator(f"{self.operator.name}_jvp", rule, node=f"{self.operator.node_name}Jvp", jit=self.operator.jit)
-        made.wide = made.wide_gradients = self.operator.wide_gradients
-        return made
+        op, wide = self.operator, self.operator.wide_gradients
+        return Operator(f"{op.name}_jvp", rule, node=f"{op.node_name}Jvp", jit=op.jit, wide=(wide, wide))
 
 
 def _placed(statics: tuple[Any, ...]) -> bool:

@@ -141,9 +141,10 @@ class Plan:
         if found is None:
             operator = self.kernel.operator
             name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
-            found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
+            wide = False, operator.wide_gradients  # `backward` is wide itself
+            found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name, wide=wide)
             found.multilinear, found.masked, found.first = self.multilinear, operator.masked, False
-            found.in_backward, found.wide_gradients = True, operator.wide_gradients
+            found.in_backward = True
             self.operators[key] = found
         return found
 

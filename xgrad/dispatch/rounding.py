@@ -21,7 +21,7 @@ _EXACT = frozenset("""
     _constrain _fit _to_dtype alpha_dropout bernoulli binomial cauchy ceil clamp clamp_max clamp_min copysign dropout exponential
     fake_quantize_per_channel_affine fake_quantize_per_tensor_affine fill floor floor_divide fmax fmin fmod frexp
     geometric hardshrink hardtanh heaviside log_normal maximum minimum nan_to_num nextafter normal poisson random
-    remainder round rrelu_with_noise sgn sign softshrink threshold trunc uniform where zero
+    remainder round rrelu_with_noise sgn sign trunc uniform where zero
 """.split())  # fmt: skip
 
 # Without derivative, but they sum.
