@@ -32,8 +32,6 @@ class BatchedOperator(Operator):
     in_backward: bool
     first: bool
     masked: bool
-    wide: bool
-    wide_gradients: bool
     parameters: tuple[str, ...]
     variadic: str | None
     static_names: tuple[str, ...]

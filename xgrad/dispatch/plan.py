@@ -176,8 +176,9 @@ class Plan:
 
         def run(*values: Any) -> Any:
             given = iter(values[:n_grads])
-            wide = not any(map(is_half, values))  # of halves, these are float32 copies
-            grads = tuple(next(given) if d is None else _zeros(*d, wide) for d in defined)
+            # Without a half among the values they may be float32 copies of halves: see `in_single`.
+            zeros = jnp.zeros if any(map(is_half, values)) else lambda *made: widen(jnp.zeros(*made))
+            grads = tuple(next(given) if d is None else zeros(*d) for d in defined)
             inputs: list[Any] = [None] * len(names)
             for place, i in enumerate(self.saved):
                 inputs[i] = values[n_grads + place]
@@ -199,7 +200,7 @@ class Plan:
             for i, formula in explicit.items():
                 if formula is linear:
                     at = list(inputs)
-                    at[i] = jnp.zeros_like(inputs[i]) if static is None else _zeros(static[0][i], static[1][i], wide)
+                    at[i] = jnp.zeros_like(inputs[i]) if static is None else zeros(static[0][i], static[1][i])
                     found.update(pulled_back(kernel.reference, [i], at, grads if many else grads[0]))
                 elif formula is joint:
                     if not found:
@@ -256,11 +257,6 @@ def pulled_back(function: Callable[..., Any], wanted: list[int], inputs: list[An
     else:
         cotangent = _cotangent(grads, out)
     return {i: conj(g) for i, g in zip(wanted, pull(cotangent), strict=True)}
-
-
-def _zeros(shape: tuple[int, ...], dtype: Any, wide: bool) -> Any:
-    zeros = jnp.zeros(shape, dtype)
-    return widen(zeros) if wide else zeros
 
 
 def _cotangent(grad: Any, out: Any) -> Any:
