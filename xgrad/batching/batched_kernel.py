@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
+from ..compile_cache.half import summed
 from ..dispatch.kernel import Kernel
 from ..dispatch.operator import Operator
 from ..dispatch.plan import Plan
@@ -48,6 +48,7 @@ class BatchedOperator(Operator):
         self.differentiable, self.jit, self.pointwise = single.differentiable, single.jit, False
         self.converts, self.in_backward = single.converts, single.in_backward
         self.first, self.masked = single.first, single.masked
+        self.wide = self.wide_gradients = False  # the functions of the single entry are
         self.parameters, self.variadic, self.static_names = single.parameters, single.variadic, ()
         self.formulas, self.defaults, self.check = single.formulas, {}, None
         self.single, self.axes = kernel, axes
@@ -120,8 +121,8 @@ class BatchedPlan(Plan):
             results = len(values) - n_grads - len(saved_axes)
             out = jax.vmap(entry, in_axes=(0,) * n_grads + saved_axes + (0,) * results)(*values)
             many = out if isinstance(out, tuple) else (out,)
-            summed = [o if axes[i] else jnp.sum(o, axis=0, dtype=o.dtype) for i, o in zip(wanted, many, strict=True)]
-            return tuple(summed) if len(summed) > 1 else summed[0]
+            fitted = [o if axes[i] else summed(o, (0,)) for i, o in zip(wanted, many, strict=True)]
+            return tuple(fitted) if len(fitted) > 1 else fitted[0]
 
         return run
 

@@ -29,6 +29,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .. import dtypes
+from ..compile_cache.half import widen
 
 SLOTS = 32
 
@@ -166,7 +167,7 @@ def _swept(step: Callable[..., Any], count: int, number: Any, arrays: Any, grads
 
         pull = jax.vjp(moved, [carried[i] for i in moving], [outside[i] for i in others])[1]
         found, more = pull(grads)
-        return found, [a + b for a, b in zip(sums, more, strict=True)]
+        return found, [a + widen(b) for a, b in zip(sums, more, strict=True)]
 
     def fill(end: Any, now: Any) -> Any:
         """Go on from step `at`, to the next step that gets a slot or to the last one."""
@@ -191,11 +192,11 @@ def _swept(step: Callable[..., Any], count: int, number: Any, arrays: Any, grads
 
     zero = jnp.int32(0)
     slots = [jnp.zeros((SLOTS, *a.shape), a.dtype).at[0].set(a) for a in start]
-    sums = [jnp.zeros_like(outside[i]) for i in others]
+    sums = [jnp.zeros_like(widen(outside[i])) for i in others]
     *_, grads, sums = lax.while_loop(
         lambda now: now[0] > 0, one_back, (number, zero, jnp.zeros(SLOTS, jnp.int32), slots, [*grads], sums)
     )
-    return (*grads, *sums)
+    return (*grads, *[a.astype(outside[i].dtype) for i, a in zip(others, sums, strict=True)])
 
 
 def _to_next_slot(steps: Any, slots: Any) -> Any:

@@ -51,6 +51,7 @@ from .operator import freeze as freeze
 from .operator import linear as linear
 from .out import call_out
 from .public_code import compiled, place_of, unwritten
+from .rounding import rounds_once
 from .tables import FUNCTIONS, METHODS, OPERATORS, VARIANTS
 from .wrong_arguments import refuse
 
@@ -188,7 +189,7 @@ def operator(
         known = name if isinstance(name, str) else fn.__name__.rstrip("_")
         op = Operator(
             known, fn, differentiable=differentiable, jit=jit, outputs=outputs, node=node, pointwise=pointwise,
-            samples=samples,
+            samples=samples, wide=rounds_once(known, differentiable and jit, pointwise),
         )  # fmt: skip
         OPERATORS[known] = op
         op.place = place_of(fn, known)
@@ -252,7 +253,8 @@ def operator(
 
 def variant(name: str, function: Callable[..., Any], **options: Any) -> Operator:
     """Declare an operator without a public function, which shares the name of another one."""
-    op = Operator(name, function, **options)
+    wide = rounds_once(name, options.get("differentiable", True), options.get("pointwise", False))
+    op = Operator(name, function, wide=wide, **options)
     VARIANTS.append(op)
     return op
 

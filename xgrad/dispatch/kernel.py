@@ -17,6 +17,7 @@ from jax.core import Tracer
 from jax.sharding import Sharding
 
 from .. import dtypes
+from ..compile_cache.half import in_single
 from ..compile_cache.programs import Immediate, Program, jit_checked, jit_placed
 from ..declared import DeclaredPlace
 from ..devices import Devices
@@ -61,6 +62,11 @@ class Kernel:
         self.reference: Any = self.function  # whose derivative is taken
         if operator.reference is not None:
             self.reference = partial(operator.reference, **self.statics)
+        adds = self.statics.get("accumulate") or self.statics.get("reduce")  # what else would put elements
+        if operator.wide or (adds and operator.wide_gradients):
+            self.function = in_single(self.function)
+        if operator.wide_gradients:
+            self.reference = in_single(self.reference)
         ran = self.function if operator.overflows is None else telling(operator, self.function, self.statics)
         self.program: Program = (
             jit_checked(ran, self, converts=operator.converts, lazy=operator.lazy and not _placed(statics))
@@ -183,7 +189,8 @@ class Kernel:
             # A comparison, written in place over a value with a tangent.
             return out if out.dtype in dtypes.INEXACT else jnp.zeros(out.shape, at[0].dtype)
 
-        return Operator(f"{self.operator.name}_jvp", rule, node=f"{self.operator.node_name}Jvp", jit=self.operator.jit)
+        op, wide = self.operator, self.operator.wide_gradients
+        return Operator(f"{op.name}_jvp", rule, node=f"{op.node_name}Jvp", jit=op.jit, wide=(wide, wide))
 
 
 def _placed(statics: tuple[Any, ...]) -> bool:

@@ -53,6 +53,7 @@ class Operator:
         node: str | None = None,
         pointwise: bool = False,
         samples: tuple[Any, ...] = (),
+        wide: tuple[bool, bool] = (False, False),
     ) -> None:
         self.name = name
         self.function = function
@@ -61,6 +62,8 @@ class Operator:
         self.outputs = outputs
         self.pointwise = pointwise
         self.samples = samples  # small inputs for the test of all operators (samples.py)
+        # True if results (gradients) in half precision are computed in float32, and rounded once: see rounding.py.
+        self.wide, self.wide_gradients = wide
         # True if PyTorch knows exactly on which arguments its gradient depends; not set for a backward.
         self.first: bool = name not in DIFFERENTIATED
         self.masked: bool = name in MASKED  # True if its gradient passes a mask, which has no derivative

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import dtypes
+from ..compile_cache.half import in_single, is_half, widen
 from ..compile_cache.programs import jit_checked
 from ..engine.fit import fit
 from ..tensor import Tensor
@@ -140,7 +141,8 @@ class Plan:
         if found is None:
             operator = self.kernel.operator
             name = operator.node_name.removesuffix("Backward0") + "BackwardBackward0"
-            found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name)
+            wide = False, operator.wide_gradients  # `backward` is wide itself
+            found = Operator(f"{operator.name}_backward", self.backward(*key[:-1]), node=name, wide=wide)
             found.multilinear, found.masked, found.first = self.multilinear, operator.masked, False
             found.in_backward = True
             self.operators[key] = found
@@ -174,7 +176,9 @@ class Plan:
 
         def run(*values: Any) -> Any:
             given = iter(values[:n_grads])
-            grads = tuple(next(given) if d is None else jnp.zeros(*d) for d in defined)
+            # Without a half among the values they may be float32 copies of halves: see `in_single`.
+            zeros = jnp.zeros if any(map(is_half, values)) else lambda *made: widen(jnp.zeros(*made))
+            grads = tuple(next(given) if d is None else zeros(*d) for d in defined)
             inputs: list[Any] = [None] * len(names)
             for place, i in enumerate(self.saved):
                 inputs[i] = values[n_grads + place]
@@ -196,7 +200,7 @@ class Plan:
             for i, formula in explicit.items():
                 if formula is linear:
                     at = list(inputs)
-                    at[i] = jnp.zeros_like(inputs[i]) if static is None else jnp.zeros(static[0][i], static[1][i])
+                    at[i] = jnp.zeros_like(inputs[i]) if static is None else zeros(static[0][i], static[1][i])
                     found.update(pulled_back(kernel.reference, [i], at, grads if many else grads[0]))
                 elif formula is joint:
                     if not found:
@@ -208,7 +212,7 @@ class Plan:
             out = [found[i] if metas[i] is None else fit(found[i], *metas[i], node=node, index=i) for i in wanted]
             return out[0] if len(out) == 1 else tuple(out)
 
-        return run
+        return in_single(run) if operator.wide_gradients else run
 
 
 def _is_identity(formula: Callable) -> bool:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import dtypes
+from ..compile_cache.half import widen as widen
 from ..config import settings
 from ..errors import ShapeMismatchError
 from ..views.named.arguments import wrap_dim as wrap_dim
@@ -30,11 +31,6 @@ def promote(*operands: Any) -> tuple[Any, ...]:
     """Cast the operands to their common dtype."""
     dtype = common_dtype(*operands)
     return tuple(jnp.asarray(x).astype(dtype) for x in operands)
-
-
-def widen(x: Any) -> Any:
-    """Cast half precision to float32, in which PyTorch computes it."""
-    return x.astype(jnp.float32) if x.dtype in (dtypes.float16, dtypes.bfloat16) else x
 
 
 def promote_float(*operands: Any) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..compile_cache.half import summed
 from ..dtypes import COMPLEX
 
 
@@ -33,7 +34,7 @@ def fit(array: Any, shape: tuple[Any, ...], dtype: np.dtype, node: str = "", ind
         axes = tuple(range(extra)) + tuple(
             i + extra for i, n in enumerate(shape) if n == 1 and array.shape[i + extra] != 1
         )
-        array = jnp.sum(array, axis=axes, dtype=array.dtype).reshape(shape)
+        array = summed(array, axes).reshape(shape)
     if dtype is not None and array.dtype != dtype:
         if array.dtype in COMPLEX and dtype not in COMPLEX:
             array = jnp.real(array)

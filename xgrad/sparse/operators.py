@@ -38,7 +38,7 @@ def _scatter_add(self: Any, values: Any, indices: Any, alpha: Any) -> Any:
     return self.at[tuple(indices)].add(values)
 
 
-_add_entries = Operator("add", _scatter_add)
+_add_entries = Operator("add", _scatter_add, wide=(True, True))
 _add_entries.derivative(
     self=lambda grad: grad, values=lambda grad, indices, alpha: gathered(grad, indices) * jnp.asarray(conj(alpha))
 )
@@ -191,9 +191,13 @@ def _conjugate(self: SparseTensor) -> SparseTensor:
 
 # -- matrix products --------------------------------------------------------------------------------------------------
 
-_product = Operator("sparse_mm", lambda values, indices, dense, *, size: bcoo(values, indices, size) @ dense)
+_product = Operator(
+    "sparse_mm", lambda values, indices, dense, *, size: bcoo(values, indices, size) @ dense, wide=(True, True)
+)
 _sampled = Operator(  # the entries at `indices` of grad @ dense.mH
-    "sampled_mm", lambda grad, dense, indices: jnp.sum(grad[indices[0]] * jnp.conj(dense[indices[1]]), -1)
+    "sampled_mm",
+    lambda grad, dense, indices: jnp.sum(grad[indices[0]] * jnp.conj(dense[indices[1]]), -1),
+    wide=(True, True),
 )
 
 

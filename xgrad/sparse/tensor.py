@@ -60,10 +60,10 @@ def _summed(values: Any, places: Any, *, n: int) -> Any:
 
 
 # Operators over the dense parts; PyTorch has no names for them, so they are in no table.
-to_dense: Operator = Operator("to_dense", _dense)
+to_dense: Operator = Operator("to_dense", _dense, wide=(True, True))
 to_dense.derivative(values=lambda grad, indices: gathered(grad, indices))
-gather: Operator = Operator("gather_entries", gathered)
-sum_entries: Operator = Operator("sum_entries", _summed)
+gather: Operator = Operator("gather_entries", gathered, wide=(False, True))
+sum_entries: Operator = Operator("sum_entries", _summed, wide=(True, True))
 sum_entries.derivative(values=lambda grad, places: grad[places])
 _fit_values = Operator("fit_values", lambda self, *, dtype: fit(self, self.shape, dtype))
 

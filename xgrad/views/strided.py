@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..compile_cache.half import summed, widen
 from ..dtypes import x64_enabled
 from ..errors import OverlapError
 from .geometry import OVERLAP, Shape, TensorGeometry, check_bounds, contiguous_strides
@@ -172,8 +173,9 @@ def scatter_add_strided(array: Any, geometry: TensorGeometry, offset: Any, new: 
         return array
     index = strided_indices(geometry, offset, array.size)
     unique = not geometry.overlaps()
-    flat = array.reshape(-1).at[index].add(new, mode="promise_in_bounds", unique_indices=unique)
-    return flat.reshape(array.shape)
+    flat, new = (array, new) if unique else (widen(array), widen(new))
+    flat = flat.reshape(-1).at[index].add(new, mode="promise_in_bounds", unique_indices=unique)
+    return flat.reshape(array.shape).astype(array.dtype)
 
 
 def read_strided(array: Any, geometry: TensorGeometry) -> Any:
@@ -221,7 +223,7 @@ def add_strided(array: Any, geometry: TensorGeometry, new: Any) -> Any:
         return scatter_add_strided(array, geometry, geometry.offset, new)
     expanded = tuple(d for d, (unit, n) in enumerate(zip(plan.units, geometry.sizes)) if unit != n)
     if expanded:
-        new = new.sum(expanded, keepdims=True, dtype=new.dtype)
+        new = summed(new, expanded, keepdims=True)
     part = _unplan(plan, new)
     root = array.reshape(plan.shape)
     part += slice_read(root, plan.starts, plan.sizes, plan.steps)

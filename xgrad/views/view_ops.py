@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..compile_cache.half import summed, widen
 from ..errors import OverlapError
 from .geometry import OVERLAP, Shape, TensorGeometry
 from .strided import (
@@ -232,7 +233,7 @@ class Expand(ViewStep):
         raise OverlapError(OVERLAP)
 
     def transpose(self, grad: Any, shape: Shape, dtype: np.dtype, starts: Starts) -> Any:
-        return lax.reshape(grad.sum(tuple(self.repeated(shape)), dtype=grad.dtype), shape)
+        return lax.reshape(summed(grad, tuple(self.repeated(shape))), shape)
 
     def geometry(self, seen: TensorGeometry, dtype: np.dtype) -> TensorGeometry:
         strides = [0] * (len(self.shape) - len(seen.sizes)) + list(seen.strides)
@@ -328,7 +329,9 @@ class Unfold(ViewStep):
 
     def transpose(self, grad: Any, shape: Shape, dtype: np.dtype, starts: Starts) -> Any:
         grad = jnp.moveaxis(grad, -1, self.dim + 1)
-        return jnp.zeros(shape, grad.dtype).at[self._index(shape)].add(grad, mode="promise_in_bounds")
+        wide = widen(grad)
+        whole = jnp.zeros(shape, wide.dtype).at[self._index(shape)].add(wide, mode="promise_in_bounds")
+        return whole.astype(grad.dtype)
 
     def geometry(self, seen: TensorGeometry, dtype: np.dtype) -> TensorGeometry:
         d, strides = self.dim, seen.strides
