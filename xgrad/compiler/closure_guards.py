@@ -10,6 +10,7 @@ an object on no such way has a strong reference.
 Not looked into: xgrad, JAX, the libraries on it, NumPy (code.py).  Not seen: the state of a C extension, files.
 """
 
+import builtins
 import functools
 import gc
 import sys
@@ -39,6 +40,7 @@ from .namespaces import OfAttributes, OfFixed, OfFunction, OfGlobals, OfImports,
 from .noted import NONE, Noted
 from .progress import Progress, moves
 
+BUILTINS = vars(builtins)
 _LIMIT = 50_000  # values that are looked at; all others must be the same objects
 _ASKING = frozenset({"state", "state_dict"})  # names in code that may ask an optimizer for its state
 _MANY = 256  # entries of a dictionary that library code sees; in a larger one other ways must lead to an entry
@@ -117,6 +119,8 @@ class Surroundings(Noted):
                 self._used.setdefault(id(names[name]), set()).update(self._imports[name])
         else:
             found = OfGlobals(names, (place,), used, self._whole(names))
+            if names is not BUILTINS:
+                self.name_globals(BUILTINS, found.unset)
         self.containers.append(found)
         self.root.children.append((place, found))
         self._fill(found, (place,))

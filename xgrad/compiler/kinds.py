@@ -23,7 +23,7 @@ CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
 PLAIN = {
     "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__slots__",
     "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
-    "__orig_bases__", "__parameters__", "__abstractmethods__",
+    "__orig_bases__", "__parameters__", "__abstractmethods__", "__slotnames__",
 }  # fmt: skip
 _IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGS_IMMUTABLETYPE
 
@@ -78,6 +78,16 @@ def is_library_class(kind: type[Any]) -> bool:
     """Return True if an installed library defines the class."""
     module = sys.modules.get(kind.__module__)
     return module is None or is_library(vars(module))
+
+
+# The packages of xgrad's whose objects a function computes with; all others' have guards of their own, or no state.
+_STATEFUL = ("xgrad.distributions.", "xgrad.nn.", "xgrad.optim.", "xgrad.utils.")
+
+
+@functools.lru_cache(maxsize=4096)
+def bases_of_ours(kind: type[Any]) -> tuple[type[Any], ...]:
+    """Return the classes of xgrad's behind a class, whose code reads its objects unseen by any frame."""
+    return tuple(base for base in kind.__mro__ if base.__module__.startswith(_STATEFUL))
 
 
 def may_change(kind: type[Any]) -> bool:

@@ -20,7 +20,7 @@ from .code import globals_in, imports_in, is_added_to, is_library, is_ours, name
 from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guards import Container, Path
 from .hyperparameters import Hyperparameters, Numbers, Told, signs
-from .kinds import CALLED, KINDS, NAMING, PLAIN, is_library_class, is_module, may_change
+from .kinds import CALLED, KINDS, NAMING, PLAIN, bases_of_ours, is_library_class, is_module, may_change
 from .namespaces import OfAttributes, OfFixed, OfFunction, OfMethod, OfWrapper, has
 
 NONE: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class Noted:
             texts = (text for text in value.__reduce__()[1] if isinstance(text, str))
             self._names |= {name for text in texts for name in text.split(".")}
             return None
-        if isinstance(value, jax.Array) or (is_ours(kind.__module__) and not is_module(value)):
+        if isinstance(value, jax.Array) or (is_ours(kind.__module__) and not bases_of_ours(kind)):
             return None
         return self._object_guard(value, path, before)
 
@@ -117,7 +117,7 @@ class Noted:
     def _object_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
         kind = type(value)
         used = self._of(value)
-        if is_module(value):  # library code reads a module's attributes
+        if is_module(value) or (bases_of_ours(kind) and not hasattr(kind, "__xgrad_reads__")):
             return OfObject(value, path, None, self._names | {"forward"}, before)
         if not slots_of(kind) and dict_of(value) is None:
             return None
@@ -152,12 +152,16 @@ class Noted:
         if not may_change(value):
             return None
         names = self._names | self._used.get(id(value), NONE)
-        library = is_library_class(value)
+        library, ours = is_library_class(value), bases_of_ours(value)
         for name, item in vars(value).items():
-            if name in CALLED or (name[:2] == name[-2:] == "__" and name not in PLAIN):
-                ran = id(getattr(item, "__code__", None)) in self._ran
-                if ran or not (library or name == "__init__"):  # most objects were initialized long before
-                    names |= {name}
+            special = name[:2] == name[-2:] == "__"
+            called = name in CALLED or (special and name not in PLAIN)
+            ran = id(getattr(getattr(item, "__func__", item), "__code__", None)) in self._ran
+            # Most objects were initialized long before.
+            if ran or (called and not (library or name == "__init__")):
+                names |= {name}
+            elif not special and any(hasattr(base, name) for base in ours):  # code of ours may ask for it
+                names |= {name}
         return OfFixed(value, path, names, before)
 
     def name_globals(self, names: dict[Any, Any], used: frozenset[str]) -> None:
