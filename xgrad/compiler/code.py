@@ -145,12 +145,20 @@ def is_library(names: dict[Any, Any]) -> bool:
     return known or file.startswith(LIBRARIES) or any(part in file for part in _PACKAGES)
 
 
-IGNORED, STDLIB, LOOKED_AT = range(3)
+# The packages of xgrad's whose objects a function computes with; all others' have guards of their own, or no state.
+STATEFUL = ("xgrad.distributions.", "xgrad.nn.", "xgrad.optim.", "xgrad.utils.")
+IGNORED, STDLIB, LOOKED_AT, READING = range(4)
 
 
 def kind_of(frame: Any) -> int:
-    """Return how frames.py treats a frame, by the module of its code: IGNORED, STDLIB or LOOKED_AT."""
-    top = _top(frame.f_globals.get("__name__"))
+    """Return how frames.py treats a frame, by the module of its code: IGNORED, STDLIB, LOOKED_AT or READING.
+
+    READING: code of xgrad's that reads all that objects of its packages have.
+    """
+    module = str(frame.f_globals.get("__name__"))
+    top = _top(module)
+    if module.startswith(STATEFUL):
+        return READING
     if top in _OURS or top in _MACHINERY or top.startswith("namedtuple_"):
         return IGNORED
     return STDLIB if top in sys.stdlib_module_names else LOOKED_AT

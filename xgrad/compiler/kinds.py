@@ -14,7 +14,7 @@ import numpy as np
 
 from ..tensor import Tensor
 from ..views.storage import Tracer
-from .code import is_library, is_ours
+from .code import STATEFUL, is_library, is_ours
 from .containers import OfContext, OfDeque, OfMapping, OfSequence, OfSet, OfView, dict_of
 from .guards import EqualBytes
 
@@ -80,14 +80,16 @@ def is_library_class(kind: type[Any]) -> bool:
     return module is None or is_library(vars(module))
 
 
-# The packages of xgrad's whose objects a function computes with; all others' have guards of their own, or no state.
-_STATEFUL = ("xgrad.distributions.", "xgrad.nn.", "xgrad.optim.", "xgrad.utils.")
+@functools.lru_cache(maxsize=4096)
+def bases_of_ours(kind: type[Any]) -> tuple[type[Any], ...]:
+    """Return the classes of xgrad's behind a class, whose code may read its objects."""
+    return tuple(base for base in kind.__mro__ if base.__module__.startswith(STATEFUL))
 
 
 @functools.lru_cache(maxsize=4096)
-def bases_of_ours(kind: type[Any]) -> tuple[type[Any], ...]:
-    """Return the classes of xgrad's behind a class, whose code reads its objects unseen by any frame."""
-    return tuple(base for base in kind.__mro__ if base.__module__.startswith(_STATEFUL))
+def is_read(kind: type[Any]) -> bool:
+    """Return True if code of xgrad's that gets one of a class's objects reads all of its attributes."""
+    return bool(bases_of_ours(kind)) and not any(hasattr(kind, f"__xgrad_{what}__") for what in ("reads", "guards"))
 
 
 def may_change(kind: type[Any]) -> bool:

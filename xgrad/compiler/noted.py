@@ -117,7 +117,7 @@ class Noted:
     def _object_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
         kind = type(value)
         used = self._of(value)
-        if is_module(value) or (bases_of_ours(kind) and not hasattr(kind, "__xgrad_reads__")):
+        if is_module(value):
             return OfObject(value, path, None, self._names | {"forward"}, before)
         if not slots_of(kind) and dict_of(value) is None:
             return None
