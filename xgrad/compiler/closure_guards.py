@@ -52,6 +52,7 @@ class Surroundings(Noted):
     def __init__(self, values: list[Any], function: Any, constants: bool = False) -> None:
         super().__init__()
         self._finding = not constants  # True: numbers of optimizers may be operands
+        self._changing = constants  # True: schedules may step in the trace
         self.tensors: list[Tensor] = []  # in the order in which the guards find them
         self.containers: list[Container] = []
         self._values, self._function = values, function
@@ -323,12 +324,16 @@ class Surroundings(Noted):
         self.kept.append((container.put, container.value, key, now))
         return True
 
+    def asks(self, names: frozenset[str]) -> bool:
+        """Return True if code that ran has one of the names."""
+        return not names.isdisjoint(self._asked)
+
     def adopt(self, owner: Any, key: Any, item: Any) -> None:
         """Take a new item of a dictionary, or attribute of an object, for one that was there before.
 
         Not if the function may have missed it there.  The caller puts it in its place.
         """
-        if not (_ASKING | DYNAMIC).isdisjoint(self._asked):
+        if self.asks(_ASKING | DYNAMIC):
             return
         names, kind = (owner, OfMapping) if isinstance(owner, dict) else (vars(owner), OfObject)
         known = self._before.get(id(owner))

@@ -146,7 +146,9 @@ def is_library(names: dict[Any, Any]) -> bool:
 
 
 # The packages of xgrad's whose objects a function computes with; all others' have guards of their own, or no state.
-STATEFUL = ("xgrad.distributions.", "xgrad.nn.", "xgrad.optim.", "xgrad.utils.")
+STATEFUL = (
+    "xgrad.distributions.", "xgrad.nn.", "xgrad.optim.lr_scheduler.", "xgrad.optim.swa_utils", "xgrad.utils.data.",
+)  # fmt: skip
 IGNORED, STDLIB, LOOKED_AT, READING = range(4)
 
 

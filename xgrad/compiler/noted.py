@@ -20,7 +20,7 @@ from .code import globals_in, imports_in, is_added_to, is_library, is_ours, name
 from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guards import Container, Path
 from .hyperparameters import Hyperparameters, Numbers, Told, signs
-from .kinds import CALLED, KINDS, NAMING, PLAIN, bases_of_ours, is_library_class, is_module, may_change
+from .kinds import CALLED, KINDS, NAMING, PLAIN, bases_of_ours, is_library_class, is_module, is_read, may_change
 from .namespaces import OfAttributes, OfFixed, OfFunction, OfMethod, OfWrapper, has
 
 NONE: frozenset[str] = frozenset()
@@ -41,6 +41,7 @@ class Noted:
         self._wholly: set[int] = set()  # ids of objects whose attributes code asks for in other ways
         self.numbers: dict[int, Hyperparameters] = {}  # by the id of a group of an optimizer
         self._finding = True  # False once no more of these may be added
+        self._changing = False  # True if objects of xgrad's are looked into before its code reads them
 
     def _whole(self, value: Any) -> dict | None:
         """Return the content that an object had at the first look, or None."""
@@ -49,7 +50,7 @@ class Noted:
 
     def _of(self, value: Any) -> frozenset[str] | None:
         """Return the names of an object's attributes that are guarded; None for all."""
-        if id(value) in self._wholly:
+        if id(value) in self._wholly or (self._changing and is_read(type(value))):
             return None
         used = self._used.get(id(value))
         return self._names if used is None else self._names | used

@@ -137,6 +137,8 @@ class Optimizer:
         @functools.wraps(func)
         def step(*args: Any, **kwargs: Any) -> Any:
             self = args[0]
+            if modes.trace is not None:
+                modes.trace.uses_rates(self)
             own, after = self.__dict__[_HOOKS[0]], self.__dict__[_HOOKS[1]]
             recorder = modes.recorder
             name = f"Optimizer.step#{type(self).__name__}.step"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..optimizer import Optimizer
-from .base import LRScheduler, rates, set_rate
+from .base import LRScheduler, deferred, rates, set_rate
 from .plateau import ReduceLROnPlateau
 
 
@@ -93,6 +93,7 @@ class SequentialLR(ComposedLR):
         elif hasattr(scheduler, "last_epoch"):
             scheduler.last_epoch -= 1
 
+    @deferred
     def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Set the rates of the next epoch."""
         self.last_epoch += 1
@@ -122,6 +123,7 @@ class ChainedScheduler(ComposedLR):
         self.optimizer = optimizer
         self._last_lr = rates(schedulers[-1].optimizer)
 
+    @deferred
     def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Set the rates of the next epoch."""
         for scheduler in self._schedulers:
