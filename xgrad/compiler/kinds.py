@@ -20,10 +20,11 @@ from .guards import EqualBytes
 
 # Methods of a class that are called without being named in code, and attributes of a class that guards ignore.
 CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
+CACHED = {"__slotnames__"}  # attributes of a class that the standard library computes from the others: for copies
 PLAIN = {
     "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__slots__",
     "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
-    "__orig_bases__", "__parameters__", "__abstractmethods__", "__slotnames__",
+    "__orig_bases__", "__parameters__", "__abstractmethods__", *CACHED,
 }  # fmt: skip
 _IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGS_IMMUTABLETYPE
 

@@ -20,7 +20,7 @@ from .code import globals_in, imports_in, is_added_to, is_library, is_ours, name
 from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guards import Container, Path
 from .hyperparameters import Hyperparameters, Numbers, Told, signs
-from .kinds import CALLED, KINDS, NAMING, PLAIN, bases_of_ours, is_library_class, is_module, is_read, may_change
+from .kinds import CACHED, CALLED, KINDS, NAMING, PLAIN, bases_of_ours, is_library_class, is_module, is_read, may_change
 from .namespaces import OfAttributes, OfFixed, OfFunction, OfMethod, OfWrapper, has
 
 NONE: frozenset[str] = frozenset()
@@ -152,7 +152,7 @@ class Noted:
     def _class_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
         if not may_change(value):
             return None
-        names = self._names | self._used.get(id(value), NONE)
+        names = (self._names | self._used.get(id(value), NONE)) - CACHED
         library, ours = is_library_class(value), bases_of_ours(value)
         for name, item in vars(value).items():
             special = name[:2] == name[-2:] == "__"
