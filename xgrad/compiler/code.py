@@ -97,19 +97,16 @@ def imports_in(code: types.CodeType, package: str) -> frozenset[str]:
     return frozenset(".".join(parts) for parts in parents)
 
 
-@functools.lru_cache(maxsize=4096)
-def is_added_to(code: types.CodeType, name: str) -> bool:
-    """Return True if the code uses a variable only to append to the container in it."""
-    instructions = list(get_instructions(code))
-    for one, following in pairwise(instructions):
+def not_only_added_to(code: types.CodeType) -> set[Any]:
+    """Return the names of the variables, among other values, that code uses for more than to append to them."""
+    found: set[Any] = set()
+    for one, following in pairwise(get_instructions(code)):
         if one.opname in ("LOAD_CLOSURE", "COPY_FREE_VARS", "MAKE_CELL"):  # a nested function, tested itself
             continue
-        if name == one.argval or (one.argval.__class__ is tuple and name in one.argval):
-            if not one.opname.startswith("LOAD_") or following.opname not in ("LOAD_METHOD", "LOAD_ATTR"):
-                return False
-            if following.argval not in ("append", "extend", "add", "update", "appendleft"):
-                return False
-    return True
+        appended = one.opname.startswith("LOAD_") and following.opname in ("LOAD_METHOD", "LOAD_ATTR")
+        if not appended or following.argval not in ("append", "extend", "add", "update", "appendleft"):
+            found.update(one.argval if one.argval.__class__ is tuple else (one.argval,))
+    return found
 
 
 def sees_order_of_keywords(function: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .code import globals_in, imports_in, is_added_to, is_library, is_ours, names_in
+from .code import globals_in, imports_in, is_library, is_ours, names_in, not_only_added_to
 from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guards import Container, Path
 from .hyperparameters import Hyperparameters, Numbers, Told, signs
@@ -36,6 +36,7 @@ class Noted:
         self._before: dict[int, tuple[Any, dict]] = {}  # by the id of an object: it, its content at first
         self._attributes: dict[int, tuple[Any, dict]] = {}  # by the id of a function: it, its attributes at first
         self._ran: dict[int, types.CodeType] = {}  # code that ran in the trace, by its id
+        self._otherwise: dict[int, set] = {}  # by the id of code: the variables that it does not only append to
         self._variables: dict[int, set] = {}  # by the id of a list: (name, id of code) of its variables
         self._used: dict[int, set[str]] = {}  # by the id of an object: attributes that code asks for by name
         self._wholly: set[int] = set()  # ids of objects whose attributes code asks for in other ways
@@ -180,4 +181,7 @@ class Noted:
     def _is_log(self, value: Any) -> bool:
         """Return True if all code that has the list only adds to it: then the list is no part of the computation."""
         variables = self._variables.get(id(value), ())
-        return bool(variables) and all(is_added_to(self._ran[code], name) for name, code in variables)
+        for _, code in variables:
+            if code not in self._otherwise:
+                self._otherwise[code] = not_only_added_to(self._ran[code])
+        return bool(variables) and not any(name in self._otherwise[code] for name, code in variables)
