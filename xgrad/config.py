@@ -165,8 +165,8 @@ class Settings:
     special = False  # True once a thread has entered an operator mode or a lazy block: until then none looks for one
     lazy = False  # True if every thread is lazy (XGRAD_LAZY=1)
     torch_names = False  # True within `as_torch()`
-    # Of operators and their formulas (xgrad.library), of divergences and transforms, and of switches of the process that
-    # changed, so far: programs that are older are stale.
+    # Of operators and their formulas (xgrad.library), of divergences and transforms, and changes of switches, so far:
+    # programs that are older are stale.
     registrations = 0
     declared = False  # True once a declared backend is in use; `special` is then True too
     narrow = "warn"  # the setting `xgrad.config.narrow`

@@ -13,7 +13,6 @@ import jax
 from .config import settings
 
 
-
 class _Kept(dict[str, Any]):
     """The switches' values.  A compiled function may have asked for one that changes."""
 

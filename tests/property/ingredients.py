@@ -17,7 +17,8 @@ import xgrad
 """
 ALWAYS = (  # between cases
     "xgrad.set_default_dtype(xgrad.float32)", "xgrad.set_grad_enabled(True)", "xgrad.config.narrow = 'warn'",
-    "xgrad.distributions.Distribution.set_default_validate_args(True)", "import builtins, operator; builtins.abs = operator.abs",
+    "xgrad.distributions.Distribution.set_default_validate_args(True)",
+    "import builtins, operator; builtins.abs = operator.abs",
     "from xgrad.engine.hooks import EVERYWHERE; EVERYWHERE.clear()", "from xgrad.nn.module_hooks import ANY, GLOBAL",
     "[hooks.clear() for hooks in (ANY, *GLOBAL.values())]",
     "[hooks.clear() for hooks in (xgrad.optim.optimizer._global_pre_hooks, xgrad.optim.optimizer._global_post_hooks)]",
@@ -960,6 +961,7 @@ hooks of all modules
     n_N = xgrad.nn.Linear(2, 2, dtype=xgrad.float64)
     xgrad.nn.init.ones_(n_N.weight); xgrad.nn.init.zeros_(n_N.bias)
     k_N = {'k': 2.0}
+    def back_N(m, gi, go): return tuple(None if g is None else g * k_N['k'] for g in gi)
     h_N = M_N.register_module_forward_hook(lambda m, i, o: o * k_N['k'])
     def r_N(x):
         y = (x * 1).requires_grad_()
@@ -968,7 +970,7 @@ hooks of all modules
   h_N.remove()
   h_N.remove(); h_N = M_N.register_module_forward_hook(lambda m, i, o: o * k_N['k'])
   h_N.remove(); h_N = M_N.register_module_forward_pre_hook(lambda m, i: (i[0] * k_N['k'],))
-  h_N.remove(); h_N = M_N.register_module_full_backward_hook(lambda m, gi, go: tuple(None if g is None else g * k_N['k'] for g in gi))
+  h_N.remove(); h_N = M_N.register_module_full_backward_hook(back_N)
   h_N.remove(); h_N = M_N.register_module_full_backward_pre_hook(lambda m, go: tuple(g * k_N['k'] for g in go))
   k_N['k'] = 2.0
   k_N['k'] = 3.0
@@ -1056,7 +1058,8 @@ a lazy property
   p_N.__dict__.pop('logits', None)
   p_N = xgrad.distributions.Bernoulli(probs=xgrad.tensor([0.1, 0.5], dtype=xgrad.float64))
 a transform
-    t_N = xgrad.distributions.ComposeTransform([xgrad.distributions.AffineTransform(1.0, 2.0), xgrad.distributions.PowerTransform(xgrad.tensor(2.0))])
+    D_N = xgrad.distributions
+    t_N = D_N.ComposeTransform([D_N.AffineTransform(1.0, 2.0), D_N.PowerTransform(xgrad.tensor(2.0))])
   reads t_N(x) + t_N.inv(x)
   t_N.parts[0].scale = 2.0
   t_N.parts[0].scale = 3.0

@@ -162,8 +162,8 @@ class Noted:
             # Most objects were initialized long before.
             if ran or (called and not (library or name == "__init__")):
                 names |= {name}
-            elif not special and any(hasattr(base, name) for base in ours):  # code of ours may ask for it
-                names |= {name}
+        # Code of ours may ask for these.
+        names |= {name for name in vars(value) if name[:2] != "__" and any(hasattr(base, name) for base in ours)}
         return OfFixed(value, path, names, before)
 
     def name_globals(self, names: dict[Any, Any], used: frozenset[str]) -> None:
