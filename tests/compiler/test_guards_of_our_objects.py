@@ -123,6 +123,17 @@ def test_a_builtin_that_is_replaced(monkeypatch):
     assert step(xgrad.ones(())).item() == 5
 
 
+shared = [2.0, 3.0]
+
+
+def test_a_list_that_another_function_ignores():
+    ignore = lambda values: 7  # noqa: E731
+    step = xgrad.compile(lambda x: x * (shared[-1] + ignore(shared)))
+    assert step(xgrad.ones(())).item() == 10
+    shared.append(1.0)
+    assert step(xgrad.ones(())).item() == 8
+
+
 class Kept:
     """A class that nothing has copied before."""
 

@@ -1179,7 +1179,6 @@ a gradient scaler
   s_N = xgrad.amp.GradScaler(init_scale=2.0)
   s_N._enabled = False
   s_N._enabled = True
-  s_N._scale.fill_(16.0)
 an autocast
     a_N = xgrad.autocast('cpu', dtype=xgrad.bfloat16)
     def r_N(x):

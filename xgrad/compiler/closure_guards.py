@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor
-from .code import DYNAMIC, globals_in, is_library, is_ours, names_in
+from .code import DYNAMIC, globals_in, is_library, is_ours, names_in, not_only_added_to
 from .containers import (
     OfContext,
     OfGroup,
@@ -210,7 +210,10 @@ class Surroundings(Noted):
             self._before.setdefault(id(names), (names, dict(names)))
             named = names_in(code)
             for name in used:
-                self.note(names.get(name), named, not DYNAMIC.isdisjoint(named))
+                value = names.get(name)
+                if type(value) in (list, dict, set) and name in not_only_added_to(code):
+                    self.variable(value, name, code)
+                self.note(value, named, not DYNAMIC.isdisjoint(named))
 
     def variable(self, value: Any, name: str, code: types.CodeType) -> None:
         """Record the variable in which code has a container."""
