@@ -40,7 +40,7 @@ from .namespaces import OfAttributes, OfFixed, OfFunction, OfGlobals, OfImports,
 from .noted import NONE, Noted
 from .progress import Progress, moves
 
-BUILTINS = vars(builtins)
+BUILTINS: Any = vars(builtins)
 _LIMIT = 50_000  # values that are looked at; all others must be the same objects
 _ASKING = frozenset({"state", "state_dict"})  # names in code that may ask an optimizer for its state
 _MANY = 256  # entries of a dictionary that library code sees; in a larger one other ways must lead to an entry

@@ -94,7 +94,7 @@ class SequentialLR(ComposedLR):
             scheduler.last_epoch -= 1
 
     @deferred
-    def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self) -> None:
         """Set the rates of the next epoch."""
         self.last_epoch += 1
         which = bisect_right(self._milestones, self.last_epoch)
@@ -124,7 +124,7 @@ class ChainedScheduler(ComposedLR):
         self._last_lr = rates(schedulers[-1].optimizer)
 
     @deferred
-    def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self) -> None:
         """Set the rates of the next epoch."""
         for scheduler in self._schedulers:
             scheduler.step()

@@ -81,7 +81,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter = self.num_bad_epochs = 0
 
     @deferred
-    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:
         """Take the measure of an epoch, and lower the rates if it is time."""
         current = float(metrics)
         if epoch is not None:
