@@ -166,13 +166,20 @@ class Settings:
     special = False  # True once a thread has entered an operator mode or a lazy block: until then none looks for one
     lazy = False  # True if every thread is lazy (XGRAD_LAZY=1)
     torch_names = False  # True within `as_torch()`
-    registrations = 0  # of operators and their formulas (xgrad.library), so far: programs that are older are stale
+    # Of operators and their formulas (xgrad.library), of divergences and transforms, and changes of switches, so far:
+    # programs that are older are stale.
+    registrations = 0
     declared = False  # True once a declared backend is in use; `special` is then True too
     narrow = "warn"  # the setting `xgrad.config.narrow`
     narrowing_said = False  # True once the warning that belongs to it was given
 
+    def changed(self) -> None:
+        """Make programs stale that were compiled before: what is registered, or a switch of the process, is another."""
+        self.registrations += 1
+
 
 settings: Settings = Settings()
+
 
 _NARROW = ("warn", "error")
 
@@ -202,6 +209,7 @@ class _Config(types.ModuleType):
             raise ValueError(f"xgrad.config.narrow is 'warn' or 'error', but got {value!r}")
         if value != settings.narrow:
             settings.narrow = value
+            settings.changed()
             jax.clear_caches()  # some kernels ask for a dtype when they are traced
 
 

@@ -6,10 +6,23 @@ kept, for who reads them, and change nothing.  `set_float32_matmul_precision` is
 """
 
 import os
+from typing import Any
 
 import jax
 
-_kept = {"threads": os.cpu_count() or 1, "interop": os.cpu_count() or 1, "deterministic": 0, "precision": "highest"}
+from .config import settings
+
+
+class _Kept(dict[str, Any]):
+    """The switches' values.  A compiled function may have asked for one that changes."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if value != self[name]:
+            super().__setitem__(name, value)
+            settings.changed()
+
+
+_kept = _Kept(threads=os.cpu_count() or 1, interop=os.cpu_count() or 1, deterministic=0, precision="highest")
 
 # PyTorch's word → JAX's: of a TPU's three ways to multiply float32, and of an Ampere GPU's two.
 _PRECISIONS = {"highest": None, "high": "high", "medium": "default"}

@@ -393,3 +393,119 @@ def test_code_that_asks_for_a_state_sees_what_the_call_finds():
 def test_all_optimizers_are_here():
     """Whoever adds one adds it here: Muon takes matrices only, and three have sparse gradients or a search."""
     assert set(table.OPTIONS) <= {*NAMES, "Adafactor", "Muon", "LBFGS", "SparseAdam"}
+
+
+# ---------------------------------------------------------------- schedules that step inside
+
+
+def schedules(library, optimizer):
+    made = library.optim.lr_scheduler
+    return {
+        "LambdaLR": lambda: made.LambdaLR(optimizer, lambda epoch: 0.9**epoch),
+        "MultiplicativeLR": lambda: made.MultiplicativeLR(optimizer, lambda epoch: 0.9),
+        "StepLR": lambda: made.StepLR(optimizer, 2, 0.5),
+        "MultiStepLR": lambda: made.MultiStepLR(optimizer, [1, 3], 0.5),
+        "ConstantLR": lambda: made.ConstantLR(optimizer, 0.5, 3),
+        "LinearLR": lambda: made.LinearLR(optimizer, total_iters=4),
+        "ExponentialLR": lambda: made.ExponentialLR(optimizer, 0.5),
+        "PolynomialLR": lambda: made.PolynomialLR(optimizer, 4),
+        "CosineAnnealingLR": lambda: made.CosineAnnealingLR(optimizer, 4),
+        "CosineAnnealingWarmRestarts": lambda: made.CosineAnnealingWarmRestarts(optimizer, 3),
+        "CyclicLR": lambda: made.CyclicLR(optimizer, 0.01, 0.1, step_size_up=2, cycle_momentum=False),
+        "OneCycleLR": lambda: made.OneCycleLR(optimizer, 0.1, total_steps=8),
+        "SequentialLR": lambda: made.SequentialLR(
+            optimizer, [made.ConstantLR(optimizer, 0.5, 2), made.ExponentialLR(optimizer, 0.5)], milestones=[2]
+        ),
+        "ChainedScheduler": lambda: made.ChainedScheduler(
+            [made.ConstantLR(optimizer, 0.5, 2), made.ExponentialLR(optimizer, 0.5)]
+        ),
+        "SWALR": lambda: library.optim.swa_utils.SWALR(optimizer, 0.02, anneal_epochs=3),
+    }
+
+
+def rates(library, name, rate, order, compiled):
+    """Return the rates and a parameter after each of five calls, and how often the function was traced."""
+    w = library.tensor([1.0, 2.0], requires_grad=True)
+    optimizer = library.optim.Adam([w], lr=library.tensor(0.1) if rate == "tensor" else 0.1)
+    schedule = schedules(library, optimizer)[name]()
+    x, found = library.tensor([1.0, 3.0]), []
+
+    def step():
+        optimizer.zero_grad()
+        (w * x).square().sum().backward()
+        if order == "first":
+            schedule.step()
+        optimizer.step()
+        if order != "first":
+            schedule.step()
+
+    def asking():
+        step()
+        return x * schedule.get_last_lr()[0]
+
+    function = asking if order == "asked" else step
+    function = xgrad.compile(function) if compiled else function
+    for _ in range(5):
+        result = function()
+        found += [float(optimizer.param_groups[0]["lr"]), float(schedule.get_last_lr()[0]), *w.detach().tolist()]
+        found += [] if result is None else result.tolist()
+    return found, compiled and function.metrics().traces
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.one_in(4)
+@pytest.mark.unverified("counts traces")
+@pytest.mark.parametrize("name", schedules(xgrad, None))
+@pytest.mark.parametrize("rate", ["float", "tensor"])
+def test_a_schedule_steps_after_each_run_of_one_program(name, rate):
+    theirs, _ = rates(torch, name, rate, "last", False)
+    found, traces = rates(xgrad, name, rate, "last", True)
+    assert found == pytest.approx(theirs, rel=1e-4, abs=1e-6)
+    if (name, rate) != ("OneCycleLR", "tensor"):  # with a tensor as rate the momentum is a constant
+        assert traces == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.one_in(8)
+@pytest.mark.unverified("traced in each call")
+@pytest.mark.parametrize("name", schedules(xgrad, None))
+@pytest.mark.parametrize("order", ["first", "asked"])
+@pytest.mark.parametrize("rate", ["float", "tensor"])
+def test_a_function_that_depends_on_its_schedules_step_is_traced_in_each_call(name, order, rate):
+    theirs, _ = rates(torch, name, rate, order, False)
+    found, _ = rates(xgrad, name, rate, order, True)
+    assert found == pytest.approx(theirs, rel=1e-4, abs=1e-6)
+
+
+def test_a_plateau_needs_its_measure_outside():
+    params = start()
+    optimizer = optim.SGD(params, lr=0.1)
+    schedule = optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+
+    @xgrad.compile
+    def step():
+        loss = params[0].sum()
+        loss.backward()
+        optimizer.step()
+        schedule.step(loss.detach())
+
+    with pytest.raises(xgrad.errors.TracedValueError, match="reads the value of a tensor"):
+        step()
+    assert (schedule.last_epoch, schedule.best) == (0, float("inf"))
+
+
+def test_a_verified_call_makes_the_schedules_step_once():
+    params = start()
+    optimizer = optim.SGD(params, lr=0.5)
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+
+    @xgrad.compile(verify=True)
+    def step():
+        optimizer.zero_grad()
+        params[0].sum().backward()
+        optimizer.step()
+        schedule.step()
+
+    for _ in range(3):
+        step()
+    assert (schedule.get_last_lr(), schedule.last_epoch) == ([0.0625], 3)

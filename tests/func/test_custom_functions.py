@@ -2,6 +2,8 @@
 
 import pytest
 
+import xgrad
+
 from ..oracle import as_torch, data, leaf, same_error
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
@@ -126,6 +128,40 @@ def test_jacobians_map_backward_and_jvp():
         )
 
     as_torch(program)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["generated", "own"])
+@pytest.mark.parametrize("saved", ["saved", "kept"])
+def test_forward_mode_of_forward_mode_through_what_a_function_saves(own, saved):
+    """torch gives zeros: it takes the tensors that `jvp` gets for constants (docs/differences.md)."""
+
+    class Fourth(xgrad.autograd.Function):
+        generate_vmap_rule = not own
+
+        @staticmethod
+        def forward(x):
+            return x**4
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_forward(inputs[0], output)
+            ctx.kept = inputs[0], output
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            x, y = ctx.saved_tensors if saved == "saved" else ctx.kept
+            return 4 * y / x * tangent
+
+        if own:
+
+            @staticmethod
+            def vmap(info, in_dims, x):
+                return Fourth.apply(x), in_dims[0]
+
+    x, F = xgrad.tensor([3.0, 1.0, 2.0]), xgrad.func
+    assert F.jacfwd(F.jacfwd(lambda x: Fourth.apply(x).sum()))(x).flatten().tolist() == pytest.approx(
+        [108, 0, 0, 0, 12, 0, 0, 0, 48], rel=1e-5
+    )
 
 
 def test_a_rule_of_ones_own():

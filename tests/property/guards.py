@@ -108,8 +108,9 @@ class World:
     def close(self):
         for module in self.modules.values():
             del sys.modules[module.__name__]
+        names = {"xgrad": xgrad}
         for source in ALWAYS:
-            exec(source, {"xgrad": xgrad})
+            exec(source, names)
 
 
 def outcome(function, x):

@@ -15,7 +15,14 @@ import operator, os, sys, types, weakref
 import numpy as np
 import xgrad
 """
-ALWAYS = ("xgrad.set_default_dtype(xgrad.float32)", "xgrad.set_grad_enabled(True)")  # between cases
+ALWAYS = (  # between cases
+    "xgrad.set_default_dtype(xgrad.float32)", "xgrad.set_grad_enabled(True)", "xgrad.config.narrow = 'warn'",
+    "xgrad.distributions.Distribution.set_default_validate_args(True)",
+    "import builtins, operator; builtins.abs = operator.abs",
+    "from xgrad.engine.hooks import EVERYWHERE; EVERYWHERE.clear()", "from xgrad.nn.module_hooks import ANY, GLOBAL",
+    "[hooks.clear() for hooks in (ANY, *GLOBAL.values())]",
+    "[hooks.clear() for hooks in (xgrad.optim.optimizer._global_pre_hooks, xgrad.optim.optimizer._global_post_hooks)]",
+)  # fmt: skip
 
 _TEXT = r"""
 # names
@@ -835,6 +842,440 @@ grad mode
   reads x * w_N
   xgrad.set_grad_enabled(False)
   xgrad.set_grad_enabled(True)
+
+# xgrad's own objects
+a schedule's last rate
+    w_N = xgrad.ones(1, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    s_N = xgrad.optim.lr_scheduler.ExponentialLR(o_N, gamma=0.5)
+  reads x * s_N.get_last_lr()[0]
+  s_N.step()
+  s_N._last_lr = [0.5]
+a schedule's epoch
+    w_N = xgrad.ones(1, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    s_N = xgrad.optim.lr_scheduler.LambdaLR(o_N, lambda epoch: 1 / (1 + epoch))
+    def r_N(x): return x * (s_N.last_epoch + s_N.get_lr()[0])
+  reads r_N(x)
+  s_N.step()
+  s_N.last_epoch = 0
+a schedule's options
+    w_N = xgrad.ones(1, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    s_N = xgrad.optim.lr_scheduler.StepLR(o_N, step_size=1, gamma=0.5)
+  reads x * s_N._get_closed_form_lr()[0]
+  s_N.gamma = 0.5
+  s_N.gamma = 0.25
+  s_N.base_lrs[0] = 0.5
+  s_N.base_lrs[0] = 0.25
+  s_N.last_epoch = 3
+  s_N.load_state_dict({'last_epoch': 2})
+the function of a schedule
+    w_N = xgrad.ones(1, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    k_N = [2.0]
+    s_N = xgrad.optim.lr_scheduler.LambdaLR(o_N, lambda epoch: k_N[0])
+  reads x * s_N.get_lr()[0]
+  k_N[0] = 2.0
+  k_N[0] = 3.0
+  s_N.lr_lambdas[0] = lambda epoch: 7.0
+a schedule of schedules
+    w_N = xgrad.ones(1, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    L_N = xgrad.optim.lr_scheduler
+    s_N = L_N.SequentialLR(o_N, [L_N.ConstantLR(o_N, 0.5, 2), L_N.ExponentialLR(o_N, 0.5)], milestones=[2])
+    c_N = L_N.ChainedScheduler([L_N.ConstantLR(o_N, 0.5, 2), L_N.ExponentialLR(o_N, 0.5)])
+  reads x * (s_N.get_last_lr()[0] + c_N.get_last_lr()[0] + s_N._schedulers[1].last_epoch)
+  s_N.step()
+  c_N.step()
+  s_N._last_lr = [0.5]
+a plateau
+    w_N = xgrad.ones(1, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    s_N = xgrad.optim.lr_scheduler.ReduceLROnPlateau(o_N, patience=0, factor=0.5)
+  reads x * (s_N.get_last_lr()[0] + s_N.in_cooldown + s_N.num_bad_epochs)
+  s_N.step(1.0)
+  s_N.num_bad_epochs = 5
+  s_N.cooldown_counter = 0
+  s_N.cooldown_counter = 2
+a schedule of the user's class
+    w_N = xgrad.ones(1, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    class S_N(xgrad.optim.lr_scheduler.LRScheduler):
+        rate = 1.0
+        def get_lr(self): return [base * self.rate / (1 + self.last_epoch) for base in self.base_lrs]
+    s_N = S_N(o_N)
+  reads x * s_N.get_last_lr()[0]
+  s_N.step()
+  S_N.rate = 3.0; s_N.step()
+  s_N._last_lr = [0.5]
+an optimizer's step
+    w_N = xgrad.tensor([1.0, 2.0], dtype=xgrad.float64, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    def r_N(x):
+        with xgrad.no_grad(): w_N.fill_(1.0)
+        o_N.zero_grad(); (w_N * x).sum().backward(); o_N.step()
+        return w_N.detach() * 1
+  reads r_N(x)
+  o_N.param_groups[0]['lr'] = 0.5
+  o_N.param_groups[0]['lr'] = 0.25
+  o_N.param_groups[0]['maximize'] = True
+  o_N.param_groups[0]['maximize'] = False
+  o_N.param_groups[0]['weight_decay'] = 0.5
+  o_N.param_groups[0]['weight_decay'] = 0
+an optimizer's own hooks
+    w_N = xgrad.tensor([1.0, 2.0], dtype=xgrad.float64, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    k_N = [2.0]
+    def double_N(o, args, kwargs): w_N.grad.mul_(k_N[0])
+    h_N = o_N.register_step_pre_hook(double_N)
+    def r_N(x):
+        with xgrad.no_grad(): w_N.fill_(1.0)
+        o_N.zero_grad(); (w_N * x).sum().backward(); o_N.step()
+        return w_N.detach() * 1
+  reads r_N(x)
+  h_N.remove()
+  h_N = o_N.register_step_pre_hook(double_N)
+  h_N = o_N.register_step_post_hook(lambda o, args, kwargs: w_N.data.mul_(3.0))
+  k_N[0] = 2.0
+  k_N[0] = 3.0
+hooks of all optimizers
+    R_N = xgrad.optim.optimizer
+    w_N = xgrad.tensor([1.0, 2.0], dtype=xgrad.float64, requires_grad=True)
+    o_N = xgrad.optim.SGD([w_N], lr=0.5)
+    k_N = [2.0]
+    def double_N(o, args, kwargs): w_N.grad.mul_(k_N[0])
+    h_N = R_N.register_optimizer_step_pre_hook(double_N)
+    def r_N(x):
+        with xgrad.no_grad(): w_N.fill_(1.0)
+        o_N.zero_grad(); (w_N * x).sum().backward(); o_N.step()
+        return w_N.detach() * 1
+  reads r_N(x)
+  h_N.remove()
+  h_N.remove(); h_N = R_N.register_optimizer_step_pre_hook(double_N)
+  h_N.remove(); h_N = R_N.register_optimizer_step_post_hook(lambda o, args, kwargs: w_N.data.mul_(3.0))
+  k_N[0] = 2.0
+  k_N[0] = 3.0
+hooks of all modules
+    M_N = xgrad.nn.modules.module
+    n_N = xgrad.nn.Linear(2, 2, dtype=xgrad.float64)
+    xgrad.nn.init.ones_(n_N.weight); xgrad.nn.init.zeros_(n_N.bias)
+    k_N = {'k': 2.0}
+    def back_N(m, gi, go): return tuple(None if g is None else g * k_N['k'] for g in gi)
+    h_N = M_N.register_module_forward_hook(lambda m, i, o: o * k_N['k'])
+    def r_N(x):
+        y = (x * 1).requires_grad_()
+        return xgrad.autograd.grad(n_N(y).sum(), y)[0] + n_N(y).detach()
+  reads r_N(x)
+  h_N.remove()
+  h_N.remove(); h_N = M_N.register_module_forward_hook(lambda m, i, o: o * k_N['k'])
+  h_N.remove(); h_N = M_N.register_module_forward_pre_hook(lambda m, i: (i[0] * k_N['k'],))
+  h_N.remove(); h_N = M_N.register_module_full_backward_hook(back_N)
+  h_N.remove(); h_N = M_N.register_module_full_backward_pre_hook(lambda m, go: tuple(g * k_N['k'] for g in go))
+  k_N['k'] = 2.0
+  k_N['k'] = 3.0
+a module's own hooks
+    n_N = xgrad.nn.Linear(2, 2, dtype=xgrad.float64)
+    xgrad.nn.init.ones_(n_N.weight); xgrad.nn.init.zeros_(n_N.bias)
+    k_N = [2.0]
+    h_N = n_N.register_forward_hook(lambda m, i, o: o * k_N[0])
+  reads n_N(x).detach()
+  h_N.remove()
+  h_N.remove(); h_N = n_N.register_forward_hook(lambda m, i, o: o * k_N[0])
+  h_N.remove(); h_N = n_N.register_forward_pre_hook(lambda m, i: (i[0] * k_N[0],))
+  k_N[0] = 2.0
+  k_N[0] = 3.0
+a module of xgrad's
+    d_N = xgrad.nn.Sequential(xgrad.nn.LeakyReLU(0.5), xgrad.nn.Softplus(beta=1.0))
+  reads d_N(-x)
+  d_N[0].negative_slope = 0.5
+  d_N[0].negative_slope = 0.25
+  d_N[1].beta = 1.0
+  d_N[1].beta = 2.0
+  d_N[1].threshold = 0.0
+  d_N[1] = xgrad.nn.Identity()
+  d_N.append(xgrad.nn.Tanh())
+a parametrization
+    n_N = xgrad.nn.Linear(2, 2, bias=False, dtype=xgrad.float64)
+    xgrad.nn.init.ones_(n_N.weight)
+    class P_N(xgrad.nn.Module):
+        s = 2.0
+        def forward(self, w): return w * self.s
+    p_N = P_N()
+    xgrad.nn.utils.parametrize.register_parametrization(n_N, 'weight', p_N)
+  reads n_N(x).detach()
+  p_N.s = 2.0
+  p_N.s = 3.0
+  P_N.s = 5.0
+  xgrad.nn.utils.parametrize.register_parametrization(n_N, 'weight', P_N())
+  xgrad.nn.utils.parametrize.remove_parametrizations(n_N, 'weight')
+pruning
+    n_N = xgrad.nn.Linear(2, 2, bias=False, dtype=xgrad.float64)
+    xgrad.nn.init.ones_(n_N.weight)
+    xgrad.nn.utils.prune.custom_from_mask(n_N, 'weight', xgrad.tensor([[1.0, 0.0], [0.0, 1.0]]))
+  reads n_N(x).detach()
+  n_N.weight_mask.fill_(1.0)
+  n_N.weight_mask = xgrad.tensor([[0.0, 1.0], [1.0, 1.0]], dtype=xgrad.float64)
+  xgrad.nn.utils.prune.remove(n_N, 'weight')
+a weight norm
+    n_N = xgrad.nn.utils.weight_norm(xgrad.nn.Linear(2, 2, bias=False, dtype=xgrad.float64))
+  reads n_N(x).detach()
+  n_N.weight_g.data.fill_(2.0)
+  xgrad.nn.utils.remove_weight_norm(n_N)
+a distribution
+    p_N = xgrad.distributions.Normal(xgrad.zeros(2, dtype=xgrad.float64), xgrad.ones(2, dtype=xgrad.float64))
+  reads p_N.log_prob(x)
+  p_N.loc = xgrad.zeros(2, dtype=xgrad.float64)
+  p_N.loc = xgrad.ones(2, dtype=xgrad.float64)
+  p_N.scale = xgrad.tensor(2.0, dtype=xgrad.float64)
+  p_N.__class__ = xgrad.distributions.Laplace
+a distribution of the user's class
+    class D_N(xgrad.distributions.Normal):
+        k = 1.0
+        @property
+        def mean(self): return self.loc * self.k
+    p_N = D_N(xgrad.ones(2, dtype=xgrad.float64), xgrad.ones(2, dtype=xgrad.float64))
+  reads p_N.log_prob(x) + p_N.mean
+  p_N.loc = xgrad.ones(2, dtype=xgrad.float64)
+  p_N.loc = xgrad.tensor([3.0, 4.0], dtype=xgrad.float64)
+  D_N.k = 2.0
+a distribution of distributions
+    B_N = xgrad.distributions.Normal(xgrad.zeros(2, dtype=xgrad.float64), xgrad.ones(2, dtype=xgrad.float64))
+    p_N = xgrad.distributions.Independent(B_N, 1)
+    t_N = xgrad.distributions.TransformedDistribution(B_N, [xgrad.distributions.AffineTransform(1.0, 2.0)])
+  reads p_N.log_prob(x) + t_N.log_prob(x)
+  p_N.base_dist.loc = xgrad.ones(2, dtype=xgrad.float64)
+  B_N.loc = xgrad.zeros(2, dtype=xgrad.float64)
+  t_N.transforms[0].scale = 3.0
+  t_N.transforms[0].loc = 3.0
+  t_N.transforms = []
+  t_N.transforms = [xgrad.distributions.ExpTransform()]
+  p_N.reinterpreted_batch_ndims = 0
+a lazy property
+    p_N = xgrad.distributions.Bernoulli(probs=xgrad.tensor([0.25, 0.5], dtype=xgrad.float64))
+  reads x * p_N.logits
+  p_N.probs = xgrad.tensor([0.5, 0.75], dtype=xgrad.float64)
+  p_N.__dict__.pop('logits', None)
+  p_N = xgrad.distributions.Bernoulli(probs=xgrad.tensor([0.1, 0.5], dtype=xgrad.float64))
+a transform
+    D_N = xgrad.distributions
+    t_N = D_N.ComposeTransform([D_N.AffineTransform(1.0, 2.0), D_N.PowerTransform(xgrad.tensor(2.0))])
+  reads t_N(x) + t_N.inv(x)
+  t_N.parts[0].scale = 2.0
+  t_N.parts[0].scale = 3.0
+  t_N.parts[1].exponent = xgrad.tensor(3.0)
+  t_N.parts[0] = xgrad.distributions.AffineTransform(0.0, 5.0)
+a constraint
+    c_N = xgrad.distributions.constraints.interval(0.0, 2.0)
+  reads x * c_N.check(x)
+  c_N.upper_bound = 2.0
+  c_N.upper_bound = 1.5
+  c_N.lower_bound = 1.5
+a transform's registry
+    R_N = xgrad.distributions.transform_to
+    class C_N(xgrad.distributions.constraints.Constraint): pass
+    c_N = C_N()
+    R_N.register(C_N, lambda c: xgrad.distributions.AffineTransform(0.0, 2.0))
+  reads R_N(c_N)(x)
+  R_N.register(C_N, lambda c: xgrad.distributions.AffineTransform(0.0, 2.0))
+  R_N.register(C_N, lambda c: xgrad.distributions.AffineTransform(0.0, 3.0))
+register_kl
+    D_N = xgrad.distributions
+    class K_N(D_N.Normal): pass
+    class L_N(K_N): pass
+    p_N = L_N(xgrad.zeros(2), xgrad.ones(2))
+    D_N.register_kl(K_N, K_N)(lambda p, q: p.loc + 1)
+  reads x * D_N.kl_divergence(p_N, p_N)
+  D_N.register_kl(K_N, K_N)(lambda p, q: p.loc + 1)
+  D_N.register_kl(K_N, K_N)(lambda p, q: p.loc + 5)
+  D_N.register_kl(L_N, L_N)(lambda p, q: p.loc + 7)
+a closed divergence's value
+    D_N = xgrad.distributions
+    class K_N(D_N.Normal): pass
+    k_N = [2.0]
+    p_N = K_N(xgrad.zeros(2), xgrad.ones(2))
+    D_N.register_kl(K_N, K_N)(lambda p, q: p.loc + k_N[0])
+  reads x * D_N.kl_divergence(p_N, p_N)
+  k_N[0] = 2.0
+  k_N[0] = 3.0
+a TensorDataset
+    d_N = xgrad.utils.data.TensorDataset(xgrad.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=xgrad.float64))
+  reads x * d_N[1][0] * len(d_N)
+  d_N.tensors = (xgrad.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=xgrad.float64),)
+  d_N.tensors = (xgrad.tensor([[1.0, 2.0], [5.0, 6.0]], dtype=xgrad.float64),)
+  d_N.tensors[0][1] = 9.0
+a Subset
+    s_N = xgrad.utils.data.Subset([2.0, 3.0, 5.0], [0, 1])
+  reads x * s_N[1] * len(s_N)
+  s_N.indices[1] = 2
+  s_N.indices = [0, 1]
+  s_N.dataset = [7.0, 11.0, 13.0]
+a ConcatDataset
+    s_N = xgrad.utils.data.ConcatDataset([[2.0, 3.0], [5.0]])
+  reads x * s_N[2]
+  s_N.datasets[1] = [7.0]
+  s_N.datasets[1][0] = 11.0
+  s_N.cumulative_sizes[0] = 1
+  s_N.cumulative_sizes[0] = 2
+a dataset of the user's class
+    class D_N(xgrad.utils.data.Dataset):
+        def __init__(self): self.items = [2.0, 3.0]
+        def __getitem__(self, i): return self.items[i] * self.scale
+        def __len__(self): return len(self.items)
+        scale = 1.0
+    d_N = D_N()
+  reads x * d_N[1]
+  d_N.items[1] = 3.0
+  d_N.items[1] = 5.0
+  d_N.scale = 2.0
+  D_N.scale = 3.0
+a collate_fn
+    k_N = [2.0]
+    l_N = xgrad.utils.data.DataLoader([1.0, 2.0, 3.0], batch_size=2, collate_fn=lambda batch: k_N[0] * batch[0])
+    def r_N(x): return x * sum(batch for batch in l_N)
+  reads r_N(x)
+  k_N[0] = 2.0
+  k_N[0] = 3.0
+  l_N.collate_fn = lambda batch: 7.0 * batch[-1]
+  l_N.dataset[0] = 5.0
+a sampler
+    s_N = xgrad.utils.data.BatchSampler(xgrad.utils.data.SequentialSampler([1, 2, 3]), batch_size=2, drop_last=False)
+    def r_N(x): return x * sum(sum(batch) * (i + 1) for i, batch in enumerate(s_N)) * len(s_N)
+  reads r_N(x)
+  s_N.batch_size = 2
+  s_N.batch_size = 1
+  s_N.drop_last = True
+  s_N.sampler = xgrad.utils.data.SequentialSampler([1, 2, 3, 4])
+a sampler's epoch
+    s_N = xgrad.utils.data.DistributedSampler([1, 2, 3, 4], num_replicas=2, rank=0, shuffle=False)
+    def r_N(x): return x * sum(i + 1 for i in s_N)
+  reads r_N(x)
+  s_N.rank = 0
+  s_N.rank = 1
+  s_N.num_replicas = 4; s_N.num_samples = 1; s_N.total_size = 4
+an averaged model
+    n_N = xgrad.nn.Linear(2, 2, bias=False, dtype=xgrad.float64)
+    a_N = xgrad.optim.swa_utils.AveragedModel(n_N)
+  reads a_N(x).detach()
+  n_N.weight.data.add_(1.0)
+  a_N.update_parameters(n_N)
+  a_N.module.weight.data.fill_(2.0)
+the averages' function
+    n_N = xgrad.nn.Linear(2, 2, bias=False, dtype=xgrad.float64)
+    k_N = [0.5]
+    a_N = xgrad.optim.swa_utils.AveragedModel(n_N, avg_fn=lambda a, b, n: a * k_N[0] + b)
+    def r_N(x):
+        n_N.weight.data.fill_(1.0); a_N.module.weight.data.fill_(2.0); a_N.n_averaged.fill_(1)
+        a_N.update_parameters(n_N)
+        return a_N(x).detach()
+  reads r_N(x)
+  k_N[0] = 0.5
+  k_N[0] = 0.25
+  a_N.avg_fn = lambda a, b, n: a * 3 + b
+a gradient scaler
+    w_N = xgrad.tensor([1.0, 2.0], dtype=xgrad.float64, requires_grad=True)
+    s_N = xgrad.amp.GradScaler(init_scale=4.0)
+  reads x * s_N.scale(w_N.detach())
+  s_N = xgrad.amp.GradScaler(init_scale=2.0)
+  s_N._enabled = False
+  s_N._enabled = True
+an autocast
+    a_N = xgrad.autocast('cpu', dtype=xgrad.bfloat16)
+    def r_N(x):
+        with a_N: return (x.float()[None] @ x.float()[:, None]).double() / 3 + x
+  reads r_N(x)
+  a_N = xgrad.autocast('cpu', dtype=xgrad.float16)
+  a_N = xgrad.autocast('cpu', enabled=False)
+partial of ours
+    p_N = functools.partial(xgrad.add, alpha=2)
+    q_N = functools.partial(xgrad.nn.functional.leaky_relu, negative_slope=0.5)
+  reads p_N(x, q_N(-x))
+  p_N.keywords['alpha'] = 2
+  p_N.keywords['alpha'] = 3
+  q_N.keywords['negative_slope'] = 0.25
+  p_N = functools.partial(xgrad.sub, alpha=3)
+an object of ours in a list
+    w_N = xgrad.ones(1, requires_grad=True)
+    l_N = [xgrad.optim.lr_scheduler.ExponentialLR(xgrad.optim.SGD([w_N], lr=0.5), gamma=0.5)]
+  reads x * l_N[0].get_last_lr()[0]
+  l_N[0].step()
+  l_N[0]._last_lr = [0.25]
+a method of ours
+    w_N = xgrad.ones(1, requires_grad=True)
+    s_N = xgrad.optim.lr_scheduler.ExponentialLR(xgrad.optim.SGD([w_N], lr=0.5), gamma=0.5)
+    m_N = s_N.get_last_lr
+  reads x * m_N()[0]
+  s_N.step()
+  s_N._last_lr = [0.25]
+  m_N = lambda: [7.0]
+a custom operator
+    @xgrad.library.custom_op('guards_N::twice', mutates_args=())
+    def t_N(x: xgrad.Tensor) -> xgrad.Tensor: return x * k_N
+    k_N = 2.0
+    t_N.register_fake(lambda x: xgrad.empty_like(x))
+  reads t_N(x)
+  k_N = 2.0
+a formula of ours
+    class F_N(xgrad.autograd.Function):
+        @staticmethod
+        def forward(ctx, a): return a * 2
+        @staticmethod
+        def backward(ctx, g): return g * 2
+    w_N = xgrad.tensor([1.0, 2.0], dtype=xgrad.float64, requires_grad=True)
+  reads xgrad.autograd.grad((F_N.apply(w_N) * x).sum(), w_N)[0]
+  F_N.backward = staticmethod(lambda ctx, g: g * 5)
+  F_N.forward = staticmethod(lambda ctx, a: a * 3)
+validate_args
+    def r_N(x):
+        try: return xgrad.distributions.Uniform(2.0, xgrad.tensor(1.0)).low * x
+        except ValueError: return x * 3
+  reads x * (2.0 if xgrad.distributions.Distribution._validate_args else 3.0)
+  xgrad.distributions.Distribution.set_default_validate_args(False)
+  xgrad.distributions.Distribution.set_default_validate_args(True)
+narrow
+    def r_N(x): return x * (2.0 if xgrad.config.narrow == 'warn' else 3.0)
+  reads r_N(x)
+  xgrad.config.narrow = 'error'
+  xgrad.config.narrow = 'warn'
+a generator
+    g_N = xgrad.Generator().manual_seed(1)
+  reads x * xgrad.rand(2, generator=g_N).shape[0]
+  g_N.manual_seed(2)
+  g_N = xgrad.Generator().manual_seed(1)
+
+# copies
+copy
+    class C_N:
+        def __init__(self): self.k = 2.0
+    c_N = C_N()
+  reads x * copy.copy(c_N).k
+  c_N.k = 2.0
+  c_N.k = 3.0
+deepcopy
+    class C_N:
+        def __init__(self): self.k = [2.0]
+    c_N = C_N()
+  reads x * copy.deepcopy(c_N).k[0]
+  c_N.k[0] = 2.0
+  c_N.k[0] = 3.0
+pickle
+    import pickle
+    class C_N:
+        __module__ = 'guards_classes'
+        def __init__(self): self.k = [2.0]
+    C_N.__qualname__ = 'C_N'
+    sys.modules.setdefault('guards_classes', types.ModuleType('guards_classes'))
+    setattr(sys.modules['guards_classes'], 'C_N', C_N)
+    c_N = C_N()
+  reads x * pickle.loads(pickle.dumps(c_N)).k[0]
+  c_N.k[0] = 2.0
+  c_N.k[0] = 3.0
+a replaced builtin
+    import builtins
+    a_N = builtins.abs
+  reads x * abs(-2.0)
+  builtins.abs = lambda v: 5.0
+  builtins.abs = a_N
 """
 
 

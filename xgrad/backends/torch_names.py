@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from ..config import settings
+
 _TABLE: dict[str, dict[str, Any]] = {
     "cudnn": {
         "enabled": True, "benchmark": False, "benchmark_limit": 10, "deterministic": False, "allow_tf32": True,
@@ -53,6 +55,10 @@ class Library(ModuleType):
             self.__dict__.update(before)
 
     sdp_kernel = set_flags = flags
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        settings.changed()  # a compiled function may have asked for it
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{self.__name__} has no attribute {name!r}: XLA picks its kernels without this library")

@@ -23,19 +23,19 @@ class VmapInfo(NamedTuple):
 class _AtLevel:
     """The Function for the entries of a batch: its forward is the rule, one level down."""
 
-    def __init__(self, function: Any, base: Any, level: VmapLevel, modes: tuple[bool, int]) -> None:
+    def __init__(self, function: Any, base: Any, level: VmapLevel, modes: tuple[Any, ...]) -> None:
         self._function, self._base, self._level, self._modes = function, base, level, modes
         self._backward_cls, self.jvp, self.__name__ = function._backward_cls, function.jvp, function.__name__
 
     def forward(self, *args: Any) -> Any:
         """Return the outputs for the entries."""
-        inner = state.grad_enabled, state.forward_level, state.vmap_levels
-        state.grad_enabled, state.forward_level = self._modes  # for recording below
-        state.vmap_levels = inner[2][: self._level.depth - 1]
+        inner = state.grad_enabled, state.forward_level, state.outer_forward_levels, state.vmap_levels
+        state.grad_enabled, state.forward_level, state.outer_forward_levels = self._modes  # for recording below
+        state.vmap_levels = inner[3][: self._level.depth - 1]
         try:
             return _one_level_down(self._function, self._base, self._level, args)
         finally:
-            state.grad_enabled, state.forward_level, state.vmap_levels = inner
+            state.grad_enabled, state.forward_level, state.outer_forward_levels, state.vmap_levels = inner
 
 
 def apply_batched(
@@ -70,7 +70,8 @@ def apply_batched(
         )
     if setup_context is None:
         setup_context = _set_up_by_forward(function)
-    at = _AtLevel(function, base, level, (state.grad_enabled, state.forward_level))
+    modes = state.grad_enabled, state.forward_level, state.outer_forward_levels
+    at = _AtLevel(function, base, level, modes)
     return run_function(at, args, kwargs, setup_context)
 
 

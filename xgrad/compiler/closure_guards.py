@@ -10,6 +10,7 @@ an object on no such way has a strong reference.
 Not looked into: xgrad, JAX, the libraries on it, NumPy (code.py).  Not seen: the state of a C extension, files.
 """
 
+import builtins
 import functools
 import gc
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor
-from .code import DYNAMIC, globals_in, is_library, is_ours, names_in
+from .code import DYNAMIC, globals_in, is_library, is_ours, names_in, not_only_added_to
 from .containers import (
     OfContext,
     OfGroup,
@@ -39,6 +40,7 @@ from .namespaces import OfAttributes, OfFixed, OfFunction, OfGlobals, OfImports,
 from .noted import NONE, Noted
 from .progress import Progress, moves
 
+BUILTINS: Any = vars(builtins)
 _LIMIT = 50_000  # values that are looked at; all others must be the same objects
 _ASKING = frozenset({"state", "state_dict"})  # names in code that may ask an optimizer for its state
 _MANY = 256  # entries of a dictionary that library code sees; in a larger one other ways must lead to an entry
@@ -50,6 +52,7 @@ class Surroundings(Noted):
     def __init__(self, values: list[Any], function: Any, constants: bool = False) -> None:
         super().__init__()
         self._finding = not constants  # True: numbers of optimizers may be operands
+        self._changing = constants  # True: schedules may step in the trace
         self.tensors: list[Tensor] = []  # in the order in which the guards find them
         self.containers: list[Container] = []
         self._values, self._function = values, function
@@ -117,6 +120,8 @@ class Surroundings(Noted):
                 self._used.setdefault(id(names[name]), set()).update(self._imports[name])
         else:
             found = OfGlobals(names, (place,), used, self._whole(names))
+            if names is not BUILTINS:
+                self.name_globals(BUILTINS, found.unset)
         self.containers.append(found)
         self.root.children.append((place, found))
         self._fill(found, (place,))
@@ -205,7 +210,10 @@ class Surroundings(Noted):
             self._before.setdefault(id(names), (names, dict(names)))
             named = names_in(code)
             for name in used:
-                self.note(names.get(name), named, not DYNAMIC.isdisjoint(named))
+                value = names.get(name)
+                if type(value) in (list, dict, set) and name in not_only_added_to(code):
+                    self.variable(value, name, code)
+                self.note(value, named, not DYNAMIC.isdisjoint(named))
 
     def variable(self, value: Any, name: str, code: types.CodeType) -> None:
         """Record the variable in which code has a container."""
@@ -319,12 +327,16 @@ class Surroundings(Noted):
         self.kept.append((container.put, container.value, key, now))
         return True
 
+    def asks(self, names: frozenset[str]) -> bool:
+        """Return True if code that ran has one of the names."""
+        return not names.isdisjoint(self._asked)
+
     def adopt(self, owner: Any, key: Any, item: Any) -> None:
         """Take a new item of a dictionary, or attribute of an object, for one that was there before.
 
         Not if the function may have missed it there.  The caller puts it in its place.
         """
-        if not (_ASKING | DYNAMIC).isdisjoint(self._asked):
+        if self.asks(_ASKING | DYNAMIC):
             return
         names, kind = (owner, OfMapping) if isinstance(owner, dict) else (vars(owner), OfObject)
         known = self._before.get(id(owner))

@@ -97,19 +97,16 @@ def imports_in(code: types.CodeType, package: str) -> frozenset[str]:
     return frozenset(".".join(parts) for parts in parents)
 
 
-@functools.lru_cache(maxsize=4096)
-def is_added_to(code: types.CodeType, name: str) -> bool:
-    """Return True if the code uses a variable only to append to the container in it."""
-    instructions = list(get_instructions(code))
-    for one, following in pairwise(instructions):
+def not_only_added_to(code: types.CodeType) -> set[Any]:
+    """Return the names of the variables, among other values, that code uses for more than to append to them."""
+    found: set[Any] = set()
+    for one, following in pairwise(get_instructions(code)):
         if one.opname in ("LOAD_CLOSURE", "COPY_FREE_VARS", "MAKE_CELL"):  # a nested function, tested itself
             continue
-        if name == one.argval or (one.argval.__class__ is tuple and name in one.argval):
-            if not one.opname.startswith("LOAD_") or following.opname not in ("LOAD_METHOD", "LOAD_ATTR"):
-                return False
-            if following.argval not in ("append", "extend", "add", "update", "appendleft"):
-                return False
-    return True
+        appended = one.opname.startswith("LOAD_") and following.opname in ("LOAD_METHOD", "LOAD_ATTR")
+        if not appended or following.argval not in ("append", "extend", "add", "update", "appendleft"):
+            found.update(one.argval if one.argval.__class__ is tuple else (one.argval,))
+    return found
 
 
 def sees_order_of_keywords(function: Any) -> bool:
@@ -145,12 +142,22 @@ def is_library(names: dict[Any, Any]) -> bool:
     return known or file.startswith(LIBRARIES) or any(part in file for part in _PACKAGES)
 
 
-IGNORED, STDLIB, LOOKED_AT = range(3)
+# The packages of xgrad's whose objects a function computes with; all others' have guards of their own, or no state.
+STATEFUL = (
+    "xgrad.distributions.", "xgrad.nn.", "xgrad.optim.lr_scheduler.", "xgrad.optim.swa_utils", "xgrad.utils.data.",
+)  # fmt: skip
+IGNORED, STDLIB, LOOKED_AT, READING = range(4)
 
 
 def kind_of(frame: Any) -> int:
-    """Return how frames.py treats a frame, by the module of its code: IGNORED, STDLIB or LOOKED_AT."""
-    top = _top(frame.f_globals.get("__name__"))
+    """Return how frames.py treats a frame, by the module of its code: IGNORED, STDLIB, LOOKED_AT or READING.
+
+    READING: code of xgrad's that reads all that objects of its packages have.
+    """
+    module = str(frame.f_globals.get("__name__"))
+    top = _top(module)
+    if module.startswith(STATEFUL):
+        return READING
     if top in _OURS or top in _MACHINERY or top.startswith("namedtuple_"):
         return IGNORED
     return STDLIB if top in sys.stdlib_module_names else LOOKED_AT

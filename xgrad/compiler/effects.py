@@ -16,6 +16,7 @@ from ..tensor import Tensor, blank
 from ..views.meta import ViewMeta
 from ..views.storage import UNTRACKED, Storage, Tracer, VersionCounter
 from .containers import INTERNAL
+from .guards import is_scalar
 from .overlay import HOOKS, Reached, _read
 from .reached_tensors import Again, Trace, is_plain
 
@@ -295,6 +296,12 @@ def has_tensors(plan: tuple[str, Any]) -> bool:
     if kind in ("list", "tuple", "tree"):
         return any(map(has_tensors, what[1] if kind == "tree" else what))
     return any(map(has_tensors, what.values())) if kind == "dict" else kind != "constant"
+
+
+def is_constant(plan: tuple[str, Any]) -> bool:
+    """Return True for a number, a string, and the like, and for lists and tuples of these."""
+    kind, what = plan
+    return is_scalar(what) if kind == "constant" else kind in ("list", "tuple") and all(map(is_constant, what))
 
 
 class Making:

@@ -18,7 +18,9 @@ from inspect import CO_GENERATOR
 from typing import Any
 
 from .closure_guards import Surroundings
-from .code import DYNAMIC, IGNORED, LOOKED_AT, STDLIB, kind_of, names_in
+from .code import DYNAMIC, IGNORED, LOOKED_AT, READING, STDLIB, kind_of, names_in
+from .kinds import is_read
+from .noted import NONE
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
@@ -80,6 +82,11 @@ class Frames:
         if code in self._collector:
             return
         kind = self._kind(frame)
+        if kind == READING:
+            for value in frame.f_locals.values() if event == "call" else ():
+                if is_read(type(value)):
+                    self._around.note(value, NONE, True)
+            return
         if kind == IGNORED or (kind == STDLIB and self._is_called_by_ignored(frame)):
             return
         if callable(self._previous):

@@ -14,16 +14,17 @@ import numpy as np
 
 from ..tensor import Tensor
 from ..views.storage import Tracer
-from .code import is_library, is_ours
+from .code import STATEFUL, is_library, is_ours
 from .containers import OfContext, OfDeque, OfMapping, OfSequence, OfSet, OfView, dict_of
 from .guards import EqualBytes
 
 # Methods of a class that are called without being named in code, and attributes of a class that guards ignore.
 CALLED = {"forward", "backward", "setup_context", "jvp", "vmap"}
+CACHED = {"__slotnames__"}  # attributes of a class that the standard library computes from the others: for copies
 PLAIN = {
     "__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__slots__",
     "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__static_attributes__", "__firstlineno__",
-    "__orig_bases__", "__parameters__", "__abstractmethods__",
+    "__orig_bases__", "__parameters__", "__abstractmethods__", *CACHED,
 }  # fmt: skip
 _IMMUTABLE = 1 << 8  # a flag of classes that C code defines: Py_TPFLAGS_IMMUTABLETYPE
 
@@ -78,6 +79,18 @@ def is_library_class(kind: type[Any]) -> bool:
     """Return True if an installed library defines the class."""
     module = sys.modules.get(kind.__module__)
     return module is None or is_library(vars(module))
+
+
+@functools.lru_cache(maxsize=4096)
+def bases_of_ours(kind: type[Any]) -> tuple[type[Any], ...]:
+    """Return the classes of xgrad's behind a class, whose code may read its objects."""
+    return tuple(base for base in kind.__mro__ if base.__module__.startswith(STATEFUL))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_read(kind: type[Any]) -> bool:
+    """Return True if code of xgrad's that gets one of a class's objects reads all of its attributes."""
+    return bool(bases_of_ours(kind)) and not any(hasattr(kind, f"__xgrad_{what}__") for what in ("reads", "guards"))
 
 
 def may_change(kind: type[Any]) -> bool:

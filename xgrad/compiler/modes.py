@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from ..config import INFERENCE_LEVEL, settings, state
+from ..engine.hooks import EVERYWHERE
 
 # Names of JAX's settings that a program or its result depends on; a release may lack some.
 _WANTED = (
@@ -47,7 +48,8 @@ NAMES = (
     "anomaly mode", "the layout policy", "compiled_backward", "mutation of saved tensors", "use_key",
     "the mesh", "autocast", "the default device", "the default dtype",
     *(name.removeprefix("jax_").removeprefix("enable_") for name in _SETTINGS + _EAGER),
-    "the registered operators (xgrad.library)",
+    "the registered operators (xgrad.library), divergences and transforms, or switches of the process",
+    "the hooks of all modules and optimizers",
 )  # fmt: skip
 
 
@@ -74,6 +76,7 @@ def modes() -> tuple[Any, ...]:
         settings.default_dtype,
         *_read(_config),
         settings.registrations,
+        (*EVERYWHERE,),
     )
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from .code import globals_in, imports_in, is_added_to, is_library, is_ours, names_in
+from .code import globals_in, imports_in, is_library, is_ours, names_in, not_only_added_to
 from .containers import OfArray, OfGroup, OfLocal, OfObject, OfSubclass, asks_itself, dict_of, is_scalar_type, slots_of
 from .guards import Container, Path
 from .hyperparameters import Hyperparameters, Numbers, Told, signs
-from .kinds import CALLED, KINDS, NAMING, PLAIN, is_library_class, is_module, may_change
+from .kinds import CACHED, CALLED, KINDS, NAMING, PLAIN, bases_of_ours, is_library_class, is_module, is_read, may_change
 from .namespaces import OfAttributes, OfFixed, OfFunction, OfMethod, OfWrapper, has
 
 NONE: frozenset[str] = frozenset()
@@ -36,11 +36,13 @@ class Noted:
         self._before: dict[int, tuple[Any, dict]] = {}  # by the id of an object: it, its content at first
         self._attributes: dict[int, tuple[Any, dict]] = {}  # by the id of a function: it, its attributes at first
         self._ran: dict[int, types.CodeType] = {}  # code that ran in the trace, by its id
+        self._otherwise: dict[int, set] = {}  # by the id of code: the variables that it does not only append to
         self._variables: dict[int, set] = {}  # by the id of a list: (name, id of code) of its variables
         self._used: dict[int, set[str]] = {}  # by the id of an object: attributes that code asks for by name
         self._wholly: set[int] = set()  # ids of objects whose attributes code asks for in other ways
         self.numbers: dict[int, Hyperparameters] = {}  # by the id of a group of an optimizer
         self._finding = True  # False once no more of these may be added
+        self._changing = False  # True if objects of xgrad's are looked into before its code reads them
 
     def _whole(self, value: Any) -> dict | None:
         """Return the content that an object had at the first look, or None."""
@@ -49,7 +51,7 @@ class Noted:
 
     def _of(self, value: Any) -> frozenset[str] | None:
         """Return the names of an object's attributes that are guarded; None for all."""
-        if id(value) in self._wholly:
+        if id(value) in self._wholly or (self._changing and is_read(type(value))):
             return None
         used = self._used.get(id(value))
         return self._names if used is None else self._names | used
@@ -103,7 +105,7 @@ class Noted:
             texts = (text for text in value.__reduce__()[1] if isinstance(text, str))
             self._names |= {name for text in texts for name in text.split(".")}
             return None
-        if isinstance(value, jax.Array) or (is_ours(kind.__module__) and not is_module(value)):
+        if isinstance(value, jax.Array) or (is_ours(kind.__module__) and not bases_of_ours(kind)):
             return None
         return self._object_guard(value, path, before)
 
@@ -117,7 +119,7 @@ class Noted:
     def _object_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
         kind = type(value)
         used = self._of(value)
-        if is_module(value):  # library code reads a module's attributes
+        if is_module(value):
             return OfObject(value, path, None, self._names | {"forward"}, before)
         if not slots_of(kind) and dict_of(value) is None:
             return None
@@ -151,13 +153,17 @@ class Noted:
     def _class_guard(self, value: Any, path: Path, before: dict | None) -> Container | None:
         if not may_change(value):
             return None
-        names = self._names | self._used.get(id(value), NONE)
-        library = is_library_class(value)
+        names = (self._names | self._used.get(id(value), NONE)) - CACHED
+        library, ours = is_library_class(value), bases_of_ours(value)
         for name, item in vars(value).items():
-            if name in CALLED or (name[:2] == name[-2:] == "__" and name not in PLAIN):
-                ran = id(getattr(item, "__code__", None)) in self._ran
-                if ran or not (library or name == "__init__"):  # most objects were initialized long before
-                    names |= {name}
+            special = name[:2] == name[-2:] == "__"
+            called = name in CALLED or (special and name not in PLAIN)
+            ran = id(getattr(getattr(item, "__func__", item), "__code__", None)) in self._ran
+            # Most objects were initialized long before.
+            if ran or (called and not (library or name == "__init__")):
+                names |= {name}
+        # Code of ours may ask for these.
+        names |= {name for name in vars(value) if name[:2] != "__" and any(hasattr(base, name) for base in ours)}
         return OfFixed(value, path, names, before)
 
     def name_globals(self, names: dict[Any, Any], used: frozenset[str]) -> None:
@@ -175,4 +181,7 @@ class Noted:
     def _is_log(self, value: Any) -> bool:
         """Return True if all code that has the list only adds to it: then the list is no part of the computation."""
         variables = self._variables.get(id(value), ())
-        return bool(variables) and all(is_added_to(self._ran[code], name) for name, code in variables)
+        for _, code in variables:
+            if code not in self._otherwise:
+                self._otherwise[code] = not_only_added_to(self._ran[code])
+        return bool(variables) and not any(name in self._otherwise[code] for name, code in variables)

@@ -21,6 +21,7 @@ from ..execution.pending import declared_of, quietly
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.storage import Storage, Tracer
+from .hyperparameters import EscapedError
 from .overlay import Inline, Overlay, Reached, _read, run_in
 
 # The equation of an array from outside, until the trace is split into programs (program.py).
@@ -57,12 +58,28 @@ class Trace(Overlay):
         self.numbers: dict[int, Any] = {}  # the optimizers' numbers that are operands (hyperparameters.py)
         # Tells of a new item or attribute, which later calls will find there: the first state of an optimizer.
         self.adopt: Callable[[Any, Any, Any], None] = lambda owner, key, item: None
+        self.steps: list[tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []  # of schedules, deferred
+        self.deferring = True  # False if schedules step in the trace,
+        self.stepped = False  # and True then if one did
         self.refused: Exception | None = None  # an operation that no program can do; the function may catch it
 
     def run(self, function: Callable[[], Any]) -> Any:
         """Call a function in this overlay."""
         state.trace = self  # `run_in` sets it to None
         return run_in(self, function)
+
+    def defers(self, schedule: Any, step: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> bool:
+        """Return True if a schedule's step is to follow each run of the program."""
+        if not self.deferring or any(isinstance(value, Tensor) for value in (*args, *options.values())):
+            self.stepped = True
+            return False
+        self.steps.append((schedule, step, args, options))
+        return True
+
+    def uses_rates(self, optimizer: Any) -> None:
+        """Have the function traced again, without deferred steps, if the optimizer steps after its schedule."""
+        if any(schedule.optimizer is optimizer for schedule, *_ in self.steps):
+            raise EscapedError
 
     def root(self, owner: Any, array: Any) -> Root:
         """Make a new input of the program."""

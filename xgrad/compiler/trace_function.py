@@ -21,8 +21,8 @@ from . import modes
 from .backward_node import Target
 from .closure_guards import Surroundings
 from .code import LIBRARIES, sees_order_of_keywords
-from .compiled_program import Entry
-from .effects import ONCE, RETAINED, SPARSE_GRADIENT, Outputs, has_tensors
+from .compiled_program import Entry, SteppingEntry
+from .effects import ONCE, RETAINED, SPARSE_GRADIENT, Outputs, has_tensors, is_constant
 from .expected import Expected
 from .frames import Frames
 from .guards import MISSING, Container, is_scalar, shown
@@ -37,6 +37,11 @@ from .reached_tensors import Again, Trace, input_p
 from .shardings import Places, Shardings, put_out
 from .traced import Traced
 
+# Names in code that may ask for what a schedule's step changes.
+_OF_SCHEDULES = frozenset({
+    "__dict__", "_last_lr", "_step_count", "best", "cooldown_counter", "get_last_lr", "get_lr", "in_cooldown",
+    "last_epoch", "lr", "num_bad_epochs", "param_groups", "state_dict", "T_cur", "T_i", "vars",
+})  # fmt: skip
 _TRIES = 8  # attempts while another thread changes tensors that the trace relies on
 _VALUE_NEEDED = (
     jax.errors.ConcretizationTypeError,
@@ -116,6 +121,7 @@ class _Tracing:
         self.places = [i for i in range(len(leaves)) if i not in self.bare]
         self.given: list[Container] = []  # containers among the arguments
         self.around = Surroundings([leaves[i] for i in self.places], function, constants)
+        self.trace.deferring = not constants
         self.trace.numbers, self.trace.adopt = self.around.numbers, self.around.adopt
         self.frames = Frames(self.around)
 
@@ -174,10 +180,11 @@ class _Tracing:
             tuple(self.targets),
             self.failures,
             (places.operands(program), places.all(len(program.closed.jaxpr.outvars))),
+            [(step, args, options) for _, step, args, options in self.trace.steps],
         )
         for container in self.around.containers:
             container.forget()
-        return Entry(found, donate, options), self.around.kept
+        return (SteppingEntry if found.steps else Entry)(found, donate, options), self.around.kept
 
     # ------------------------------------------------------------ the run
 
@@ -210,7 +217,9 @@ class _Tracing:
                 each.show()
         # C code may have refused a number's stand-in, and `type` does not ask it.
         doubtful = numbers and (isinstance(failed, TypeError) or self.frames.asks_types)
-        if doubtful or any(each.escaped for each in numbers):
+        schedules = [schedule for schedule, *_ in self.trace.steps]
+        unsure = schedules and (self.around.asks(_OF_SCHEDULES) or self.frames.is_new(schedules))
+        if doubtful or unsure or any(each.escaped for each in numbers):
             raise EscapedError
         if failed is not None:
             try:
@@ -279,7 +288,8 @@ class _Tracing:
             for container in containers_of(guard):
                 for key, was, now in container.changes():
                     plan = None if now is MISSING else outputs.plan(now)
-                    if plan is not None and container.takes(key) and has_tensors(plan):
+                    repeated = plan is not None and (has_tensors(plan) or (self.trace.stepped and is_constant(plan)))
+                    if repeated and container.takes(key):
                         found.append((root, container.path, key, plan))
                     elif not self.around.keeps(container, key, was, now):
                         raise NotImplementedError(_CHANGED.format(container.told(key), shown(was), shown(now)))

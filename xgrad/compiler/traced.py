@@ -32,3 +32,4 @@ class Traced(NamedTuple):
     targets: tuple[Target, ...]  # the tensors that get their gradients
     failures: dict[int, Exception]  # by result: the error that a backward of it raises
     places: tuple[tuple[Any, ...] | None, list[Any] | None]  # shardings of the program's operands and results
+    steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]  # (function, its arguments): schedules' steps after a call

@@ -6,6 +6,7 @@ PyTorch: torch/distributions/constraint_registry.py.
 from collections.abc import Callable
 from typing import Any
 
+from ..config import settings
 from . import constraints
 from .transforms import (
     AffineTransform,
@@ -60,6 +61,7 @@ class ConstraintRegistry:
         if not (isinstance(kind, type) and issubclass(kind, constraints.Constraint)):
             raise TypeError(f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}")
         self._registry[kind] = factory
+        settings.changed()
         return factory
 
     def __call__(self, constraint: constraints.Constraint) -> Any:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+from ..config import settings
 from ..size import Size
 from ..tensor import Tensor
 from .constraints import Constraint, is_dependent
@@ -31,6 +32,7 @@ class Distribution:
         if value not in (True, False):
             raise ValueError(f"expected True or False, but got {value!r}")
         Distribution._validate_args = value
+        settings.changed()
 
     def __init__(
         self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (), validate_args: bool | None = None

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..config import settings
 from ..dispatch.tables import FUNCTIONS
 from ..tensor import Tensor
 from .bounded import ContinuousBernoulli
@@ -47,6 +48,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Callable[..., Tensor]],
     def register(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         _TABLE[type_p, type_q] = function
         _FOUND.clear()
+        settings.changed()
         return function
 
     return register

@@ -22,6 +22,9 @@ class Hooks(dict[Any, Any]):
     __slots__ = ("__weakref__",)
 
 
+EVERYWHERE = Hooks()  # {id: True} of the hooks of all modules and of all optimizers, on which compiled programs depend
+
+
 class RemovableHandle:
     """Removes the hook for which it was returned; usable as a context manager.
 
@@ -83,12 +86,14 @@ def adopted(hooks: Any) -> Hooks | None:
     return Hooks(hooks)
 
 
-def register(hooks: dict[Any, Any], hook: Callable[..., Any]) -> RemovableHandle:
-    """Add a hook to a container.  Raises `TypeError` if it cannot be called."""
+def register(hooks: dict[Any, Any], hook: Callable[..., Any], *flags: dict[Any, Any]) -> RemovableHandle:
+    """Add a hook to a container, and its id to those of `flags`.  Raises `TypeError` if it cannot be called."""
     if not callable(hook):
         raise TypeError(f"a hook must be callable, but got {type(hook).__name__}")
-    handle = RemovableHandle(hooks)
+    handle = RemovableHandle(hooks, extra_dict=flags)
     hooks[handle.id] = hook
+    for flag in flags:
+        flag[handle.id] = True
     return handle
 
 

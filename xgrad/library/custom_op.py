@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..amp.settings import is_autocast_available, kind_of
+from ..config import settings
 from ..tensor import Tensor
 from .infer_schema import infer_schema
 from .operator import OpOverload
-from .registry import changed, checked_name, find, put
+from .registry import checked_name, find, put
 from .schema import Schema
 from .tags import Tag, tags_of
 
@@ -121,7 +122,7 @@ class CustomOpDef:
         `xgrad.compile` asks it if the operator's function reads values.  Returns `fn`: also a decorator.
         """
         self._opoverload.fake = fn
-        changed()
+        settings.changed()
         return fn
 
     def register_kernel(
@@ -141,7 +142,7 @@ class CustomOpDef:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             for kind in kinds:
                 self._opoverload.kernels[None if kind is None else kind_of(kind, "register_kernel")] = function
-            changed()
+            settings.changed()
             return function
 
         return register if fn is None else register(fn)
@@ -155,7 +156,7 @@ class CustomOpDef:
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self._opoverload.vmap_rule = function
-            changed()
+            settings.changed()
             return function
 
         return register if func is None else register(func)
@@ -183,12 +184,12 @@ class CustomOpDef:
         elif before is not enabled:
             _log.warning("the kernel of %s for %s is so already", self, device_type)
         (disabled.discard if enabled else disabled.add)(device_type)
-        changed()
+        settings.changed()
         try:
             yield
         finally:
             (disabled.add if before else disabled.discard)(device_type)
-            changed()
+            settings.changed()
 
 
 # -- what the functions of xgrad.library share with the methods ------------------------------------------------------
@@ -205,7 +206,7 @@ def register_formula(operator: OpOverload, backward: Any, setup_context: Any, sh
     if operator.composite is not None:
         raise RuntimeError(f"{shown} has a kernel that is recorded as it runs (CompositeImplicitAutograd)")
     operator.setup_context, operator.formula = setup_context, backward
-    changed()
+    settings.changed()
 
 
 def register_casts(operator: OpOverload, device_type: Any, cast_inputs: Any) -> None:
@@ -219,7 +220,7 @@ def register_casts(operator: OpOverload, device_type: Any, cast_inputs: Any) -> 
     if not available:
         raise ValueError(f"Device type '{device_type}' does not support autocast.")
     operator.casts[kind_of(device_type, "register_autocast")] = cast_inputs
-    changed()
+    settings.changed()
 
 
 def register_rule(operator: OpOverload, kind: type, fn: Callable[..., Any] | None) -> Any:
@@ -231,7 +232,7 @@ def register_rule(operator: OpOverload, kind: type, fn: Callable[..., Any] | Non
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         operator.rules[kind] = function
-        changed()
+        settings.changed()
         return function
 
     return register if fn is None else register(fn)

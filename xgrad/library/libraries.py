@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..amp.settings import kind_of
+from ..config import settings
 from .custom_op import operator_of, register_casts, register_formula, register_rule
 from .operator import OpOverload
-from .registry import NAMESPACES, changed, checked_name, find, put, remove
+from .registry import NAMESPACES, checked_name, find, put, remove
 from .schema import Schema
 from .tags import tags_of
 
@@ -105,7 +106,7 @@ class Library:
 
     def _register_fake(self, op_name: str, fn: Callable[..., Any], **options: Any) -> None:
         operator_of(f"{self.ns}::{op_name}").fake = fn
-        changed()
+        settings.changed()
 
     def _destroy(self) -> None:
         _forget(self._made)
@@ -136,7 +137,7 @@ def put_kernel(operator: OpOverload, key: str, fn: Callable[..., Any]) -> None:
     else:
         kind = None if key in _ALL else kind_of({"XLA": "xla"}.get(key, key.lower()), "impl")
         operator.kernels[kind] = fn
-    changed()
+    settings.changed()
 
 
 _kept: dict[str, Library] = {}  # the libraries of operators that `define` made
@@ -236,7 +237,7 @@ def register_fake(
                 f"register_fake(...): the operator {operator._qualname} already has a fake impl registered"
             )
         operator.fake = fn
-        changed()
+        settings.changed()
         return fn
 
     return register if func is None else register(func)
@@ -248,7 +249,7 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         operator.vmap_rule = fn
-        changed()
+        settings.changed()
         return fn
 
     return register if func is None else register(func)

@@ -66,11 +66,6 @@ class OpOverloadPacket:
         return sorted([*self._overloads, "overloads"])
 
 
-def changed() -> None:
-    """Make programs stale that were compiled before: an operator, or what is registered for one, is new."""
-    settings.registrations += 1
-
-
 def put(operator: "OpOverload") -> None:
     """Register an operator under its name, in place of another one of this name."""
     schema = operator._schema
@@ -81,7 +76,7 @@ def put(operator: "OpOverload") -> None:
     if packet is None:
         packet = space._packets[schema.op_name] = OpOverloadPacket(schema.namespace, schema.op_name)
     packet._overloads[schema.overload_name or "default"] = operator
-    changed()
+    settings.changed()
 
 
 def remove(operator: "OpOverload") -> None:
@@ -93,7 +88,7 @@ def remove(operator: "OpOverload") -> None:
     if space is None or packet is None or packet._overloads.get(overload) is not operator:
         return
     del packet._overloads[overload]
-    changed()
+    settings.changed()
     if not packet._overloads:
         del space._packets[schema.op_name]
     if not space._packets:

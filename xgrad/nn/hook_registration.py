@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from ..engine.hooks import RemovableHandle
+from ..engine.hooks import EVERYWHERE, RemovableHandle
 from .module_hooks import ANY, GLOBAL, ModuleHook, registered
 
 
@@ -119,7 +119,7 @@ class WithHooks:
 
 
 def _of_all(kind: str, hook: Callable[..., Any], *flags: str) -> RemovableHandle:
-    return registered(GLOBAL[kind], hook, False, any=ANY, **{flag: GLOBAL[flag] for flag in flags})
+    return registered(GLOBAL[kind], hook, any=ANY, everywhere=EVERYWHERE, **{flag: GLOBAL[flag] for flag in flags})
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -172,14 +172,14 @@ def as_registered(kind: str, module: Any, name: str, value: Any) -> Any:
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, name, param)` when a module registers a parameter; it may return another one."""
-    return registered(REGISTRATION["parameter"], hook)
+    return registered(REGISTRATION["parameter"], hook, everywhere=EVERYWHERE)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, name, buffer)` when a module registers a buffer; it may return another one."""
-    return registered(REGISTRATION["buffer"], hook)
+    return registered(REGISTRATION["buffer"], hook, everywhere=EVERYWHERE)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, name, submodule)` when a module registers another one; it may return another one."""
-    return registered(REGISTRATION["module"], hook)
+    return registered(REGISTRATION["module"], hook, everywhere=EVERYWHERE)

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..autograd.function import Function
 from ..config import state
-from ..engine.hooks import RemovableHandle
+from ..engine.hooks import RemovableHandle, register
 from ..tensor import Tensor
 
 
@@ -46,12 +46,7 @@ def registered(hooks: Any, hook: Any, prepend: bool = False, **flags: Any) -> Re
 
     Raises `TypeError` if the hook cannot be called.
     """
-    if not callable(hook):
-        raise TypeError(f"a hook must be callable, but got {type(hook).__name__}")
-    handle = RemovableHandle(hooks, extra_dict=list(flags.values()))
-    hooks[handle.id] = hook
-    for flag in flags.values():
-        flag[handle.id] = True
+    handle = register(hooks, hook, *flags.values())
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle

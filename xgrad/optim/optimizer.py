@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 from ..config import state as modes
-from ..engine.hooks import Hooks, RemovableHandle, register
+from ..engine.hooks import EVERYWHERE, Hooks, RemovableHandle, register
 from ..tensor import Tensor
 from . import checkpoint
 
@@ -34,12 +34,12 @@ required: Any = _Required()
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before each step of any optimizer; it may return (args, kwargs)."""
-    return register(_global_pre_hooks, hook)
+    return register(_global_pre_hooks, hook, EVERYWHERE)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` after each step of any optimizer."""
-    return register(_global_post_hooks, hook)
+    return register(_global_post_hooks, hook, EVERYWHERE)
 
 
 class Optimizer:
@@ -74,7 +74,9 @@ class Optimizer:
     """
 
     # What a compiled function guards beside the attributes that the user's code names.
-    __xgrad_reads__: frozenset[str] = frozenset({"defaults", "param_groups", "state"})
+    __xgrad_reads__: frozenset[str] = frozenset({
+        "defaults", "param_groups", "state", "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks",
+    })  # fmt: skip
 
     OptimizerPreHook: TypeAlias = Callable[..., Any]
     OptimizerPostHook: TypeAlias = Callable[..., None]
@@ -135,6 +137,8 @@ class Optimizer:
         @functools.wraps(func)
         def step(*args: Any, **kwargs: Any) -> Any:
             self = args[0]
+            if modes.trace is not None:
+                modes.trace.uses_rates(self)
             own, after = self.__dict__[_HOOKS[0]], self.__dict__[_HOOKS[1]]
             recorder = modes.recorder
             name = f"Optimizer.step#{type(self).__name__}.step"

@@ -6,10 +6,11 @@ Invariant: `_last_lr` and `base_lrs` share no memory with the groups' rates, whi
 import functools
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from ...config import state
 from ...tensor import Tensor
 from ..optimizer import Optimizer
 
@@ -58,6 +59,19 @@ def set_rate(group: dict[str, Any], value: Any) -> None:
         group["lr"].fill_(value.squeeze() if isinstance(value, Tensor) else value)
     else:
         group["lr"] = value
+
+
+def deferred(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a compiled function make a schedule's step after each run of its program, where that is the same."""
+
+    @functools.wraps(step)
+    def call(*args: Any, **options: Any) -> Any:  # no `self`, on which the program would depend (compiler/frames.py)
+        trace = state.trace
+        if trace is not None and not args[0]._is_initial and trace.defers(args[0], step, args, options):
+            return None
+        return step(*args, **options)
+
+    return call
 
 
 class LRScheduler:
@@ -125,13 +139,14 @@ class LRScheduler:
         """Return the groups' rates at `self.last_epoch`; for `step` to call."""
         raise NotImplementedError
 
+    @deferred
     def step(self, epoch: int | None = None) -> None:
         """Set the rates of the next epoch; of a given one, with a warning, by the closed form if there is one."""
         if self._step_count == 1:
             self._warn_of_order()
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(EPOCH_GIVEN, UserWarning, stacklevel=2)
+            warnings.warn(EPOCH_GIVEN, UserWarning, stacklevel=3)
         self._update_lr(epoch)
 
     def _warn_of_order(self) -> None:
@@ -140,14 +155,14 @@ class LRScheduler:
                 "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
                 f"Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. See {_ORDER}",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif not getattr(self.optimizer, "_opt_called", False):
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. Call them in the opposite order: "
                 f"otherwise the first value of the schedule is skipped. See {_ORDER}",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _update_lr(self, epoch: int | None = None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..optimizer import Optimizer
-from .base import LRScheduler, rates, set_rate
+from .base import LRScheduler, deferred, rates, set_rate
 from .plateau import ReduceLROnPlateau
 
 
@@ -93,7 +93,8 @@ class SequentialLR(ComposedLR):
         elif hasattr(scheduler, "last_epoch"):
             scheduler.last_epoch -= 1
 
-    def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    @deferred
+    def step(self) -> None:
         """Set the rates of the next epoch."""
         self.last_epoch += 1
         which = bisect_right(self._milestones, self.last_epoch)
@@ -122,7 +123,8 @@ class ChainedScheduler(ComposedLR):
         self.optimizer = optimizer
         self._last_lr = rates(schedulers[-1].optimizer)
 
-    def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    @deferred
+    def step(self) -> None:
         """Set the rates of the next epoch."""
         for scheduler in self._schedulers:
             scheduler.step()

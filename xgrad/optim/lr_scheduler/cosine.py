@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from ..optimizer import Optimizer
-from .base import LRScheduler, rates, set_rate, warn_outside_of_step, within_step
+from .base import LRScheduler, deferred, rates, set_rate, warn_outside_of_step, within_step
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -77,6 +77,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         least, height = self.eta_min, 1 + math.cos(math.pi * self.T_cur / self.T_i)
         return [least + (base - least) * height / 2 for base in self.base_lrs]
 
+    @deferred
     def step(self, epoch: float | None = None) -> None:
         """Set the rates of the next epoch, or of a given one, which may be a fraction."""
         if epoch is None and self.last_epoch < 0:

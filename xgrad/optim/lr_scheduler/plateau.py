@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, SupportsFloat
 
 from ..optimizer import Optimizer
-from .base import EPOCH_GIVEN, LRScheduler, rates, require_optimizer, set_rate
+from .base import EPOCH_GIVEN, LRScheduler, deferred, rates, require_optimizer, set_rate
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -80,11 +80,12 @@ class ReduceLROnPlateau(LRScheduler):
         self.best: Any = self.mode_worse
         self.cooldown_counter = self.num_bad_epochs = 0
 
-    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    @deferred
+    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:
         """Take the measure of an epoch, and lower the rates if it is time."""
         current = float(metrics)
         if epoch is not None:
-            warnings.warn(EPOCH_GIVEN, UserWarning, stacklevel=2)
+            warnings.warn(EPOCH_GIVEN, UserWarning, stacklevel=3)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current, self.best):
             self.best = current
