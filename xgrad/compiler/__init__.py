@@ -25,6 +25,7 @@ trace_function.py    all of this in order
 traced.py            the result of a trace
 results.py           the pytree that holds a program's results before its call returns
 compiled_program.py  one compiled program, and how a call runs it
+stepping.py          the steps of schedules that follow a run of a program
 straight.py          one generated function that runs a program without effects
 shardings.py         in_shardings, out_shardings, and the shardings of written storages and gradients
 buckets.py           arguments whose sizes vary

@@ -407,17 +407,6 @@ class Entry:
         return [places.get(id(leaf)) for leaf in pytrees.leaves(result)]
 
 
-class SteppingEntry(Entry):
-    """A program, and the steps of schedules that follow each of its runs."""
-
-    def run(self, tensors: list[Any], arrays: list[Any], leaves: list[Any]) -> Any:
-        """Run the program, then make the steps."""
-        result = super().run(tensors, arrays, leaves)
-        for step, args, options in self._traced.steps:
-            step(*args, **options)
-        return result
-
-
 def _simple(recipes: list[Recipe]) -> list[tuple] | None:
     """Return (array, edge, requires_grad) of each tensor if all are bare new arrays, else None."""
     for r in recipes:

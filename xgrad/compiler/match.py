@@ -6,6 +6,9 @@ The guards of the surroundings (closure_guards.py) fetch tensors.  `Expected` co
 
 from typing import Any
 
+import jax
+import numpy as np
+
 from ..tensor import Tensor
 from ..views.storage import place_of
 from .expected import Expected
@@ -164,3 +167,8 @@ def aval_of(array: Any) -> Any:
         return array.shape, array.dtype
     place = place_of(array)
     return aval if place is None else (aval, place)
+
+
+def is_array(value: Any) -> bool:
+    """Return True for a bare array that is an input of the program."""
+    return isinstance(value, jax.Array) or (isinstance(value, np.ndarray) and value.dtype.kind not in "OSUMm")

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 
 from ..autograd.backward import grad
@@ -21,27 +20,23 @@ from . import modes
 from .backward_node import Target
 from .closure_guards import Surroundings
 from .code import LIBRARIES, sees_order_of_keywords
-from .compiled_program import Entry, SteppingEntry
+from .compiled_program import Entry
 from .effects import ONCE, RETAINED, SPARSE_GRADIENT, Outputs, has_tensors, is_constant
 from .expected import Expected
 from .frames import Frames
 from .guards import MISSING, Container, is_scalar, shown
 from .hyperparameters import EscapedError
 from .kinds import holds_tensors
-from .match import Match, aval_of
+from .match import Match, aval_of, is_array
 from .overlay import Inline, Reached, ends, leave
 from .paths import containers_among, containers_of, nodes_of, orders_among
 from .program import GRADIENT, split
 from .progress import ADVANCED
 from .reached_tensors import Again, Trace, input_p
 from .shardings import Places, Shardings, put_out
+from .stepping import OF_SCHEDULES, SteppingEntry
 from .traced import Traced
 
-# Names in code that may ask for what a schedule's step changes.
-_OF_SCHEDULES = frozenset({
-    "__dict__", "_last_lr", "_step_count", "best", "cooldown_counter", "get_last_lr", "get_lr", "in_cooldown",
-    "last_epoch", "lr", "num_bad_epochs", "param_groups", "state_dict", "T_cur", "T_i", "vars",
-})  # fmt: skip
 _TRIES = 8  # attempts while another thread changes tensors that the trace relies on
 _VALUE_NEEDED = (
     jax.errors.ConcretizationTypeError,
@@ -116,7 +111,7 @@ class _Tracing:
         self.function, self.leaves, self.tree, self.modes, self.out = function, leaves, tree, modes, out
         self.placed: list[Any] = []  # results that `out` placed, with their shardings
         self.trace = Trace(by_value)
-        self.bare = [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
+        self.bare = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
         self.arrays = {i: jnp.asarray(leaves[i]) for i in self.bare}  # before the trace, where it would give a tracer
         self.places = [i for i in range(len(leaves)) if i not in self.bare]
         self.given: list[Container] = []  # containers among the arguments
@@ -218,7 +213,7 @@ class _Tracing:
         # C code may have refused a number's stand-in, and `type` does not ask it.
         doubtful = numbers and (isinstance(failed, TypeError) or self.frames.asks_types)
         schedules = [schedule for schedule, *_ in self.trace.steps]
-        unsure = schedules and (self.around.asks(_OF_SCHEDULES) or self.frames.is_new(schedules))
+        unsure = schedules and (self.around.asks(OF_SCHEDULES) or self.frames.is_new(schedules))
         if doubtful or unsure or any(each.escaped for each in numbers):
             raise EscapedError
         if failed is not None:
@@ -407,10 +402,6 @@ class _Tracing:
             if root.owner.__class__ is int:
                 found[root.number] = ("array", root.owner)
         return found
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, jax.Array) or (isinstance(value, np.ndarray) and value.dtype.kind not in "OSUMm")
 
 
 # ---------------------------------------------------------------- errors
