@@ -20,7 +20,7 @@ from ..dtype_object import dtype as dtype_object
 from ..dtype_object import of
 from ..interop._safetensors_file import FileError
 from ..size import Size
-from ._restore import Dense, SavedArray, Sparse
+from ._restore import Dense, SavedArray, Sparse, hidden
 
 _STORAGES = {
     "FloatStorage": dtypes.float32, "DoubleStorage": dtypes.float64, "HalfStorage": dtypes.float16,
@@ -193,7 +193,9 @@ class Reader:
         if type(target) is not OrderedDict or type(state) is not dict:
             raise _misplaced("a state", target)
         self._spend(state)
-        vars(target).update(no_methods(OrderedDict, state))
+        if name := hidden(OrderedDict, state):
+            raise pickle.UnpicklingError(f"a file may not hide OrderedDict.{name} by a value")
+        vars(target).update(state)
 
     def _persistent(self, _: Any) -> None:
         (pid,) = self._pop(1)
@@ -246,14 +248,6 @@ _OPCODES |= dict.fromkeys(  # of Python 2's text
 
 def _misplaced(what: str, target: Any) -> pickle.UnpicklingError:
     return pickle.UnpicklingError(f"a file may not change what reads it: {what} for a {type(target).__name__}")
-
-
-def no_methods(kind: type, attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return a file's attributes for an object.  Raises `UnpicklingError` for those that would hide its class's own."""
-    for name in attributes:
-        if not isinstance(name, str) or hasattr(kind, name):
-            raise pickle.UnpicklingError(f"a file may not hide {kind.__name__}.{name} by a value")
-    return attributes
 
 
 _KEYS = (str, bytes, int, float, complex, frozenset, type(None), dtype_object, device)
