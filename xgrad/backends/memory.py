@@ -34,7 +34,7 @@ class Memory:
     def on(self) -> list[int]:
         """The bytes in use of each device."""
         self._change(None, (), 0)
-        return self._on
+        return list(self._on)
 
     @property
     def used(self) -> int:
