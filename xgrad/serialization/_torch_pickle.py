@@ -215,8 +215,25 @@ class Reader:
 
 
 _ARGUMENTS = frozenset(
-    "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8 UNICODE "
-    "SHORT_BINUNICODE BINUNICODE BINUNICODE8".split()
+    [
+        "INT",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG",
+        "LONG1",
+        "LONG4",
+        "FLOAT",
+        "BINFLOAT",
+        "BINBYTES",
+        "SHORT_BINBYTES",
+        "BINBYTES8",
+        "BYTEARRAY8",
+        "UNICODE",
+        "SHORT_BINUNICODE",
+        "BINUNICODE",
+        "BINUNICODE8",
+    ]
 )
 _OPCODES: dict[str, Callable[[Reader, Any], None]] = {
     "PROTO": lambda self, _: None, "FRAME": lambda self, _: None, "MARK": Reader._mark,
