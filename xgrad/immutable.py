@@ -1,4 +1,4 @@
-"""Immutable: objects that a whole process shares, which neither code nor a file may change (PyTorch: THPDtype, THPDevice)."""
+"""Immutable: objects that a process shares, and neither code nor a file may change (PyTorch: THPDtype, THPDevice)."""
 
 from typing import Any
 

@@ -247,7 +247,7 @@ class Generator:
         with here._lock:
             while True:
                 here._seeded()
-                words, array = here._words, here._array  # the array's end may run a callback, so not before the return
+                words, _array = here._words, here._array  # the array's end may run a callback: not before the return
                 if words is None or not here._early or not threefry.is_default() or in_trace():
                     return None
                 self._log(here)

@@ -66,7 +66,7 @@ def save(obj: Any, f: Any) -> None:
 
 
 def _replace(path: str, pieces: list) -> None:
-    """Write a file beside the one that it replaces, and give it its name; into what can't be replaced: a device, say."""
+    """Write a file beside the one that it replaces, and give it its name; or into what can't be replaced."""
     mode = replaceable(path)
     if mode is None:
         with open(path, "wb") as file:

@@ -1,8 +1,8 @@
 """The pickle in a file of `torch.save`, read without running any code of the file's.
 
 Invariants: the reader knows the names below and no others, each of which makes plain data of plain data; a file can
-change what it made itself, and nothing else; time and memory are in proportion to its size.  Values of storages are asked for when the pickle has been
-read, for in legacy files they stand behind it.
+change what it made itself, and nothing else; time and memory are in proportion to its size.  Values of storages are
+asked for when the pickle has been read, for in legacy files they stand behind it.
 (PyTorch: torch/serialization.py, torch/_weights_only_unpickler.py, torch/_utils.py.)
 """
 
@@ -128,7 +128,7 @@ class Reader:
         return self._pop(max(len(self._stack) - self._marks.pop(), 0))
 
     def _spend(self, *values: Any) -> None:
-        """Raise an error where a file repeats its values so often that what it makes of them has no proportion to it."""
+        """Raise an error where a file repeats its values so often that memory has no proportion to it."""
         self._left -= sum(len(value) for value in values if hasattr(value, "__len__"))
         if self._left < 0:
             raise FileError("its pickle makes far more of its values than it has")
@@ -142,6 +142,9 @@ class Reader:
             self._marks.pop()
         else:
             self._pop(1)
+
+    def _drop_marked(self, _: Any) -> None:
+        self._marked()
 
     def _get(self, number: int) -> None:
         self._push(self._memo[number])
@@ -214,27 +217,10 @@ class Reader:
         self._push(Kept(key, dtype, location, numel, offset))
 
 
-_ARGUMENTS = frozenset(
-    [
-        "INT",
-        "BININT",
-        "BININT1",
-        "BININT2",
-        "LONG",
-        "LONG1",
-        "LONG4",
-        "FLOAT",
-        "BINFLOAT",
-        "BINBYTES",
-        "SHORT_BINBYTES",
-        "BINBYTES8",
-        "BYTEARRAY8",
-        "UNICODE",
-        "SHORT_BINUNICODE",
-        "BINUNICODE",
-        "BINUNICODE8",
-    ]
-)
+_ARGUMENTS = frozenset({
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "BINBYTES", "SHORT_BINBYTES",
+    "BINBYTES8", "BYTEARRAY8", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
+})  # fmt: skip
 _OPCODES: dict[str, Callable[[Reader, Any], None]] = {
     "PROTO": lambda self, _: None, "FRAME": lambda self, _: None, "MARK": Reader._mark,
     "NONE": lambda self, _: self._push(None), "NEWTRUE": lambda self, _: self._push(True),
@@ -252,7 +238,7 @@ _OPCODES: dict[str, Callable[[Reader, Any], None]] = {
     "SETITEMS": lambda self, _: self._set_items(self._marked()),
     "GET": Reader._get, "BINGET": Reader._get, "LONG_BINGET": Reader._get,
     "PUT": Reader._put, "BINPUT": Reader._put, "LONG_BINPUT": Reader._put, "MEMOIZE": Reader._put,
-    "POP": Reader._drop, "POP_MARK": lambda self, _: [self._marked()] and None,
+    "POP": Reader._drop, "POP_MARK": Reader._drop_marked,
     "DUP": lambda self, _: self._push(self._stack[-1]),
     "GLOBAL": lambda self, names: self._find(*names.split(" ", 1)),
     "STACK_GLOBAL": lambda self, _: self._find(*map(_text, self._pop(2))),
