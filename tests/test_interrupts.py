@@ -156,3 +156,22 @@ def test_another_sharding_is_put_aside_too(monkeypatch):
     assert aside == [1]
     y.mul_(5)
     assert (aside, y[0, 0].item()) == ([1], 25)
+
+
+@pytest.mark.parametrize("block", [xgrad.no_grad, xgrad.inference_mode])
+def test_no_code_of_pythons_runs_at_the_end_of_a_block_that_restores_a_mode(block):
+    entered = block()
+    entered.__enter__()
+    calls = []
+    leave = entered.__exit__
+    sys.setprofile(lambda frame, event, argument: event == "call" and calls.append(frame.f_code.co_name))
+    leave(None, None, None)
+    sys.setprofile(None)
+    assert calls == []
+    assert xgrad.is_grad_enabled()
+
+
+def test_a_draw_while_its_thread_holds_the_lock():
+    generator = xgrad.default_generator
+    with generator._lock:
+        xgrad.rand(2)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import xgrad
+from xgrad import limits
 
 from .lanes import budget
 from .property import sizes
@@ -143,3 +144,7 @@ def test_random_calls_are_judged():
     assert "[3]" in told
     assert sizes.judged("T.arange(3 + (T.__name__ == 'xgrad'))")[0] == "failures"
     assert random.Random(0).random() == sizes.Draw(0).random()
+
+
+def test_the_weight_of_large_numbers_has_a_limit():
+    assert limits._weight([], [10**400, 1 << 5000, float("inf"), 2.5]) == limits.LIMIT

@@ -551,3 +551,78 @@ def test_a_device_that_is_not_there_names_map_location():
         xgrad.load(edited(elsewhere))
     for where in ("cpu", {"cuda:5": "cpu"}, lambda storage, location: storage):
         assert xgrad.load(edited(elsewhere), map_location=where)["x"].tolist() == [0, 1, 2, 3]
+
+
+# -- hostile pickles: time and memory in proportion to the file -------------------------------------------------------
+
+
+def _nested(depth):
+    """A tuple of two tuples of two ...: 2**depth visits for who does not remember them."""
+    links = (b"r%bj%b\x86" % (i.to_bytes(4, "little"), i.to_bytes(4, "little")) for i in range(depth))
+    return b"K\x01\x85" + b"".join(links)
+
+
+def _zipped(payload):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02" + payload + b".")
+    return io.BytesIO(file.getvalue())
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"}" + _nested(60) + b"K\x01s",
+        b"}K\x01" + b"\x85" * 200_000 + b"K\x01s",
+        b"K\x01" + b"\x85" * 200_000,
+        b"(" + b"X\x07\x00\x00\x00storageK\x01K\x02\x86" + _nested(60) + b"K\x01K\x01tQ",
+        b"ctorch.serialization\n_get_layout\n" + _nested(60) + b"\x85R",
+        b"cbuiltins\nbytearray\nJ\x00\xca\x9a;\x85R",
+        b"\x96" + (1 << 40).to_bytes(8, "little"),
+        b"](" + b"K\x01" * 50_000 + b"eq\x00](" + b"ctorch\nSize\nh\x00\x85R" * 5_000 + b"e",
+        b"ccollections\nOrderedDict\n)R}X\x05\x00\x00\x00itemsK\x01sb",
+        b"ccollections\nOrderedDict\n}X\x01\x00\x00\x00aK\x01sb",
+        b"ctorch\nFloatStorage\nK\x01a",
+        b"\x82\x01",
+    ],
+)
+def test_pickles_that_ask_for_much_are_refused_soon(payload):
+    with pytest.raises((FileError, pickle.UnpicklingError), match="the file"):
+        xgrad.load(_zipped(payload))
+
+
+def test_a_large_memo_number_and_shared_tuples_cost_nothing():
+    assert xgrad.load(_zipped(b"K\x05r\xff\xff\xff\xff")) == 5
+    assert isinstance(xgrad.load(_zipped(_nested(60))), tuple)
+
+
+def test_a_file_cannot_change_a_dtype():
+    change = b"ctorch\nfloat32\nN}X\x08\x00\x00\x00itemsizeK\x01s\x86b"
+    assert xgrad.load(_zipped(change)) is xgrad.float32
+    assert xgrad.float32.itemsize == 4
+    for shared in (xgrad.float32, xgrad.device("cpu"), xgrad.finfo(xgrad.float32)):
+        with pytest.raises(AttributeError, match="not writable"):
+            shared.type = 1
+        with pytest.raises(AttributeError, match="not writable"):
+            del shared.type
+
+
+def test_attributes_that_hide_methods_are_not_written():
+    x = xgrad.ones(2)
+    x.sum = 3
+    with pytest.raises(TypeError, match="hides the Tensor's own"):
+        xgrad.save(x, io.BytesIO())
+
+
+def test_a_pipe_and_other_names_of_a_file_get_the_value(tmp_path):
+    path, twin, pipe = tmp_path / "a", tmp_path / "b", tmp_path / "pipe"
+    path.write_text("")
+    os.link(path, twin)
+    xgrad.save([1], path)
+    assert xgrad.load(twin) == [1]
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    xgrad.save([2], pipe)
+    assert xgrad.load(io.BytesIO(os.read(end, 10_000))) == [2]
+    os.close(end)
+    assert pipe.is_fifo()

@@ -6,6 +6,7 @@ is here, once, and is per thread, as in PyTorch (c10/core/AutogradState.h).  Rea
 """
 
 import gc
+import io
 import itertools
 import os
 import re
@@ -155,6 +156,31 @@ def forward_levels() -> tuple[int, ...]:
     """Return the levels at which operations propagate tangents now."""
     level = state.forward_level
     return () if level < 0 or state.inference else (*state.outer_forward_levels, level)
+
+
+class _Leave(io.IOBase):
+    """A callable of C code, its method `__exit__`, which takes any arguments and calls `close` without them."""
+
+    closed = True  # so that nothing is closed when it ends
+
+
+class Leaving:
+    """The `__exit__` of a block that only restores modes of its thread: those that `__enter__` added to `_before`.
+
+    `with` finds C code here.  A function of Python's could be interrupted at its first instruction, and the mode would
+    stay on for the thread.  `__enter__` switches the mode last, without a call after it, for the same reason.
+    """
+
+    def __get__(self, block: Any, kind: Any = None) -> Any:
+        if block is None:  # contextlib.ExitStack asks the class
+            return _leave
+        leave = _Leave()
+        vars(leave)["close"] = map(vars(state).update, iter(block._before.pop, None)).__next__
+        return leave.__exit__
+
+
+def _leave(block: Any, *error: Any) -> None:
+    block.__exit__(*error)
 
 
 class Settings:

@@ -21,6 +21,7 @@ from .config import state
 from .declared import DeclaredDevice, DeclaredMesh, DeclaredPlace, registered
 from .decorators import in_block
 from .errors import PlacementError
+from .immutable import Immutable, fixed
 
 _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default
 
@@ -29,7 +30,7 @@ _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": Non
 STRIDED: set[str] = set()
 
 
-class device:
+class device(Immutable):
     """A place for tensors: `type` ("cpu", "cuda", "tpu") and `index`, as in PyTorch, and the `jax` placement behind it.
 
     The index of the first CPU is None, as PyTorch's for a CPU that was asked for without one.
@@ -48,17 +49,27 @@ class device:
 
     __slots__ = ("_number", "placement", "traced", "type")
 
-    def __init__(self, spec: Any, index: int | None = None) -> None:
+    _number: int
+    placement: Any
+    traced: bool  # True for a traced tensor's: it is wherever its program runs
+    type: str
+
+    def __new__(cls, spec: Any, index: int | None = None) -> "device":
         if index is not None:
             spec = f"{spec}:{index}"
         placement = placement_of(spec)
-        self.traced: bool = False  # True for a traced tensor's: it is wherever its program runs
         if isinstance(placement, Devices):
             placement = placement.sharding or jax.local_devices()[0]
-        self.placement: Any = placement
-        first = min(devices_of(self.placement), key=_id_of)
-        self.type = "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform
-        self._number: int = first.id if first.__class__ is DeclaredDevice else _own(first).index(first)
+        return cls._made(placement, False)
+
+    @classmethod
+    def _made(cls, placement: Any, traced: bool) -> "device":
+        new, first = object.__new__(cls), min(devices_of(placement), key=_id_of)
+        fixed(new, "placement", placement)
+        fixed(new, "traced", traced)
+        fixed(new, "type", "cuda" if first.platform in ("gpu", "cuda", "rocm") else first.platform)
+        fixed(new, "_number", first.id if first.__class__ is DeclaredDevice else _own(first).index(first))
+        return new
 
     @property
     def index(self) -> int | None:
@@ -110,6 +121,14 @@ class device:
     def __hash__(self) -> int:
         return hash(frozenset(devices_of(self.placement)))
 
+    def __deepcopy__(self, memo: Any) -> "device":
+        return self
+
+    def __reduce__(self) -> Any:
+        if self._several or self.traced or self._process is not None:
+            raise TypeError(f"cannot pickle {self!r}: its devices belong to this process")
+        return device, (self.type, self._number)
+
     def __enter__(self) -> "device":
         before = state.place
         state.place = sharding_of(self)
@@ -134,9 +153,7 @@ class Devices(NamedTuple):
 
 def of_trace() -> device:
     """Return the device of a traced tensor."""
-    here = device("xla")
-    here.traced = True
-    return here
+    return device._made(placement_of("xla"), True)
 
 
 def placement_of(spec: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from . import dtypes
 from .config import settings
+from .immutable import Immutable
 
 __all__ = ["finfo", "iinfo"]
 
@@ -26,7 +27,7 @@ def _dtype_of(spec: Any, function: str) -> np.dtype:
         ) from None
 
 
-class _Info:
+class _Info(Immutable):
     """Equality by dtype; PyTorch's have no hash either."""
 
     _dtype: np.dtype
@@ -61,6 +62,7 @@ class finfo(_Info):
     max: float
     tiny: float
     smallest_normal: float
+    resolution: float
 
     def __init__(self, type: Any = None) -> None:
         found = settings.default_dtype if type is None else _dtype_of(type, "finfo")
@@ -68,14 +70,15 @@ class finfo(_Info):
             raise TypeError(
                 f"xgrad.finfo() requires a floating point input type. Use xgrad.iinfo to handle 'xgrad.{found.name}'"
             )
-        self._dtype = found = dtypes.real_of(found)
+        found = dtypes.real_of(found)
         numbers = jnp.finfo(found)
-        self.bits: int = found.itemsize * 8
-        self.dtype = found.name
-        self.eps, self.min, self.max = float(numbers.eps), float(numbers.min), float(numbers.max)
-        self.tiny = self.smallest_normal = float(numbers.smallest_normal)
-        # Decimals of so many digits survive the conversion: C++'s digits10, of eps = 2 ** -(bits of the mantissa).
-        self.resolution: float = float(f"1e-{math.floor(-math.log10(self.eps))}")
+        eps, smallest = float(numbers.eps), float(numbers.smallest_normal)
+        vars(self).update(
+            _dtype=found, bits=found.itemsize * 8, dtype=found.name, eps=eps, min=float(numbers.min),
+            max=float(numbers.max), tiny=smallest, smallest_normal=smallest,
+            # Decimals of so many digits survive the conversion: C++'s digits10, of eps = 2 ** -(bits of the mantissa).
+            resolution=float(f"1e-{math.floor(-math.log10(eps))}"),
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
@@ -106,9 +109,10 @@ class iinfo(_Info):
             raise TypeError(
                 f"xgrad.iinfo() requires an integer input type. Use xgrad.finfo to handle 'xgrad.{found.name}'"
             )
-        self._dtype = found
-        self.bits, self.dtype = found.itemsize * 8, found.name
-        self.min, self.max = int(np.iinfo(found).min), int(np.iinfo(found).max)
+        numbers = np.iinfo(found)
+        vars(self).update(
+            _dtype=found, bits=found.itemsize * 8, dtype=found.name, min=int(numbers.min), max=int(numbers.max)
+        )
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

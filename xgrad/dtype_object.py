@@ -2,7 +2,7 @@
 
 Invariant: arrays, plans and kernels have NumPy's dtypes; a `dtype` is what users are given (`x.dtype`, `xgrad.float32`)
 and may hand back: it is equal to NumPy's of its name, has its hash, and NumPy and JAX read its attribute `dtype`.
-There is one object for each dtype.
+There is one object for each dtype, and it can't be changed.
 """
 
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from .immutable import fixed
 
 __all__ = ["dtype", "get_default_dtype", "promote_types"]
 
@@ -75,11 +76,13 @@ class _Objects(dict[Any, Any]):
         if not isinstance(found, np.dtype):  # JAX's own, of random keys
             return found
         made = object.__new__(dtype)
-        made.dtype, made._hash = found, hash(found)
+        fixed(made, "dtype", found)
+        fixed(made, "_hash", hash(found))
         for name in ("alignment", "byteorder", "char", "itemsize", "kind", "name", "num", "str", "type"):
-            setattr(made, name, getattr(found, name))
-        made.is_floating_point, made.is_complex = found in dtypes.FLOATS, found in dtypes.COMPLEX
-        made.is_signed = found in dtypes.INEXACT or found in dtypes.SIGNED
+            fixed(made, name, getattr(found, name))
+        fixed(made, "is_floating_point", found in dtypes.FLOATS)
+        fixed(made, "is_complex", found in dtypes.COMPLEX)
+        fixed(made, "is_signed", found in dtypes.INEXACT or found in dtypes.SIGNED)
         return self.setdefault(made.dtype, made)
 
 

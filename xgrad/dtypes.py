@@ -20,6 +20,7 @@ import numpy as np
 
 from .config import settings
 from .errors import DtypeDisabledError
+from .immutable import Immutable
 
 __all__ = [
     "bfloat16", "bool", "cdouble", "cfloat", "complex64", "complex128", "double", "dtype", "float", "float16",
@@ -80,7 +81,7 @@ TORCH_NAMES: dict[Any, str] = {
 }  # fmt: skip
 
 
-class Wrapper:
+class Wrapper(Immutable):
     """The base of `xgrad.dtype`, which stands higher up: an object around a dtype of NumPy's."""
 
     __slots__ = ("dtype",)

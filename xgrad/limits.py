@@ -152,13 +152,13 @@ def _leaves(facts: Any) -> Iterator[Any]:
 
 
 def _weight(leaves: list, static: list) -> int:
-    """Guess the size of the largest array in between: the product of all sizes and numbers."""
+    """Guess the size of the largest array in between: the product of all sizes and numbers, to a limit."""
     weight = 1
     for leaf in leaves:
-        weight *= max(prod(getattr(leaf, "shape", ())), 1)
+        weight = min(weight * max(prod(getattr(leaf, "shape", ())), 1), LIMIT)
     for number in static:
-        if isinstance(number, (int, float)) and isfinite(number):
-            weight *= max(abs(int(number)), 1)
+        if isinstance(number, int) or (isinstance(number, float) and isfinite(number)):
+            weight = min(weight * max(abs(int(number)), 1), LIMIT)
     return weight
 
 

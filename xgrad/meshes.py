@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh
 
-from .config import state
+from .config import Leaving, state
 from .declared import DeclaredMesh, DeclaredPlace
 from .devices import automatic, placement_of
 from .errors import PlacementError
@@ -29,7 +29,7 @@ class mesh:
     ('data',)
     """
 
-    __slots__ = ("_of", "_outer", "mesh")
+    __slots__ = ("_before", "_of", "mesh")
 
     def __init__(self, shape: Any, axis_names: Any = None, devices: Any = None) -> None:
         of = placement_of(devices) if hasattr(devices, "__xgrad_place__") else None
@@ -43,15 +43,14 @@ class mesh:
         if of is not None and not {*self.mesh.devices.flat} <= {*of.behind}:
             raise PlacementError(f"a mesh of the backend '{of.name}' is over {of.behind}, but {self.mesh} has others")
         self._of: DeclaredPlace | None = of
-        self._outer: list[Any] = []
+        self._before: list[Any] = []
 
     def __enter__(self) -> Mesh:
-        self._outer.append(state.mesh)
+        self._before.append({"mesh": state.mesh})
         state.mesh = self.mesh if self._of is None else DeclaredMesh(self.mesh, self._of)
         return self.mesh
 
-    def __exit__(self, *error: Any) -> None:
-        state.mesh = self._outer.pop()
+    __exit__: Any = Leaving()
 
     def __repr__(self) -> str:
         return f"xgrad.mesh({dict(self.mesh.shape)})"

@@ -85,7 +85,7 @@ class Generator:
 
     def __init__(self, device: Any = "xla") -> None:
         self._device = device
-        self._lock = threading.Lock()
+        self._lock: Any = threading.RLock()  # a signal handler or a finalizer may draw in the middle of a draw
         self._seed = 0  # drawn with the first key
         # The key: an array, or its words while the host splits it.  The first draw makes it: importing must not start
         # a backend.
@@ -96,10 +96,14 @@ class Generator:
     @property
     def _key(self) -> Any:
         """The key as an array; None before the first draw."""
-        if self._array is None and self._words is not None:
-            with jax.ensure_compile_time_eval():  # a tracer would outlive its trace here
-                self._array = _array_of(self._words)
-        return self._array
+        words = self._words
+        if self._array is not None or words is None:
+            return self._array
+        with jax.ensure_compile_time_eval():  # a tracer would outlive its trace here
+            array = _array_of(words)
+        if self._words is words:  # no draw of a signal handler has come between
+            self._array = array
+        return array
 
     @_key.setter
     def _key(self, key: Any) -> None:
@@ -241,13 +245,16 @@ class Generator:
             return None
         here = self._here()
         with here._lock:
-            here._seeded()
-            if here._words is None or not here._early or not threefry.is_default() or in_trace():
-                return None
-            self._log(here)
-            after, drawn = threefry.split(here._words)
-            here._array, here._words, here._early = None, after, here._early - 1
-            return drawn
+            while True:
+                here._seeded()
+                words, _array = here._words, here._array  # the array's end may run a callback: not before the return
+                if words is None or not here._early or not threefry.is_default() or in_trace():
+                    return None
+                self._log(here)
+                after, drawn = threefry.split(words)
+                if here._words is words:  # without a call up to the return, so that no draw comes between
+                    here._array, here._words, here._early = None, after, here._early - 1
+                    return drawn
 
     def next_key(self) -> Any:
         """Return the key for one draw, a raw uint32 array for `jax.random`, and advance the state."""
@@ -256,24 +263,26 @@ class Generator:
             return _array_of(words)
         here = self._here()
         with here._lock:
-            key = here._started()
-            self._log(here)
-            after, drawn = _split(key)
-            constant = after.__class__ is Pending and traced()  # a lazy block's queue holds no tracers
-            if isinstance(after, Tracer) and not isinstance(key, Tracer):
-                # Inside of a jax.jit.  The state must stay concrete: a tracer would outlive the trace.
-                with jax.ensure_compile_time_eval():
-                    after, drawn = _split(key)
-                constant = True
-            if constant and state.trace is None:  # in xgrad.compile it was seeded inside, and is so in each call
-                warnings.warn(
-                    "Random numbers that are drawn under a JAX trace become constants of the compiled program: "
-                    "each run of it uses the same ones. Pass a key into the program, and draw under "
-                    "`with xgrad.random.use_key(key):`.",
-                    stacklevel=4,
-                )
-            here._key = after
-        return drawn
+            while True:
+                key = here._started()
+                self._log(here)
+                after, drawn = _split(key)
+                constant = after.__class__ is Pending and traced()  # a lazy block's queue holds no tracers
+                if isinstance(after, Tracer) and not isinstance(key, Tracer):
+                    # Inside of a jax.jit.  The state must stay concrete: a tracer would outlive the trace.
+                    with jax.ensure_compile_time_eval():
+                        after, drawn = _split(key)
+                    constant = True
+                if constant and state.trace is None:  # in xgrad.compile it was seeded inside, and is so in each call
+                    warnings.warn(
+                        "Random numbers that are drawn under a JAX trace become constants of the compiled program: "
+                        "each run of it uses the same ones. Pass a key into the program, and draw under "
+                        "`with xgrad.random.use_key(key):`.",
+                        stacklevel=4,
+                    )
+                if here._array is key:  # as above
+                    here._array, here._words = after, None
+                    return drawn
 
 
 default_generator: Generator = Generator()

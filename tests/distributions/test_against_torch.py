@@ -446,3 +446,13 @@ def test_factors_of_correlations():
     m = m @ m.mT
     assert float(m.mean(0).tril(-1).abs().max()) < 0.04
     np.testing.assert_allclose(float(m[:, 1, 0].var()), 1 / 4, atol=0.02)  # Beta(3/2, 3/2) on [-1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("Kumaraswamy", (2.0, 3.0)), ("Pareto", (1.0, 2.0)), ("Exponential", (2.0,)), ("HalfNormal", (1.0,)),
+     ("HalfCauchy", (1.0,)), ("GeneralizedPareto", (0.0, 1.0, -0.5))],
+)  # fmt: skip
+def test_a_cdf_beyond_the_support_is_0_or_1(name, parameters):
+    found = getattr(xgrad.distributions, name)(*map(xgrad.tensor, parameters), validate_args=False)
+    assert found.cdf(xgrad.tensor([-5.0, 1e30])).tolist() == pytest.approx([0, 1])

@@ -676,3 +676,16 @@ def test_an_error_in_the_function_leaves_everything_as_it_was(reentrant, when):
     xgrad.manual_seed(1)
     (noisy(x) * 2).sum().backward()
     same(ours, x.grad)
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_a_batch_norm_at_the_end_updates_all_of_its_state_twice(momentum):
+    def run(T, checkpoint):
+        norm = T.nn.BatchNorm1d(1, momentum=momentum)
+        for step in (1.0, 2.0):
+            x = (T.tensor([[-1.0], [1.0]]) + step).requires_grad_()
+            checkpoint(norm, x, use_reentrant=False).pow(3).sum().backward()
+        return norm.running_mean.item(), norm.running_var.item(), norm.num_batches_tracked.item()
+
+    found = run(xgrad, xgrad.utils.checkpoint.checkpoint)
+    assert found == pytest.approx(run(torch, torch.utils.checkpoint.checkpoint))

@@ -207,3 +207,26 @@ def test_a_set_is_copied_or_shared():
             raise TypeError("not me")
 
     assert [x.item() for x in DataLoader(NoCopy(2), num_workers=1)] == [0, 1]
+
+
+class Damaged(Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        if i in (2, 3, 4):
+            raise ValueError(f"sample {i}")
+        return np.float32(i)
+
+
+@pytest.mark.parametrize("options", [{"num_workers": 1}, {"num_workers": 2, "prefetch_factor": 1}])
+def test_an_epoch_goes_on_after_errors(options):
+    batches, found = iter(DataLoader(Damaged(), **options)), []
+    for _ in range(20):
+        try:
+            found.append(int(next(batches)[0]))
+        except ValueError:
+            continue
+        except StopIteration:
+            break
+    assert found == [0, 1, 5, 6, 7, 8, 9, 10, 11]

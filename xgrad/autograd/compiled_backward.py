@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..config import state
+from ..config import Leaving, state
 from ..engine.programs.run import Options
 from ..engine.programs.segment import Program, clear, metrics, programs
 
@@ -39,19 +39,17 @@ class compiled_backward(ContextDecorator):
         if not isinstance(segment, int) or segment < 1:
             raise ValueError(f"compiled_backward: segment must be a positive number of nodes, but got {segment!r}")
         self._options = Options(segment, None if dump is None else Path(dump)) if enabled else None
-        self._previous: list[Any] = []
+        self._before: list[dict[str, Any]] = []
 
     def _recreate_cm(self) -> "compiled_backward":
         return self
 
     def __enter__(self) -> "compiled_backward":
-        self._previous.append(state.compiled)
+        self._before.append({"compiled": state.compiled})
         state.compiled = self._options
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        state.compiled = self._previous[-1]  # before any call: an interrupt there would leave the mode on
-        self._previous.pop()
+    __exit__: Any = Leaving()
 
     @staticmethod
     def metrics() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..config import INFERENCE_LEVEL, state
+from ..config import INFERENCE_LEVEL, Leaving, state
 from ..decorators import in_block, in_blocks
 from ..tensor import Tensor
 
@@ -44,19 +44,18 @@ class _Mode:
 
 class _GradMode(_Mode):
     enabled: bool
-    _previous: Any = ()
 
     def __new__(cls, function: Any = None) -> Any:
         made = super().__new__(cls)
+        made._before = []  # a stack: the block may enter the same object again
         return made if function is None else made(function)
 
     def __enter__(self) -> None:
-        self._previous = (is_grad_enabled(), self._previous)  # a stack: the block may enter the same object again
+        name = _name()
+        self._before.append({name: getattr(state, name)})
         _switch(self.enabled)
 
-    def __exit__(self, *error: Any) -> None:
-        previous, self._previous = self._previous
-        _switch(previous)
+    __exit__: Any = Leaving()
 
 
 class no_grad(_GradMode):
@@ -89,6 +88,7 @@ class _Setting(_Mode):
                 f"{self._known_as}(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
             )
         self.previous: Any = self._get()
+        self._before: list[dict[str, Any]] = []
         self.mode: bool = bool(mode)
         self._set(self.mode)
 
@@ -97,10 +97,10 @@ class _Setting(_Mode):
         return super().__call__(function)
 
     def __enter__(self) -> None:
+        self._before.append({self._mode_name(): self.previous})
         self._set(self.mode)
 
-    def __exit__(self, *error: Any) -> None:
-        self._set(self.previous)
+    __exit__: Any = Leaving()
 
     def __repr__(self) -> str:
         return f"{type(self).__module__}.{type(self).__qualname__}(mode={self.mode})"
@@ -109,11 +109,14 @@ class _Setting(_Mode):
         """Return another one like it, for each call of a function that it decorates."""
         return type(self)(self.mode)
 
-    def _get(self) -> Any:
+    def _mode_name(self) -> str:
         raise NotImplementedError
 
+    def _get(self) -> Any:
+        return getattr(state, self._mode_name())
+
     def _set(self, mode: Any) -> None:
-        raise NotImplementedError
+        setattr(state, self._mode_name(), mode)
 
 
 class set_grad_enabled(_Setting):
@@ -130,11 +133,8 @@ class set_grad_enabled(_Setting):
 
     _known_as = "set_grad_enabled"
 
-    def _get(self) -> bool:
-        return is_grad_enabled()
-
-    def _set(self, mode: bool) -> None:
-        _switch(mode)
+    def _mode_name(self) -> str:
+        return _name()
 
 
 def _switch(enabled: bool) -> None:
@@ -142,6 +142,11 @@ def _switch(enabled: bool) -> None:
         state.grad_in_inference = enabled
     else:
         state.grad_enabled = enabled
+
+
+def _name() -> str:
+    """Return the mode that is switched now."""
+    return "grad_in_inference" if state.inference else "grad_enabled"
 
 
 def is_grad_enabled() -> bool:
@@ -181,11 +186,11 @@ class inference_mode(_Mode):
 
     def __init__(self, mode: bool = True) -> None:
         self.mode = mode
-        self._previous: list[tuple] = []
+        self._before: list[dict[str, Any]] = []
 
     def __enter__(self) -> None:
-        forward = state.forward_level, state.outer_forward_levels
-        self._previous.append((state.inference, state.grad_enabled, state.grad_in_inference, forward))
+        names = "inference", "grad_enabled", "grad_in_inference", "forward_level", "outer_forward_levels"
+        self._before.append({name: getattr(state, name) for name in names})
         if self.mode:
             state.forward_level, state.outer_forward_levels = INFERENCE_LEVEL, ()
         elif state.inference:
@@ -193,11 +198,7 @@ class inference_mode(_Mode):
         state.inference, state.grad_in_inference = self.mode, False
         state.grad_enabled = not self.mode
 
-    def __exit__(self, *error: Any) -> None:
-        # No call before the mode is restored: an interrupt there would leave it on.
-        state.inference, state.grad_enabled, state.grad_in_inference, forward = self._previous[-1]
-        state.forward_level, state.outer_forward_levels = forward
-        self._previous.pop()
+    __exit__: Any = Leaving()
 
     def clone(self) -> "inference_mode":
         """Return another one like it, for each call of a function that it decorates."""
@@ -238,11 +239,8 @@ class set_multithreading_enabled(_Setting):
 
     _known_as = "set_multithreading_enabled"
 
-    def _get(self) -> bool:
-        return state.multithreading
-
-    def _set(self, mode: bool) -> None:
-        state.multithreading = mode
+    def _mode_name(self) -> str:
+        return "multithreading"
 
 
 def is_multithreading_enabled() -> bool:
@@ -272,11 +270,8 @@ class enforce_grad_layout_policy(_Setting):
     def __init__(self, enable: bool = True) -> None:
         super().__init__(enable)
 
-    def _get(self) -> bool:
-        return state.grad_layout
-
-    def _set(self, mode: bool) -> None:
-        state.grad_layout = mode
+    def _mode_name(self) -> str:
+        return "grad_layout"
 
 
 class _force_original_view_tracking(_Setting):
@@ -295,8 +290,8 @@ class _force_original_view_tracking(_Setting):
 
     _known_as = "_force_original_view_tracking"
 
-    def _get(self) -> str | None:
-        return state.tracking
+    def _mode_name(self) -> str:
+        return "tracking"
 
     def _set(self, mode: bool | str | None) -> None:
         state.tracking = {True: "replay", False: "geometry"}[mode] if isinstance(mode, bool) else mode

@@ -6,6 +6,7 @@ Invariant: `on[i]` is the sum of the bytes that device i has of arrays which som
 import gc
 import threading
 import weakref
+from collections import deque
 from typing import Any
 
 from ..errors import OutOfMemoryError
@@ -20,11 +21,20 @@ class Memory:
 
     def __init__(self, name: str, budget: int | None, devices: tuple[Any, ...]) -> None:
         self.name, self.budget = name, budget
-        self.on: list[int] = [0 for _ in devices]
+        self._on: list[int] = [0 for _ in devices]
         self.peak: int = 0
         self._numbers: dict[Any, int] = {device: number for number, device in enumerate(devices)}
-        self._lock: Any = threading.RLock()  # a finalizer may run in the middle of a method
-        self._alive: dict[int, weakref.ref[Any]] = {}
+        self._lock: Any = threading.RLock()  # a signal handler may make arrays in the middle of a method
+        self._alive: dict[int, tuple[Any, tuple[int, ...], int]] = {}  # by the arrays' ids: reference, devices, bytes
+        self._dead: deque[Any] = deque()  # references to arrays that have ended and are still counted
+        # The count of the changes, and True if none was broken off by an interrupt, or interrupted by another one.
+        self._changes, self._sure = 0, True
+
+    @property
+    def on(self) -> list[int]:
+        """The bytes in use of each device."""
+        self._change(None, (), 0)
+        return list(self._on)
 
     @property
     def used(self) -> int:
@@ -33,22 +43,40 @@ class Memory:
 
     def hold(self, array: Any) -> None:
         """Count an array, once, until nothing refers to it."""
-        number, on = id(array), self.on
         devices, size = shares(array.value, self._numbers)
+        # The callback is C code: an interrupt in one of Python's would be swallowed, and its work lost.
+        self._change(weakref.KeyedRef(array, self._dead.append, id(array)), devices, size)
 
-        def gone(_: Any) -> None:
-            with self._lock:
-                if self._alive.pop(number, None) is not None:
-                    for i in devices:
-                        on[i] -= size
-
+    def _change(self, reference: Any, devices: tuple[int, ...], size: int) -> None:
+        """Count what is new, and take off what has ended."""
         with self._lock:
-            if number in self._alive:
-                return
-            self._alive[number] = weakref.ref(array, gone)
-            for i in devices:
-                on[i] += size
-            self.peak = max(self.peak, *[on[i] for i in devices])
+            sure, change = self._sure, self._changes + 1
+            self._sure, self._changes = False, change
+            on = self._on if sure else self._anew()
+            while self._dead:
+                ended = self._dead.popleft()
+                if (entry := self._alive.get(ended.key)) is not None and entry[0] is ended:
+                    del self._alive[ended.key]
+                    for i in entry[1]:
+                        on[i] -= entry[2]
+            if reference is not None and reference.key not in self._alive:
+                self._alive[reference.key] = reference, devices, size
+                for i in devices:
+                    on[i] += size
+                self.peak = max(self.peak, *[on[i] for i in devices])
+            self._on = on
+            self._sure = self._changes == change
+
+    def _anew(self) -> list[int]:
+        """Return the bytes of each device, counted from the arrays."""
+        on = [0 for _ in self._on]
+        for number, (reference, devices, size) in tuple(self._alive.items()):
+            if reference() is None:
+                self._alive.pop(number, None)
+            else:
+                for i in devices:
+                    on[i] += size
+        return on
 
     def short_of(self, size: int, devices: tuple[int, ...] = (0,)) -> bool:
         """Return True if there seems to be no room for so many bytes more on one of the devices."""

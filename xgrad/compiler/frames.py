@@ -172,14 +172,15 @@ class _New:
     def start(self) -> None:
         global _open, _enabled
         with _lock:
-            if _open == 0:
+            first = _open == 0
+            _open, self._started = _open + 1, True
+            if first:
                 gc.collect(0)  # older objects leave the young generation
                 _enabled = gc.isenabled()
                 gc.disable()
                 self._older: set[int] = set()
             else:  # another thread traces: its objects stay young
                 self._older = _young()
-            _open, self._started = _open + 1, True
             self._collected = _collections()
             self._younger: set[int] = set()
 
@@ -211,7 +212,7 @@ class _New:
         return {id(value) for value in values if _identity(value) in young or not gc.is_tracked(value)}
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler or a finalizer may trace in the middle of it
 _open = 0  # the number of open blocks in all threads
 _enabled = True  # True if the collector was on before the first block
 

@@ -305,7 +305,7 @@ def _delete(tensor: Tensor, name: str) -> None:
 
 
 _PATCHES = {"__getattribute__": _get, "__setattr__": _set, "__delattr__": _delete}
-_patching = threading.Lock()
+_patching = threading.RLock()  # a signal handler may trace in the middle of it
 _open: WeakSet = WeakSet()  # weak: an overlay that an interrupt left here goes with its last reference
 
 

@@ -269,7 +269,7 @@ def asking(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return called_as(function, asks)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _installed: list[bool] = []
 
 
@@ -281,12 +281,12 @@ def install(scopes: list[dict[str, Any]]) -> None:
     with _lock:
         if _installed:
             return
-        _installed.append(True)
         for scope in tuple(scopes):
             function = scope["_me"]
             name = _listed_as(scope["_op"].name, function.__name__)
             if name is not None:
                 _install(name, function, scope, scopes)
+        _installed.append(True)  # last: after an interrupt the next block goes on
 
 
 def _listed_as(operator: str, public: str) -> str | None:
@@ -297,20 +297,23 @@ def _listed_as(operator: str, public: str) -> str | None:
 
 
 def _install(name: str, function: Any, scope: dict[str, Any], scopes: list) -> None:
-    plain_scope = {**scope, "_waits": True}
+    if "_plain" not in scope:
+        _change(name, function, scope, scopes)
+    if not scope["_waits"]:
+        scope["_write"](function)
+
+
+def _change(name: str, function: Any, scope: dict[str, Any], scopes: list) -> None:
+    plain_scope = {**scope, "_waits": True, "_plain": None}
     plain = unwritten(function.__name__, scope["_place"], plain_scope)
     plain.__dict__.update(function.__dict__)
     plain_scope["_me"] = plain
     scopes.append(plain_scope)
     parameters = [p.partition("=")[0].strip() for p in split(scope["_parameters"])]
     several = [p for p in parameters if p.startswith("*") and p != "*"]
-    scope["_plain"] = _spread(plain, parameters, several[0]) if several else plain
-    scope["_state"], scope["_cast_first"] = state, cast_first
-    scope["_body"] = (
-        f"if _state.autocast is not None: return _cast_first({name!r}, _plain, locals())\n    " + (scope["_body"])
-    )
-    if not scope["_waits"]:
-        scope["_write"](function)
+    body = f"if _state.autocast is not None: return _cast_first({name!r}, _plain, locals())\n    {scope['_body']}"
+    called = _spread(plain, parameters, several[0]) if several else plain
+    scope.update({"_plain": called, "_state": state, "_cast_first": cast_first, "_body": body})
 
 
 def _spread(plain: Callable, parameters: list[str], several: str) -> Callable:

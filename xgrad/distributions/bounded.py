@@ -63,10 +63,12 @@ class Kumaraswamy(_ByQuantiles):
 
     def log_prob(self, value: Tensor) -> Tensor:
         a, b, value = self.concentration1, self.concentration0, self._checked(value)
-        return a.log() + b.log() + T["xlogy"](a - 1, value) + FUNCTIONS["special"]["xlog1py"](b - 1, -value.pow(a))
+        x = self._within(value)
+        log = a.log() + b.log() + T["xlogy"](a - 1, x) + FUNCTIONS["special"]["xlog1py"](b - 1, -x.pow(a))
+        return T["where"]((value < 0) | (value > 1), -math.inf, log)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 1 - (1 - self._checked(value).pow(self.concentration1)).pow(self.concentration0)
+        return 1 - (1 - self._within(self._checked(value)).pow(self.concentration1)).pow(self.concentration0)
 
     def icdf(self, value: Tensor) -> Tensor:
         rest = -T["expm1"](T["log1p"](-value) / self.concentration0)

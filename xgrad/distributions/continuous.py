@@ -330,7 +330,7 @@ class Exponential(ExponentialFamily):
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        return 1 - (-self.rate * value).exp()
+        return 1 - (-self.rate * self._within(value)).exp()
 
     def icdf(self, value: Tensor) -> Tensor:
         return -T["log1p"](-value) / self.rate

@@ -190,6 +190,13 @@ class Distribution:
             return
         self._check_support(value)
 
+    def _within(self, value: Any) -> Any:
+        """Return the value, or the end of the support that is nearest: cdf is 0 or 1 there, as beyond."""
+        for name, limited in (("lower_bound", "clamp_min"), ("upper_bound", "clamp_max")):
+            bound = getattr(self.support, name, None)
+            value = value if bound is None else getattr(value, limited)(bound)
+        return value
+
     @without_grad
     def _check_support(self, value: Tensor) -> None:
         support = self.support

@@ -71,7 +71,7 @@ class Pareto(_ByQuantiles):
         return self.alpha.log() + self.alpha * (self.scale / value).log() - value.log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 1 - (self.scale / self._checked(value)).pow(self.alpha)
+        return 1 - (self.scale / self._within(self._checked(value))).pow(self.alpha)
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.scale * (-T["log1p"](-value) / self.alpha).exp()
@@ -143,7 +143,7 @@ class GeneralizedPareto(_ByQuantiles):
         return T["log1p"](-self.log_survival_function(value).exp())
 
     def cdf(self, value: Tensor) -> Tensor:
-        return -T["expm1"](self.log_survival_function(value))
+        return -T["expm1"](self.log_survival_function(self._within(self._checked(value))))
 
     def icdf(self, value: Tensor) -> Tensor:
         zero, c = self._exponential()

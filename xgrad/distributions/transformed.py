@@ -263,7 +263,7 @@ class _Half(TransformedDistribution):
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
+        return 2 * self.base_dist.cdf(self._within(value)) - 1
 
     def icdf(self, prob: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.base_dist.icdf((prob + 1) / 2)

@@ -103,6 +103,10 @@ _NO_EDGE: tuple = (False, None)
 _new: Any = object.__new__
 
 
+class Stopped(BaseException):
+    """A checkpoint has recomputed all values that backward needs.  No `except Exception` of the user's catches it."""
+
+
 class SavedVariable:
     """A saved value: an input tensor, or an output's value, or the object that a pack hook made of either; or None.
 

@@ -12,6 +12,8 @@ import json
 import math
 import mmap
 import os
+import stat
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +61,18 @@ def opened(path: Any) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
+def replaceable(path: str) -> int | None:
+    """Return the permissions of a file that another may replace, 0 if there is none; None for what is written into.
+
+    A device or a pipe stays what it is, and a file with several names has the new value under each.
+    """
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return 0
+    return stat.S_IMODE(found.st_mode) if stat.S_ISREG(found.st_mode) and found.st_nlink == 1 else None
+
+
 def contents(data: memoryview, file: str) -> tuple[dict[str, FileTensor], dict[str, str]]:
     """Return the tensors of a file, and its metadata.  Raises `FileError`, which names the file and the key."""
     if len(data) < 8:
@@ -87,8 +101,7 @@ def _parsed(header: bytes, file: str) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict:
         found = dict(pairs)
         if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
+            twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
             raise FileError(f"{file}: '{twice}' comes twice in the header")
         for name in found:
             name.encode()  # half a surrogate pair is no text
@@ -98,7 +111,9 @@ def _parsed(header: bytes, file: str) -> dict[str, Any]:
         found = json.loads(header.decode(), object_pairs_hook=unique)
     except UnicodeError as error:
         raise FileError(f"{file}: the header is not UTF-8: {error}") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except FileError:
+        raise
+    except (ValueError, RecursionError) as error:  # a number of more digits than Python reads is a ValueError too
         raise FileError(f"{file}: the header is not JSON: {error}") from None
     if not isinstance(found, dict) or not header.startswith(b"{"):
         raise FileError(f"{file}: the header must be a JSON object, but it is of type {type(found).__name__}")
@@ -121,14 +136,14 @@ def _checked(name: str, entry: Any, file: str) -> tuple[np.dtype, tuple[int, ...
             f"{file}: '{name}' has dtype {entry['dtype']!r:.50}, which XLA has no arrays of; known are "
             + ", ".join(DTYPES)
         )
-    if len(shape) > _MOST_DIMENSIONS or any(n >= 1 << 63 for n in shape):
-        raise FileError(f"{file}: '{name}' has a shape that no array has: {shape!r:.200}")
     size = math.prod(shape) * dtype.itemsize
     if size != offsets[1] - offsets[0]:
         raise FileError(
             f"{file}: '{name}' of dtype {dtype.name} and shape {tuple(shape)} needs {size} bytes, but its "
             f"data_offsets {offsets} span {offsets[1] - offsets[0]}"
         )
+    if len(shape) > _MOST_DIMENSIONS or math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 1 << 63:
+        raise FileError(f"{file}: '{name}' has a shape that no array has: {shape!r:.200}")
     return dtype, tuple(shape), offsets[0], offsets[1]
 
 

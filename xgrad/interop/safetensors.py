@@ -23,7 +23,7 @@ from ..nn.state_dict import IncompatibleKeys, refuse, size_mismatch
 from ..tensor import Tensor, from_foreign
 from ..views.storage import Tracer, value_needed
 from ._loading import check_writable, home_of, write_all
-from ._safetensors_file import DTYPES, FileError, FileTensor, contents, opened
+from ._safetensors_file import DTYPES, FileError, FileTensor, contents, opened, replaceable
 
 try:
     from safetensors import TensorSpec, serialize, serialize_file
@@ -52,10 +52,17 @@ def save_file(tensors: Mapping[str, Tensor], path: Any, metadata: Mapping[str, s
     ['bias', 'weight']
     """
     arrays, specs = _serializable(tensors)
-    path = os.path.abspath(os.fspath(path))
+    path = os.path.realpath(os.fspath(path))
     partial = f"{path}.{os.getpid()}.partial"
+    mode = replaceable(path)
     try:
+        if mode is None:
+            with open(path, "wb") as file:
+                file.write(serialize(specs, metadata=_texts(metadata)))
+            return
         serialize_file(specs, partial, metadata=_texts(metadata))
+        if mode:
+            os.chmod(partial, mode)
         os.replace(partial, path)
     finally:
         del arrays

@@ -11,10 +11,10 @@ when it is complete, and until then the old one stays.  (PyTorch: torch/serializ
 import mmap as _mmap
 import os
 import pickle
-import tempfile
+import secrets
 from typing import Any
 
-from ..interop._safetensors_file import FileError, contents
+from ..interop._safetensors_file import FileError, contents, replaceable
 from ..missing import missing as _missing
 from ._legacy_file import is_legacy, read_legacy_file
 from ._places import Places
@@ -66,32 +66,29 @@ def save(obj: Any, f: Any) -> None:
 
 
 def _replace(path: str, pieces: list) -> None:
-    """Write a file beside the one that it replaces, and give it its name."""
+    """Write a file beside the one that it replaces, and give it its name; or into what can't be replaced."""
+    mode = replaceable(path)
+    if mode is None:
+        with open(path, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+        return
     folder, name = os.path.split(path)
-    handle, partial = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
+    partial = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}.partial")
     try:
-        with open(handle, "wb") as file:
+        # The system takes the process's umask from a new file's mode; it can't be read without being set.
+        with open(partial, "xb", opener=lambda name, flags: os.open(name, flags, mode or 0o666)) as file:
             for piece in pieces:
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
-        try:
-            mode = os.stat(path).st_mode & 0o777
-        except FileNotFoundError:
-            mode = 0o666 & ~_umask()
-        os.chmod(partial, mode)
+        if mode:
+            os.chmod(partial, mode)
         os.replace(partial, path)
     except BaseException:
         if os.path.exists(partial):
             os.remove(partial)
         raise
-
-
-def _umask() -> int:
-    """Return the permissions that a new file does not get; they can only be read by setting them."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def load(f: Any, map_location: Any = None, *, weights_only: bool = True, mmap: bool | None = None) -> Any:

@@ -7,6 +7,7 @@ value's pickle says, and lies in the file.  Still older files, which are tar arc
 (PyTorch: torch/serialization.py, `_legacy_load`.)
 """
 
+import reprlib
 from typing import Any
 
 from ..interop._safetensors_file import FileError
@@ -31,18 +32,22 @@ def read_legacy_file(data: memoryview, file: str) -> Read:
 
 def _read(data: memoryview, file: str) -> Read:
     stream, tensors = _Stream(data), Tensors(file)
-    if Reader(stream, tensors).load() != _MAGIC or Reader(stream, tensors).load() != _VERSION:
+
+    def read() -> Any:
+        return Reader(stream, tensors, len(data)).load()
+
+    if read() != _MAGIC or read() != _VERSION:
         raise FileError(f"{file} is none of torch.save's legacy files of version {_VERSION}, though it begins as one")
-    Reader(stream, tensors).load()  # the machine that wrote it: the storages are little-endian in any case
-    value = Reader(stream, tensors).load()
-    keys = Reader(stream, tensors).load()
+    read()  # the machine that wrote it: the storages are little-endian in any case
+    value = read()
+    keys = read()
     if not isinstance(keys, list):
         raise FileError(f"{file}: the list of its storages is a {type(keys).__name__}")
     storages: dict[Any, memoryview] = {}
     for key in keys:
         kept = tensors.kept.get(key) if isinstance(key, str) else None
         if kept is None or key in storages:
-            raise FileError(f"{file}: it has a storage {key!r:.50} that nothing refers to, or has it twice")
+            raise FileError(f"{file}: it has a storage {reprlib.repr(key)} that nothing refers to, or has it twice")
         storages[key] = _storage(stream, kept, file)
     if absent := sorted(tensors.kept.keys() - storages.keys()):
         raise FileError(f"{file}: storage {absent[0]} is not there")

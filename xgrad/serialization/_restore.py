@@ -57,9 +57,11 @@ class Sparse(NamedTuple):
 
 def restored(build: Any, tensors: list, storages: list[SavedArray], places: Any, file: str) -> Any:
     """Return the value that `build` makes of the list of tensors."""
+    users: list[list[Dense]] = [[] for _ in storages]
     for i, tensor in enumerate(tensors):
-        _check(tensor, tensors[:i], storages, file)
-    users = [[t for t in tensors if isinstance(t, Dense) and t.storage == i] for i in range(len(storages))]
+        _check(tensor, tensors, i, storages, file)
+        if isinstance(tensor, Dense):
+            users[tensor.storage].append(tensor)
     kept = [_storage(_shaped(s, u), places, file) for s, u in zip(storages, users)]
     made: list[Tensor] = []
     for tensor in tensors:
@@ -79,13 +81,21 @@ def _shaped(saved: SavedArray, users: list[Dense]) -> SavedArray:
     return saved._replace(values=saved.values.reshape(sizes))
 
 
-def _check(tensor: Any, before: list, storages: list[SavedArray], file: str) -> None:
+def hidden(kind: type, attributes: Any) -> str | None:
+    """Return the first name of a file's attributes that would hide one of the class's own."""
+    return next((name for name in attributes if not isinstance(name, str) or hasattr(kind, name)), None)
+
+
+def _check(tensor: Any, tensors: list, before: int, storages: list[SavedArray], file: str) -> None:
+    """Raise `FileError` for a tensor that does not lie in its storage, or has parts that don't come `before` it."""
     if isinstance(tensor, Sparse):
         parts = (tensor.indices, tensor.values)
-        if not all(0 <= part < len(before) and isinstance(before[part], Dense) for part in parts):
-            raise FileError(f"{file}: a sparse tensor has parts {parts}, which are not there")
+        if not all(type(n) is int and 0 <= n < before and isinstance(tensors[n], Dense) for n in parts):
+            raise FileError(f"{file}: a sparse tensor has parts {parts!r:.200}, which are not there")
+        if not all(type(n) is int and 0 <= n < 1 << 62 for n in tensor.sizes):
+            raise FileError(f"{file}: a sparse tensor has sizes {tensor.sizes!r:.200}")
         return
-    if not 0 <= tensor.storage < len(storages):
+    if type(tensor.storage) is not int or not 0 <= tensor.storage < len(storages):
         raise FileError(f"{file}: a tensor lies in storage {tensor.storage}, and there are {len(storages)}")
     name, values, _ = storages[tensor.storage]
     numbers = (*tensor.sizes, *tensor.strides, tensor.offset)
@@ -93,8 +103,8 @@ def _check(tensor: Any, before: list, storages: list[SavedArray], file: str) -> 
     fits = fits and prod(tensor.sizes) * values.itemsize < 1 << 62
     if not fits or TensorGeometry(tensor.sizes, tensor.strides, tensor.offset).span()[1] >= values.size:
         raise FileError(
-            f"{file}: a tensor of sizes {tensor.sizes}, strides {tensor.strides} and offset {tensor.offset} does not "
-            f"lie in its storage '{name}' of {values.size} elements"
+            f"{file}: a tensor of sizes {tensor.sizes!r:.200}, strides {tensor.strides!r:.200} and offset "
+            f"{tensor.offset!r:.50} does not lie in its storage '{name}' of {values.size} elements"
         )
     if tensor.requires_grad and values.dtype not in dtypes.INEXACT:
         raise FileError(f"{file}: a tensor of dtype {values.dtype.name} is said to require grad")

@@ -19,7 +19,8 @@ class _Archive:
     def __init__(self, data: memoryview, file: str) -> None:
         self.file = file
         self._zip = zipfile.ZipFile(io.BytesIO(data))
-        self._size = len(data)
+        if sum(info.compress_size for info in self._zip.infolist()) > len(data):
+            raise FileError(f"{file}: its parts overlap: they are said to be larger than the file")
         names = [name for name in self._zip.namelist() if name.endswith("/data.pkl") or name == "data.pkl"]
         if len(names) != 1:
             raise FileError(f"{file} is a zip, but none of torch.save: it has {len(names)} files called data.pkl")
@@ -37,8 +38,8 @@ class _Archive:
     def read(self, name: str) -> bytes:
         """Return one file of the zip; its checksum is checked."""
         info = self._zip.getinfo(self._folder + name)
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size > self._size:
-            raise FileError(f"{self.file}: '{name}' is compressed, or larger than the file, as torch.save leaves none")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise FileError(f"{self.file}: '{name}' is compressed, or its sizes differ, as torch.save leaves none")
         return self._zip.read(info)
 
 
@@ -47,7 +48,8 @@ def read_torch_file(data: memoryview, file: str) -> Read:
 
     def read() -> Read:
         archive, tensors = _Archive(data, file), Tensors(file)
-        value = Reader(io.BytesIO(archive.read("data.pkl")), tensors).load()
+        pickled = archive.read("data.pkl")
+        value = Reader(io.BytesIO(pickled), tensors, len(pickled)).load()
         return tensors.complete(value, lambda key: archive.read(f"data/{key}"))
 
     return in_words(read, file)

@@ -35,7 +35,7 @@ from ..tensor_methods.copy_and_pickle import attributes_of, set_state
 from ..views.geometry import contiguous_strides
 from ..views.storage import Storage, Tracer, value_needed
 from ._places import name_of
-from ._restore import Dense, SavedArray, Sparse
+from ._restore import Dense, SavedArray, Sparse, hidden
 
 _KIND_OF = {dtype: kind for kind, dtype in DTYPES.items()}
 _HINT = (
@@ -126,6 +126,7 @@ class _Writer:
         pairs = [[self._key(key, path), self.value(value, (*path, key))] for key, value in obj.items()]
         if kind is dict:
             return ["dict", *pairs]
+        _check_names(obj, vars(obj), path)
         own = [[name, self.value(value, (*path, name))] for name, value in vars(obj).items()]
         return ["ordered", ["dict", *own], *pairs]
 
@@ -167,6 +168,7 @@ class _Writer:
         found = []
         for number, (tensor, path) in enumerate(self._tensors):  # the list grows if an attribute is a tensor
             if tensor.layout == "strided" and (own := attributes_of(tensor)):
+                _check_names(tensor, own, path)
                 pairs = ([name, self.value(value, (*path, name))] for name, value in own.items())
                 found.append([number, ["dict", *pairs]])
         return found
@@ -253,6 +255,14 @@ def _entry(name: str, array: Any, path: tuple) -> tuple[dict, Stored]:
     return note, Stored(name, kind, shape, host.reshape(-1).view(np.uint8).data)
 
 
+def _check_names(obj: Any, attributes: dict, path: tuple) -> None:
+    if name := hidden(type(obj), attributes):
+        raise TypeError(
+            f"save(): {_called(path)} has an attribute {name!r}, which hides the {type(obj).__name__}'s own: a file "
+            "can't have one. Give it another name"
+        )
+
+
 def _called(path: tuple) -> str:
     return "the value" if not path else "'" + ".".join(map(str, path)) + "'"
 
@@ -314,6 +324,8 @@ def _described(note: dict) -> Any:
 def _built(value: Any, attributes: list, made: list) -> Any:
     for number, pairs in attributes:
         own = _value(pairs, made)
+        if not isinstance(own, dict) or (name := hidden(Tensor, own)):
+            raise ValueError(f"attributes that a tensor can't have: {name if isinstance(own, dict) else own!r:.200}")
         if made[number] is not None:
             set_state(made[number], own)
     return _value(value, made)
@@ -334,6 +346,8 @@ def _value(node: Any, made: list) -> Any:
         own = _value(items.pop(0), made) if kind == "ordered" else {}
         found: Any = {} if kind == "dict" else OrderedDict()
         found.update((_value(key, made), _value(value, made)) for key, value in items)
+        if name := hidden(OrderedDict, own):
+            raise ValueError(f"an attribute that hides OrderedDict.{name}")
         if own:
             vars(found).update(own)
         return found

@@ -30,7 +30,7 @@ from ..views.storage import Storage, Tracer, VersionCounter
 from . import conversion
 
 _ALIGNED = 64  # as the addresses of XLA's own buffers are, on the CPU
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler or a finalizer may ask in the middle of it
 _next = 1 << 32  # large, so that it is not mistaken for a size or an index
 _places: weakref.WeakKeyDictionary[Storage, tuple[int, int]] = weakref.WeakKeyDictionary()  # (first number, bytes)
 # id of an array → itself, its storage that was asked last, and that one's place.

@@ -32,7 +32,7 @@ from ..autograd.graph import saved_tensors_hooks
 from ..config import state
 from ..dispatch.autocasting import use_casts
 from ..engine.edges import attach_edge, gradient_edge
-from ..engine.saved_variable import SavedVariable, plain_entry
+from ..engine.saved_variable import SavedVariable, Stopped, plain_entry
 from ..random import draw_again, note_drawn
 from ..tensor import Tensor, blank, from_array
 
@@ -45,10 +45,6 @@ class Holder:
     """Represents one saved tensor in the graph.  It has no value: each recomputation has its own."""
 
     __slots__ = ("__weakref__",)
-
-
-class _Stop(BaseException):
-    """All values that backward needs have been recomputed.  No `except Exception` of the user's catches it."""
 
 
 class Recomputed:
@@ -160,7 +156,7 @@ class Frame:
         )  # fmt: skip
         try:
             self._enter(closed)
-            with saved_tensors_hooks(hooks.pack, hooks.unpack), suppress(_Stop), self.context:
+            with saved_tensors_hooks(hooks.pack, hooks.unpack), suppress(Stopped), self.context:
                 self.function(*args, **kwargs)
         finally:
             (
@@ -250,7 +246,7 @@ class _Recording:
             if frame.describe is not None and not _alike(frame.described[place], now := frame.describe(tensor)):
                 run.different.append((place, frame.described[place], now))
         if frame.early_stop and run.count == len(frame.holders):
-            raise _Stop
+            raise Stopped
         return value
 
     def unpack(self, value: Tensor) -> Tensor:

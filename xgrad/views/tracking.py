@@ -12,7 +12,7 @@ Invariant: the choice is made once for each view, when it is made, and is per th
 from contextlib import ContextDecorator
 from typing import Any
 
-from ..config import state
+from ..config import Leaving, state
 
 PATHS = ("replay", "geometry")
 
@@ -36,14 +36,13 @@ class tracking(ContextDecorator):
         if path not in PATHS:
             raise ValueError(f'views are tracked by "replay" or by "geometry", not by {path!r}')
         self.path = path
-        self._previous: list[str | None] = []
+        self._before: list[dict[str, Any]] = []
 
     def _recreate_cm(self) -> "tracking":
         return type(self)(self.path)  # a decorated function may call itself, and be called by several threads
 
     def __enter__(self) -> None:
-        self._previous.append(state.tracking)
+        self._before.append({"tracking": state.tracking})
         state.tracking = self.path
 
-    def __exit__(self, *error: Any) -> None:
-        state.tracking = self._previous.pop()
+    __exit__: Any = Leaving()

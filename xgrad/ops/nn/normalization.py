@@ -20,6 +20,7 @@ from ...dispatch.plan import pulled_back
 from ...dispatch.promotion import conj, refuse_complex, require_floating, require_real_floating, scalar, widen
 from ...dispatch.samples import COMPLEX, fixed, positive, real, sample
 from ...dispatch.tables import FUNCTIONS
+from ...engine.saved_variable import Stopped
 from ...tensor import Tensor
 
 functional: Any = partial(operator, namespace=("nn.functional", ""), method=False, out=False)
@@ -272,14 +273,22 @@ def batch_normalized(
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
         return call(_by_running.operator, (input, running_mean, running_var, weight, bias, eps), ())
-    out, mean, var = call(_by_batch.operator, (input, weight, bias, eps), ())
+    arguments, stopped = (input, weight, bias, eps), None
+    try:
+        out, mean, var = call(_by_batch.operator, arguments, ())
+    except Stopped as error:  # PyTorch's kernel updates the statistics before it saves its results
+        out, mean, var, stopped = None, None, None, error
     enabled, state.grad_enabled = state.grad_enabled, False
     try:
+        if stopped is not None:
+            _, mean, var = call(_by_batch.operator, arguments, ())
         for running, batch in ((running_mean, mean), (running_var, var)):
             if running is not None:
                 call_inplace(_follow.operator, (running, batch, momentum), ())
     finally:
         state.grad_enabled = enabled
+    if stopped is not None:
+        raise stopped
     return out
 
 

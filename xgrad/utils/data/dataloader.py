@@ -307,11 +307,11 @@ class _ThreadIterator(_LoaderIterator):
                 self.close()
                 raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds") from None
             finally:
-                if future.done():
+                if future.done():  # also with the dataset's error, after which the epoch goes on
                     self._asked.remove((worker, future))
-            if batch is END:
-                self._ended.add(worker.number)
-            self._ask()
+                    if future.exception() is None and future.result() is END:
+                        self._ended.add(worker.number)
+                    self._ask()
             if batch is not END:
                 return batch
         if not self._persistent:
