@@ -1,7 +1,8 @@
-"""Formulas that hold to the ends of the dtypes' ranges, on branch cuts, and under XLA's algebra.
+"""Formulas that hold to the ends of the dtypes' ranges, and on branch cuts.
 
-XLA makes a / (b * b) of (a / b) / b, and JAX's derivative of a quotient has 1 / b²: both leave the range where the
-result does not.  Of complex functions XLA forgets the sign of a zero, which says on which side of a cut a number is.
+JAX's derivative of a quotient has 1 / b², which leaves the range where the result does not.  (XLA would make it of two
+divisions: `compile_cache/strict.py`.)  Of complex functions XLA forgets the sign of a zero, which says on which side of
+a cut a number is.
 """
 
 import math
@@ -12,11 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
-
-
-def apart(x: Any) -> Any:
-    """The same number, which XLA does not join to the quotient that it is."""
-    return jnp.where(jnp.isnan(x), jnp.asarray(jnp.nan, x.dtype), x)
 
 
 @jax.custom_jvp
@@ -30,12 +26,12 @@ def _quotient_tangent(primals: tuple, tangents: tuple) -> tuple:
     (a, b), (da, db) = primals, tangents
     out = quotient(a, b)
     moved = jnp.zeros_like(out) if isinstance(da, SymbolicZero) else quotient(da, b)
-    return out, moved if isinstance(db, SymbolicZero) else moved - quotient(apart(out) * db, b)
+    return out, moved if isinstance(db, SymbolicZero) else moved - quotient(out * db, b)
 
 
 def over_twice(a: Any, b: Any) -> Any:
     """(a / b) / b."""
-    return quotient(apart(quotient(a, b)), b)
+    return quotient(quotient(a, b), b)
 
 
 @jax.custom_jvp
@@ -49,7 +45,7 @@ def _arctan2_tangent(primals: tuple, tangents: tuple) -> tuple:
     y, x = wide = [p.astype(jnp.promote_types(p.dtype, jnp.float32)) for p in primals]
     dy, dx = tangents
     length = jnp.abs(jax.lax.complex(*jnp.broadcast_arrays(*wide)))
-    moved = apart(quotient(x, length)) * dy - apart(quotient(y, length)) * dx
+    moved = quotient(x, length) * dy - quotient(y, length) * dx
     out = arctan2(*primals)
     return out, quotient(moved, length).astype(out.dtype)
 
