@@ -12,7 +12,8 @@ from jax.sharding import Sharding
 
 from .. import dtypes
 from ..declared import DeclaredPlace
-from ..devices import settled
+from ..devices import is_default, settled
+from ..donation import sent
 from ..errors import DtypeDisabledError, PlacementError
 from ..execution.execute import transferred
 from ..interop._safetensors_file import FileError
@@ -119,11 +120,13 @@ def _storage(saved: SavedArray, places: Any, file: str) -> Storage:
         where = settled(where, values.shape)
     except (DtypeDisabledError, OverflowError, PlacementError) as error:
         raise type(error)(f"{file}: '{name}': {error}") from None
-    if isinstance(where, Sharding) and where.__class__ is not DeclaredPlace:
+    if where.__class__ is DeclaredPlace:
+        return Storage(transferred(np.array(narrowed), where), False)
+    if isinstance(where, Sharding):
         array = jax.make_array_from_callback(values.shape, where, lambda index: np.array(narrowed[index]))
-    else:
-        array = transferred(np.array(narrowed), where)
-    return Storage(array, False)
+        return Storage(array, False)
+    # Memory of XLA's own: a training's first step is then the program of the second, which donates it.
+    return Storage(sent(narrowed, None if where is None or is_default(where) else where), True)
 
 
 def _dense(tensor: Dense, storage: Storage, alone: bool) -> Tensor:
