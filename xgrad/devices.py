@@ -260,10 +260,9 @@ def _usual(sharding: Sharding) -> Any:
 
 
 def is_default(placement: Any) -> bool:
-    """Return True for JAX's default device, if it is the only one of its kind.
+    """Return True for JAX's default device, if it is the only one of its kind: no array need be committed to it.
 
-    An array that names it need not be committed to it.  JAX compiles a program again where one operand is committed,
-    and commits the results, a model's parameters at last.  Among several devices a tensor that names one stays there.
+    JAX compiles a program again where one operand is committed, and commits the results, parameters at last.
     """
     present = jax.local_devices()
     return (

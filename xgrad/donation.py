@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from .compile_cache.ahead import COMPILED
-from .compile_cache.strict import Strict, refuse_nested
+from .compile_cache.strict import Strict, is_nested
 from .errors import LostValueError
 from .limits import checked
 
@@ -114,6 +114,9 @@ def run_writing(program: Writing, out: list[Any], box: list[Any], operands: tupl
         failure = error
         if not out and box[1:]:
             box[:] = box[1:]
+        if isinstance(error, Exception) and is_nested(error):  # in a trace of JAX's, which has known arrays too
+            out.append(program(box[0], *operands))
+            return None
         _look(program, out, box, error)
         if out or not (isinstance(error, _NoRoomError) or "RESOURCE_EXHAUSTED" in str(error)):
             raise
@@ -138,7 +141,6 @@ def _look(program: Writing, out: list, box: list, error: BaseException) -> None:
     """Raise `LostValueError` after a failure if the array is deleted and there is no result."""
     if through_jax(error):
         program.renew()
-        refuse_nested(error)
     if not out and box[0].is_deleted():
         array, box[:] = box[0], [None, box[0]]
         if isinstance(error, Exception):

@@ -35,15 +35,6 @@ def is_nested(error: Exception) -> bool:
     return isinstance(error, ValueError) and "compiler_options" in str(error)
 
 
-def refuse_nested(error: BaseException) -> None:
-    """Raise `RuntimeError` if `error` comes from a write of what lives outside of the trace that runs."""
-    if isinstance(error, Exception) and is_nested(error):
-        raise RuntimeError(
-            "a tensor from outside is written within a trace of JAX's (jax.jit, lax.scan, ...), after which it would "
-            "hold a tracer. Pass the tensor's array to the traced function, or write after the trace."
-        ) from None
-
-
 class Strict:
     """A jitted function of arrays and numbers, which may also be called within a trace of JAX's.
 

@@ -234,7 +234,11 @@ def rewritten(
             if isinstance(operand, Tracer):
                 donate = False
         if donate and not owned:
-            box[:] = copied(box)
+            copy = copied(box)
+            donate = not isinstance(copy[0], Tracer)  # as it is in a trace of JAX's
+            if donate:
+                box[:] = copy
+            del copy
     usual = where is None or where.__class__ is SingleDeviceSharding
     program = program_of(donate) if usual else program_of(donate, where)
     if program.__class__ is Writing:

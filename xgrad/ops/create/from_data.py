@@ -157,7 +157,7 @@ def _inferred(types: set[type]) -> np.dtype:
 
 def _from_lists(data: Any, dtype: np.dtype | None) -> np.ndarray:
     types = _leaf_types(data)
-    if types <= _BUILTINS and dtype not in (dtypes.float64, dtypes.complex128):
+    if types <= _BUILTINS and (dtype is None or dtype not in (dtypes.float64, dtypes.complex128)):
         dtype = None if dtype is None else dtypes.as_dtype(dtype)  # the error of a number that does not fit names it
     else:
         data = _leaves_to_host(data)
