@@ -9,6 +9,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import torch
 
@@ -59,6 +60,18 @@ def test_programs_run_as_parts_of_a_trace_and_at_once_in_turns():
         assert x.mul(2.0)[1:].div(3.0).sum().item() == pytest.approx(2.0)
         assert double(jnp.arange(3.0) * 1.0) == pytest.approx(2.0)
         assert jax.vmap(lambda a: xgrad.tensor(a).mul(2.0)._read())(jnp.ones((2, 3))).sum() == 12.0
+
+
+def test_negative_padding_is_a_slice():
+    pads = [((-1, 2, 0), (1, -1, 0)), ((1, 1, 1), (-2, 0, 0)), ((-1, -1, 0), (-1, 0, 1))]
+    pad = xgrad.from_jax(lambda x: [jax.lax.pad(x, x.dtype.type(9), pads[i]) for i in range(3)])
+    x = xgrad.arange(20, dtype=xgrad.float32).reshape(4, 5).requires_grad_()
+    for function in (pad, xgrad.compile(pad)):
+        for out, config in zip(function(x), pads, strict=True):
+            assert out.tolist() == jax.lax.pad(x.detach().numpy(), np.float32(9), config).tolist()
+    total = sum(out.sum() for out in pad(x))
+    total.backward()
+    assert x.grad.sum().item() == 12 + 12 + 8
 
 
 def test_writes_of_known_values_are_parts_of_a_trace():

@@ -14,6 +14,9 @@ from typing import Any
 
 import jax
 from jax.core import Tracer
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import stablehlo
+from jax.interpreters import mlir
 
 _ALGEBRA = ("strict", "fast")
 _asked: str = os.environ.get("XGRAD_ALGEBRA", "strict")
@@ -23,6 +26,21 @@ if _asked not in _ALGEBRA:
 OPTIONS: dict[str, Any] = (
     {} if _asked == "fast" else {"xla_disable_hlo_passes": "algsimp", "xla_allow_excess_precision": False}
 )
+
+
+def _pad(context: Any, array: Any, value: Any, *, padding_config: Any) -> Any:
+    """Lower `lax.pad`; a negative padding as a slice, of which the simplifier would make one for XLA's CPU compiler."""
+    low, high, between = zip(*padding_config) if padding_config else ((), (), ())
+    grown = [[max(n, 0) for n in low], [max(n, 0) for n in high], between]
+    out = stablehlo.pad(array, value, *map(ir.DenseI64ArrayAttr.get, grown))
+    if min((0, *low, *high)) < 0:
+        starts = [max(-n, 0) for n in low]
+        ends = [start + n for start, n in zip(starts, context.avals_out[0].shape)]
+        out = stablehlo.slice(out, *map(ir.DenseI64ArrayAttr.get, (starts, ends, [1] * len(starts))))
+    return [out]
+
+
+mlir.register_lowering(jax.lax.pad_p, _pad)
 
 
 def strict_jit(function: Callable[..., Any], options: dict[str, Any] | None = None, **jit_options: Any) -> Any:

@@ -23,7 +23,7 @@ def _named(text: str) -> frozenset[str]:
 
 # Operators whose gradient is the incoming one at elements that a comparison or an index selects.
 MASKED = _named("""
-    aminmax amax amin clamp clamp_max clamp_min copysign embedding_bag fmax fmin frexp hinge_embedding_loss index_reduce
+    aminmax amax amin clamp clamp_max clamp_min embedding_bag fmax fmin frexp hinge_embedding_loss index_reduce
     margin_ranking_loss nanmean nansum scatter_reduce special_xlog1py
     max max.all max.dim maximum median.all min min.all min.dim minimum nan_to_num nanmedian.all nanquantile nextafter
     quantile sgn angle xlogy

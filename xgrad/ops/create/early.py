@@ -28,7 +28,7 @@ def is_early(kind: Any, shape: tuple[int, ...], placement: Any) -> bool:
     made = _made.get(kind, 0)
     if made == _RESULTS or state.trace is not None or state.vmap_levels or not runs_plainly():
         return False
-    if (made + 1) * prod(shape) > _NUMBERS or not _is_simple(placement) or in_trace():
+    if (made + 1) * prod([n or 1 for n in shape]) > _NUMBERS or not _is_simple(placement) or in_trace():
         return False
     if len(_made) >= _KINDS:
         _made.pop(next(iter(_made)), None)

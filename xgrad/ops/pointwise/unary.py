@@ -18,7 +18,7 @@ from ...dispatch.declare import Declared, composite, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.out import call_out
 from ...dispatch.promotion import as_float, conj, require_floating, require_real, scalar, widen
-from ...dispatch.samples import COMPLEX, POSITIVE, REAL, UNIT, between, positive, sample
+from ...dispatch.samples import COMPLEX, POSITIVE, REAL, SINGLE, UNIT, between, positive, sample
 from ...dispatch.samples import unary as unary_samples
 from ...dispatch.tables import FUNCTIONS
 from ...dtypes import torch_name
@@ -47,7 +47,7 @@ def _polygamma(n: int, x: Any) -> Any:
     positive = jnp.where(negative, 1 - x, x)
     there = js.polygamma(n, positive) if n else js.digamma(jnp.where(positive == 0, 1, positive))
     reflected = (-1) ** n * (there - math.pi ** (n + 1) * _cot_derivative(n, _cot(jnp.where(negative, x, 0.5))))
-    if n:  # where jax's quotient of powers leaves the range: two terms of the series
+    if 0 < n < 20:  # where jax's quotient of powers leaves the range: two terms of the series
         large = jnp.where(far, x, 1)
         there = jnp.where(far, -math.factorial(n - 1) * (-large) ** -n * (1 + n / (2 * large)), there)
     return jnp.where(negative, reflected, there)
@@ -121,13 +121,13 @@ def _angle(x: Any) -> Any:
 
 def unary(name: str, compute: Callable[..., Any], doc: str, samples: tuple[Any, ...], **options: Any) -> Declared:
     """Declare a floating-point function of one array.  With `COMPLEX` beside its samples it takes complex numbers."""
-    complex_too = COMPLEX[0] in samples
+    complex_too, halves = COMPLEX[0] in samples, SINGLE[0] not in samples
 
     def function(self):
         self = as_float(self)
         if not complex_too:
             refuse_complex(self, name)
-        wide = widen(self)
+        wide = widen(self) if halves else self
         return compute(self) if wide is self else compute(wide).astype(self.dtype)
 
     function.__doc__ = doc

@@ -3,15 +3,13 @@
 (PyTorch: aten/src/ATen/native/ReduceOps.cpp.)
 """
 
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ... import dtypes, return_types
 from ...dispatch.call import call
-from ...dispatch.declare import Declared, composite, linear, operator
-from ...dispatch.inplace import call_inplace
+from ...dispatch.declare import composite, linear, operator
 from ...dispatch.narrow_sums import cumsum_overflows, product_overflows
 from ...dispatch.out import write_out
 from ...dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
@@ -52,24 +50,6 @@ def cumprod(self, *, dim, dtype=None):
 
 
 cumprod.operator.overflows = product_overflows(cumprod)
-
-
-def _overwrite(scan: Declared) -> None:
-    """Give a scan an in-place form that computes integers as the function does, which looks for overflows."""
-    name = f"{scan.operator.name}_"
-
-    def written(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-        if input.dtype in dtypes.INEXACT:
-            return call_inplace(scan.operator, (input,), (dim, dtype))
-        return input.copy_(scan.function(input, dim, dtype=dtype))
-
-    written.__name__ = written.__qualname__ = name
-    written.__doc__ = f"In-place version of `xgrad.{scan.operator.name}`."
-    composite(name, function=False)(written)
-
-
-_overwrite(cumsum)
-_overwrite(cumprod)
 
 
 @operator(samples=ALONG + COMPLEX)
