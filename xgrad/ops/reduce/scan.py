@@ -3,7 +3,6 @@
 (PyTorch: aten/src/ATen/native/ReduceOps.cpp.)
 """
 
-
 import jax
 import jax.numpy as jnp
 
