@@ -161,7 +161,8 @@ def forward_levels() -> tuple[int, ...]:
 class _Leave(io.IOBase):
     """A callable of C code, its method `__exit__`, which takes any arguments and calls `close` without them."""
 
-    closed = True  # so that nothing is closed when it ends
+    # So that nothing is closed when it ends.
+    closed = True  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
 
 
 class Leaving:

@@ -4,13 +4,13 @@ XLA may rewrite a program by the algebra of real numbers, which floating-point n
 their ranges.  An expression is a list of steps; several expressions are one program.  `check` evaluates them by torch
 and by xgrad: eagerly, lazily, compiled, and their gradients also by a compiled backward and in both view paths.
 
-Programs are compiled without the instructions that round a product and sum once (FLAGS): XLA takes them where one program
-has both, and docs/differences.md says so.  Then each way must give what eager gives, or torch.
+Programs are compiled without the instructions that round a product and sum once (FLAGS): XLA takes them where one
+program has both, and docs/differences.md says so.  Then each way must give what eager gives, or torch.
 
 Which difference is rounding?  Torch evaluates each expression again with every operand and result scaled by
 1 + k * eps, k a small random number: what lies between these values differs by rounding, because `exp` differs by an
-ulp.  Two in three of torch's evaluations do what xgrad does (docs/differences.md): one takes subnormal results for 0, as XLA's CPU
-programs, one computes half precision in float32 and rounds each result.
+ulp.  Two in three of torch's evaluations do what xgrad does (docs/differences.md): one takes subnormal results for 0,
+as XLA's CPU programs, one computes half precision in float32 and rounds each result.
 """
 
 import functools

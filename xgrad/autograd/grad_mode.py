@@ -44,6 +44,7 @@ class _Mode:
 
 class _GradMode(_Mode):
     enabled: bool
+    _before: list[dict[str, Any]]
 
     def __new__(cls, function: Any = None) -> Any:
         made = super().__new__(cls)

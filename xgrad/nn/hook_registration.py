@@ -119,7 +119,9 @@ class WithHooks:
 
 
 def _of_all(kind: str, hook: Callable[..., Any], *flags: str) -> RemovableHandle:
-    return registered(GLOBAL[kind], hook, any=ANY, everywhere=EVERYWHERE, **{flag: GLOBAL[flag] for flag in flags})
+    return registered(
+        GLOBAL[kind], hook, False, any=ANY, everywhere=EVERYWHERE, **{flag: GLOBAL[flag] for flag in flags}
+    )
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:

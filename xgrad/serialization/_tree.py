@@ -324,8 +324,9 @@ def _described(note: dict) -> Any:
 def _built(value: Any, attributes: list, made: list) -> Any:
     for number, pairs in attributes:
         own = _value(pairs, made)
-        if not isinstance(own, dict) or (name := hidden(Tensor, own)):
-            raise ValueError(f"attributes that a tensor can't have: {name if isinstance(own, dict) else own!r:.200}")
+        name = hidden(Tensor, own) if isinstance(own, dict) else repr(own)
+        if name is not None:
+            raise ValueError(f"attributes that a tensor can't have: {name!s:.200}")
         if made[number] is not None:
             set_state(made[number], own)
     return _value(value, made)

@@ -274,6 +274,7 @@ def batch_normalized(
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
         return call(_by_running.operator, (input, running_mean, running_var, weight, bias, eps), ())
     arguments, stopped = (input, weight, bias, eps), None
+    out: Any
     try:
         out, mean, var = call(_by_batch.operator, arguments, ())
     except Stopped as error:  # PyTorch's kernel updates the statistics before it saves its results
