@@ -14,7 +14,6 @@ import jax
 import numpy as np
 
 from .compile_cache.ahead import COMPILED
-from .compile_cache.strict import Strict, is_nested
 from .errors import LostValueError
 from .limits import checked
 
@@ -41,7 +40,7 @@ class Writing:
     Calling the object is for arrays that may be lost: those of a running backward.
     """
 
-    __slots__ = ("_facts", "_function", "_program", "_where", "jitted", "lower", "needs")
+    __slots__ = ("_facts", "_function", "_where", "jitted", "lower", "needs")
 
     def __init__(self, function: Callable[..., Any], facts: Any = (), where: Any = None) -> None:
         self._function, self._facts, self._where = function, facts, where
@@ -60,14 +59,13 @@ class Writing:
 
         writing.__name__ = getattr(function, "__name__", "writing")  # compiler/program.py knows some by name
         # It runs on the first operand's devices, also if it does not read it (zero_).
-        self._program: Any = Strict(
+        self.jitted: Any = jax.jit(
             checked(writing, self._facts), donate_argnums=(0,), out_shardings=self._where, keep_unused=True
         )
-        self.jitted: Any = self._program.run
         self.lower: Any = self.jitted.lower
 
     def __call__(self, *values: Any) -> Any:
-        return self._program(*values)
+        return self.jitted(*values)
 
 
 def _put_aside(box: list) -> None:
@@ -114,9 +112,6 @@ def run_writing(program: Writing, out: list[Any], box: list[Any], operands: tupl
         failure = error
         if not out and box[1:]:
             box[:] = box[1:]
-        if isinstance(error, Exception) and is_nested(error):  # in a trace of JAX's, which has known arrays too
-            out.append(program(box[0], *operands))
-            return None
         _look(program, out, box, error)
         if out or not (isinstance(error, _NoRoomError) or "RESOURCE_EXHAUSTED" in str(error)):
             raise

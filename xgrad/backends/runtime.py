@@ -99,7 +99,7 @@ class Runtime:
             lack = self.backend.fallback == "error" and self._lack(program, operands)
             if lack:
                 raise self.refusal(program.operator or program.name, operands, lack)
-            return program.now(*map(plain, operands))
+            return program.run(*map(plain, operands))
         if self.reports:
             self._count(program, operands)
         lack = self._lack(program, operands)
@@ -117,7 +117,7 @@ class Runtime:
             values = gathered(values, shard)
         if program.__class__ is not Known:
             self._launch(program, values)
-        return self.adopted(program.now(*values), operands, values, layout)
+        return self.adopted(program.run(*values), operands, values, layout)
 
     def write(self, out: list[Any], box: list[Any], alone: bool, program_of: Any, operands: tuple[Any, ...]) -> None:
         """Put `program_of(donate)(box[0], *operands)` into `out`; `alone`: nothing else refers to the array.
@@ -189,7 +189,7 @@ class Runtime:
         shards = self.several and spread_of((*operands,)) is not None
         if self.device is not None or shards:
             values = jax.device_put(values, jax.local_devices(backend="cpu")[0])
-        out = program.now(*values)
+        out = program.run(*values)
         if self.reports:
             arrays = [x for x in operands if declared_of(x) is not None]
             size = sum(x.nbytes for x in jax.tree.leaves([arrays, out], is_leaf=_is_pending) if hasattr(x, "nbytes"))

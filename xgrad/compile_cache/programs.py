@@ -7,21 +7,24 @@ same in each process: that of the function, also for a partial function, which h
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from ..config import settings
 from ..execution.execute import execute
 from ..limits import checked
-from .strict import Strict
 
 
-class Program(Strict):
+class Program:
     """A jitted function of arrays and numbers.  In a lazy block a call notes it, and returns what is pending.
 
-    `now` runs it at once.
+    `run` is `jax.jit`'s function, which runs at once; `function` is the same for a trace.
     """
 
-    __slots__ = ("avals", "into", "label", "operator", "place", "role")
+    __slots__ = ("avals", "function", "into", "label", "operator", "place", "role", "run")
     lazy = True  # False: it runs at once in a lazy block too
     reads = True  # False: its operands are not read
+    run: Any
+    function: Callable[..., Any]
     avals: dict[Any, Any]
     label: str
     role: str
@@ -29,7 +32,8 @@ class Program(Strict):
     place: Any  # the declared backend on which a program without operands runs
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
-        super().__init__(function, **options)
+        self.function = function
+        self.run = jax.jit(function, **options)
         # For a larger program: "read" or "write", of a part of the first operand; "adjoint", zero but in a part; "sum".
         self.role = ""
         # A write's function, or for an adjoint that of (array, *operands) which adds it to an array; in both, the first
@@ -40,7 +44,7 @@ class Program(Strict):
         self.avals = {}  # those of the results, by those of the operands: for a queue
 
     def __call__(self, *operands: Any) -> Any:
-        return execute(self, operands) if settings.special else self.now(*operands)
+        return execute(self, operands) if settings.special else self.run(*operands)
 
     @property
     def name(self) -> str:
@@ -48,9 +52,14 @@ class Program(Strict):
         return (self.label or self.function.__name__).lstrip("_")
 
     @property
+    def lower(self) -> Any:
+        """`jax.jit`'s `lower`."""
+        return self.run.lower
+
+    @property
     def eval_shape(self) -> Any:
         """`jax.jit`'s `eval_shape`."""
-        return self.inner.eval_shape
+        return self.run.eval_shape
 
 
 class Immediate(Program):
@@ -67,7 +76,7 @@ class Immediate(Program):
     lazy = False
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = self.run = self._inner = function
+        self.function = self.run = function
         self.avals, self.into, self.role, self.label, self.operator, self.place = {}, None, "", "", "", None
 
 

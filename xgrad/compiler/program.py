@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
-from ..compile_cache.strict import Strict, strict_jit
 from ..compile_cache.unfused import apart, over_one
 from ..limits import checked
 from ..views.program import scalar_of
@@ -54,7 +53,7 @@ class Backward(NamedTuple):
                         taken.append(jnp.zeros(aval.shape, aval.dtype) if grad is None else grad)
                 return whole(*residuals, *taken, one, *arrays)
 
-            program = self.programs[given] = Strict(checked(backward), out_shardings=self.places)
+            program = self.programs[given] = jax.jit(checked(backward), out_shardings=self.places)
         return program(residuals, [grad for grad in grads if grad is not None], one(), self.arrays)
 
 
@@ -86,7 +85,7 @@ class Program(NamedTuple):
             def function(*operands: Any) -> Any:
                 return into.holding(whole(*operands))
 
-        return strict_jit(function, options, donate_argnums=donated, in_shardings=ins, out_shardings=outs)
+        return jax.jit(function, donate_argnums=donated, compiler_options=options, in_shardings=ins, out_shardings=outs)
 
     def alone(self, results: list[int]) -> tuple[Callable[..., Any], list[int]] | None:
         """Return a program of some of the results, and the numbers of its inputs; None if it takes more than scalars.
@@ -103,7 +102,7 @@ class Program(NamedTuple):
         if not defined.issuperset(used):  # `one()`, or a constant array
             return None
         part = jaxpr.replace(invars=invars, eqns=eqns, outvars=outvars)
-        return strict_jit(jaxpr_as_fun(ClosedJaxpr(part, self.closed.consts))), [numbers[v] for v in invars]
+        return jax.jit(jaxpr_as_fun(ClosedJaxpr(part, self.closed.consts))), [numbers[v] for v in invars]
 
 
 def split(traced: ClosedJaxpr, count: int, arriving: list[int | None]) -> Program:

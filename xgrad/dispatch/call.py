@@ -7,7 +7,6 @@ not a tuple, marks the arguments that require grad.
 
 from typing import Any
 
-from ..compile_cache.strict import is_nested
 from ..config import settings, state
 from ..dtypes import INEXACT_KINDS
 from ..engine.edges import gradient_edge
@@ -59,12 +58,10 @@ def call(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
         else:
             out = execute(kernel.program, arrays, args)
     except Exception as error:
-        if not is_nested(error):
-            if isinstance(error, OverflowError) and (fitting := numbers_that_fit(op, args)) is not args:
-                return call(op, fitting, statics)
-            forget(op, statics)
-            raise explain(error, op, arrays) from error.__cause__
-        out = kernel.traced(*arrays)
+        if isinstance(error, OverflowError) and (fitting := numbers_that_fit(op, args)) is not args:
+            return call(op, fitting, statics)
+        forget(op, statics)
+        raise explain(error, op, arrays) from error.__cause__
     if out.__class__ is tuple:
         if op.overflows is not None:
             return first_of(op, out)

@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 from jax.sharding import Sharding
 
 from .. import dtypes
@@ -78,7 +77,7 @@ class Kernel:
             (where for value in statics if (where := getattr(value, "sharding", value)).__class__ is DeclaredPlace),
             None,
         )
-        self.run: Callable[..., Any] = self._first  # then the program's `run`, within traces `traced`
+        self.run: Callable[..., Any] = self._first  # then `program` itself
         self.ran = False
         self.differentiable: bool = operator.differentiable
         self.outputs: Any = operator.outputs
@@ -94,14 +93,9 @@ class Kernel:
         self.batched: dict[tuple[bool, ...], Any] = {}  # its operators over a batch, for each choice of arguments
 
     def _first(self, *arrays: Any) -> Any:
-        out = self.program.now(*arrays)
+        out = self.program.run(*arrays)
         self.run, self.ran = self.program.run, True
         return out
-
-    def traced(self, *arrays: Any) -> Any:
-        """Make the program a part of JAX's trace, as long as arrays are traced; then run it at once again."""
-        self.run = self.traced if any(isinstance(array, Tracer) for array in arrays) else self.program.run
-        return self.program.now(*arrays)
 
     def plan(self, needs: int, count: int) -> Plan:
         """The plan for backward when the arguments in the mask `needs` require grad: what is saved, what is run."""

@@ -16,11 +16,11 @@ from itertools import repeat
 from operator import attrgetter, is_
 from typing import Any
 
+import jax
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from ..compile_cache.programs import Program, jit_checked
-from ..compile_cache.strict import is_nested, strict_jit
 from ..config import settings, state
 from ..donation import SPARE, besides, copied, has_room, lost, surely, through_jax
 from ..execution.execute import execute, queue_now, runs_plainly, settle, spread
@@ -63,7 +63,7 @@ class Together:
         """Write the tensors; `operands` are arrays, numbers, or tensors, which are read."""
         given = [a if not isinstance(a, Tensor) else a._read() if a._array is None else a._array for a in operands]
         if state.trace is None and runs_plainly() and self._is_usual(tensors, given):
-            self._write(self._usual, tensors, given)
+            _Write(self.name, tensors).run(self._usual, given)
             return
         if state.trace is not None or not direct(tensors) or _traced(map(_held, tensors)) or _traced(given):
             self.apart(tensors, given)
@@ -78,15 +78,7 @@ class Together:
             for t in tensors:  # a lazy block may have left Pendings
                 settle(t if t._storage is None else t._storage)
             given = [*map(quietly, given)]
-        self._write(self._donating(tensors), tensors, given)
-
-    def _write(self, program: "_Donating", tensors: Sequence[Tensor], given: list[Any]) -> None:
-        try:
-            _Write(self.name, tensors).run(program, given)
-        except ValueError as error:  # in a trace of JAX's, which has arrays of known values too
-            if not is_nested(error):
-                raise
-            self.apart(tensors, given)
+        _Write(self.name, tensors).run(self._donating(tensors), given)
 
     def _is_usual(self, tensors: Sequence[Tensor], given: list[Any]) -> bool:
         """Return True if all tensors are plain ones, each on one device, and the operands arrays or numbers.
@@ -182,7 +174,7 @@ class _Donating:
     def renew(self) -> None:
         """Jit the function again.  JAX runs a program whose first call was interrupted through Python ever after."""
         placed = {} if self._where is None else {"out_shardings": self._where}
-        self.jitted: Any = strict_jit(checked(self._whole), donate_argnums=(0,), **placed)
+        self.jitted: Any = jax.jit(checked(self._whole), donate_argnums=(0,), **placed)
         self.needs: dict[Any, int] = {}  # bytes that it needs besides its operands, for those that it ran with
         self._last: tuple[list[Any], int] = [], 0  # the avals of its last arrays, and what it needs for them
 

@@ -31,7 +31,7 @@ def execute(program: Any, operands: Any, owners: Any = None) -> Any:
         if x.__class__ is Pending or x.__class__ is tuple:
             operands = [*map(quietly, operands)]
             break
-    return program.now(*operands)
+    return program.run(*operands)
 
 
 def place_among(program: Any, operands: Any) -> DeclaredPlace | None:

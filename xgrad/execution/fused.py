@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 
-from ..compile_cache.strict import strict_jit
 from ..compile_cache.unfused import apart, over_one
 from ..donation import copied
 from .metrics import recorder
@@ -91,9 +90,9 @@ class Fused:
                 if n in sums or (program.role == "write" and program.into is not None):
                     out = program.into(hold, *operands)
                 elif program.role == "read" and codes[n][0] in written:
-                    out = hold(program.inner(*operands))
+                    out = hold(program.run(*operands))
                 else:
-                    out = program.inner(*operands)
+                    out = program.run(*operands)
                 if out.__class__ is tuple:
                     for i, o in enumerate(out):
                         found[(n << 8) + i] = o
@@ -101,7 +100,7 @@ class Fused:
                     found[n << 8] = out
             return [found[number] for number in wanted]
 
-        return strict_jit(lazy_program, donate_argnums=tuple([i + 1 for i in donated]))
+        return jax.jit(lazy_program, donate_argnums=tuple([i + 1 for i in donated]))
 
     def _sums(self, needed: set[int], wanted: tuple[int, ...]) -> dict[int, tuple[int, int]]:
         """Return {sum: (operand, adjoint)} of the sums with an adjoint that nothing else uses: a write is enough."""

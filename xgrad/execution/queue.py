@@ -88,7 +88,7 @@ class Queue:
             if self.taken or self.done is not None:
                 self._wait()
             if self.running:  # a callback of the program that runs now
-                return program.now(*map(quietly, operands))
+                return program.run(*map(quietly, operands))
             if not self.entries:
                 self.x64 = x64_enabled()
             change = self.changes = self.changes + 1
@@ -142,7 +142,7 @@ class Queue:
         if foreign is not None:  # not before: this queue can be evaluated now too, so threads don't wait for each other
             foreign.evaluated("another thread")
             return self.note(program, operands, owners)
-        return program.now(*map(quietly, operands))
+        return program.run(*map(quietly, operands))
 
     def _pending(self, number: int, aval: Aval, place: int) -> Pending:
         p = Pending(self, number, aval)
@@ -393,7 +393,7 @@ class Queue:
                 give_up(results)
                 continue
             try:
-                out = program.now(*operands)
+                out = program.run(*operands)
             except Exception as error:
                 give_up(results)
                 if first is None:

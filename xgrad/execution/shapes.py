@@ -51,7 +51,7 @@ def avals_of(program: Any, key: tuple[Any, ...]) -> Any:
     if not x64 and any(aval.dtype in WIDE for aval in jax.tree.leaves(given)):
         _remember(program, key, AT_ONCE)  # it refuses them, or converts them: JAX's rules would narrow them
         return AT_ONCE
-    out = jax.eval_shape(program.inner, *map(_structs, given))
+    out = jax.eval_shape(program.run, *map(_structs, given))
     if out.__class__ is tuple and 0 < len(out) <= MOST_RESULTS and all(hasattr(o, "shape") for o in out):
         found: Any = tuple([aval_of(o.shape, o.dtype, o.weak_type) for o in out])
     elif hasattr(out, "shape"):

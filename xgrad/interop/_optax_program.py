@@ -12,7 +12,6 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from ..compile_cache.strict import strict_jit
 from ..limits import checked
 
 _DONATED = (0, 3)  # the parameters and the state, of (parameters, other parameters, gradients, state, extra)
@@ -105,7 +104,7 @@ class Program:
 
 def _jit(function: Callable, donated: tuple[int, ...], out_shardings: Any) -> Callable:
     placed = {} if out_shardings is None else {"out_shardings": out_shardings}
-    return strict_jit(checked(function), donate_argnums=donated, **placed)
+    return jax.jit(checked(function), donate_argnums=donated, **placed)
 
 
 def _written(jaxpr: Jaxpr) -> str | None:

@@ -20,7 +20,6 @@ from typing import Any
 
 import jax
 
-from ...compile_cache.strict import Strict
 from ...errors import DtypeDisabledError
 from ...execution.pending import quietly
 from ...limits import checked
@@ -47,7 +46,7 @@ class Program:
 
     def traced(self, metas: tuple[Any, ...], donated: tuple[Any, ...], args: list[Any]) -> Callable[..., Any]:
         """Make a new trace, whose results may use the memory of the arguments `donated`."""
-        function = self.traces[metas, donated] = Strict(checked(self.function(metas), metas), donate_argnums=donated)
+        function = self.traces[metas, donated] = jax.jit(checked(self.function(metas), metas), donate_argnums=donated)
         self._latest = function, [jax.typeof(a) if isinstance(a, jax.Array) else a for a in args]
         return function
 

@@ -35,7 +35,7 @@ from ...dispatch.samples import BINARY, COMPLEX, REAL, TERNARY, between, positiv
 from ...dispatch.tables import METHODS
 from ...dtypes import category
 from ...tensor import Tensor
-from .ends import over_twice, quotient
+from .ends import beside_one, over_twice, quotient
 
 
 def zero(grad: Any) -> Any:
@@ -82,13 +82,13 @@ def _scaled(other: Any, alpha: Any) -> Any:
 
 def _add(self, other, alpha=None):
     self, other = promote_together(self, other)
-    return self + (other if alpha is None else _scaled(other, alpha))
+    return beside_one(jnp.add, self, other if alpha is None else _scaled(other, alpha))
 
 
 def _sub(self, other, alpha=None):
     _refuse_bool("Subtraction", jnp.asarray(self), jnp.asarray(other))
     self, other = promote_together(self, other)
-    return self - (other if alpha is None else _scaled(other, alpha))
+    return beside_one(jnp.subtract, self, other if alpha is None else _scaled(other, alpha))
 
 
 @operator(
@@ -223,7 +223,7 @@ def _beside_number(compute: Any, a: Any, b: Any, *promoted: Any) -> Any:
         if any(kept):
             wide = [jnp.asarray(x if k else p).astype(jnp.float32) for x, k, p in zip((a, b), kept, promoted)]
             return compute(*wide).astype(dtype)
-    return compute(*promoted)
+    return beside_one(compute, *promoted)
 
 
 def _scale_gradient(compute: Any, grad: Any, number: Any) -> Any:

@@ -1,8 +1,7 @@
-"""Formulas that hold to the ends of the dtypes' ranges, and on branch cuts.
+"""Formulas that hold to the ends of the dtypes' ranges, on branch cuts, and beside others in one program.
 
-JAX's derivative of a quotient has 1 / b², which leaves the range where the result does not.  (XLA would make it of two
-divisions: `compile_cache/strict.py`.)  Of complex functions XLA forgets the sign of a zero, which says on which side of
-a cut a number is.
+JAX's derivative of a quotient has 1 / b², which leaves the range where the result does not, and XLA makes a / (b * b)
+of two divisions.  Of complex functions XLA forgets the sign of a zero, which says on which side of a cut a number is.
 """
 
 import math
@@ -14,11 +13,40 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
+from ...dtypes import INEXACT
+
+
+def apart(x: Any) -> Any:
+    """The same number, which XLA does not rewrite together with the operations around it.
+
+    XLA's algebraic simplifier takes real numbers for granted: it makes x of `(x + c) - c` and of `log(exp(x))`,
+    `a / (b * c)` of `(a / b) / c`, and `a * (1 / b)` of a division by one number.  So the results from which it would
+    be made are behind a barrier, which XLA's CPU compiler removes before it fuses: it costs nothing.  Other compilers
+    would not fuse past it; they do not look through a selection.  (Without the simplifier, the option
+    xla_disable_hlo_passes=algsimp, XLA's CPU programs of a softmax end the process.)
+    (XLA: xla/hlo/transforms/simplifiers/algebraic_simplifier.cc.)
+    """
+    if jnp.result_type(x) not in INEXACT:
+        return x
+    if jax.default_backend() == "cpu":
+        return jax.lax.optimization_barrier(x)
+    return jnp.where(jnp.isnan(x), jnp.asarray(jnp.nan, x.dtype), x)
+
+
+def beside_one(compute: Callable[..., Any], a: Any, b: Any) -> Any:
+    """compute(a, b), `apart` if one of the two is one number, which XLA may know."""
+    out = compute(a, b)
+    return apart(out) if jnp.ndim(a) == 0 or jnp.ndim(b) == 0 else out
+
 
 @jax.custom_jvp
 def quotient(a: Any, b: Any) -> Any:
     """a / b, whose derivatives of any order divide one time after the other."""
-    return jnp.divide(a, b)
+    if jnp.ndim(b) == 0 or jnp.size(b) < jnp.size(
+        a
+    ):  # XLA would multiply by 1 / b: by a divisor for each element it does not
+        b = jnp.where(jnp.isnan(a), a, b)
+    return apart(jnp.divide(a, b))
 
 
 @partial(quotient.defjvp, symbolic_zeros=True)
@@ -106,8 +134,8 @@ COMPLEX_TOO: dict[str, Callable[..., Any]] = {
     "atanh": folded(jnp.arctanh, lambda x, _: _slope(1 - x, 1 + x), odd=True),
     "cos": _sine(jnp.cos, jnp.cos, jnp.sin, jnp.sinh, jnp.cosh, sign=-1),
     "cosh": _sine(jnp.cosh, jnp.cosh, jnp.sinh, jnp.sin, jnp.cos),
-    "exp": folded(jnp.exp, lambda _, out: out),
-    "exp2": folded(jnp.exp2, lambda _, out: out * math.log(2)),
+    "exp": folded(lambda x: apart(jnp.exp(x)), lambda _, out: out),
+    "exp2": folded(lambda x: apart(jnp.exp2(x)), lambda _, out: out * math.log(2)),
     "expm1": folded(jnp.expm1, lambda _, out: out + 1),
     "sin": _sine(jnp.sin, jnp.sin, jnp.cos, jnp.sinh, jnp.cosh),
     "sinh": _sine(jnp.sinh, jnp.sinh, jnp.cosh, jnp.sin, jnp.cos),

@@ -21,7 +21,7 @@ from ...dispatch.samples import BINARY_POSITIVE, COMPLEX, POSITIVE, REAL, positi
 from ...dtypes import as_dtype, category, torch_name
 from ...tensor import Tensor
 from .arithmetic import run
-from .ends import COMPLEX_TOO, quotient
+from .ends import COMPLEX_TOO, apart, quotient
 
 # PyTorch's short cuts (pow_tensor_scalar_optimized_kernel): a few products are faster than a logarithm, and exact.
 _SHORT = {
@@ -40,7 +40,7 @@ def _as_number(x: Any) -> Any:
 def _short_pow(self, *, exponent):
     if self.dtype not in dtypes.INEXACT and exponent < 0:
         raise RuntimeError(_NEGATIVE)
-    return _SHORT[exponent](_as_number(self))
+    return apart(_SHORT[exponent](_as_number(self)))
 
 
 def _integer_pow(base: Any, exponent: Any) -> Any:
@@ -70,7 +70,7 @@ def _power(base: Any, exponent: Any) -> Any:
     """jnp.power, with PyTorch's tangents at 0**0: 0, where jax's are NaN."""
     one = (base == 0) & (exponent == 0)
     zero = (base == 0) & (exponent.real > 0) if jnp.iscomplexobj(base) else False  # NaN by jnp.power
-    return jnp.where(zero, 0, jnp.power(jnp.where(one | zero, 1, base), exponent))
+    return apart(jnp.where(zero, 0, jnp.power(jnp.where(one | zero, 1, base), exponent)))
 
 
 def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
