@@ -43,9 +43,9 @@ def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
     along = (wrap_dim(dim, x1.ndim),) if x1.ndim else None
 
     def unit(x: Any) -> Any:
-        norm = p_norm(x, 2, along, x.ndim > 0)
+        norm, least = p_norm(x, 2, along, x.ndim > 0), scalar(x, eps, "eps")
         # PyTorch raises the norm to eps outside of autograd: the derivative stays that of the norm.
-        return x / (norm + jax.lax.stop_gradient(jnp.maximum(norm, scalar(norm, eps, "eps")) - norm))
+        return x / jnp.where(norm < least, norm + jax.lax.stop_gradient(least - norm), norm)
 
     return jnp.sum(unit(x1) * unit(x2), axis=along)
 

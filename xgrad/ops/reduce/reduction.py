@@ -170,7 +170,13 @@ def _freedom(n: int, correction: Any, like: Any) -> Any:
 
 
 def deviation(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
-    return safe_sqrt(variance(self, dim, correction, keepdim))
+    dims = wrap_dims(dim, self.ndim)
+    # The squares may leave the range where the result does not: a power of two brings the largest of them near 1.
+    largest = jnp.max(jnp.abs(self - jnp.mean(self, axis=dims, keepdims=True)), axis=dims, keepdims=True, initial=0)
+    exponent = jnp.where((largest > 0) & jnp.isfinite(largest), jnp.frexp(largest)[1] - 1, 0)
+    scale = jax.lax.stop_gradient(jnp.ldexp(jnp.ones_like(largest), exponent))
+    found = safe_sqrt(variance(self / scale, dim, correction, keepdim))
+    return found * scale.reshape(found.shape)
 
 
 def safe_sqrt(x: Any) -> Any:
