@@ -36,10 +36,20 @@ def widen(x: Any) -> Any:
     return x.astype(jnp.float32) if is_half(x) else x
 
 
+def _narrow(x: Any, dtype: Any, most: int) -> Any:
+    """Round to a half what was computed of `most` numbers.
+
+    Of a sum that is rounded at once XLA's TPU compiler makes one in bfloat16: the rounding is an operation of its own.
+    """
+    if dtype == bfloat16 and x.dtype == jnp.float32 and x.size < most:
+        x = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
+    return x.astype(dtype)
+
+
 def summed(array: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
     """Sum over `axes`, in float32 where the array is a half, to an array of its dtype."""
     wide = widen(array)
-    return jnp.sum(wide, axis=axes, keepdims=keepdims, dtype=wide.dtype).astype(array.dtype)
+    return _narrow(jnp.sum(wide, axis=axes, keepdims=keepdims, dtype=wide.dtype), array.dtype, array.size)
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,7 +74,8 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
         halves = [x if is_half(x) else None for x in leaves]
         out, _ = _evaluate(program, [widen(x) for x in leaves], halves)
         out = jax.tree.unflatten(jax.tree.structure(shapes), out)
-        return jax.tree.map(lambda x, like: x.astype(like.dtype), out, like)
+        most = max(x.size for x in leaves if is_half(x))
+        return jax.tree.map(lambda x, like: _narrow(x, like.dtype, most), out, like)
 
     rounded.__name__ = pure.__name__
     return rounded

@@ -34,6 +34,7 @@ def telling(op: Operator, function: Any, statics: dict[str, Any]) -> Any:
         beyond = op.overflows(out, *arrays, **statics)
         return out if beyond is None else (out, beyond)
 
+    told.__name__ = getattr(function, "func", function).__name__  # programs show it
     return told
 
 
