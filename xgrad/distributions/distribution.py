@@ -194,7 +194,8 @@ class Distribution:
         """Return the value, or the end of the support that is nearest: cdf is 0 or 1 there, as beyond."""
         for name, limited in (("lower_bound", "clamp_min"), ("upper_bound", "clamp_max")):
             bound = getattr(self.support, name, None)
-            value = value if bound is None else getattr(value, limited)(bound)
+            if bound is not None:  # without its gradient, which is infinite where the bound is
+                value = getattr(value, limited)(bound.detach() if isinstance(bound, Tensor) else bound)
         return value
 
     @without_grad

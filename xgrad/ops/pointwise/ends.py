@@ -34,9 +34,10 @@ def apart(x: Any) -> Any:
 
 
 def beside_one(compute: Callable[..., Any], a: Any, b: Any) -> Any:
-    """compute(a, b), `apart` if one of the two is one number, which XLA may know."""
-    out = compute(a, b)
-    return apart(out) if jnp.ndim(a) == 0 or jnp.ndim(b) == 0 else out
+    """compute(a, b), `apart` if one of the two is one number, which XLA may know: `x + 0.0` of -0.0 is 0.0."""
+    if jnp.ndim(a) and jnp.ndim(b):
+        return compute(a, b)
+    return apart(compute(*[x if jnp.ndim(x) else apart(x) for x in (a, b)]))
 
 
 @jax.custom_jvp
@@ -53,8 +54,8 @@ def quotient(a: Any, b: Any) -> Any:
 def _quotient_tangent(primals: tuple, tangents: tuple) -> tuple:
     (a, b), (da, db) = primals, tangents
     out = quotient(a, b)
-    moved = jnp.zeros_like(out) if isinstance(da, SymbolicZero) else quotient(da, b)
-    return out, moved if isinstance(db, SymbolicZero) else moved - quotient(out * db, b)
+    moved = jnp.zeros_like(out) if isinstance(da, SymbolicZero) else jnp.divide(da, b)
+    return out, moved if isinstance(db, SymbolicZero) else moved - jnp.divide(out * db, b)
 
 
 def over_twice(a: Any, b: Any) -> Any:
