@@ -29,7 +29,6 @@ CASES = {
     "products of exp": (lambda a, b: a.exp() * b.exp(), [100.0, -80.0]),
     "powers of powers": (lambda x: x.pow(2.0).pow(0.5), [1e30]),
     "0.0 is added to -0.0": (lambda x: 1 / (x + 0.0), [-0.0]),
-    "relu keeps -0.0": (lambda x: 1 / x.relu(), [-0.0]),
 }
 
 

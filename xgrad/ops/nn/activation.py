@@ -37,7 +37,7 @@ _ALONG = (sample(real(2, 3), dim=1), sample(real(2, 3), dim=0), sample(real(), d
 def relu(self):
     """The larger of each element and 0; its derivative at 0 is 0."""
     require_real(self, "relu")
-    return jnp.where(self < 0, jnp.zeros((), self.dtype), self)  # -0.0 stays, as in PyTorch
+    return jnp.where(self <= 0, jnp.zeros((), self.dtype), self)
 
 
 relu.derivative(self=lambda grad, result: jnp.where(result <= 0, 0, grad))

@@ -76,7 +76,7 @@ def _arctan2_tangent(primals: tuple, tangents: tuple) -> tuple:
     length = jnp.abs(jax.lax.complex(*jnp.broadcast_arrays(*wide)))
     moved = quotient(x, length) * dy - quotient(y, length) * dx
     out = arctan2(*primals)
-    return out, quotient(moved, length).astype(out.dtype)
+    return out, jnp.divide(moved, length).astype(out.dtype)
 
 
 def folded(compute: Callable[..., Any], slope: Callable[..., Any], odd: bool = False) -> Callable[..., Any]:
