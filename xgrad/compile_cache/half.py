@@ -70,10 +70,9 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
         with np.errstate(over="ignore"):  # a count of 70000 is infinite in float16, where only dtypes are wanted
             like = jax.eval_shape(function, *args)
-        wide = jax.tree.unflatten(tree, [widen(x) for x in leaves])
-        program, shapes = jax.make_jaxpr(inner, return_shape=True)(*wide)
-        halves = [x if is_half(x) else None for x in leaves]
-        out, _ = _evaluate(program, [widen(x) for x in leaves], halves)
+        wide = [widen(x) for x in leaves]
+        program, shapes = jax.make_jaxpr(inner, return_shape=True)(*jax.tree.unflatten(tree, wide))
+        out, _ = _evaluate(program, wide, [x if is_half(x) else None for x in leaves])
         out = jax.tree.unflatten(jax.tree.structure(shapes), out)
         most = max(x.size for x in leaves if is_half(x))
         return jax.tree.map(lambda x, like: _narrow(x, like.dtype, most), out, like)

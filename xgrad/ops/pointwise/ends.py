@@ -43,9 +43,8 @@ def beside_one(compute: Callable[..., Any], a: Any, b: Any) -> Any:
 @jax.custom_jvp
 def quotient(a: Any, b: Any) -> Any:
     """a / b, whose derivatives of any order divide one time after the other."""
-    if jnp.ndim(b) == 0 or jnp.size(b) < jnp.size(
-        a
-    ):  # XLA would multiply by 1 / b: by a divisor for each element it does not
+    # XLA multiplies by 1 / b where one divisor serves many elements, and not where each has its own.
+    if jnp.ndim(b) == 0 or jnp.size(b) < jnp.size(a):
         b = jnp.where(jnp.isnan(a), a, b)
     return apart(jnp.divide(a, b))
 
