@@ -138,7 +138,7 @@ SUMS: dict[str, tuple[Any, Any]] = {
     "matmul": (lambda n, x, y: x @ y, lambda n: [(3, n), (n, 2)]),
     "addmm": (lambda n, b, x, y: xgrad.addmm(b, x, y), lambda n: [(2,), (3, n), (n, 2)]),
     "conv": (lambda n, x, w, b: F.conv1d(x, w, b), lambda n: [(1, 2, n), (3, 2, 3), (3,)]),
-    "layer_norm": (lambda n, x, w, b: F.layer_norm(x, (3,), w, b), lambda n: [(n, 3), (3,), (3,)]),
+    "layer_norm": (lambda n, x, w, b: F.layer_norm(x.cumsum(1), (3,), w, b), lambda n: [(n, 3), (3,), (3,)]),
     "mse_loss": (lambda n, x, y: F.mse_loss(x, 3 * y, reduction="sum"), lambda n: [(n,), (n,)]),
     "embedding": (lambda n, w: F.embedding(_zeros_of(n), w), lambda n: [(2, 3)]),
     "index_add": (lambda n, x, y: x.index_add(0, _zeros_of(n), y), lambda n: [(2, 3), (n, 3)]),
@@ -171,7 +171,8 @@ def agree(name: str, n: int, dtype: Any, mode: str) -> None:
     eps = float(xgrad.finfo(dtype).eps)
     for ours, exact in zip(computed(name, n, dtype, mode), computed(name, n, xgrad.float32), strict=True):
         within = np.abs(exact) < xgrad.finfo(dtype).max
-        np.testing.assert_allclose(ours[within], exact[within], 2 * eps, 2 * eps * np.abs(exact[within]).max(initial=0))
+        size = np.abs(exact[within]).max(initial=eps)  # where all is 0, float32 has its own rounding, by its program
+        np.testing.assert_allclose(ours[within], exact[within], 2 * eps, 2 * eps * size)
 
 
 @pytest.mark.one_in(12)
