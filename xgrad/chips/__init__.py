@@ -1,0 +1,11 @@
+"""Chips that are not here: programs compiled for them by their own compilers, and what those say.
+
+    target ──► ask: trace for the platform, lower ──► child process: compile ──► Answer, kept in a folder
+
+A child process compiles, since a failed check ends it; see `process.py`.  Nothing of this is loaded by `import xgrad`.
+"""
+
+from .answers import Answer as Answer
+from .target import Target as Target
+from .target import available as available
+from .target import target as target

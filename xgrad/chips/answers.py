@@ -1,0 +1,143 @@
+"""Answer: what a chip's compiler says of one program; and the folder that remembers answers.
+
+An answer is asked as JAX's compiled programs are (`as_text()`, `cost_analysis()`, `memory_analysis()`), so what reads
+those reads answers too.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tempfile
+import zlib
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..compile_cache import compile_cache_info
+
+STATES = ("compiles", "does not fit", "refused", "ends the compiler", "slow")
+_known: dict[str, "Answer"] = {}  # of this process
+_MOST_KNOWN = 256
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+
+
+class Memory(NamedTuple):
+    """The bytes of a program on each device."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    alias_size_in_bytes: int
+    generated_code_size_in_bytes: int
+
+    @property
+    def peak(self) -> int:
+        """Arguments, results and temporaries; results that lie in donated arguments count once."""
+        held = self.argument_size_in_bytes + self.output_size_in_bytes - self.alias_size_in_bytes
+        return held + self.temp_size_in_bytes + self.generated_code_size_in_bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the compiler says: `state` is one of "compiles", "does not fit", "refused", "ends the compiler", "slow".
+
+    `said`: the compiler's words, if the program does not compile.  `seconds`: how long it took to compile.
+    """
+
+    target: str
+    state: str
+    said: str = ""
+    seconds: float = 0.0
+    hlo: str = field(default="", repr=False)
+    cost: dict[str, float] = field(default_factory=dict, repr=False)
+    memory: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def compiles(self) -> bool:
+        return self.state == "compiles"
+
+    @property
+    def flops(self) -> float:
+        return float(self.cost.get("flops", 0.0))
+
+    @property
+    def bytes_accessed(self) -> float:
+        return float(self.cost.get("bytes accessed", 0.0))
+
+    @cached_property
+    def estimated_seconds(self) -> float | None:
+        """The compiler's estimate of a run's time; None if it has none.
+
+        It counts each call of a function of its own (a sort, a factorization) as -1 s: those count as nothing here.
+        """
+        found = self.cost.get("optimal_seconds")
+        if found is None:
+            return None
+        while found < 0:
+            found += 1.0
+        return found
+
+    @cached_property
+    def cycles(self) -> int:
+        """The compiler's estimate for all fusions together; what runs in a loop counts once."""
+        return sum(map(int, _CYCLES.findall(self.hlo)))
+
+    def as_text(self) -> str:
+        """Return the optimized program."""
+        return self.hlo
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Return the compiler's estimates of the whole program."""
+        return self.cost
+
+    def memory_analysis(self) -> Memory | None:
+        """Return the bytes that the program takes; None if the compiler does not say."""
+        return Memory(*self.memory.values()) if self.memory else None
+
+
+def key_of(*parts: Any) -> str:
+    """Return the key of a program: a hash of all that its answer depends on."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part if isinstance(part, bytes) else repr(part).encode())
+        found.update(b"\0")
+    return found.hexdigest()
+
+
+def remembered(key: str) -> Answer | None:
+    """Return the answer to a program that was asked of before, by this process or another one."""
+    if key in _known:
+        return _known[key]
+    with contextlib.suppress(OSError, ValueError, TypeError, zlib.error):  # no such file; a damaged one
+        if (file := _file(key)) is not None:
+            return _noted(key, Answer(**json.loads(zlib.decompress(file.read_bytes()))))
+    return None
+
+
+def remember(key: str, answer: Answer) -> None:
+    """Keep an answer for this process and, if compiled programs are stored, for the next."""
+    _noted(key, answer)
+    file = _file(key)
+    if file is None:
+        return
+    with contextlib.suppress(OSError):  # a full disk
+        descriptor, name = tempfile.mkstemp(dir=file.parent)
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(zlib.compress(json.dumps(asdict(answer)).encode()))
+        os.replace(name, file)
+
+
+def _noted(key: str, answer: Answer) -> Answer:
+    while len(_known) >= _MOST_KNOWN:
+        _known.pop(next(iter(_known)), None)
+    _known[key] = answer
+    return answer
+
+
+def _file(key: str) -> Path | None:
+    """Return the file of a program's answer, among those of compiled programs, with which it is trimmed."""
+    info = compile_cache_info()
+    return None if info is None else info.folder / f"chip-{key}-cache"
