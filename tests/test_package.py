@@ -158,3 +158,9 @@ def test_dir_shows_what_users_may_use_and_nothing_else():
         assert not {"Any", "Callable", "TYPE_CHECKING", "Tensor", "jax", "np"} & set(dir(module)), name
     assert "add" in dir(xgrad.ones(1))
     assert not [n for n in dir(xgrad.ones(1)) if n.startswith("_") and not n.endswith("__")]
+
+
+def test_files_beside_the_package_say_its_version():
+    checkout = ROOT.parent
+    assert f"version: {xgrad.__version__}\n" in (checkout / "CITATION.cff").read_text()
+    assert f"## {xgrad.__version__}\n" in (checkout / "CHANGELOG.md").read_text()
