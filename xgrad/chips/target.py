@@ -2,21 +2,27 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import jax
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from ..cli.requirements import clashes, version_of
+from ..config import state
 from ..errors import TargetError
+from ..execution.shapes_only import shapes_only
 from ..immutable import Immutable, fixed
 from ..platforms import tracing_for
+from ..random import default_generator
 from .answers import Answer, key_of, remember, remembered
 from .names import CHIPS, Chip, parsed
 from .process import compiler_of
+from .programs import asked
+from .report import ChipReport
 
 LIMIT = 120.0  # seconds for one program
 
@@ -25,38 +31,56 @@ class Target(Immutable):
     """A chip, or a topology of chips, that programs are compiled for: `xgrad.target("tpu:v5e:2x2")`.
 
     `name`; `chip`: the kind of chip, "tpu:v5e"; `topology`: the sizes, (2, 2); `devices`: the number of JAX's devices;
-    `memory`: the bytes of each that a program may have.  Equal names are equal targets.
+    `memory`: the bytes of each that a program may have; `mesh`: over its devices, for shardings, or None.
     """
 
-    __slots__ = ("_chip", "chip", "devices", "memory", "name", "topology")
+    __slots__ = ("_chip", "chip", "devices", "limit", "memory", "mesh", "name", "shardings", "topology")
     _chip: Chip
     chip: str
     devices: int
+    limit: float
     memory: int
+    mesh: AbstractMesh | None
     name: str
+    shardings: Mapping[str, Any]
     topology: tuple[int, ...]
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, name: str, mesh: Mapping[str, int] | None, shardings: Mapping[str, Any] | None, limit: float
+    ) -> None:
         chip, known, sizes = parsed(name)
+        # A program for one chip with two devices is compiled for the first.
+        devices = 1 if prod(sizes) == 1 else prod(sizes) * chip.devices
+        if mesh is not None and prod(mesh.values()) != devices:
+            raise ValueError(f"{name!r} has {devices} devices, but the mesh {dict(mesh)} has {prod(mesh.values())}")
+        if shardings and mesh is None:
+            raise ValueError("shardings= name axes of a mesh: give mesh={'data': 4, 'model': 4} too")
         fixed(self, "_chip", chip)
         fixed(self, "chip", known)
         fixed(self, "topology", sizes)
         fixed(self, "name", f"{known}:{'x'.join(map(str, sizes))}")
         fixed(self, "memory", chip.memory)
-        # A program for one chip with two devices is compiled for the first.
-        fixed(self, "devices", 1 if prod(sizes) == 1 else prod(sizes) * chip.devices)
+        fixed(self, "devices", devices)
+        fixed(self, "mesh", None if mesh is None else AbstractMesh(tuple(mesh.values()), tuple(mesh)))
+        fixed(self, "shardings", MappingProxyType(dict(shardings or {})))
+        fixed(self, "limit", limit)
 
     def __repr__(self) -> str:
-        return f"xgrad.target({self.name!r})"
+        over = "" if self.mesh is None else f", mesh={dict(self.mesh.shape)}, shardings={dict(self.shardings)}"
+        return f"xgrad.target({self.name!r}{over})"
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.name, self.mesh and tuple(self.mesh.shape.items()), tuple(self.shardings.items()), self.limit
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and self.name == other.name
+        return isinstance(other, Target) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self.name)
+        return hash(self._key())
 
     def __reduce__(self) -> Any:
-        return Target, (self.name,)
+        mesh = None if self.mesh is None else dict(self.mesh.shape)
+        return Target, (self.name, mesh, dict(self.shardings), self.limit)
 
     @property
     def platform(self) -> str:
@@ -68,18 +92,28 @@ class Target(Immutable):
         """What has to be installed for this target, in words; None if its compiler is here."""
         return missing(self._chip.platform)
 
-    def mesh(self, axes: dict[str, int]) -> AbstractMesh:
-        """Return a mesh of the target's devices, for shardings of shapes.
+    def compile(self, function: Any, *args: Any, **kwargs: Any) -> ChipReport:
+        """Compile a function of tensors for this target, and return what the compiler says of it.
 
-        Raises `ValueError` if the axes have not as many devices as the target.
+        `function` is a plain function, a module, a function of `xgrad.compile` (a whole training step, with `backward`
+        and an optimizer), or `xgrad.lazy`: its last program.  Arguments are tensors, or a `jax.ShapeDtypeStruct` in the
+        place of one; tensors of `with xgrad.chips.shapes():` take no memory.  The function is traced anew, for the
+        target's platform; it does not run, and no tensor, `.grad`, state or generator is changed.
 
-        >>> import xgrad
-        >>> xgrad.target("tpu:v5e:4x4").mesh({"data": 4, "model": 4}).axis_names
-        ('data', 'model')
+        Raises `TargetError` if the target's compiler is not here, `PlacementError` for shardings that do not fit, and
+        what the trace raises.
         """
-        if prod(axes.values()) != self.devices:
-            raise ValueError(f"{self!r} has {self.devices} devices, but the mesh {axes} has {prod(axes.values())}")
-        return AbstractMesh(tuple(axes.values()), tuple(axes))
+        self._require()
+        with tracing_for(self.platform):
+            program = asked(function, args, kwargs, self.mesh, self.shardings)
+        answer = self.ask(
+            program.function, *program.structs, donate=program.donate, results=program.results, options=program.options
+        )
+        return ChipReport(self, answer, program)
+
+    def _require(self) -> None:
+        if (lacks := self.missing) is not None:
+            raise TargetError(f"{self.name}: {lacks}")
 
     def ask(
         self,
@@ -88,19 +122,17 @@ class Target(Immutable):
         donate: Sequence[int] = (),
         results: Sequence[Any] | None = None,
         options: dict[str, Any] | None = None,
-        limit: float = LIMIT,
     ) -> Answer:
         """Compile a function of JAX arrays for this target, and return what the compiler says.
 
         `structs` are arrays or `jax.ShapeDtypeStruct`s, in pytrees if you like; `donate` has the places of those to be
         donated among all their leaves.  A struct with a `NamedSharding` over one of the target's meshes is sharded so;
         `results` are the `PartitionSpec`s of the results' leaves, None where the compiler chooses.  The trace is a new
-        one, made for the target's platform.  `limit`: seconds after which the compiler is stopped.
+        one, made for the target's platform.
 
         Raises `TargetError` if the target's compiler is not here, and what the function raises.
         """
-        if (lacks := self.missing) is not None:
-            raise TargetError(f"{self!r}: {lacks}")
+        self._require()
         leaves, tree = jax.tree.flatten(structs)
 
         def program(*operands: Any) -> list[Any]:
@@ -113,8 +145,8 @@ class Target(Immutable):
         found = {f.name: getattr(exported, f.name) for f in fields(exported)} | {"_get_vjp": None}
         mesh, specs = _shardings(leaves)
         if mesh is not None and mesh.size != self.devices:
-            raise ValueError(f"{self!r} has {self.devices} devices, but an argument is on {mesh}")
-        asked = {
+            raise ValueError(f"{self.name} has {self.devices} devices, but an argument is on {mesh}")
+        request = {
             "topology": (self._chip.platform, self._chip.kind, self.topology, None),
             "mesh": None if mesh is None else (mesh.axis_sizes, mesh.axis_names),
             "specs": specs,
@@ -123,30 +155,57 @@ class Target(Immutable):
             "options": options,
         }
         versions = [version_of(package) for package in ("jax", "jaxlib", *_PACKAGES[self._chip.platform])]
-        key = key_of(exported.mlir_module_serialized, exported.in_avals, asked, versions)
+        key = key_of(exported.mlir_module_serialized, exported.in_avals, request, versions)
         answer = remembered(key)
         if answer is None:
-            said = compiler_of(self._chip.platform).ask(asked | {"exported": found}, limit)
+            said = compiler_of(self._chip.platform).ask(request | {"exported": found}, self.limit)
             answer = Answer(target=self.name, **said)
             if answer.state != "slow":  # which says as much of this machine
                 remember(key, answer)
         return answer
 
 
-def target(name: str) -> Target:
+def target(
+    name: str | Target,
+    mesh: Mapping[str, int] | None = None,
+    shardings: Mapping[str, Any] | None = None,
+    limit: float = LIMIT,
+) -> Target:
     """Return a chip, or a topology of chips, to compile for on a machine that has none.
 
-    Names are `"tpu:v5e"`, `"tpu:v6e"`, `"tpu:v4"`, ..., with a topology `"tpu:v5e:4x4"`; `available()` lists those
-    whose compiler is installed.  Nothing is compiled or loaded yet.
+    Names are `"tpu:v5e"`, `"tpu:v6e"`, `"tpu:v4"`, ..., with a topology `"tpu:v5e:4x4"`; `xgrad.chips.available()`
+    lists those whose compiler is installed.  Nothing is loaded yet.
 
-    Raises `ValueError` for an unknown name, which lists the known ones.
+    On several chips a program is sharded over `mesh`, names and sizes of its axes, by `shardings`: patterns of names of
+    tensors, each with a `PartitionSpec`.  The first that fits counts; the state of a parameter is where that is; what
+    no pattern names is whole on each device.  Tensors that are on an `xgrad.mesh` of as many devices stay as they are.
+
+    `limit`: seconds after which the compiler is stopped, for each program.
+
+    Raises `ValueError` for an unknown name, which lists the known ones, and for a mesh of another size.
 
     >>> import xgrad
-    >>> v5e = xgrad.target("tpu:v5e:2x2")
+    >>> from jax.sharding import PartitionSpec as P
+    >>> v5e = xgrad.target("tpu:v5e:4x4", {"data": 8, "model": 2}, {"inputs": P("data"), "*.qkv.weight": P("model")})
     >>> v5e.devices, v5e.chip
-    (4, 'tpu:v5e')
+    (16, 'tpu:v5e')
     """
-    return name if isinstance(name, Target) else Target(name)
+    return name if isinstance(name, Target) else Target(name, mesh, shardings, limit)
+
+
+def shapes() -> Any:
+    """Return a block in which tensors have shapes and no values, and take no memory: models, optimizers, batches.
+
+    They are for `compiled_for` and `target.compile`; what reads a value raises `RuntimeError`.  The random generator is
+    as before at the end.
+
+    >>> import xgrad
+    >>> with xgrad.chips.shapes():
+    ...     large = xgrad.nn.Linear(100_000, 100_000)
+    >>> large.weight.shape
+    xgrad.Size([100000, 100000])
+    """
+    return shapes_only(state.generator or default_generator)
 
 
 def available() -> list[str]:
@@ -186,12 +245,14 @@ def _shardings(leaves: list[Any]) -> tuple[Any, list[Any]]:
     mesh, specs = None, []
     for leaf in leaves:
         where = getattr(leaf, "sharding", None)
-        if isinstance(where, NamedSharding):
+        if not isinstance(where, NamedSharding) or not where.mesh.shape:  # of a jaxpr's variable: over no axes
+            where = None
+        else:
             if mesh is not None and (where.mesh.axis_sizes, where.mesh.axis_names) != (
                 mesh.axis_sizes,
                 mesh.axis_names,
             ):
                 raise ValueError(f"the arguments are on several meshes: {mesh} and {where.mesh}")
             mesh = where.mesh
-        specs.append(where.spec if isinstance(where, NamedSharding) else PartitionSpec())
+        specs.append(PartitionSpec() if where is None else where.spec)
     return mesh, specs

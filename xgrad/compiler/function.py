@@ -1,6 +1,7 @@
 """CompiledFunction, which `xgrad.compile` returns: it finds the program for a call, or traces one and says why."""
 
 import functools
+import importlib
 import sys
 import threading
 import time
@@ -237,6 +238,21 @@ class CompiledFunction:
         self._tell(reason)
         return made
 
+    def afresh(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[Entry, list[Any]]:
+        """Return an entry that is traced for a call in this moment, and the call's leaves.  It is not kept, nor run."""
+        if self._in is not None:
+            args, kwargs, _ = put_in(self._in, args, kwargs)
+        leaves, tree = _flat(args, kwargs)
+        other = CompiledFunction(self._function, *self._given)
+        made = (
+            None
+            if modes.inlined() or modes.eager()
+            else turns.take(other._traced, args, kwargs, leaves, tree, modes.modes())
+        )
+        if made is None:
+            raise _no_program()
+        return made[0], leaves
+
     def name(self) -> str:
         """Return the function's name."""
         return getattr(self._function, "__qualname__", repr(self._function))
@@ -287,6 +303,15 @@ class CompiledFunction:
         entry, _, arrays, leaves = self._found(args, kwargs)
         return entry.lower(arrays, leaves)
 
+    def compiled_for(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Compile the program for these arguments for a chip that need not be here, and return a report.
+
+        `target`: such as `"tpu:v5e"`, or what `xgrad.target` returns; see there, and `compile` of the result.  Nothing
+        is run or changed.
+        """
+        chips = importlib.import_module("xgrad.chips")  # at the call: few ask for it, and it imports this package
+        return chips.target(target).compile(self, *args, **kwargs)
+
     def _compiled(self, args: tuple, kwargs: dict) -> Any:
         entry, _, arrays, leaves = self._found(args, kwargs)
         return entry.compiled(arrays, leaves)
@@ -296,9 +321,7 @@ class CompiledFunction:
             args, kwargs, _ = put_in(self._in, args, kwargs)
         found = None if modes.inlined() else self.find(args, kwargs)
         if found is None:
-            debugged = "where JAX is not to compile (disable_jit, debug_nans, anomaly mode)"
-            where = debugged if modes.eager() else "inside of another trace"
-            raise RuntimeError(f"xgrad.compile: {where} there is no program to look at")
+            raise _no_program()
         return found
 
     def as_text(self, *args: Any, **kwargs: Any) -> str:
@@ -313,6 +336,12 @@ class CompiledFunction:
     def memory_analysis(self, *args: Any, **kwargs: Any) -> Any:
         """Return the bytes that the program takes: arguments, results, temporaries."""
         return self._compiled(args, kwargs).memory_analysis()
+
+
+def _no_program() -> RuntimeError:
+    debugged = "where JAX is not to compile (disable_jit, debug_nans, anomaly mode)"
+    where = debugged if modes.eager() else "inside of another trace"
+    return RuntimeError(f"xgrad.compile: {where} there is no program to look at")
 
 
 def _is_traced(leaf: Any) -> bool:

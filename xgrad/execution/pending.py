@@ -252,10 +252,15 @@ def waits(array: Any) -> bool:
 
 
 def quietly(array: Any) -> Any:
-    """Return the array behind a Pending, or a tuple of such, for a program of ours that runs now."""
+    """Return the array behind a Pending, or a tuple of such, for a program of ours that runs now.
+
+    One that has a shape alone stays, and JAX raises its error; a trace needs no more than the shape.
+    """
     if array.__class__ is tuple:
         return tuple([quietly(part) for part in array])
     if array.__class__ is Pending:
+        if array.queue is not None and array.queue.only_shapes:
+            return array
         with jax.ensure_compile_time_eval():  # within a trace, too, it is a value
             return array.evaluated("a program that runs at once" if state.trace is None else "a trace")
     return array

@@ -58,6 +58,8 @@ def _one_place(a: int, b: int) -> int:
 class Queue:
     """Pending programs of one thread."""
 
+    only_shapes: bool = False  # True if they never run (shapes_only.py)
+
     def __init__(self) -> None:
         self.lock: Any = threading.RLock()  # another thread may ask for a value
         self.entries: list[tuple[Any, ...]] = []
