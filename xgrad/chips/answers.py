@@ -8,36 +8,17 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import tempfile
 import zlib
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 from ..compile_cache import compile_cache_info
 
-STATES = ("compiles", "does not fit", "refused", "ends the compiler", "slow")
 _known: dict[str, "Answer"] = {}  # of this process
 _MOST_KNOWN = 256
-_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
-
-
-class Memory(NamedTuple):
-    """The bytes of a program on each device."""
-
-    argument_size_in_bytes: int
-    output_size_in_bytes: int
-    temp_size_in_bytes: int
-    alias_size_in_bytes: int
-    generated_code_size_in_bytes: int
-
-    @property
-    def peak(self) -> int:
-        """Arguments, results and temporaries; results that lie in donated arguments count once."""
-        held = self.argument_size_in_bytes + self.output_size_in_bytes - self.alias_size_in_bytes
-        return held + self.temp_size_in_bytes + self.generated_code_size_in_bytes
 
 
 @dataclass(frozen=True)
@@ -56,10 +37,6 @@ class Answer:
     memory: dict[str, int] = field(default_factory=dict)
 
     @property
-    def compiles(self) -> bool:
-        return self.state == "compiles"
-
-    @property
     def flops(self) -> float:
         return float(self.cost.get("flops", 0.0))
 
@@ -67,7 +44,7 @@ class Answer:
     def bytes_accessed(self) -> float:
         return float(self.cost.get("bytes accessed", 0.0))
 
-    @cached_property
+    @property
     def estimated_seconds(self) -> float | None:
         """The compiler's estimate of a run's time; None if it has none.
 
@@ -80,10 +57,10 @@ class Answer:
             found += 1.0
         return found
 
-    @cached_property
-    def cycles(self) -> int:
-        """The compiler's estimate for all fusions together; what runs in a loop counts once."""
-        return sum(map(int, _CYCLES.findall(self.hlo)))
+    @property
+    def peak(self) -> int:
+        """The bytes of each device that the program takes; results that lie in donated arguments count once."""
+        return sum(self.memory.values()) - 2 * self.memory.get("alias", 0)
 
     def as_text(self) -> str:
         """Return the optimized program."""
@@ -93,9 +70,9 @@ class Answer:
         """Return the compiler's estimates of the whole program."""
         return self.cost
 
-    def memory_analysis(self) -> Memory | None:
-        """Return the bytes that the program takes; None if the compiler does not say."""
-        return Memory(*self.memory.values()) if self.memory else None
+    def memory_analysis(self) -> Any:
+        """Return the bytes that the program takes, under JAX's names; None if the compiler does not say."""
+        return SimpleNamespace(**{f"{k}_size_in_bytes": n for k, n in self.memory.items()}) if self.memory else None
 
 
 def key_of(*parts: Any) -> str:

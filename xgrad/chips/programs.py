@@ -4,18 +4,18 @@ Each is traced anew, for the target's platform: what a step carries that has run
 in it.  Nothing is run, and no tensor, gradient, state or generator is changed.
 """
 
-import fnmatch
 import inspect
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import jax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from ..compiler import compile
 from ..compiler.function import CompiledFunction
-from ..devices import settled
+from ..devices import misfit
 from ..errors import PlacementError
 from ..execution.execute import queue_now, suspended
 from ..execution.fused import programs
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     mesh: tuple[tuple[str, int], ...] = ()  # names and sizes of its axes
 
 
-def asked(what: Any, args: tuple, kwargs: dict, mesh: Any, shardings: Mapping[str, Any] | None) -> Asked:
+def asked(what: Any, args: tuple, kwargs: dict, mesh: Any, shardings: Mapping[str, Any]) -> Asked:
     """Return the program of a function with these arguments, or of `xgrad.lazy`: the one that ran last."""
     if what is lazy:
         return _of_lazy()
@@ -120,9 +120,8 @@ def _with_lines(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     for line, eqns in reversed(parts):
         made = [v for eqn in eqns for v in eqn.outvars if v in later]
         own = {v for eqn in eqns for v in eqn.outvars}
-        taken = list(
-            dict.fromkeys(v for eqn in eqns for v in eqn.invars if not isinstance(v, Literal) and v not in own)
-        )
+        read = [v for eqn in eqns for v in eqn.invars if not isinstance(v, Literal)]
+        taken = list(dict.fromkeys(v for v in read if v not in own))
         later.update(taken)
         piece = ClosedJaxpr(jaxpr.replace(constvars=[], invars=taken, outvars=made, eqns=eqns), [])
         pieces.append((line, taken, made, jaxpr_as_fun(piece)))
@@ -169,39 +168,36 @@ def _names(function: Any, args: tuple, kwargs: dict, traced: Any, tensors: list[
 # -- shardings --------------------------------------------------------------------------------------------------------
 
 
-def _places(roots: list[tuple], mesh: Any, shardings: Any) -> tuple[list[Any], Any]:
+def _places(operands: list[tuple], mesh: Any, shardings: Mapping[str, Any]) -> tuple[list[Any], Any]:
     """Return the sharding of each operand over a mesh of the target, and the mesh; Nones if there is no mesh.
 
     A tensor that is on a mesh stays so; `shardings` has the others' by patterns of names, and the state of a parameter
     is where it is.  What nothing is said of is whole on each device.
     """
-    there = [w for _, _, w in roots if isinstance(w, NamedSharding) and len(w.device_set) > 1]
+    there = [where for _, where, _ in operands if isinstance(where, NamedSharding) and len(where.device_set) > 1]
     if mesh is None and there:
-        mesh = jax.sharding.AbstractMesh(there[0].mesh.axis_sizes, there[0].mesh.axis_names)
+        mesh = AbstractMesh(there[0].mesh.axis_sizes, there[0].mesh.axis_names)
     if mesh is None:
-        if shardings:
-            raise PlacementError("shardings= needs a mesh: xgrad.target(name, mesh={'data': 4, 'model': 4}, ...)")
-        return [None] * len(roots), None
-    unused, places = dict.fromkeys(shardings or ()), []
-    for name, aval, where in roots:
+        return [None] * len(operands), None
+    unused, places = dict.fromkeys(shardings), []
+    for name, where, aval in operands:
+        parameter, _, state = name.partition(": ")
         spec = where.spec if where in there else PartitionSpec()
-        for pattern, given in (shardings or {}).items():
-            parameter, _, state = name.partition(": ")
-            if fnmatch.fnmatchcase(name, pattern) or (state and aval.shape and fnmatch.fnmatchcase(parameter, pattern)):
+        for pattern, given in shardings.items():
+            if fnmatchcase(name, pattern) or (state and aval.shape and fnmatchcase(parameter, pattern)):
                 unused.pop(pattern, None)
                 spec = given
                 break
-        try:
-            places.append(settled(NamedSharding(mesh, spec), aval.shape))
-        except PlacementError as error:
-            raise PlacementError(f"{name}: {error}") from None
+        if (wrong := misfit(NamedSharding(mesh, spec), aval.shape)) is not None:
+            raise PlacementError(f"{name}: {wrong}")
+        places.append(NamedSharding(mesh, spec))
     if unused:
-        known = ", ".join(name for name, *_ in roots[:12])
+        known = ", ".join(name for name, *_ in operands[:12])
         raise PlacementError(f"shardings: no operand is named {', '.join(unused)}; there are {known}, ...")
     return places, mesh
 
 
-def _results(traced: Any, places: list[Any], mesh: Any) -> list[Any]:
+def _results(traced: Any, places: list[Any]) -> list[Any]:
     """Return the specs of the results: a storage that is written, and a gradient, stay where the tensor is."""
     of_root = dict(zip(traced.program.inputs, (p.spec for p in places)))
     found: list[Any] = [None] * len(traced.program.closed.jaxpr.outvars)

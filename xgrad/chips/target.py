@@ -3,19 +3,18 @@
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from math import prod
-from types import MappingProxyType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from ..cli.requirements import clashes, version_of
 from ..config import state
 from ..errors import TargetError
 from ..execution.shapes_only import shapes_only
-from ..immutable import Immutable, fixed
 from ..platforms import tracing_for
 from ..random import default_generator
 from .answers import Answer, key_of, remember, remembered
@@ -27,60 +26,47 @@ from .report import ChipReport
 LIMIT = 120.0  # seconds for one program
 
 
-class Target(Immutable):
+@dataclass(frozen=True, repr=False)
+class Target:
     """A chip, or a topology of chips, that programs are compiled for: `xgrad.target("tpu:v5e:2x2")`.
 
-    `name`; `chip`: the kind of chip, "tpu:v5e"; `topology`: the sizes, (2, 2); `devices`: the number of JAX's devices;
-    `memory`: the bytes of each that a program may have; `mesh`: over its devices, for shardings, or None.
+    `name`; `devices`: the number of JAX's devices; `memory`: the bytes of each that a program may have.
     """
 
-    __slots__ = ("_chip", "chip", "devices", "limit", "memory", "mesh", "name", "shardings", "topology")
-    _chip: Chip
-    chip: str
-    devices: int
-    limit: float
-    memory: int
-    mesh: AbstractMesh | None
     name: str
-    shardings: Mapping[str, Any]
-    topology: tuple[int, ...]
+    axes: tuple[tuple[str, int], ...] = ()  # of the mesh over its devices
+    shardings: tuple[tuple[str, Any], ...] = ()  # (pattern of names, spec)
+    limit: float = LIMIT
 
-    def __init__(
-        self, name: str, mesh: Mapping[str, int] | None, shardings: Mapping[str, Any] | None, limit: float
-    ) -> None:
-        chip, known, sizes = parsed(name)
-        # A program for one chip with two devices is compiled for the first.
-        devices = 1 if prod(sizes) == 1 else prod(sizes) * chip.devices
-        if mesh is not None and prod(mesh.values()) != devices:
-            raise ValueError(f"{name!r} has {devices} devices, but the mesh {dict(mesh)} has {prod(mesh.values())}")
-        if shardings and mesh is None:
+    def __post_init__(self) -> None:
+        _, known, sizes = parsed(self.name)
+        object.__setattr__(self, "name", f"{known}:{'x'.join(map(str, sizes))}")
+        if self.axes and (self.mesh.size != self.devices):
+            raise ValueError(f"{self.name} has {self.devices} devices, but the mesh {dict(self.axes)} {self.mesh.size}")
+        if self.shardings and not self.axes:
             raise ValueError("shardings= name axes of a mesh: give mesh={'data': 4, 'model': 4} too")
-        fixed(self, "_chip", chip)
-        fixed(self, "chip", known)
-        fixed(self, "topology", sizes)
-        fixed(self, "name", f"{known}:{'x'.join(map(str, sizes))}")
-        fixed(self, "memory", chip.memory)
-        fixed(self, "devices", devices)
-        fixed(self, "mesh", None if mesh is None else AbstractMesh(tuple(mesh.values()), tuple(mesh)))
-        fixed(self, "shardings", MappingProxyType(dict(shardings or {})))
-        fixed(self, "limit", limit)
 
     def __repr__(self) -> str:
-        over = "" if self.mesh is None else f", mesh={dict(self.mesh.shape)}, shardings={dict(self.shardings)}"
+        over = f", {dict(self.axes)}, {dict(self.shardings)}" if self.axes else ""
         return f"xgrad.target({self.name!r}{over})"
 
-    def _key(self) -> tuple[Any, ...]:
-        return self.name, self.mesh and tuple(self.mesh.shape.items()), tuple(self.shardings.items()), self.limit
+    @property
+    def _chip(self) -> Chip:
+        return parsed(self.name)[0]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and self._key() == other._key()
+    @property
+    def devices(self) -> int:
+        chip, _, sizes = parsed(self.name)
+        return 1 if prod(sizes) == 1 else prod(sizes) * chip.devices  # one chip: its first device
 
-    def __hash__(self) -> int:
-        return hash(self._key())
+    @property
+    def memory(self) -> int:
+        return self._chip.memory
 
-    def __reduce__(self) -> Any:
-        mesh = None if self.mesh is None else dict(self.mesh.shape)
-        return Target, (self.name, mesh, dict(self.shardings), self.limit)
+    @property
+    def mesh(self) -> AbstractMesh | None:
+        """The mesh, for shardings of shapes; None if there is none."""
+        return AbstractMesh(*zip(*((n, name) for name, n in self.axes))) if self.axes else None
 
     @property
     def platform(self) -> str:
@@ -105,7 +91,7 @@ class Target(Immutable):
         """
         self._require()
         with tracing_for(self.platform):
-            program = asked(function, args, kwargs, self.mesh, self.shardings)
+            program = asked(function, args, kwargs, self.mesh, dict(self.shardings))
         answer = self.ask(
             program.function, *program.structs, donate=program.donate, results=program.results, options=program.options
         )
@@ -147,7 +133,7 @@ class Target(Immutable):
         if mesh is not None and mesh.size != self.devices:
             raise ValueError(f"{self.name} has {self.devices} devices, but an argument is on {mesh}")
         request = {
-            "topology": (self._chip.platform, self._chip.kind, self.topology, None),
+            "topology": (self._chip.platform, self._chip.kind, parsed(self.name)[2], None),
             "mesh": None if mesh is None else (mesh.axis_sizes, mesh.axis_names),
             "specs": specs,
             "results": None if results is None else list(results),
@@ -190,7 +176,9 @@ def target(
     >>> v5e.devices, v5e.chip
     (16, 'tpu:v5e')
     """
-    return name if isinstance(name, Target) else Target(name, mesh, shardings, limit)
+    if isinstance(name, Target):
+        return name
+    return Target(name, tuple((mesh or {}).items()), tuple((shardings or {}).items()), limit)
 
 
 def shapes() -> Any:
@@ -237,6 +225,7 @@ def missing(platform: str) -> str | None:
 
 
 def _struct(leaf: Any) -> Any:
+    leaf = leaf if hasattr(leaf, "shape") else jnp.asarray(leaf)  # a number
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))
 
 
