@@ -7,7 +7,7 @@ A child process compiles, since a failed check ends it; see `process.py`.  Nothi
 
 from .answers import Answer as Answer
 from .report import ChipReport as ChipReport
-from .target import Target as Target
-from .target import available as available
-from .target import shapes as shapes
-from .target import target as target
+from .targets import Target as Target
+from .targets import available as available
+from .targets import shapes as shapes
+from .targets import target as target

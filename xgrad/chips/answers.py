@@ -79,7 +79,7 @@ def key_of(*parts: Any) -> str:
     """Return the key of a program: a hash of all that its answer depends on."""
     found = hashlib.sha256()
     for part in parts:
-        found.update(part if isinstance(part, bytes) else repr(part).encode())
+        found.update(repr(part).encode())
         found.update(b"\0")
     return found.hexdigest()
 

@@ -5,6 +5,7 @@ A compiler may end its process, or not end at all: both are answers here, and th
 Invariant: no process stays behind: an interrupt kills the one that works, the end of this process ends all.
 """
 
+import atexit
 import contextlib
 import os
 import pickle
@@ -64,6 +65,7 @@ class Compiler:
             process.kill()
             process.wait()
             self._channel.close()
+            self._words.close()
 
     def forget(self) -> None:
         """Leave the process to the one that forked this one."""
@@ -72,6 +74,7 @@ class Compiler:
             self._process.returncode = 0  # not ours to wait for
             self._process = None
             self._channel.close()
+            self._words.close()
 
     def _started(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -99,12 +102,10 @@ class Compiler:
 
     def _last_words(self) -> str:
         """Return what the process wrote at its end: the failed check, or the last lines."""
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(5.0)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5.0)
         self._words.seek(0)
-        lines = self._words.read().decode(errors="replace").splitlines()
-        code = None if self._process is None else self._process.returncode
+        lines, code = self._words.read().decode(errors="replace").splitlines(), self._process.returncode
         self.stop()
         checks = [line for line in lines if "Check failed" in line or line[:1] == "F"]
         told = checks[:1] or [line for line in lines if line.strip()][-3:]
@@ -116,12 +117,8 @@ _compilers: dict[str, Compiler] = {}
 
 def compiler_of(platform: str) -> Compiler:
     """Return the process of a platform's compiler, started or not."""
-    return _compilers.setdefault(platform, Compiler())
-
-
-def _forget_all() -> None:
-    for compiler in _compilers.values():
-        compiler.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
+    if platform not in _compilers:
+        compiler = _compilers.setdefault(platform, Compiler())
+        atexit.register(compiler.stop)
+        os.register_at_fork(after_in_child=compiler.forget)
+    return _compilers[platform]

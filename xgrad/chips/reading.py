@@ -219,7 +219,7 @@ class Reading:
         """Return the axes of the mesh along which the devices of a group differ."""
         groups = _GROUPS.search(text)
         if groups is None or not self._mesh:
-            return "all"
+            return ", ".join(self._mesh) or "all devices"
         listed, sizes, counted, order = (_numbers(part or "") for part in groups.groups())
         if not listed:
             listed = np.arange(prod(counted)).reshape(counted).transpose(order or None).reshape(sizes)[0].tolist()

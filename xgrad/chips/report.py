@@ -11,6 +11,10 @@ from .programs import Asked
 from .reading import Reading
 
 _MOST = 10  # rows of a list
+_BYTES = {
+    "argument": "arguments", "output": "results", "temp": "temporary", "alias": "results in donated arguments",
+    "generated_code": "the program itself",
+}  # fmt: skip
 
 
 class ChipReport(Reading, Immutable):
@@ -78,7 +82,7 @@ class ChipReport(Reading, Immutable):
             return [Row(answer.state, (" ".join(answer.said.split()),))]
         each = f" of each of {self.target.devices} devices" if self._program.mesh else ""
         rows = [Row("fits", (f"{size(answer.peak)} of {size(self.target.memory)}{each}",))] if answer.memory else []
-        rows += [Row(name.replace("_", " "), (size(value),), 1) for name, value in answer.memory.items()]
+        rows += [Row(_BYTES[name], (size(value),), 1) for name, value in answer.memory.items()]
         rows.append(Row("compiled in", (seconds(answer.seconds),)))
         rows.append(Row("estimated time", (seconds(answer.estimated_seconds),)))
         rows.append(Row("arithmetic", (f"{number(answer.flops)} operations",)))
