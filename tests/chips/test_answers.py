@@ -45,7 +45,7 @@ def test_another_process_finds_it_in_the_folder(asked, tmp_path, monkeypatch):
         assert xgrad.compile_cache_info().programs >= 1  # it counts, and is trimmed, with the others
         file.write_bytes(b"damaged")
         monkeypatch.setattr(answers, "_known", {})
-        assert xgrad.target("tpu:v5e").ask(double, STRUCT).hlo == first.hlo
+        assert xgrad.target("tpu:v5e").ask(double, STRUCT).memory == first.memory
         assert len(asked) == 2
     finally:
         xgrad.disable_compile_cache()

@@ -31,10 +31,11 @@ def topology_of(platform: str, kind: str, sizes: tuple[int, ...], config: str | 
 def compiled(request: dict[str, Any], topology: Any) -> dict[str, Any]:
     """Compile a program, and return what the compiler says of it, as numbers and text."""
     import jax  # with its environment set
+    from jax import export
     from jax.experimental import topologies
     from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
-    exported = jax.export.Exported(**request["exported"])
+    exported = export.Exported(**request["exported"])
     if request["mesh"] is None:
         ins = [SingleDeviceSharding(topology.devices[0])] * len(exported.in_avals)
         outs = None

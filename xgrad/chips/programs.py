@@ -73,9 +73,9 @@ def _of_lazy() -> Asked:
 
 
 def _of_step(step: CompiledFunction, args: tuple, kwargs: dict, mesh: Any, shardings: Any) -> Asked:
-    entry, leaves = step.afresh(args, kwargs)
-    traced, program = entry._traced, entry._traced.program
-    names = _names(step._function, args, kwargs, traced, traced.match.tensors(leaves))
+    with step.afresh(args, kwargs) as (entry, leaves):
+        traced, program = entry._traced, entry._traced.program
+        names = _names(step._function, args, kwargs, traced, traced.match.tensors(leaves))
     known = {
         "tensor": lambda i: (names[i], traced.match.expected[i].sharding),
         "array": lambda i: ("an array", getattr(leaves[i], "sharding", None)),
@@ -151,7 +151,7 @@ def _names(function: Any, args: tuple, kwargs: dict, traced: Any, tensors: list[
     if hasattr(function, "__self__"):
         scope["self"] = function.__self__
     names = names_of(scope)
-    found = {id(t): names.of(t) for t in tensors if t is not None}
+    found = {id(t): name for t in tensors if (name := names.of(t))}
     for value in scope.values():
         if isinstance(value, Optimizer):
             for parameter, state in value.state.items():
@@ -189,9 +189,13 @@ def _places(operands: list[tuple], mesh: Any, shardings: Mapping[str, Any]) -> t
                 unused.pop(pattern, None)
                 spec = given
                 break
-        if (wrong := misfit(NamedSharding(mesh, spec), aval.shape)) is not None:
+        try:
+            places.append(NamedSharding(mesh, spec))
+            wrong = misfit(places[-1], aval.shape)
+        except ValueError as error:  # it has no such axis
+            wrong = error
+        if wrong is not None:
             raise PlacementError(f"{name}: {wrong}")
-        places.append(NamedSharding(mesh, spec))
     if unused:
         known = ", ".join(name for name, *_ in operands[:12])
         raise PlacementError(f"shardings: no operand is named {', '.join(unused)}; there are {known}, ...")

@@ -20,9 +20,11 @@ _LINE = re.compile(r"[^/]*(?:\.py|\]):\d+")  # as execution/source.py writes the
 _SHARES = re.compile(r"bitcast|tuple|get-tuple-element|.*-done")  # their results lie in their operands' memory
 _SILENT = ("parameter", "constant", "broadcast", "bitcast")  # what they are called says nothing
 _COLLECTIVE = re.compile(r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?")
-# Groups of devices, of which the first says enough: {{0,1},{2,3}}, or [2,2]<=[2,2]T(1,0), a range in a new order.
+# Groups of devices, of which the first says enough: {{0,1},{2,3}}; [2,2]<=[2,2]T(1,0), a range in a new order; or
+# mesh['a'=2,'b'=2] {'b'}, those that differ along b.
 _GROUPS = re.compile(
-    r"(?:replica_groups|source_target_pairs)=(?:\{\{([\d,]+)\}|\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?)"
+    r"(?:replica_groups|source_target_pairs)="
+    r"(?:\{\{([\d,]+)\}|\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?|mesh\[([^\]]*)\] \{([^}]*)\})"
 )
 _LARGE = 1 << 16  # bytes: smaller copies of operands cost next to nothing
 
@@ -220,9 +222,13 @@ class Reading:
         groups = _GROUPS.search(text)
         if groups is None or not self._mesh:
             return ", ".join(self._mesh) or "all devices"
-        listed, sizes, counted, order = (_numbers(part or "") for part in groups.groups())
-        if not listed:
+        listed, sizes, counted, order = (_numbers(part or "") for part in groups.groups()[:4])
+        if sizes:
             listed = np.arange(prod(counted)).reshape(counted).transpose(order or None).reshape(sizes)[0].tolist()
+        elif groups[5] is not None:
+            axes = dict(re.findall(r"'(\w+)'=(\d+)", groups[5]))
+            at = tuple(slice(None) if f"'{name}'" in groups[6] else 0 for name in axes)
+            listed = np.arange(prod(map(int, axes.values()))).reshape([*map(int, axes.values())])[at].ravel().tolist()
         places = np.unravel_index(listed, tuple(self._mesh.values()))
         return ", ".join(name for name, at in zip(self._mesh, places) if len({*at.tolist()}) > 1)
 

@@ -1,6 +1,7 @@
 """Target: a chip, or several, that programs are compiled for and that need not be here."""
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -9,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import export
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from ..cli.requirements import clashes, version_of
@@ -23,6 +25,7 @@ from .process import compiler_of
 from .programs import asked
 from .report import ChipReport
 
+_LOCATION = re.compile(r'^#loc.*\n| loc\((?:#\w+|unknown|"[^"]*")\)', re.MULTILINE)
 LIMIT = 600.0  # seconds for one program
 
 
@@ -127,7 +130,7 @@ class Target:
         program.__name__ = getattr(function, "__name__", "program")
         lowered_for = (self._chip.platform,)
         with tracing_for(self.platform):
-            exported = jax.export.export(jax.jit(program), platforms=lowered_for)(*map(_struct, leaves))
+            exported = export.export(jax.jit(program), platforms=lowered_for)(*map(_struct, leaves))
         found = {f.name: getattr(exported, f.name) for f in fields(exported)} | {"_get_vjp": None}
         mesh, specs = _shardings(leaves)
         if mesh is not None and mesh.size != self.devices:
@@ -142,7 +145,8 @@ class Target:
         }
         versions = [version_of(package) for package in ("jax", "jaxlib", *_PACKAGES[self._chip.platform])]
         # Without locations, which another line of the caller would change; the lines that a report shows count.
-        key = key_of(exported.mlir_module(), getattr(function, "lines", ()), request, versions)
+        text = _LOCATION.sub("", exported.mlir_module())
+        key = key_of(text, getattr(function, "lines", ()), request, versions)
         answer = remembered(key)
         if answer is None:
             said = compiler_of(self._chip.platform).ask(request | {"exported": found}, self.limit)

@@ -143,4 +143,4 @@ def inputs_of(module: Any, function: Callable[..., Any], arguments: argparse.Nam
         inspect.signature(function).bind(*chosen)
     except TypeError as error:
         parser.error(f"argument --shapes: {len(chosen)} inputs do not fit {function.__name__}(): {error}")
-    return tuple(xgrad.randn(*shape).requires_grad_() for shape in chosen)
+    return tuple(xgrad.randn(shape).requires_grad_() for shape in chosen)

@@ -7,7 +7,8 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -210,17 +211,17 @@ class CompiledFunction:
             if made is None:
                 _log.info("xgrad.compile: %s runs as it is: it uses values of another trace", self.name())
                 return None
-            entry, kept = made
+            entry, around = made
             found = entry.match.find(leaves)
             if found is not None:
-                for put, holder, key, value in kept:
+                for put, holder, key, value in around.kept:
                     put(holder, key, value)
                 return entry, *found, leaves
             changed = entry.match.why(leaves)
         raise RuntimeError(f"xgrad.compile: what {self.name()} depends on changes while it is traced: {changed}")
 
-    def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> tuple[Entry, list] | None:
-        """Trace a new entry.  With it come the values that libraries cached during the trace."""
+    def _traced(self, args: tuple, kwargs: dict, leaves: list, tree: Any, now: tuple) -> tuple[Entry, Any] | None:
+        """Trace a new entry.  With it come the surroundings of the trace."""
         reason = self._reason(args, kwargs, leaves, tree, now)
         start = time.perf_counter()
         made = traced(self._function, args, kwargs, leaves, tree, now, *self._given[:2], self._out)
@@ -238,20 +239,22 @@ class CompiledFunction:
         self._tell(reason)
         return made
 
-    def afresh(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[Entry, list[Any]]:
-        """Return an entry that is traced for a call in this moment, and the call's leaves.  It is not kept, nor run."""
+    @contextmanager
+    def afresh(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Iterator[tuple[Entry, list[Any]]]:
+        """Within the block there is an entry for a call, traced now and not kept, with the call's leaves."""
         if self._in is not None:
             args, kwargs, _ = put_in(self._in, args, kwargs)
         leaves, tree = _flat(args, kwargs)
-        other = CompiledFunction(self._function, *self._given)
-        made = (
-            None
-            if modes.inlined() or modes.eager()
-            else turns.take(other._traced, args, kwargs, leaves, tree, modes.modes())
-        )
+        call = args, kwargs, leaves, tree, modes.modes()
+        made = None
+        if not modes.inlined() and not modes.eager():
+            made = turns.take(CompiledFunction(self._function, *self._given)._traced, *call)
         if made is None:
             raise _no_program()
-        return made[0], leaves
+        try:
+            yield made[0], leaves
+        finally:
+            made[1].disown()
 
     def name(self) -> str:
         """Return the function's name."""
