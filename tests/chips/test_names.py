@@ -17,7 +17,14 @@ def test_a_name_alone_is_one_chip():
 
 @pytest.mark.parametrize(
     ("name", "devices"),
-    [("tpu:v5e:4x4", 16), ("tpu:v5e:16x16", 256), ("tpu:v4:2x2x1", 8), ("tpu:v5p:2x2x1", 4), ("cuda:t4", 1)],
+    [
+        ("tpu:v5e:4x4", 16),
+        ("tpu:v5e:16x16", 256),
+        ("tpu:v4:2x2x1", 4),
+        ("tpu:v3:2x2", 8),
+        ("tpu:v5p:2x2x1", 4),
+        ("cuda:t4", 1),
+    ],
 )
 def test_a_topology_says_how_many_devices(name, devices):
     assert xgrad.target(name).devices == devices

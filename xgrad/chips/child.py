@@ -25,7 +25,8 @@ def topology_of(platform: str, kind: str, sizes: tuple[int, ...], config: str | 
         return topologies.get_topology_desc(kind, platform, topology="1x1x1", target_config=config)
     bounds = (1, 1, 1) if prod(sizes) == 1 else (2, 2, 1)
     name = f"{kind}:{'x'.join(map(str, sizes))}"
-    return topologies.get_topology_desc(name, "tpu", chips_per_host_bounds=bounds)
+    more = {"chip_config_name": "megacore"} if kind == "v4" else {}  # both cores are one device, as JAX runs it
+    return topologies.get_topology_desc(name, "tpu", chips_per_host_bounds=bounds, **more)
 
 
 def compiled(request: dict[str, Any], topology: Any) -> dict[str, Any]:

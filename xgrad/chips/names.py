@@ -15,20 +15,19 @@ class Chip(NamedTuple):
     memory: int  # bytes of one device that programs may have
     devices: int  # of JAX's devices on one chip
     one: str  # the topology that is one chip
-    bandwidth: float  # bytes a second of one device's memory, as its maker says
 
 
 _GIB = 1 << 30
 CHIPS = {
-    "tpu:v2": Chip("tpu", "v2", int(7.48 * _GIB), 2, "1x1", 350e9),
-    "tpu:v3": Chip("tpu", "v3", int(15.48 * _GIB), 2, "1x1", 450e9),
-    "tpu:v4": Chip("tpu", "v4", int(15.25 * _GIB), 2, "1x1x1", 614e9),
-    "tpu:v5e": Chip("tpu", "v5e", int(15.75 * _GIB), 1, "1x1", 819e9),
-    "tpu:v5p": Chip("tpu", "v5p", int(95.74 * _GIB), 1, "1x1x1", 2765e9),
-    "tpu:v6e": Chip("tpu", "v6e", int(31.25 * _GIB), 1, "1x1", 1640e9),
-    "tpu:v7x": Chip("tpu", "tpu7x", int(94.75 * _GIB), 2, "1x1x1", 3690e9),
-    "cuda:t4": Chip("cuda", "t4", 15 * _GIB, 1, "1", 320e9),
-    "cuda:h100": Chip("cuda", "h100", 79 * _GIB, 1, "1", 3350e9),
+    "tpu:v2": Chip("tpu", "v2", int(7.48 * _GIB), 2, "1x1"),
+    "tpu:v3": Chip("tpu", "v3", int(15.48 * _GIB), 2, "1x1"),
+    "tpu:v4": Chip("tpu", "v4", int(30.75 * _GIB), 1, "1x1x1"),
+    "tpu:v5e": Chip("tpu", "v5e", int(15.75 * _GIB), 1, "1x1"),
+    "tpu:v5p": Chip("tpu", "v5p", int(95.74 * _GIB), 1, "1x1x1"),
+    "tpu:v6e": Chip("tpu", "v6e", int(31.25 * _GIB), 1, "1x1"),
+    "tpu:v7x": Chip("tpu", "tpu7x", int(94.75 * _GIB), 2, "1x1x1"),
+    "cuda:t4": Chip("cuda", "t4", 15 * _GIB, 1, "1"),
+    "cuda:h100": Chip("cuda", "h100", 79 * _GIB, 1, "1"),
 }
 
 
