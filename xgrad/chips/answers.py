@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ..compile_cache import compile_cache_info
+from ..compile_cache import used_folder
 
 _known: dict[str, "Answer"] = {}  # of this process
 _MOST_KNOWN = 256
@@ -116,5 +116,5 @@ def _noted(key: str, answer: Answer) -> Answer:
 
 def _file(key: str) -> Path | None:
     """Return the file of a program's answer, among those of compiled programs, with which it is trimmed."""
-    info = compile_cache_info()
-    return None if info is None else info.folder / f"chip-{key}-cache"
+    folder = used_folder()  # its size, which takes a look at each file, is not asked
+    return None if folder is None else folder / f"chip-{key}-cache"
