@@ -84,9 +84,10 @@ class ChipReport(Reading, Immutable):
         rows = [Row("fits", (f"{size(answer.peak)} of {size(self.target.memory)}{each}",))] if answer.memory else []
         rows += [Row(_BYTES[name], (size(value),), 1) for name, value in answer.memory.items()]
         rows.append(Row("compiled in", (seconds(answer.seconds),)))
-        rows.append(Row("estimated time", (seconds(answer.estimated_seconds),)))
-        rows.append(Row("arithmetic", (f"{number(answer.flops)} operations",)))
-        rows.append(Row("memory traffic", (size(answer.bytes_accessed),)))
+        if answer.cost:  # the compilers of GPUs give no estimates
+            rows.append(Row("estimated time", (seconds(answer.estimated_seconds),)))
+            rows.append(Row("arithmetic", (f"{number(answer.flops)} operations",)))
+            rows.append(Row("memory traffic", (size(answer.bytes_accessed),)))
 
         def several(label: str, told: str, items: list[tuple[str, ...]]) -> None:
             if items:
