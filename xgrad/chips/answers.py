@@ -37,12 +37,14 @@ class Answer:
     memory: dict[str, int] = field(default_factory=dict)
 
     @property
-    def flops(self) -> float:
-        return float(self.cost.get("flops", 0.0))
+    def flops(self) -> float | None:
+        """The compiler's count of floating-point operations; None if it gives no estimates, as those of GPUs."""
+        return self.cost.get("flops", 0.0 if self.cost else None)
 
     @property
-    def bytes_accessed(self) -> float:
-        return float(self.cost.get("bytes accessed", 0.0))
+    def bytes_accessed(self) -> float | None:
+        """The compiler's count of bytes that are read and written; None if it gives no estimates."""
+        return self.cost.get("bytes accessed")
 
     @property
     def estimated_seconds(self) -> float | None:

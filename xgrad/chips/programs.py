@@ -7,6 +7,7 @@ in it.  Nothing is run, and no tensor, gradient, state or generator is changed.
 import inspect
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -42,6 +43,12 @@ class Asked(NamedTuple):
     undonated: tuple[tuple[int, str], ...] = ()  # operands that are written and not donated, and why
     options: dict[str, Any] | None = None
     mesh: tuple[tuple[str, int], ...] = ()  # names and sizes of its axes
+
+    def operands(self) -> list[tuple[str, int]]:
+        """Return name and bytes on each device of the operands, the largest first."""
+        sizes = [prod(s.sharding.shard_shape(s.shape) if s.sharding else s.shape) for s in self.structs]
+        found = [(name, n * s.dtype.itemsize) for name, n, s in zip(self.names, sizes, self.structs)]
+        return sorted(found, key=lambda operand: -operand[1])
 
 
 def asked(what: Any, args: tuple, kwargs: dict, mesh: Any, shardings: Mapping[str, Any]) -> Asked:

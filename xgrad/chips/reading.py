@@ -90,7 +90,7 @@ class Reading:
     def __init__(self, text: str, names: tuple[str, ...] = (), mesh: dict[str, int] | None = None) -> None:
         self._computations = dict(computations_of(text))
         self._entry: list[Instruction] = next((c for n, c in self._computations.items() if n.startswith("ENTRY ")), [])
-        self._known = {each.name: (place, each) for place, each in enumerate(self._entry)}
+        self._known = {each.name: each for each in self._entry}
         self._mesh = mesh or {}
         self._labels: dict[str, str] = {}
         operands = {}  # by the number of a parameter: an operand that is not used has none
@@ -137,46 +137,57 @@ class Reading:
     @cached_property
     def alive(self) -> list[Buffer]:
         """What is in the chip's main memory when most of it is in use, the largest first."""
-        source: dict[str, set[str]] = {}  # the instructions in whose memory a result lies
-        last: dict[str, int] = {}
+        source: dict[str, set[tuple[str, int]]] = {}  # the arrays in whose memory a result lies: (instruction, number)
+        first: dict[tuple[str, int], int] = {}
+        last: dict[tuple[str, int], int] = {}
         for place, each in enumerate(self._entry):
             below = {s for operand in each.operands for s in source.get(operand, ())}
-            shares = _SHARES.fullmatch(each.opcode)
-            source[each.name] = (below if shares or each.opcode.endswith("-start") else set()) | {each.name}
-            last.update(dict.fromkeys(below | {each.name}, place))
+            own = {(each.name, i): 0 if each.name in self._labels else place for i in range(len(self._arrays(each)))}
+            if each.opcode == "get-tuple-element":
+                number = int(each.rest.partition("index=")[2].partition(",")[0])
+                below = {s for s in below if s[1] == number} or below
+            source[each.name] = below | own.keys() if each.opcode.endswith("-start") else own.keys() or below
+            first |= own
+            last |= dict.fromkeys(below | own.keys(), place)
         root = next((each for each in self._entry if each.is_root), None)
         results = () if root is None else root.operands if root.opcode == "tuple" else (root.name,)
+        last |= dict.fromkeys(
+            [*((n, 0) for n in self._labels), *(s for n in results for s in source[n])], len(self._entry)
+        )
         replacing = {s for i, name in enumerate(results) if i in self._replacing for s in source[name]}
-        last |= dict.fromkeys([*self._labels, *(s for name in results for s in source[name])], len(self._entry))
-        sizes = {name: self._size(each) for name, (_, each) in self._known.items()}
-        sizes |= dict.fromkeys(replacing - self._labels.keys(), 0)
-        first = {name: 0 if name in self._labels else place for name, (place, _) in self._known.items()}
+        sizes = {
+            s: 0 if s in replacing and s[0] not in self._labels else self._arrays(self._known[s[0]])[s[1]][1]
+            for s in first
+        }  # fmt: skip
         changes: Counter[int] = Counter()
-        for name, size in sizes.items():
-            changes[first[name]] += size
-            changes[last[name] + 1] -= size
+        for s, size in sizes.items():
+            changes[first[s]] += size
+            changes[last[s] + 1] -= size
         places = sorted(changes)
         peak = max(zip(np.cumsum([changes[place] for place in places]), places), default=(0, 0))[1]
-        there = [name for name, size in sizes.items() if size and first[name] <= peak <= last[name]]
-        return sorted(map(self._buffer, there), key=lambda buffer: -buffer.padded)
+        there = [self._buffer(*s) for s, size in sizes.items() if size and first[s] <= peak <= last[s]]
+        return sorted(there, key=lambda buffer: -buffer.padded)
 
     @cached_property
     def padding(self) -> list[Buffer]:
         """The arrays in main memory that tiles make larger, the largest waste first."""
-        found = map(self._buffer, self._known)
+        found = [self._buffer(name, i) for name, each in self._known.items() for i in range(len(self._arrays(each)))]
         return sorted((b for b in found if b.padded > b.bytes), key=lambda b: b.bytes - b.padded)
 
-    def _size(self, each: Instruction) -> int:
-        """Return the bytes of an instruction's own result in main memory: what -start gives has its operands too."""
+    def _arrays(self, each: Instruction) -> list[tuple[str, int]]:
+        """Return type and bytes of the arrays that an instruction makes; what -start gives has its operands too."""
         if _SHARES.fullmatch(each.opcode):
-            return 0
-        given = each.operands if each.opcode.endswith("-start") else ()
-        return max(0, padded(each.type) - sum(padded(self._known[o][1].type) for o in given if o in self._known))
+            return []
+        if each.opcode.endswith("-start"):
+            given = sum(padded(self._known[o].type) for o in each.operands if o in self._known)
+            return [(_ARRAY.search(each.type)[0], max(0, padded(each.type) - given))]
+        return [(found[0], padded(found[0])) for found in _ARRAY.finditer(each.type)]
 
-    def _buffer(self, name: str) -> Buffer:
-        each = self._known[name][1]
+    def _buffer(self, name: str, number: int) -> Buffer:
+        each = self._known[name]
         line, label = ("", self._labels[name]) if name in self._labels else self._origin(each)
-        return Buffer(label, line, shapes(each.type), nbytes(each.type), self._size(each))
+        kind, size = self._arrays(each)[number]
+        return Buffer(label, line, shapes(kind), nbytes(kind), size)
 
     # -- what is moved ------------------------------------------------------------------------------------------------
 
@@ -197,7 +208,7 @@ class Reading:
             elif each.opcode == "copy" and size >= _LARGE and (names := self._labels.keys() & each.operands):
                 found.append(Access(f"copy of the whole of {self._labels[names.pop()]}", *self._origin(each), size))
         for name, label in self._labels.items():
-            size = nbytes(self._known[name][1].type)
+            size = nbytes(self._known[name].type)
             for start in users.get(name, ()) if size >= _LARGE else ():
                 used = [user for done in users.get(start.name, ()) for user in users.get(done.name, ())]
                 if start.opcode == "copy-start" and used and all(self._takes_a_part(user, size) for user in used):

@@ -77,16 +77,7 @@ class ChipReport(Reading, Immutable):
 
     def rows(self) -> list[Row]:
         """Return the rows of the table: what, and how much."""
-        answer = self.answer
-        if not self.fits:
-            return [Row(answer.state, (" ".join(answer.said.split()),))]
-        each = f" of each of {self.target.devices} devices" if self._program.mesh else ""
-        rows = [Row("fits", (f"{size(answer.peak)} of {size(self.target.memory)}{each}",))] if answer.memory else []
-        rows += [Row(_BYTES[name], (size(value),), 1) for name, value in answer.memory.items()]
-        rows.append(Row("compiled in", (seconds(answer.seconds),)))
-        rows.append(Row("estimated time", (seconds(answer.estimated_seconds),)))
-        rows.append(Row("arithmetic", (f"{number(answer.flops)} operations",)))
-        rows.append(Row("memory traffic", (size(answer.bytes_accessed),)))
+        answer, rows = self.answer, []
 
         def several(label: str, told: str, items: list[tuple[str, ...]]) -> None:
             if items:
@@ -95,6 +86,19 @@ class ChipReport(Reading, Immutable):
             if len(items) > _MOST:
                 rows.append(Row(f"and {len(items) - _MOST} more", ("",), 1))
 
+        if not self.fits:
+            rows.append(Row(answer.state, (" ".join(answer.said.split()),)))
+            operands = self._program.operands() if self.state == "does not fit" else []
+            several("arguments", size(sum(n for _, n in operands)), [(name, size(n)) for name, n in operands])
+            return rows
+        each = f" of each of {self.target.devices} devices" if self._program.mesh else ""
+        rows.append(Row("fits", (f"{size(answer.peak)} of {size(self.target.memory)}{each}",)))
+        rows += [Row(_BYTES[name], (size(value),), 1) for name, value in answer.memory.items()]
+        rows.append(Row("compiled in", (seconds(answer.seconds),)))
+        if answer.cost:  # the compilers of GPUs give no estimates
+            rows.append(Row("estimated time", (seconds(answer.estimated_seconds),)))
+            rows.append(Row("arithmetic", (f"{number(answer.flops)} operations",)))
+            rows.append(Row("memory traffic", (size(answer.bytes_accessed),)))
         heavy = [(f"{p.cycles / self.cycles:.0%}  {p.line}", p.operators, f"({p.count} times)" * (p.count > 1))
                  for p in self.parts]  # fmt: skip
         several("heaviest", f"of {number(self.cycles)} cycles", heavy)

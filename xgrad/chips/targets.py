@@ -4,7 +4,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..errors import TargetError
 from ..execution.shapes_only import shapes_only
 from ..platforms import tracing_for
 from ..random import default_generator
+from ..table import size
 from .answers import Answer, key_of, remember, remembered
 from .names import CHIPS, Chip, parsed
 from .process import compiler_of
@@ -136,7 +137,7 @@ class Target:
         if mesh is not None and mesh.size != self.devices:
             raise ValueError(f"{self.name} has {self.devices} devices, but an argument is on {mesh}")
         request = {
-            "topology": (self._chip.platform, self._chip.kind, parsed(self.name)[2], None),
+            "topology": (self._chip.platform, self._chip.kind, parsed(self.name)[2], self._chip.config),
             "mesh": None if mesh is None else (mesh.axis_sizes, mesh.axis_names),
             "specs": specs,
             "results": None if results is None else list(results),
@@ -151,6 +152,9 @@ class Target:
         if answer is None:
             said = compiler_of(self._chip.platform).ask(request | {"exported": found}, self.limit)
             answer = Answer(target=self.name, **said)
+            if answer.peak > self.memory:  # which the compilers of GPUs do not look at
+                told = f"the program takes {size(answer.peak)}, and {self.name} has {size(self.memory)}"
+                answer = replace(answer, state="does not fit", said=told)
             if answer.state != "slow":  # which says as much of this machine
                 remember(key, answer)
         return answer
