@@ -40,7 +40,7 @@ class OnTarget:
                 with jax.ensure_compile_time_eval():
                     known[key] = target.ask(launch.jitted, *launch.structs, donate=launch.donate)
             self.programs.append(Compiled(launch.name, count, known[key]))
-        self.programs.sort(key=lambda p: -p.count * (p.answer.estimated_seconds or p.answer.bytes_accessed * 1e-12))
+        self.programs.sort(key=lambda p: -p.count * (p.answer.estimated_seconds or 0.0))
 
     @property
     def seconds(self) -> float | None:
@@ -56,9 +56,10 @@ class OnTarget:
         return sum(p.answer.seconds for p in self.programs)
 
     @property
-    def bytes_accessed(self) -> int:
-        """The bytes of the chip's memory that all runs read and write."""
-        return int(sum(p.count * p.answer.bytes_accessed for p in self.programs))
+    def bytes_accessed(self) -> int | None:
+        """The bytes of the chip's memory that all runs read and write; None if the compiler does not count them."""
+        found = [(p.count, p.answer.bytes_accessed) for p in self.programs if p.answer.state == "compiles"]
+        return None if any(each is None for _, each in found) else int(sum(n * (each or 0.0) for n, each in found))
 
     @property
     def temporary_bytes(self) -> int:
@@ -80,7 +81,7 @@ class OnTarget:
             "temporary": self.temporary_bytes,
             "programs": [
                 {"name": p.name, "count": p.count, "state": p.answer.state, "said": p.answer.said,
-                 "seconds": p.answer.estimated_seconds, "bytes accessed": int(p.answer.bytes_accessed)}
+                 "seconds": p.answer.estimated_seconds, "bytes accessed": p.answer.bytes_accessed}
                 for p in self.programs
             ],
         }  # fmt: skip
@@ -89,8 +90,8 @@ class OnTarget:
         """Return rows of a report; `peak`: the most bytes that were alive."""
         if self.missing is not None:
             return [Row(f"on {self.target.name}", (f"not asked: {self.missing}",))]
-        fits = "" if not self.failures else f", {len(self.failures)} do not compile"
-        rows = [Row(f"on {self.target.name}", (f"{number(len(self.programs))} programs{fits}",))]
+        lost = f", of which {len(self.failures)} not compiled" if self.failures else ""
+        rows = [Row(f"on {self.target.name}", (f"{number(len(self.programs))} programs{lost}",))]
         for p in self.failures[:_MOST]:
             said = p.answer.said.strip().splitlines() or [""]
             rows.append(Row(p.name, (f"{p.answer.state}: {said[0]}",), 1))
@@ -101,5 +102,5 @@ class OnTarget:
         for p in self.programs[:_MOST] if self.seconds is not None else ():
             if p.answer.state == "compiles":
                 took = seconds(p.count * (p.answer.estimated_seconds or 0.0))
-                rows.append(Row(p.name, (f"{took}, {number(p.count)} runs, {size(p.answer.bytes_accessed)} each",), 1))
+                rows.append(Row(p.name, (f"{took}, {number(p.count)} × {size(p.answer.bytes_accessed)}",), 1))
         return rows

@@ -96,8 +96,9 @@ class Report:
         Without `cost` the compiler of the backend's target is asked, if there is one, and the backend's cost has the
         rest: launches, Python, the link.  Raises `ValueError` if there is neither.
         """
-        chip = self.on_target() if cost is None else None
-        cost = self._runtime.backend.cost if cost is None else cost
+        return self._estimate(self._runtime.backend.cost, self.on_target()) if cost is None else self._estimate(cost, None)
+
+    def _estimate(self, cost: Cost | None, chip: OnTarget | None) -> Estimate:
         if chip is not None and chip.seconds is not None:
             rest = Estimate(*[0.0] * 7) if cost is None else self._roofline(cost, {})
             return rest._replace(compile=chip.compile_seconds, chip=chip.seconds)
@@ -170,7 +171,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it as numbers, strings, lists and dictionaries."""
-        events = self._events
+        events, chip = self._events, self.on_target()
 
         def told(found: Any) -> dict[str, int]:
             return {"count": found.count, "bytes": found.bytes}
@@ -190,13 +191,14 @@ class Report:
             "fallbacks": [{**key._asdict(), **told(found)} for key, found in events.fallbacks.items()],
             "link": {"to the backend": told(events.received), "from the backend": told(events.sent)},
             "peak memory": events.peak,
-            "estimate": None if (estimate := self._known()) is None else estimate._asdict(),
-        } | ({} if (chip := self.on_target()) is None else {"target": chip.as_dict()})
+            "estimate": None if (estimate := self._known(chip)) is None else estimate._asdict(),
+            "target": None if chip is None else chip.as_dict(),
+        }
 
-    def _known(self) -> Estimate | None:
+    def _known(self, chip: OnTarget | None) -> Estimate | None:
         """Return the estimate; None if nothing is declared from which it could be made."""
         try:
-            return self.estimate()
+            return self._estimate(self._runtime.backend.cost, chip)
         except ValueError:
             return None
 
@@ -235,7 +237,7 @@ class Report:
         row("peak memory", size(events.peak))
         if (chip := self.on_target()) is not None:
             found += chip.rows(events.peak)
-        if (estimate := self._known()) is not None:
+        if (estimate := self._known(chip)) is not None:
             row("estimated time, each run", seconds(estimate.run))
             for name, value in estimate._asdict().items():
                 if value and name != "compile":

@@ -39,7 +39,7 @@ def compiled(request: dict[str, Any], topology: Any) -> dict[str, Any]:
     exported = export.Exported(**request["exported"])
     if request["mesh"] is None:
         ins = [SingleDeviceSharding(topology.devices[0])] * len(exported.in_avals)
-        outs = None
+        outs = None if ins else SingleDeviceSharding(topology.devices[0])  # else it would be compiled for the CPU
     else:
         mesh = topologies.make_mesh(topology, *request["mesh"])
         ins = [NamedSharding(mesh, spec or PartitionSpec()) for spec in request["specs"]]
