@@ -82,6 +82,12 @@ class Target:
         """What has to be installed for this target, in words; None if its compiler is here."""
         return missing(self._chip.platform)
 
+    @property
+    def compiler(self) -> str:
+        """The compiler's package and its version."""
+        package = _PACKAGES[self._chip.platform][0]
+        return f"{package} {version_of(package)}"
+
     def compile(self, function: Any, *args: Any, **kwargs: Any) -> ChipReport:
         """Compile a function of tensors for this target, and return what the compiler says of it.
 

@@ -213,13 +213,13 @@ def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter], aim
         paths[path].programs = [
             ViewProgram(
                 role, chain, n, cost_of(programs[path, role, chain], median(times[path, role, chain])),
-                None if aim is None else _asked(aim, *_view(role, chain)),
+                None if aim is None else _on_chip(aim, *_view(role, chain)),
             )
             for (role, chain), n in chains[path].items()
         ]
 
 
-def _asked(aim: Any, function: Callable[..., Any], arguments: Any, donate: tuple[int, ...] = ()) -> Any:
+def _on_chip(aim: Any, function: Callable[..., Any], arguments: Any, donate: tuple[int, ...]) -> Any:
     """Return what the compiler of a target says of a program."""
     return aim.ask(function, *arguments, donate=donate)
 
@@ -262,7 +262,7 @@ def _compile_whole(subject: Subject, paths: dict[str, PathReport], repeats: int,
         paths[path].whole = cost_of(programs[path], median(times[path]))
         paths[path].hlo = programs[path].as_text()
         if aim is not None:
-            paths[path].on_chip = _asked(aim, whole(path), (subject.key, *arrays))
+            paths[path].on_chip = aim.ask(whole(path), subject.key, *arrays)
 
     def once(program: Any) -> float:
         start = time.perf_counter()
