@@ -212,7 +212,10 @@ def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter], aim
     for path in PATHS:
         paths[path].programs = [
             ViewProgram(
-                role, chain, n, cost_of(programs[path, role, chain], median(times[path, role, chain])),
+                role,
+                chain,
+                n,
+                cost_of(programs[path, role, chain], median(times[path, role, chain])),
                 None if aim is None else _on_chip(aim, *_view(role, chain)),
             )
             for (role, chain), n in chains[path].items()

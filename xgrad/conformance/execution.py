@@ -34,7 +34,7 @@ class Place:
     def __init__(self, device: Any = None, target: Any = None) -> None:
         self.target = target
         given = device if target is None else Backend("target", target=target)
-        self.given = "xla" if given is None else given
+        self.given: Any = "xla" if given is None else given
         where = device_of(self.given)
         self.name: Any = str(where) if target is None else target.name
         self.jax_device: Any = where.placement if isinstance(where.placement, jax.Device) else None

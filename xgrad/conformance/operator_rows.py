@@ -98,7 +98,7 @@ class OperatorRow:
         tasks = [
             (_NAMES[check], *_bound(case, check))
             for case, shapes in zip(cases, results, strict=True)
-            for check in checks_of(case, shapes, case is cases[0])
+            for check in dict.fromkeys([forward, *checks_of(case, shapes, case is cases[0])])
         ]
         if self.op.jit:
             return Cell(merged([*failures, *compiled(self.place, tasks)]))

@@ -5,7 +5,6 @@ from typing import Any
 
 from .records import COMPILED, COMPILES, ENDS, FAILED, RIGHT, STATES, WRONG, Row
 
-
 _TOLD = (RIGHT, WRONG, COMPILES)
 
 

@@ -48,7 +48,7 @@ class StateFile:
             found = json.loads(self.path.read_text(encoding="utf-8"))
             before = {name: found.get(name) for name in ("format", "compiled for", *self.facts)}
             rows = [Row.of_dict(row) for row in found["rows"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{self.path} is no file of xgrad's conformance: {error!r}") from error
         for name, value in {"format": FORMAT, "compiled for": None, **json.loads(json.dumps(self.facts))}.items():
             if before[name] != value:
