@@ -61,9 +61,9 @@ def test_each_program_is_asked_of_the_targets_compiler(compiler):
             y = (x @ x).exp()
     assert y[0, 0].item() == pytest.approx(jnp.exp(8.0))
     chip = report.on_target()
-    assert {p.name: p.count for p in chip.programs} == {"constant": 1, "matmul": 3, "exp": 3}
+    assert {p.name: p.runs for p in chip.programs} == {"constant": 1, "matmul": 3, "exp": 3}
     assert chip.failures == []
-    assert chip.bytes_accessed == sum(p.count * p.answer.bytes_accessed for p in chip.programs) > 9 * 256
+    assert chip.bytes_accessed == sum(p.runs * p.answer.bytes_accessed for p in chip.programs) > 9 * 256
     assert chip.programs[0].answer.hlo.startswith("HloModule")
     assert report.as_dict()["target"]["bytes accessed"] == chip.bytes_accessed
     assert "on tpu:v5e:1x1" in str(report)
@@ -105,7 +105,7 @@ def test_a_lazy_backends_program_is_one(compiler):
         x[3].mul_(2)
         assert (x + 1).sum().item() == 136
     (program,) = report.on_target().programs
-    assert (program.count, program.answer.state) == (1, "compiles")
+    assert (program.runs, program.answer.state) == (1, "compiles")
 
 
 def told(monkeypatch, **cost):

@@ -15,10 +15,10 @@ _MOST = 6  # programs that are shown
 
 
 class Compiled(NamedTuple):
-    """A program that ran on a backend: its name, how often it ran, and what the target's compiler says of it."""
+    """A program that ran on a backend: its name, how often it runs, and what the target's compiler says of it."""
 
     name: str
-    count: int
+    runs: int
     answer: Answer
 
 
@@ -40,12 +40,12 @@ class OnTarget:
                 with jax.ensure_compile_time_eval():
                     known[key] = target.ask(launch.jitted, *launch.structs, donate=launch.donate)
             self.programs.append(Compiled(launch.name, count, known[key]))
-        self.programs.sort(key=lambda p: -p.count * (p.answer.estimated_seconds or 0.0))
+        self.programs.sort(key=lambda p: -p.runs * (p.answer.estimated_seconds or 0.0))
 
     @property
     def seconds(self) -> float | None:
         """The compiler's estimate of the time of all runs; None if it has none (a GPU's), or none was compiled."""
-        found = [(p.count, p.answer.estimated_seconds) for p in self.programs if p.answer.state == "compiles"]
+        found = [(p.runs, p.answer.estimated_seconds) for p in self.programs if p.answer.state == "compiles"]
         if self.missing is not None or any(each is None for _, each in found) or (self.programs and not found):
             return None
         return sum(count * (each or 0.0) for count, each in found)
@@ -58,7 +58,7 @@ class OnTarget:
     @property
     def bytes_accessed(self) -> int | None:
         """The bytes of the chip's memory that all runs read and write; None if the compiler does not count them."""
-        found = [(p.count, p.answer.bytes_accessed) for p in self.programs if p.answer.state == "compiles"]
+        found = [(p.runs, p.answer.bytes_accessed) for p in self.programs if p.answer.state == "compiles"]
         return None if any(each is None for _, each in found) else int(sum(n * (each or 0.0) for n, each in found))
 
     @property
@@ -80,7 +80,7 @@ class OnTarget:
             "bytes accessed": self.bytes_accessed,
             "temporary": self.temporary_bytes,
             "programs": [
-                {"name": p.name, "count": p.count, "state": p.answer.state, "said": p.answer.said,
+                {"name": p.name, "count": p.runs, "state": p.answer.state, "said": p.answer.said,
                  "seconds": p.answer.estimated_seconds, "bytes accessed": p.answer.bytes_accessed}
                 for p in self.programs
             ],
@@ -101,6 +101,6 @@ class OnTarget:
         rows.append(Row("temporary memory", (room,), 1))
         for p in self.programs[:_MOST] if self.seconds is not None else ():
             if p.answer.state == "compiles":
-                took = seconds(p.count * (p.answer.estimated_seconds or 0.0))
-                rows.append(Row(p.name, (f"{took}, {number(p.count)} × {size(p.answer.bytes_accessed)}",), 1))
+                took = seconds(p.runs * (p.answer.estimated_seconds or 0.0))
+                rows.append(Row(p.name, (f"{took}, {number(p.runs)} × {size(p.answer.bytes_accessed)}",), 1))
         return rows

@@ -96,9 +96,9 @@ class Report:
         Without `cost` the compiler of the backend's target is asked, if there is one, and the backend's cost has the
         rest: launches, Python, the link.  Raises `ValueError` if there is neither.
         """
-        return (
-            self._estimate(self._runtime.backend.cost, self.on_target()) if cost is None else self._estimate(cost, None)
-        )
+        if cost is not None:
+            return self._estimate(cost, None)
+        return self._estimate(self._runtime.backend.cost, self.on_target())
 
     def _estimate(self, cost: Cost | None, chip: OnTarget | None) -> Estimate:
         if chip is not None and chip.seconds is not None:

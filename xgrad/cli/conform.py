@@ -3,8 +3,8 @@ out=), views and writes along both paths, memory, transfers, random numbers, com
 
 Prints operator by dtype: right, wrong by how much, refused.  With --compile-for the compiler of a chip that is not here
 compiles all of it, and nothing runs: compiles, gathers, slow, refused, ends the compiler.  Exits with 1 if a value is
-wrong, an operator fails by another error than a refusal, or a compiler ends.  The default selection takes some minutes; --json FILE --resume goes on with a run that
-was interrupted.
+wrong, an operator fails by another error than a refusal, or a compiler ends.  The default selection takes some minutes;
+--json FILE --resume goes on with a run that was interrupted.
 """
 
 import argparse
@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with _progress(rich) as progress:
             report = conform(
-                device, arguments.operators or (), _listed(arguments.dtypes), exhaustive=arguments.exhaustive, compile_for=aim,
-                file=arguments.json, resume=arguments.resume, progress=progress,
+                device, arguments.operators or (), _listed(arguments.dtypes), exhaustive=arguments.exhaustive,
+                compile_for=aim, file=arguments.json, resume=arguments.resume, progress=progress,
             )  # fmt: skip
     except (TypeError, ValueError, RuntimeError) as error:  # an operator's own are rows
         parser.error(str(error))

@@ -96,9 +96,7 @@ def _time_of_views(report: PathReport) -> float | None:
 def as_dict(comparison: Findings) -> dict[str, Any]:
     """Return all but the values, as numbers, strings, lists and dictionaries."""
 
-    def told(answer: Any) -> dict[str, Any] | None:
-        if answer is None:
-            return None
+    def told(answer: Any) -> dict[str, Any]:
         found = {"state": answer.state, "said": answer.said, "estimated seconds": answer.estimated_seconds}
         return found | {"cycles": Reading(answer.hlo).cycles} | asdict(cost_of(answer, answer.seconds))
 
@@ -112,7 +110,7 @@ def as_dict(comparison: Findings) -> dict[str, Any]:
             "nodes": dict(r.nodes),
             "views": asdict(r.views),
             "program": None if r.whole is None else asdict(r.whole),
-            "on the chip": told(r.on_chip),
+            "on the chip": None if r.on_chip is None else told(r.on_chip),
             "views on the chip": [
                 {"role": p.role, "steps": p.steps, "nodes": p.nodes} | told(p.on_chip)
                 for p in r.programs

@@ -5,7 +5,7 @@ from typing import Any
 
 from .records import COMPILED, COMPILES, ENDS, FAILED, RIGHT, STATES, WRONG, Row
 
-_TOLD = (RIGHT, WRONG, COMPILES)
+_TOLD = (RIGHT, WRONG, COMPILES)  # in a summary, even if there are none
 
 
 def states_of(facts: dict[str, Any]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def legend(report: Results) -> str:
     """Return the line that explains the cells."""
     if "compiled for" in report.facts:
         return (
-            "ok: compiles; gathers: element by element, or its programs move far more than their arguments and results; "
+            "ok: compiles; gathers: element by element, or far more bytes than those of arguments and results; "
             f"slow: over {LONG:g} s to compile; refused: by the compiler, or by xgrad in words; ENDS: the compiler's "
             f"process ends; FAILED: an error of xgrad's; {ABSENT}: not taken in this dtype, or no program"
         )
