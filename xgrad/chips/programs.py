@@ -25,7 +25,6 @@ from ..execution.scalars import one
 from ..execution.shapes_only import array_of
 from ..execution.source import line_of_trace
 from ..nn.module import OptimizedModule
-from ..optim.optimizer import Optimizer
 from ..tensor import Tensor, from_array
 from ..tensor_methods import pytrees
 from ..viz.names import names_of
@@ -160,11 +159,9 @@ def _names(function: Any, args: tuple, kwargs: dict, traced: Any, tensors: list[
     names = names_of(scope)
     found = {id(t): name for t in tensors if (name := names.of(t))}
     for value in scope.values():
-        if isinstance(value, Optimizer):
-            for parameter, state in value.state.items():
-                for key, item in state.items() if isinstance(state, dict) else ():
-                    if isinstance(item, Tensor):
-                        found.setdefault(id(item), f"{names.of(parameter) or 'a parameter'}: {key}")
+        named = getattr(type(value), "_named_state", None)  # an optimizer's
+        for parameter, key, item in () if named is None else named(value):
+            found.setdefault(id(item), f"{names.of(parameter) or 'the optimizer'}: {key}")
     # The state that the step makes when it is called first.
     for _, _, key, plan in traced.puts:
         for name, item in plan[1].items() if isinstance(key, Tensor) and plan and plan[0] == "dict" else ():

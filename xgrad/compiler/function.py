@@ -26,6 +26,7 @@ from ..tensor_methods import pytrees
 from . import modes
 from .buckets import Buckets
 from .compiled_program import Entry
+from .rehearsal import Keeping
 from .shardings import Shardings, put_in, put_out_of_backend
 from .trace_function import traced
 from .turns import turns
@@ -245,16 +246,18 @@ class CompiledFunction:
         if self._in is not None:
             args, kwargs, _ = put_in(self._in, args, kwargs)
         leaves, tree = _flat(args, kwargs)
-        call = args, kwargs, leaves, tree, modes.modes()
-        made = None
-        if not modes.inlined() and not modes.eager():
-            made = turns.take(CompiledFunction(self._function, *self._given)._traced, *call)
-        if made is None:
-            raise _no_program()
+        keeping, made = Keeping(self._function, args, kwargs), None
         try:
+            if not modes.inlined() and not modes.eager():
+                other = CompiledFunction(self._function, *self._given)
+                made = turns.take(other._traced, args, kwargs, leaves, tree, modes.modes())
+            if made is None:
+                raise _no_program()
             yield made[0], leaves
         finally:
-            made[1].disown()
+            if made is not None:
+                made[1].disown()
+            keeping.restore()
 
     def name(self) -> str:
         """Return the function's name."""

@@ -7,7 +7,7 @@ with it.
 """
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 try:
@@ -382,6 +382,10 @@ class Optimizer:
         0
         """
         return [group.layout.tree.unflatten(group.lend()) for group in self._states]
+
+    def _named_state(self) -> Iterator[tuple[Tensor | None, str, Tensor]]:
+        for own, group in zip(self._states, self.param_groups, strict=True):
+            yield from own.named(group["params"])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain nested dictionaries of tensors and numbers.
