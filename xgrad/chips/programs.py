@@ -139,7 +139,7 @@ def _with_lines(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
                 values.update(zip(made, function(*[values[v] for v in taken])))
         return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
 
-    program.lines = [line for line, _ in parts]
+    vars(program)["lines"] = [line for line, _ in parts]  # on which the text of an answer depends
     return program
 
 

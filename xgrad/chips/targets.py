@@ -45,8 +45,8 @@ class Target:
     def __post_init__(self) -> None:
         _, known, sizes = parsed(self.name)
         object.__setattr__(self, "name", f"{known}:{'x'.join(map(str, sizes))}")
-        if self.axes and (self.mesh.size != self.devices):
-            raise ValueError(f"{self.name} has {self.devices} devices, but the mesh {dict(self.axes)} {self.mesh.size}")
+        if self.axes and (many := prod(dict(self.axes).values())) != self.devices:
+            raise ValueError(f"{self.name} has {self.devices} devices, but the mesh {dict(self.axes)} {many}")
         if self.shardings and not self.axes:
             raise ValueError("shardings= name axes of a mesh: give mesh={'data': 4, 'model': 4} too")
 
