@@ -326,3 +326,9 @@ def _array_of(value: Any, dtype: Any) -> Any:
         kinds = {bool: jnp.bool_, int: jnp.integer, float: jnp.floating}
         return np.asarray(value, dtype=dtype if jnp.issubdtype(dtype, kinds[type(value)]) else None)
     return None
+
+
+def named_state(optimizer: Any) -> Iterator[tuple[Tensor | None, str, Tensor]]:
+    """Yield for each tensor of an optimizer's state its parameter, its name beside that, and itself."""
+    for own, group in zip(optimizer._states, optimizer.param_groups, strict=True):
+        yield from own.named(group["params"])

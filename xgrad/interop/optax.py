@@ -7,7 +7,7 @@ with it.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 try:
@@ -21,7 +21,7 @@ from ..tensor import Tensor
 from ..tensor_methods import pytrees
 from . import _optax_state_dict, _optax_traced
 from ._optax_groups import ParamGroup, named_parameters
-from ._optax_state import GroupState, checked
+from ._optax_state import GroupState, checked, named_state
 from ._optax_update import Part, Update
 
 __all__ = ["Optimizer"]
@@ -383,9 +383,7 @@ class Optimizer:
         """
         return [group.layout.tree.unflatten(group.lend()) for group in self._states]
 
-    def _named_state(self) -> Iterator[tuple[Tensor | None, str, Tensor]]:
-        for own, group in zip(self._states, self.param_groups, strict=True):
-            yield from own.named(group["params"])
+    _named_state = named_state
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain nested dictionaries of tensors and numbers.
