@@ -59,7 +59,6 @@ class Queue:
     """Pending programs of one thread."""
 
     only_shapes: bool = False  # True if they never run (shapes_only.py)
-
     def __init__(self) -> None:
         self.lock: Any = threading.RLock()  # another thread may ask for a value
         self.entries: list[tuple[Any, ...]] = []
