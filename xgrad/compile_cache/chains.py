@@ -58,6 +58,7 @@ def with_chains(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
             values.update(zip(leaving, (_called if called else _run)(part, [values[v] for v in given]), strict=True))
         return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
 
+    program.__name__ = "jaxpr_as_fun"
     return program
 
 
