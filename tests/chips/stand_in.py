@@ -6,6 +6,7 @@ For "tpu:v2" it ends like a compiler whose check fails, for "tpu:v3" it takes fo
 import os
 import sys
 import time
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +23,7 @@ def topology_of(platform, kind, sizes, config):
         os.abort()
     while kind == "v3":
         time.sleep(1)
-    return SimpleNamespace(devices=jax.devices()[: sizes[0] * sizes[1]])
+    return SimpleNamespace(devices=jax.devices()[: prod(sizes)])
 
 
 def compiled(request, topology, real=child.compiled):

@@ -68,6 +68,47 @@ def test_compiling_a_step_for_a_target_runs_and_changes_nothing(compiler, kind, 
     assert losses == [step(x).item() for _ in range(2)]
 
 
+def pulled_back(parameters):
+    """An optimizer whose state are the parameters at its first step."""
+    tx = optax.GradientTransformation(
+        lambda p: jax.tree.map(lambda a: a * 1, p), lambda u, s, p: (jax.tree.map(lambda u, s: 0.1 * (s - u), u, s), s)
+    )
+    return Optimizer(parameters, tx)
+
+
+def test_state_that_begins_from_parameters_does_so_at_the_first_step(compiler):
+    """Not at the time when the step was compiled for a target."""
+    found = []
+    for ask in (False, True):
+        model, _, step, x = training(pulled_back)
+        if ask:
+            assert step.compiled_for("tpu:v5e", x).fits
+        with xgrad.no_grad():
+            model[0].weight.fill_(1)
+        step(x)
+        found.append(model[0].weight.detach().numpy())
+    same(*found)
+
+
+def test_the_state_of_optax_has_names_and_shapes_alone(compiler):
+    with xgrad.chips.shapes():
+        model = nn.Linear(WIDTH, WIDTH)
+        optimizer = Optimizer(model.named_parameters(), optax.adam(0.1))
+
+    @xgrad.compile
+    def step(inputs):
+        optimizer.zero_grad()
+        model(inputs).sum().backward()
+        optimizer.step()
+
+    target = xgrad.target("tpu:v5e:2x2", {"data": 4}, {"*.weight": P("data")})
+    report = step.compiled_for(target, jax.ShapeDtypeStruct((4, WIDTH), np.float32))
+    assert report.fits, report
+    places = dict(zip(report._program.names, (s.sharding.spec for s in report._program.structs)))
+    assert places["model.weight: mu"] == places["model.weight: nu"] == P("data")
+    assert places["model.bias: mu"] == places["the optimizer: count"] == P()
+
+
 @pytest.mark.parametrize("steps", [0, 1])
 def test_operands_have_names_and_all_that_is_written_is_donated(compiler, steps):
     _, _, step, x = training()
@@ -105,14 +146,14 @@ def test_shapes_stand_for_tensors(compiler):
         model(inputs).sum().backward()
         optimizer.step()
 
-    report = step.compiled_for("tpu:v5e", x)
+    report = step.compiled_for("cuda:t4", x)
     assert report.answer.memory["argument"] > 3 << 42  # 12 TiB that nobody has
     assert report.state == "does not fit"
     lines = str(report).splitlines()
     assert "the program takes" in lines[1]
     assert lines[2].split() == ["arguments", "12", "TiB"]
     assert lines[3].split() == ["model.weight", "4", "TiB"]
-    assert step.compiled_for("tpu:v5e", jax.ShapeDtypeStruct((2, 1 << 20), np.float32)).answer == report.answer
+    assert step.compiled_for("cuda:t4", jax.ShapeDtypeStruct((2, 1 << 20), np.float32)).answer == report.answer
     with pytest.raises(RuntimeError, match=r"needs the values of a tensor that has a shape \[2, 1048576\] alone"):
         x.sum().item()
     assert not optimizer.state

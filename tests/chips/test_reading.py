@@ -75,7 +75,7 @@ def test_gathers_and_fetches_of_whole_operands():
 
 def test_exchanges_along_axes_of_the_mesh():
     found = reading("mesh", (), {"data": 2, "model": 2}).exchanges
-    assert {(e.what, e.axes, e.count) for e in found} == {
+    assert {(e.what, e.axes, e.times) for e in found} == {
         ("all-reduce", "model", 1), ("all-reduce", "data", 1), ("collective-permute", "data", 1),
     }  # fmt: skip
     assert next(e.bytes for e in found if (e.what, e.axes) == ("all-reduce", "model")) == 128 * 512 * 4

@@ -65,7 +65,7 @@ def compiled(request: dict[str, Any], topology: Any) -> dict[str, Any]:
     return {
         "state": "compiles",
         "seconds": seconds,
-        "hlo": executable.as_text().replace("jit(program)/call_exported/", ""),
+        "hlo": (executable.as_text() or "").replace("jit(program)/call_exported/", ""),
         "cost": {name: value for name, value in cost.items() if "{" not in name},
         "memory": {name: int(getattr(memory, name + "_size_in_bytes")) for name in MEMORY} if memory else {},
     }

@@ -9,6 +9,8 @@ import atexit
 import contextlib
 import os
 import pickle
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -53,7 +55,7 @@ class Compiler:
                 said = f"the compiler took longer than {limit:g} s"
                 return {"state": "slow", "said": said, "seconds": limit}
             except (EOFError, ConnectionError, BrokenPipeError):
-                return {"state": "ends the compiler", "said": self._last_words(), "seconds": 0.0}
+                return self._end()
             except BaseException:  # an interrupt: what it works on now is of no use to anyone
                 self.stop()
                 raise
@@ -100,16 +102,20 @@ class Compiler:
             raise EOFError
         self._channel.recv()
 
-    def _last_words(self) -> str:
-        """Return what the process wrote at its end: the failed check, or the last lines."""
+    def _end(self) -> dict[str, Any]:
+        """Return how the process ended: with the failed check, or the last lines that it wrote."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
         self._words.seek(0)
         lines, code = self._words.read().decode(errors="replace").splitlines(), self._process.returncode
         self.stop()
-        checks = [line for line in lines if "Check failed" in line or line[:1] == "F"]
+        if code == -signal.SIGKILL:  # which says nothing of the program
+            said = "the system has killed the compiler's process, for want of memory perhaps"
+            return {"state": "slow", "said": said, "seconds": 0.0}
+        checks = [line for line in lines if "Check failed" in line or re.match(r"F\d|\*\*\* SIG", line)]
         told = checks[:1] or [line for line in lines if line.strip()][-3:]
-        return "\n".join([*told, f"(exit code {code})"])[-_LIMIT_OF_WORDS:]
+        said = "\n".join([*told, f"(exit code {code})"])[-_LIMIT_OF_WORDS:]
+        return {"state": "ends the compiler", "said": said, "seconds": 0.0}
 
 
 _compilers: dict[str, Compiler] = {}

@@ -5,7 +5,8 @@ in it.  Nothing is run, and no tensor, gradient, state or generator is changed.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from math import prod
 from typing import Any, NamedTuple
@@ -14,8 +15,11 @@ import jax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from ..compiler import compile
+from ..compiler import compile, modes
 from ..compiler.function import CompiledFunction
+from ..compiler.rehearsal import Keeping
+from ..compiler.shardings import put_in
+from ..compiler.turns import turns
 from ..devices import misfit
 from ..errors import PlacementError
 from ..execution.execute import queue_now, suspended
@@ -25,7 +29,6 @@ from ..execution.scalars import one
 from ..execution.shapes_only import array_of
 from ..execution.source import line_of_trace
 from ..nn.module import OptimizedModule
-from ..optim.optimizer import Optimizer
 from ..tensor import Tensor, from_array
 from ..tensor_methods import pytrees
 from ..viz.names import names_of
@@ -79,8 +82,28 @@ def _of_lazy() -> Asked:
     return Asked("the last lazy program", fused.jitted, [one(), *fused.structs], donate)
 
 
+@contextmanager
+def _traced(step: CompiledFunction, args: tuple, kwargs: dict) -> Iterator[tuple[Any, list[Any]]]:
+    """Within the block there is an entry for a call, traced now and not kept, with the call's leaves."""
+    if step._in is not None:
+        args, kwargs, _ = put_in(step._in, args, kwargs)
+    leaves, tree = pytrees.flatten((args, kwargs))
+    keeping, made = Keeping(step._function, args, kwargs), None
+    try:
+        if not modes.inlined() and not modes.eager():
+            new = CompiledFunction(step._function, *step._given)
+            made = turns.take(new._traced, args, kwargs, leaves, tree, modes.modes())
+        if made is None:
+            raise RuntimeError("inside of another trace, or where JAX is not to compile, no program can be made")
+        yield made[0], leaves
+    finally:
+        if made is not None:
+            made[1].disown()
+        keeping.restore()
+
+
 def _of_step(step: CompiledFunction, args: tuple, kwargs: dict, mesh: Any, shardings: Any) -> Asked:
-    with step.afresh(args, kwargs) as (entry, leaves):
+    with _traced(step, args, kwargs) as (entry, leaves):
         traced, program = entry._traced, entry._traced.program
         names = _names(step._function, args, kwargs, traced, traced.match.tensors(leaves))
     known = {
@@ -140,7 +163,7 @@ def _with_lines(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
                 values.update(zip(made, function(*[values[v] for v in taken])))
         return [v.val if isinstance(v, Literal) else values[v] for v in jaxpr.outvars]
 
-    program.lines = [line for line, _ in parts]
+    vars(program)["lines"] = [line for line, _ in parts]  # on which the text of an answer depends
     return program
 
 
@@ -160,11 +183,9 @@ def _names(function: Any, args: tuple, kwargs: dict, traced: Any, tensors: list[
     names = names_of(scope)
     found = {id(t): name for t in tensors if (name := names.of(t))}
     for value in scope.values():
-        if isinstance(value, Optimizer):
-            for parameter, state in value.state.items():
-                for key, item in state.items() if isinstance(state, dict) else ():
-                    if isinstance(item, Tensor):
-                        found.setdefault(id(item), f"{names.of(parameter) or 'a parameter'}: {key}")
+        named = getattr(type(value), "_named_state", None)  # an optimizer's
+        for parameter, key, item in () if named is None else named(value):
+            found.setdefault(id(item), f"{names.of(parameter) or 'the optimizer'}: {key}")
     # The state that the step makes when it is called first.
     for _, _, key, plan in traced.puts:
         for name, item in plan[1].items() if isinstance(key, Tensor) and plan and plan[0] == "dict" else ():

@@ -35,7 +35,7 @@ class Part(NamedTuple):
     cycles: int
     line: str
     operators: str
-    count: int
+    times: int
 
 
 class Buffer(NamedTuple):
@@ -62,7 +62,7 @@ class Exchange(NamedTuple):
 
     what: str
     axes: str
-    count: int
+    times: int
     bytes: int
 
 
@@ -146,7 +146,7 @@ class Reading:
             if each.opcode == "get-tuple-element":
                 number = int(each.rest.partition("index=")[2].partition(",")[0])
                 below = {s for s in below if s[1] == number} or below
-            source[each.name] = below | own.keys() if each.opcode.endswith("-start") else own.keys() or below
+            source[each.name] = below | {*own} if each.opcode.endswith("-start") else {*own} or below
             first |= own
             last |= dict.fromkeys(below | own.keys(), place)
         root = next((each for each in self._entry if each.is_root), None)
@@ -180,7 +180,7 @@ class Reading:
             return []
         if each.opcode.endswith("-start"):
             given = sum(padded(self._known[o].type) for o in each.operands if o in self._known)
-            return [(_ARRAY.search(each.type)[0], max(0, padded(each.type) - given))]
+            return [(each.type[1:].partition(", ")[0], max(0, padded(each.type) - given))]
         return [(found[0], padded(found[0])) for found in _ARRAY.finditer(each.type)]
 
     def _buffer(self, name: str, number: int) -> Buffer:

@@ -11,6 +11,7 @@ from .programs import Asked
 from .reading import Reading
 
 _MOST = 10  # rows of a list
+_TILE = 8 * 128 * 4  # bytes
 _BYTES = {
     "argument": "arguments", "output": "results", "temp": "temporary", "alias": "results in donated arguments",
     "generated_code": "the program itself",
@@ -32,6 +33,7 @@ class ChipReport(Reading, Immutable):
     target: Any
     answer: Answer
     name: str
+    _program: Asked
 
     def __init__(self, target: Any, answer: Answer, program: Asked) -> None:
         fixed(self, "__dict__", {"target": target, "answer": answer, "name": program.name, "_program": program})
@@ -99,18 +101,19 @@ class ChipReport(Reading, Immutable):
             rows.append(Row("estimated time", (seconds(answer.estimated_seconds),)))
             rows.append(Row("arithmetic", (f"{number(answer.flops)} operations",)))
             rows.append(Row("memory traffic", (size(answer.bytes_accessed),)))
-        heavy = [(f"{p.cycles / self.cycles:.0%}  {p.line}", p.operators, f"({p.count} times)" * (p.count > 1))
-                 for p in self.parts]  # fmt: skip
+        heavy = [(f"{p.cycles / self.cycles:.0%}  {p.line}", p.operators, f"({p.times} times)" * (p.times > 1))
+                 for p in self.parts if 200 * p.cycles > self.cycles]  # fmt: skip
         several("heaviest", f"of {number(self.cycles)} cycles", heavy)
         alive = [(b.name, size(b.padded), b.shape, b.line) for b in self.alive]
         several("alive at the peak", f"{len(alive)} arrays in main memory", alive)
         rows.append(Row("donated", (f"{len(self.aliased)} operands are written in place",)))
         several("not donated", "written, and not in place", self.undonated)
-        padding = [(b.name, f"{size(b.bytes)} take {size(b.padded)}", b.shape, b.line) for b in self.padding]
+        padding = [(b.name, f"{size(b.bytes)} take {size(b.padded)}", b.shape, b.line)
+                   for b in self.padding if b.padded - b.bytes >= _TILE]  # fmt: skip
         several("padding of tiles", f"{size(sum(b.padded - b.bytes for b in self.padding))} in all", padding)
         accesses = [(a.what, size(a.bytes), a.operators, a.line) for a in self.accesses]
         several("gathers and copies", size(sum(a.bytes for a in self.accesses)), accesses)
-        exchanges = [(f"{c.what} along {c.axes}", f"{c.count} of {size(c.bytes)} in all") for c in self.exchanges]
+        exchanges = [(f"{c.what} along {c.axes}", f"{c.times} of {size(c.bytes)} in all") for c in self.exchanges]
         several("between devices", size(sum(c.bytes for c in self.exchanges)), exchanges)
         return rows
 

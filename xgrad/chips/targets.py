@@ -1,6 +1,7 @@
 """Target: a chip, or several, that programs are compiled for and that need not be here."""
 
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +46,8 @@ class Target:
     def __post_init__(self) -> None:
         _, known, sizes = parsed(self.name)
         object.__setattr__(self, "name", f"{known}:{'x'.join(map(str, sizes))}")
-        if self.axes and (self.mesh.size != self.devices):
-            raise ValueError(f"{self.name} has {self.devices} devices, but the mesh {dict(self.axes)} {self.mesh.size}")
+        if self.axes and (many := prod(dict(self.axes).values())) != self.devices:
+            raise ValueError(f"{self.name} has {self.devices} devices, but the mesh {dict(self.axes)} {many}")
         if self.shardings and not self.axes:
             raise ValueError("shardings= name axes of a mesh: give mesh={'data': 4, 'model': 4} too")
 
@@ -135,9 +136,8 @@ class Target:
             return jax.tree.leaves(function(*tree.unflatten(operands)))
 
         program.__name__ = getattr(function, "__name__", "program")
-        lowered_for = (self._chip.platform,)
         with tracing_for(self.platform):
-            exported = export.export(jax.jit(program), platforms=lowered_for)(*map(_struct, leaves))
+            exported = export.export(jax.jit(program), platforms=(self._chip.platform,))(*map(_struct, leaves))
         found = {f.name: getattr(exported, f.name) for f in fields(exported)} | {"_get_vjp": None}
         mesh, specs = _shardings(leaves)
         if mesh is not None and mesh.size != self.devices:
@@ -151,6 +151,7 @@ class Target:
             "options": options,
         }
         versions = [version_of(package) for package in ("jax", "jaxlib", *_PACKAGES[self._chip.platform])]
+        versions += [os.environ.get(flags) for flags in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
         # Without locations, which another line of the caller would change; the lines that a report shows count.
         text = _LOCATION.sub("", exported.mlir_module())
         key = key_of(text, getattr(function, "lines", ()), request, versions)
@@ -158,7 +159,7 @@ class Target:
         if answer is None:
             said = compiler_of(self._chip.platform).ask(request | {"exported": found}, self.limit)
             answer = Answer(target=self.name, **said)
-            if answer.peak > self.memory:  # which the compilers of GPUs do not look at
+            if self._chip.config and answer.peak > self.memory:  # which the compilers of GPUs do not look at
                 told = f"the program takes {size(answer.peak)}, and {self.name} has {size(self.memory)}"
                 answer = replace(answer, state="does not fit", said=told)
             if answer.state != "slow":  # which says as much of this machine
@@ -188,8 +189,8 @@ def target(
     >>> import xgrad
     >>> from jax.sharding import PartitionSpec as P
     >>> v5e = xgrad.target("tpu:v5e:4x4", {"data": 8, "model": 2}, {"inputs": P("data"), "*.qkv.weight": P("model")})
-    >>> v5e.devices, v5e.chip
-    (16, 'tpu:v5e')
+    >>> v5e.devices, v5e.name
+    (16, 'tpu:v5e:4x4')
     """
     if isinstance(name, Target):
         return name

@@ -54,8 +54,8 @@ def _sizes(text: str) -> dict[str, int]:
 def _spec(text: str) -> tuple[str, PartitionSpec]:
     """Return a pattern and the axes of its dimensions.
 
-    >>> _spec("*.weight=-,model")
-    ('*.weight', PartitionSpec(None, 'model'))
+    >>> _spec("*.weight=-,model") == ("*.weight", PartitionSpec(None, "model"))
+    True
     """
     name, equals, axes = text.rpartition("=")
     if not equals or not name:

@@ -1,4 +1,7 @@
-"""CompiledFunction, which `xgrad.compile` returns: it finds the program for a call, or traces one and says why."""
+"""CompiledFunction, which `xgrad.compile` returns: it finds the program for a call, or traces one and says why.
+
+More than 450 lines: what `xgrad.compile` takes and promises is told in one place.
+"""
 
 import functools
 import importlib
@@ -7,8 +10,7 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -239,23 +241,6 @@ class CompiledFunction:
         self._tell(reason)
         return made
 
-    @contextmanager
-    def afresh(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Iterator[tuple[Entry, list[Any]]]:
-        """Within the block there is an entry for a call, traced now and not kept, with the call's leaves."""
-        if self._in is not None:
-            args, kwargs, _ = put_in(self._in, args, kwargs)
-        leaves, tree = _flat(args, kwargs)
-        call = args, kwargs, leaves, tree, modes.modes()
-        made = None
-        if not modes.inlined() and not modes.eager():
-            made = turns.take(CompiledFunction(self._function, *self._given)._traced, *call)
-        if made is None:
-            raise _no_program()
-        try:
-            yield made[0], leaves
-        finally:
-            made[1].disown()
-
     def name(self) -> str:
         """Return the function's name."""
         return getattr(self._function, "__qualname__", repr(self._function))
@@ -324,7 +309,9 @@ class CompiledFunction:
             args, kwargs, _ = put_in(self._in, args, kwargs)
         found = None if modes.inlined() else self.find(args, kwargs)
         if found is None:
-            raise _no_program()
+            debugged = "where JAX is not to compile (disable_jit, debug_nans, anomaly mode)"
+            where = debugged if modes.eager() else "inside of another trace"
+            raise RuntimeError(f"xgrad.compile: {where} there is no program to look at")
         return found
 
     def as_text(self, *args: Any, **kwargs: Any) -> str:
@@ -339,12 +326,6 @@ class CompiledFunction:
     def memory_analysis(self, *args: Any, **kwargs: Any) -> Any:
         """Return the bytes that the program takes: arguments, results, temporaries."""
         return self._compiled(args, kwargs).memory_analysis()
-
-
-def _no_program() -> RuntimeError:
-    debugged = "where JAX is not to compile (disable_jit, debug_nans, anomaly mode)"
-    where = debugged if modes.eager() else "inside of another trace"
-    return RuntimeError(f"xgrad.compile: {where} there is no program to look at")
 
 
 def _is_traced(leaf: Any) -> bool:

@@ -251,6 +251,11 @@ def waits(array: Any) -> bool:
     return array.__class__ is Pending and array.value is None
 
 
+def only_shape(array: Any) -> bool:
+    """Return True for a Pending that has a shape and will never have a value (shapes_only.py)."""
+    return array.__class__ is Pending and array.queue is not None and array.queue.only_shapes
+
+
 def quietly(array: Any) -> Any:
     """Return the array behind a Pending, or a tuple of such, for a program of ours that runs now.
 
@@ -259,7 +264,7 @@ def quietly(array: Any) -> Any:
     if array.__class__ is tuple:
         return tuple([quietly(part) for part in array])
     if array.__class__ is Pending:
-        if array.queue is not None and array.queue.only_shapes:
+        if only_shape(array):
             return array
         with jax.ensure_compile_time_eval():  # within a trace, too, it is a value
             return array.evaluated("a program that runs at once" if state.trace is None else "a trace")
