@@ -157,6 +157,27 @@ def test_a_program_that_ends_the_compiler_is_a_row(compiler):
     assert report.as_dict()["estimate"] is None
 
 
+def test_what_cannot_be_traced_for_the_chip_is_a_row(compiler):
+    def exp(x):
+        if traced_for() == "tpu":
+            raise NotImplementedError("not on this platform")
+        return jnp.exp(x)
+
+    chip = V5E.replace(lowerings={"exp": exp})
+    with chip.report() as report:
+        xgrad.ones(8, device=chip).exp()
+    (failed,) = report.on_target().failures
+    assert (failed.name, failed.answer.state) == ("exp", "refused")
+    assert "not on this platform" in str(report)
+
+
+def test_temporary_memory_is_the_chips(compiler):
+    with V5E.report() as report:
+        x = xgrad.ones(8, 8, device=V5E)
+        (x @ x).exp()
+    assert report.temporaries() == report.on_target().temporary_bytes
+
+
 def test_a_backend_of_several_devices_is_a_topology(compiler):
     pod = xgrad.Backend("pod", on=jax.devices()[:4], target="tpu:v5e:2x2")
     with xgrad.mesh({"data": 4}, devices=pod):

@@ -4,6 +4,7 @@ import pytest
 
 import xgrad
 from xgrad.chips import Answer, targets
+from xgrad.cli import main
 
 X = xgrad.ones(8, 8).requires_grad_()
 
@@ -85,3 +86,17 @@ def test_what_cannot_be_asked(monkeypatch):
     monkeypatch.setattr(targets, "missing", lambda platform: "its compiler is not installed")
     with pytest.raises(xgrad.errors.TargetError, match="tpu:v5e:1x1: its compiler is not installed"):
         xgrad.compare(doubled_rows, X, target="tpu:v5e")
+
+
+def test_the_command_line(compiler, tmp_path, capsys):
+    file = tmp_path / "chosen.py"
+    file.write_text("def row(x):\n    return x[1].sum()\n")
+    assert main(["compare", f"{file}:row", "--target", "tpu:v5e", "--repeats", "1"]) == 0
+    assert "one program on tpu:v5e:1x1" in capsys.readouterr().out
+    for options, words in (
+        (["--target", "tpu:v99"], "unknown target 'tpu:v99'"),
+        (["--target", "tpu:v5e", "--backends", "cpu"], "argument --target: a backend has its own"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["compare", f"{file}:row", *options])
+        assert words in capsys.readouterr().err

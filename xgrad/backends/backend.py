@@ -120,12 +120,14 @@ class Backend:
     def _aim(self, devices: int) -> None:
         """Take a target, and its memory.  Raises `TypeError` and `ValueError` for what cannot be one."""
         aim = chip(self.target)
-        if aim.devices != devices or aim.axes:
+        if aim.axes:
+            raise ValueError(
+                f"Backend '{self.name}': tensors have their own mesh and shardings: give a target without mesh="
+            )
+        if aim.devices != devices:
             raise ValueError(
                 f"Backend '{self.name}': {aim.name} has {aim.devices} device{'s' * (aim.devices > 1)}, and `on` "
                 f"{devices}: give one of JAX's devices for each"
-                if aim.devices != devices
-                else f"Backend '{self.name}': tensors have their own mesh and shardings: give a target without mesh="
             )
         object.__setattr__(self, "target", aim)
         object.__setattr__(self, "memory", aim.memory if self.memory is None else self.memory)

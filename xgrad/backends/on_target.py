@@ -3,6 +3,7 @@
 Each is traced anew for the target's platform, and compiled by the chip's compiler; the CPU's programs stay as they are.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,14 @@ class Compiled(NamedTuple):
     answer: Answer
 
 
+def answered(target: Any, function: Any, structs: Sequence[Any], donate: tuple[int, ...] = ()) -> Answer:
+    """Return what the compiler of a target says of a program; "refused" if it cannot be traced for the platform."""
+    try:
+        return target.ask(function, *structs, donate=donate)
+    except Exception as error:
+        return Answer(target.name, "refused", f"{type(error).__name__}: {error}")
+
+
 class OnTarget:
     """What the compiler of a target says of all programs of a report.
 
@@ -38,7 +47,7 @@ class OnTarget:
         for key, (launch, count) in events.launches.items():
             if key not in known:
                 with jax.ensure_compile_time_eval():
-                    known[key] = target.ask(launch.jitted, *launch.structs, donate=launch.donate)
+                    known[key] = answered(target, launch.jitted, launch.structs, launch.donate)
             self.programs.append(Compiled(launch.name, count, known[key]))
         self.programs.sort(key=lambda p: -p.runs * (p.answer.estimated_seconds or 0.0))
 

@@ -149,8 +149,11 @@ class Report:
     def temporaries(self) -> int:
         """Return the most bytes that XLA takes for one of the programs beside its operands and results.
 
-        They are not in a backend's `memory`.  Asking compiles each program once more.
+        They are not in a backend's `memory`.  Asking compiles each program once more; the target's compiler is asked,
+        if it is here.
         """
+        if (chip := self.on_target()) is not None and chip.missing is None:
+            return chip.temporary_bytes
         with jax.ensure_compile_time_eval():
             costs = [cost_of(launch.lower().compile()) for launch, _ in self._events.launches.values()]
         return max((cost.temporary_bytes or 0 for cost in costs), default=0)

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..backends.on_target import answered
 from ..chips import target as chip
 from ..engine.copy_slices import CopySlices
 from ..engine.node import Node
@@ -216,15 +217,10 @@ def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter], aim
                 chain,
                 n,
                 cost_of(programs[path, role, chain], median(times[path, role, chain])),
-                None if aim is None else _on_chip(aim, *_view(role, chain)),
+                None if aim is None else answered(aim, *_view(role, chain)),
             )
             for (role, chain), n in chains[path].items()
         ]
-
-
-def _on_chip(aim: Any, function: Callable[..., Any], arguments: Any, donate: tuple[int, ...]) -> Any:
-    """Return what the compiler of a target says of a program."""
-    return aim.ask(function, *arguments, donate=donate)
 
 
 def _view(role: str, chain: ViewChain) -> tuple[Any, Any, tuple[int, ...]]:
@@ -265,7 +261,7 @@ def _compile_whole(subject: Subject, paths: dict[str, PathReport], repeats: int,
         paths[path].whole = cost_of(programs[path], median(times[path]))
         paths[path].hlo = programs[path].as_text()
         if aim is not None:
-            paths[path].on_chip = aim.ask(whole(path), subject.key, *arrays)
+            paths[path].on_chip = answered(aim, whole(path), (subject.key, *arrays))
 
     def once(program: Any) -> float:
         start = time.perf_counter()

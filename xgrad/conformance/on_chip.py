@@ -23,18 +23,14 @@ TIMES, MORE = 4, 1 << 17
 def compiled(place: Place, tasks: list[tuple[str, Task, list[Any]]]) -> list[Check]:
     """Return a check for each task: a name, a function over tensors, its arrays."""
     try:
-        answer = _asked(place, [task for _, task, _ in tasks], [arrays for *_, arrays in tasks])
-        state, why = judged(answer)
+        program = one_program([task for _, task, _ in tasks])
+        state, why = judged(place.target.ask(program, [arrays for *_, arrays in tasks]))
         if state == COMPILES or len(tasks) == 1:
             return [Check(name, state, None, why) for name, *_ in tasks]
     except Exception as error:
         if len(tasks) == 1:
             return [refusal(tasks[0][0], error)]
     return [check for task in tasks for check in compiled(place, [task])]
-
-
-def _asked(place: Place, tasks: list[Task], arrays: list[list[Any]]) -> Answer:
-    return place.target.ask(one_program(tasks), arrays)
 
 
 def judged(answer: Answer) -> tuple[str, str]:
