@@ -48,3 +48,41 @@ def test_no_trace_of_one_platform_serves_another(first):
     assert text("cpu") == texts["cpu"]
     xgrad.exp(xgrad.ones(shape.shape) / 3)  # a program of the CPU
     assert text("tpu") == texts["tpu"]
+
+
+def products(dtype, **settings):
+    """The precisions of a product and of a convolution, forward and backward, in a program for a TPU."""
+
+    def step(x):
+        t = xgrad.tensor(x, requires_grad=True)
+        y = (t @ t).sum() + xgrad.nn.functional.conv1d(t[None], t[:, :, None]).sum()
+        return xgrad.autograd.grad(y, t)[0]._read()
+
+    shape = jax.ShapeDtypeStruct((5, 5), dtype)
+    with tracing_for(settings.pop("platform", "tpu")):
+        text = jax.jit(step).trace(shape).lower(lowering_platforms=("tpu",)).as_text()
+    lines = [line for line in text.splitlines() if "dot_general" in line or "stablehlo.convolution" in line]
+    assert len(lines) >= 4
+    return {
+        word for line in lines for word in ("HIGHEST", "HIGH", "DEFAULT") if f" {word}," in line or f" {word}]" in line
+    }
+
+
+def test_the_highest_precision_is_float32_on_a_tpu():
+    assert products(jnp.float32) == {"HIGHEST"}
+
+
+def test_other_precisions_and_the_setting_of_jax_count():
+    try:
+        xgrad.set_float32_matmul_precision("high")
+        assert products(jnp.float32) == {"HIGH"}
+        xgrad.set_float32_matmul_precision("medium")
+        assert products(jnp.float32) <= {"DEFAULT"}
+    finally:
+        xgrad.set_float32_matmul_precision("highest")
+    with jax.default_matmul_precision("bfloat16"):
+        assert products(jnp.float32) <= {"DEFAULT"}
+
+
+def test_a_program_of_the_cpu_names_no_precision():
+    assert products(jnp.float32, platform="cpu") <= {"DEFAULT"}

@@ -9,6 +9,7 @@ empty arrays, and those that it would never make, included.  (PyTorch: c10/core/
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from math import isfinite, prod
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from .dtypes import WIDE, x64_enabled
 from .errors import DtypeDisabledError, OutOfMemoryError
+from .platforms import traced_for
 
 LIMIT = 1 << 63
 MOST_VIEWS = 1 << 24
@@ -109,6 +111,16 @@ def require_kept(*values: Any) -> None:
         refuse_narrowing(values)
 
 
+def _exact_products() -> Any:
+    """Return a block in which float32 products are traced as PyTorch's "highest" has them, unless JAX is told another.
+
+    Without it a TPU multiplies in bfloat16, and a new GPU in TensorFloat32.  A CPU has one way.
+    """
+    if traced_for() == "cpu" or jax.config.jax_default_matmul_precision is not None:  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+        return nullcontext()
+    return jax.default_matmul_precision("highest")
+
+
 def checked(function: Callable[..., Any], facts: Any = (), *, converts: bool = False) -> Callable[..., Any]:
     """Return `function` for tracing: it refuses too large arrays, and 64-bit arguments while JAX's x64 mode is off.
 
@@ -127,7 +139,8 @@ def checked(function: Callable[..., Any], facts: Any = (), *, converts: bool = F
                     return function(*args)
         if _weight(leaves, static) > _SUSPICIOUS:
             check_program(jax.make_jaxpr(function)(*args).jaxpr)
-        out = function(*args)
+        with _exact_products():
+            out = function(*args)
         for array in jax.tree.leaves(out):
             check_size(array.shape, array.dtype)
         return out
