@@ -4,7 +4,7 @@
     python scripts/same_programs.py --against before.json    # in the checkout after
 
 Each program is lowered and not compiled; of its StableHLO, which has no lines of the source, a digest is kept.
-`--text NAME` prints one program, to see what differs.  `--only` takes a part of a name, in both runs.  It takes two minutes.
+`--text NAME` prints one program, to see what differs.  `--only` takes a part of a name.  It takes two minutes.
 """
 
 import argparse

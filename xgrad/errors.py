@@ -25,7 +25,7 @@ __all__ = [
 
 
 class BackendError(builtins.NotImplementedError):
-    """A declared backend, or a chip, lacks an operator or a dtype, and it is computed nowhere else."""
+    """A declared backend lacks an operator or a dtype, and computes it nowhere else."""
 
 
 class CompiledMismatchError(builtins.RuntimeError):

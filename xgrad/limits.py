@@ -9,7 +9,6 @@ empty arrays, and those that it would never make, included.  (PyTorch: c10/core/
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from math import isfinite, prod
 from typing import Any
 
@@ -18,26 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .dtypes import WIDE, x64_enabled
-from .errors import BackendError, DtypeDisabledError, OutOfMemoryError
-from .platforms import traced_for
+from .errors import DtypeDisabledError, OutOfMemoryError
 
 LIMIT = 1 << 63
 MOST_VIEWS = 1 << 24
 # If the sizes of a program's arguments and static arguments multiply to more, it may have larger arrays in between.
 _SUSPICIOUS = 1 << 40
-
-_ENDS, _LACKS = "would end the process", "has no such program"
-# What a platform's compiler does with 64 bits: {platform: {dtype: {how the names of operations begin: that}}}.
-# libtpu 0.0.42 was asked for each operation alone.
-REFUSED: dict[str, dict[str, dict[str, str]]] = {
-    "tpu": {
-        "complex128": {"": _ENDS},  # 11 of 22 operations, moves and conversions among them
-        "int64": {"dot_general": _LACKS, "conv_general_dilated": _LACKS},
-        "uint64": {"dot_general": _LACKS, "conv_general_dilated": _LACKS},
-        "float64": {"lu": _LACKS},
-    }
-}
-_INSTEAD = {"complex128": "complex64", "int64": "int32", "uint64": "uint32", "float64": "float32"}
 
 
 def check_numel(shape: Iterable[int]) -> None:
@@ -124,16 +109,6 @@ def require_kept(*values: Any) -> None:
         refuse_narrowing(values)
 
 
-def _exact_products() -> Any:
-    """Return a block in which float32 products are traced as PyTorch's "highest" has them, unless JAX is told another.
-
-    Without it a TPU multiplies in bfloat16, and a new GPU in TensorFloat32.  A CPU has one way.
-    """
-    if traced_for() == "cpu" or jax.config.jax_default_matmul_precision is not None:  # pyright: ignore[reportAttributeAccessIssue] - made at run time
-        return nullcontext()
-    return jax.default_matmul_precision("highest")
-
-
 def checked(function: Callable[..., Any], facts: Any = (), *, converts: bool = False) -> Callable[..., Any]:
     """Return `function` for tracing: it refuses too large arrays, and 64-bit arguments while JAX's x64 mode is off.
 
@@ -152,10 +127,7 @@ def checked(function: Callable[..., Any], facts: Any = (), *, converts: bool = F
                     return function(*args)
         if _weight(leaves, static) > _SUSPICIOUS:
             check_program(jax.make_jaxpr(function)(*args).jaxpr)
-        if traced_for() in REFUSED and x64_enabled():
-            refuse_for_platform(jax.make_jaxpr(function)(*args).jaxpr)
-        with _exact_products():
-            out = function(*args)
+        out = function(*args)
         for array in jax.tree.leaves(out):
             check_size(array.shape, array.dtype)
         return out
@@ -190,35 +162,14 @@ def _weight(leaves: list, static: list) -> int:
     return weight
 
 
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    """Yield the operations of a program, and of the programs in it."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in jax.tree.leaves(equation.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                yield from _equations(inner)
-
-
 def check_program(jaxpr: Any) -> None:
     """Raise `RuntimeError` if a program, as JAX traced it, makes an array that XLA cannot count."""
-    for equation in _equations(jaxpr):
+    for equation in jaxpr.eqns:
         for variable in equation.outvars:
             aval = variable.aval
             if hasattr(aval, "shape") and hasattr(aval.dtype, "itemsize"):
                 check_size(aval.shape, aval.dtype)
-
-
-def refuse_for_platform(jaxpr: Any) -> None:
-    """Raise `BackendError` for the first operation of a program that its platform's compiler cannot take."""
-    platform = traced_for()
-    for equation in _equations(jaxpr):
-        name = equation.primitive.name
-        for atom in (*equation.invars, *equation.outvars):
-            dtype = getattr(getattr(atom.aval, "dtype", None), "name", "")
-            for begin, why in REFUSED[platform].get(dtype, {}).items():
-                if name.startswith(begin):
-                    raise BackendError(
-                        f"{name!r} not implemented for {dtype} on a {platform.upper()}: its compiler {why}. Convert to "
-                        f"{_INSTEAD[dtype]}, or compute it on the host, x.to('cpu')."
-                    )
+        for value in jax.tree.leaves(equation.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                check_program(inner)

@@ -97,11 +97,10 @@ def get_deterministic_debug_mode() -> int:
 def set_float32_matmul_precision(precision: str) -> None:
     """Choose how float32 matrices are multiplied where the device has several ways, as TPUs and new GPUs do.
 
-    "highest" is float32 on each device, unless JAX's setting (jax_default_matmul_precision) says otherwise; "high" is
-    three bfloat16 passes or TensorFloat32, "medium" one bfloat16 pass.  On CPUs there is one way.  Products of tensors
-    count, and not those of JAX functions of the user's.  docs/concepts/devices.md says what each costs on a TPU.
-    Raises `RuntimeError` for another word.
+    "highest" leaves JAX's setting (jax_default_matmul_precision) unset, "high" takes three bfloat16 passes or
+    TensorFloat32, "medium" one bfloat16 pass.  On CPUs there is one way.  Raises `RuntimeError` for another word.
 
+    >>> import xgrad
     >>> xgrad.set_float32_matmul_precision("highest")
     >>> xgrad.get_float32_matmul_precision()
     'highest'

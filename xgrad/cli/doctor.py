@@ -175,12 +175,6 @@ def devices() -> Iterator[Finding]:
     x64 = jax.numpy.asarray(0.0, dtype=float).dtype == "float64"
     how = "enabled" if x64 else 'off: jax.config.update("jax_enable_x64", True) allows float64 and int64'
     yield Finding(None, f"x64 is {how}")
-    set_in_jax = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue] - made at run time
-    yield Finding(
-        None,
-        f"products of float32 are {xgrad.get_float32_matmul_precision()!r} (set_float32_matmul_precision)"
-        + ("" if set_in_jax is None else f"; JAX is told {set_in_jax!r}, which counts"),
-    )
 
 
 def _memory(device: Any) -> str:

@@ -11,14 +11,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ... import dtypes as _dtypes
 from ... import return_types
 from ...config import state
 from ...dispatch.declare import composite, operator
 from ...dispatch.samples import COMPLEX, SINGLE, definite, real, regular, sample
-from ...platforms import traced_for
 from ...tensor import Tensor
 from .checks import adjoint, differences, require_invariant, require_matrices
 
@@ -99,25 +97,8 @@ def _eigvalsh(A, *, UPLO="L"):
 
 @jax.custom_jvp
 def _eig(A: Any) -> Any:
-    if traced_for() == "tpu":
-        return _on_host(np.linalg.eig, A, A.shape[:-1], A.shape)
     values, vectors = jnp.linalg.eig(A)
     return values, vectors
-
-
-def _on_host(function: Any, A: Any, *shapes: tuple[int, ...]) -> tuple[Any, ...]:
-    """Call a function of NumPy's on the host, in a program of a device for which XLA has none.  NaN gives NaN."""
-    dtype = jnp.result_type(A, jnp.complex64)
-
-    def host(A: Any) -> tuple[Any, ...]:
-        A = np.asarray(A)
-        finite = np.isfinite(A).all((-2, -1))
-        out = function(np.where(finite[..., None, None], A, 0))
-        out = out if isinstance(out, tuple) else (out,)
-        return tuple(np.where(finite[(...,) + (None,) * (x.ndim - finite.ndim)], x, np.nan).astype(dtype) for x in out)
-
-    structs = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
-    return jax.pure_callback(host, structs, A, vmap_method="broadcast_all")
 
 
 @_eig.defjvp
@@ -132,7 +113,7 @@ def _eig_tangent(primals: tuple, tangents: tuple) -> Any:
 
 @linalg("linalg_eig", outputs=return_types.linalg_eig, samples=_GENERAL)
 def eig(A):
-    """The named tuple (eigenvalues, eigenvectors) of square matrices, complex; on a TPU by the host.
+    """The named tuple (eigenvalues, eigenvectors) of square matrices, complex.  Not on every device and jax release.
 
     The vectors have no gradient (NaN) where eigenvalues are equal; a loss that depends on their phase raises
     `RuntimeError` in backward.
@@ -167,8 +148,6 @@ eig.operator.check_gradients = _check_phases("linalg_eig_backward")
 
 @jax.custom_jvp
 def _values(A: Any) -> Any:
-    if traced_for() == "tpu":
-        return _on_host(np.linalg.eigvals, A, A.shape[:-1])[0]
     return jnp.linalg.eigvals(A)
 
 
