@@ -48,6 +48,14 @@ def test_topologies(name, devices):
     assert [(e.what, e.axes) for e in report.exchanges] == [("all-reduce", "data")]
 
 
+@pytest.mark.parametrize("axes", [{"data": 64, "model": 4}, {"a": 2, "b": 8, "c": 16}, {"data": 256}])
+def test_meshes_that_split_the_axes_of_a_topology(axes):
+    target = xgrad.target("tpu:v5e:16x16", axes, {"x": P(tuple(axes))})
+    report = target.compile(lambda x: x.square().sum(), jax.ShapeDtypeStruct((512, 128), np.float32))
+    assert report.fits, report
+    assert report.answer.memory["argument"] == 2 * 128 * 4
+
+
 def training():
     with xgrad.chips.shapes():
         model = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.Tanh(), nn.Linear(4 * WIDTH, WIDTH))

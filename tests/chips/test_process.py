@@ -78,6 +78,15 @@ def test_a_compiler_that_the_system_kills_says_nothing_of_the_program(compiler):
     assert works(compiler)
 
 
+def test_a_process_that_does_not_start_is_an_error_and_no_answer(compiler, monkeypatch):
+    compiler.stop()
+    with monkeypatch.context() as other:
+        other.setattr(compiler, "command", (sys.executable, "-c", "raise ImportError('no jax here')"))
+        with pytest.raises(xgrad.errors.TargetError, match=r"does not start: [\s\S]*no jax here"):
+            xgrad.target("tpu:v5e").ask(lambda x: x + 5, STRUCT)
+    assert xgrad.target("tpu:v5e").ask(lambda x: x + 5, STRUCT).state == "compiles"
+
+
 def test_an_error_of_the_compiler_is_an_answer(compiler):
     answer = xgrad.target("tpu:v5e").ask(lambda x: x * 3, STRUCT, options={"no_such_option": True})
     assert answer.state == "refused"

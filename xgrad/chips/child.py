@@ -33,15 +33,17 @@ def compiled(request: dict[str, Any], topology: Any) -> dict[str, Any]:
     """Compile a program, and return what the compiler says of it, as numbers and text."""
     import jax  # with its environment set
     from jax import export
-    from jax.experimental import topologies
-    from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+    from jax.experimental import mesh_utils
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
     exported = export.Exported(**request["exported"])
     if request["mesh"] is None:
         ins = [SingleDeviceSharding(topology.devices[0])] * len(exported.in_avals)
         outs = None if ins else SingleDeviceSharding(topology.devices[0])  # else it would be compiled for the CPU
     else:
-        mesh = topologies.make_mesh(topology, *request["mesh"])
+        sizes, names = request["mesh"]
+        laid = mesh_utils.create_device_mesh(sizes, list(topology.devices), allow_split_physical_axes=True)
+        mesh = Mesh(laid, names)
         ins = [NamedSharding(mesh, spec or PartitionSpec()) for spec in request["specs"]]
         outs = request["results"]
         outs = outs and [None if spec is None else NamedSharding(mesh, spec) for spec in outs]

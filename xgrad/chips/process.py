@@ -20,6 +20,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from ..errors import TargetError
+
 START = 120.0  # seconds for JAX and the compiler to be loaded
 _LIMIT_OF_WORDS = 4000
 # The compiler asks the network for the machine's chips unless it is told of some.
@@ -85,6 +87,7 @@ class Compiler:
             return
         self.stop()
         ours, theirs = socket.socketpair()
+        self._channel = Connection(ours.detach())
         with theirs:
             self._words = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
             own = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_X64", "JAX_DISABLE_JIT")
@@ -97,10 +100,12 @@ class Compiler:
                 env={name: value for name, value in os.environ.items() if name not in own} | _ENVIRONMENT,
                 start_new_session=True,  # an interrupt from the keyboard is ours to handle
             )
-        self._channel = Connection(ours.detach())
-        if not self._channel.poll(START):
-            raise EOFError
-        self._channel.recv()
+        try:
+            if not self._channel.poll(START):
+                raise EOFError
+            self._channel.recv()
+        except EOFError:
+            raise TargetError(f"the compiler's process does not start: {self._end()['said']}") from None
 
     def _end(self) -> dict[str, Any]:
         """Return how the process ended: with the failed check, or the last lines that it wrote."""

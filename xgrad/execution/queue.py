@@ -58,7 +58,6 @@ def _one_place(a: int, b: int) -> int:
 class Queue:
     """Pending programs of one thread."""
 
-    only_shapes: bool = False  # True if they never run (shapes_only.py)
     def __init__(self) -> None:
         self.lock: Any = threading.RLock()  # another thread may ask for a value
         self.entries: list[tuple[Any, ...]] = []
@@ -67,6 +66,7 @@ class Queue:
         self.known: dict[int, Any] = {}  # code, aval and place of an input by its identity
         self.writes: list[tuple[Any, ...]] = []  # what in-place writes replaced (replaced.py)
         self.thread: int = threading.get_ident()
+        self.only_shapes: bool = False  # True if nothing ever runs (shapes_only.py)
         self.noting: bool = False
         self.running: bool = False
         self.taken: bool = False

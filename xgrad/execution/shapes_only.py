@@ -15,8 +15,6 @@ from .queue import Queue
 class NoValues(Queue):
     """The queue of such a block: it gives shapes to what is noted, and forgets it."""
 
-    only_shapes = True
-
     def note(self, program: Any, operands: Any, owners: Any = None) -> Any:
         found = super().note(program, operands, owners)
         self._drop()
@@ -32,6 +30,7 @@ class NoValues(Queue):
 
 
 _queue = NoValues()
+_queue.only_shapes = True
 
 
 @contextmanager

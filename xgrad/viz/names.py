@@ -52,9 +52,9 @@ def names_for(params: Any, depth: int) -> Names:
     return Names(_of_scopes(scopes) | found)
 
 
-def names_of(*scopes: Mapping[str, Any]) -> Names:
-    """Return names from variables; those of later scopes hide others."""
-    return Names(_of_scopes(scopes))
+def names_of(scope: Mapping[str, Any]) -> Names:
+    """Return names from variables."""
+    return Names(_of_scopes([scope]))
 
 
 def _of_scopes(scopes: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str, Tensor]]:
