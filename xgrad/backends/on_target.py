@@ -83,11 +83,8 @@ class OnTarget:
     def as_dict(self) -> dict[str, Any]:
         """Return all of it as numbers, strings, lists and dictionaries."""
         return {
-            "name": self.target.name,
-            "missing": self.missing,
-            "seconds": self.seconds,
-            "bytes accessed": self.bytes_accessed,
-            "temporary": self.temporary_bytes,
+            "name": self.target.name, "missing": self.missing, "seconds": self.seconds,
+            "bytes accessed": self.bytes_accessed, "temporary": self.temporary_bytes,
             "programs": [
                 {"name": p.name, "count": p.runs, "state": p.answer.state, "said": p.answer.said,
                  "seconds": p.answer.estimated_seconds, "bytes accessed": p.answer.bytes_accessed}

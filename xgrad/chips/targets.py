@@ -100,7 +100,7 @@ class Target:
         Raises `TargetError` if the target's compiler is not here, `PlacementError` for shardings that do not fit, and
         what the trace raises.
         """
-        self._require()
+        self.require()
         with tracing_for(self.platform):
             program = asked(function, args, kwargs, self.mesh, dict(self.shardings))
         answer = self.ask(
@@ -108,7 +108,8 @@ class Target:
         )
         return ChipReport(self, answer, program)
 
-    def _require(self) -> None:
+    def require(self) -> None:
+        """Raise `TargetError` if the target's compiler is not here."""
         if (lacks := self.missing) is not None:
             raise TargetError(f"{self.name}: {lacks}")
 
@@ -129,7 +130,7 @@ class Target:
 
         Raises `TargetError` if the target's compiler is not here, and what the function raises.
         """
-        self._require()
+        self.require()
         leaves, tree = jax.tree.flatten(structs)
 
         def program(*operands: Any) -> list[Any]:

@@ -58,7 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
         parser.error("argument --plot: it draws the two tracking paths, and no --backends")
     if arguments.target and arguments.backends:
         parser.error("argument --target: a backend has its own, xgrad.Backend('v5e', target='tpu:v5e')")
-    aim = aim_of(arguments.target, parser)
+    try:
+        aim = arguments.target and xgrad.target(arguments.target)
+        if aim:
+            aim.require()
+    except (ValueError, xgrad.errors.TargetError) as error:
+        parser.error(str(error))
     backends = backends_of(arguments.backends, parser) if arguments.backends else None
     inputs = inputs_of(module, function, arguments)
     try:
@@ -78,19 +83,6 @@ def run(arguments: argparse.Namespace) -> int:
             parser.error(f"argument --plot: {arguments.plot}: {error}")
         print(f"picture: {arguments.plot}")
     return 0 if comparison.within_rounding else 1
-
-
-def aim_of(name: str | None, parser: argparse.ArgumentParser, *limit: float) -> Any:
-    """Return the target of a name, None for none; an error of the command line if its compiler is not here."""
-    if name is None:
-        return None
-    try:
-        aim = xgrad.target(name, None, None, *limit)
-    except ValueError as error:
-        parser.error(str(error))
-    if aim.missing is not None:
-        parser.error(f"{aim.name}: {aim.missing}")
-    return aim
 
 
 def backends_of(specs: list[str], parser: argparse.ArgumentParser) -> list[Any]:

@@ -16,10 +16,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..chips import target
 from ..conformance import run as conform
 from ..conformance.selection import DEFAULT, EVERY, GROUPS
 from .arguments import at_least, place
-from .compare import aim_of, load
+from .compare import load
 
 _QUIET = 5.0  # seconds between two lines of progress
 
@@ -59,9 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     device = arguments.device
     if arguments.backend is not None:
         device = load(arguments.backend, parser, "backend")[1]
-    aim = aim_of(arguments.compile_for, parser, float(arguments.limit))
     rich = not arguments.plain and find_spec("rich") is not None
     try:
+        aim = arguments.compile_for and target(arguments.compile_for, limit=float(arguments.limit))
         with _progress(rich) as progress:
             report = conform(
                 device, arguments.operators or (), _listed(arguments.dtypes), exhaustive=arguments.exhaustive,

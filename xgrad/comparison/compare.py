@@ -18,7 +18,6 @@ from ..chips import target as chip
 from ..engine.copy_slices import CopySlices
 from ..engine.node import Node
 from ..engine.view_nodes import ChainBackward
-from ..errors import TargetError
 from ..tensor import Tensor
 from ..views.chain import ViewChain
 from ..views.tracking import PATHS, tracking
@@ -114,8 +113,8 @@ def compare(
     if backends is not None:
         return on_backends(Subject(fn, inputs), backends, repeats if timing else 0)
     aim = None if target is None else chip(target)
-    if aim is not None and aim.missing is not None:
-        raise TargetError(f"{aim.name}: {aim.missing}")
+    if aim is not None:
+        aim.require()
     subject = Subject(fn, inputs)
     paths: dict[str, PathReport] = {}
     chains: dict[str, Counter] = {}
@@ -211,16 +210,10 @@ def _compile_views(paths: dict[str, PathReport], chains: dict[str, Counter], aim
                 programs[path, role, chain] = program
                 times.setdefault((path, role, chain), []).append(seconds)
     for path in PATHS:
-        paths[path].programs = [
-            ViewProgram(
-                role,
-                chain,
-                n,
-                cost_of(programs[path, role, chain], median(times[path, role, chain])),
-                None if aim is None else answered(aim, *_view(role, chain)),
-            )
-            for (role, chain), n in chains[path].items()
-        ]
+        for (role, chain), n in chains[path].items():
+            cost = cost_of(programs[path, role, chain], median(times[path, role, chain]))
+            there = None if aim is None else answered(aim, *_view(role, chain))
+            paths[path].programs.append(ViewProgram(role, chain, n, cost, there))
 
 
 def _view(role: str, chain: ViewChain) -> tuple[Any, Any, tuple[int, ...]]:

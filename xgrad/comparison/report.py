@@ -100,27 +100,20 @@ def as_dict(comparison: Findings) -> dict[str, Any]:
         found = {"state": answer.state, "said": answer.said, "estimated seconds": answer.estimated_seconds}
         return found | {"cycles": Reading(answer.hlo).cycles} | asdict(cost_of(answer, answer.seconds))
 
-    return {
-        "name": comparison.name,
-        "equal": comparison.equal,
-        "within rounding": comparison.within_rounding,
-        "target": comparison.target and comparison.target.name,
-    } | {
-        path: {
-            "nodes": dict(r.nodes),
-            "views": asdict(r.views),
-            "program": None if r.whole is None else asdict(r.whole),
+    def of(r: PathReport) -> dict[str, Any]:
+        views = [p for p in r.programs if p.on_chip is not None]
+        return {
+            "nodes": dict(r.nodes), "views": asdict(r.views), "program": None if r.whole is None else asdict(r.whole),
             "on the chip": None if r.on_chip is None else told(r.on_chip),
-            "views on the chip": [
-                {"role": p.role, "steps": p.steps, "nodes": p.nodes} | told(p.on_chip)
-                for p in r.programs
-                if p.on_chip is not None
-            ],
-            "eager seconds": r.eager_seconds,
-            "compiled seconds": r.compiled_seconds,
-        }
-        for path, r in comparison.paths.items()
-    }
+            "views on the chip": [dict(role=p.role, steps=p.steps, nodes=p.nodes) | told(p.on_chip) for p in views],
+            "eager seconds": r.eager_seconds, "compiled seconds": r.compiled_seconds,
+        }  # fmt: skip
+
+    whole = {
+        "name": comparison.name, "equal": comparison.equal, "within rounding": comparison.within_rounding,
+        "target": comparison.target and comparison.target.name,
+    }  # fmt: skip
+    return whole | {path: of(r) for path, r in comparison.paths.items()}
 
 
 def programs(comparison: Findings) -> str:

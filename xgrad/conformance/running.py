@@ -13,7 +13,6 @@ import numpy as np
 
 from ..chips import target
 from ..config import narrowing_refused
-from ..errors import TargetError
 from ..limits import x64_for_now
 from .cases import cpu
 from .execution import Place, refusal
@@ -65,8 +64,8 @@ def run(
     if device is not None and compile_for is not None:
         raise ValueError("conformance.run(): compile_for is a chip that is not here: give no device")
     aim = None if compile_for is None else target(compile_for, limit=LIMIT)
-    if aim is not None and aim.missing is not None:
-        raise TargetError(f"{aim.name}: {aim.missing}")
+    if aim is not None:
+        aim.require()
     place = Place(device, aim)
     patterns = [p.strip() for p in operators.split(",")] if isinstance(operators, str) else list(operators)
     rows, columns = chosen(patterns), dtypes_of(dtypes, exhaustive)
