@@ -237,6 +237,8 @@ def computed(T: Any, f: Any, arrays: list, dtype: str, kinds: tuple) -> dict[str
     def back(x):
         if x is None:
             return None
+        if T is torch and x._is_zerotensor():
+            x = torch.zeros_like(x)
         x = x.detach() if T is torch else xgrad.interop.torch.to_torch(x.detach().resolve_conj())
         return x.to(torch.complex128 if x.is_complex() else torch.float64).resolve_conj().numpy()
 

@@ -57,6 +57,23 @@ def _quotient_tangent(primals: tuple, tangents: tuple) -> tuple:
     return out, moved if isinstance(db, SymbolicZero) else moved - jnp.divide(out * db, b)
 
 
+def over_real(x: Any, length: Any) -> Any:
+    """x / length, part by part if x is complex."""
+    if jnp.iscomplexobj(x):
+        return jax.lax.complex(quotient(x.real, length), quotient(x.imag, length))
+    return quotient(x, length)
+
+
+def unit(x: Any) -> Any:
+    """The sign, -1, 0 or 1; of complex numbers, the number over its absolute value."""
+    if x.dtype == bool:
+        return x
+    if not jnp.iscomplexobj(x):
+        return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # jnp.sign has -0.0 and NaN, PyTorch 0
+    zeros = x == 0
+    return jnp.where(zeros, 0, over_real(x, jnp.abs(jnp.where(zeros, 1, x))))
+
+
 def over_twice(a: Any, b: Any) -> Any:
     """(a / b) / b."""
     return quotient(quotient(a, b), b)

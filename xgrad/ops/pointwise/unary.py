@@ -25,7 +25,7 @@ from ...dtypes import torch_name
 from ...return_types import frexp as frexp_result
 from ...tensor import Tensor
 from .arithmetic import zero
-from .ends import COMPLEX_TOO, arctan2, quotient
+from .ends import COMPLEX_TOO, arctan2, unit
 
 LN2 = math.log(2)
 FROM_ONE = unary_samples(1.2, 3)
@@ -275,20 +275,10 @@ def _magnitude(x: Any) -> Any:
 @_magnitude.defjvp
 def _magnitude_tangent(primals: tuple, tangents: tuple) -> tuple:
     """The tangent of abs: 0 at 0, where that of jnp.abs is 1."""
-    return _magnitude(*primals), tangents[0] * _sgn(*primals)
+    return _magnitude(*primals), tangents[0] * unit(*primals)
 
 
-def _sgn(x: Any) -> Any:
-    if x.dtype == bool:
-        return x
-    if x.dtype not in dtypes.COMPLEX:
-        return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # jnp.sign has -0.0 and NaN, PyTorch 0
-    zeros = x == 0
-    length = jnp.abs(jnp.where(zeros, 1, x))
-    return jnp.where(zeros, 0, jax.lax.complex(quotient(x.real, length), quotient(x.imag, length)))
-
-
-abs.derivative(self=lambda grad, self: grad * _sgn(self))
+abs.derivative(self=lambda grad, self: grad * unit(self))
 
 
 @composite("abs_", aliases=("absolute_",))
@@ -302,7 +292,7 @@ def _abs_inplace(input: Tensor) -> Tensor:
 @operator(inplace=True, samples=REAL + COMPLEX)
 def sgn(self):
     """The sign, -1, 0 or 1; of complex numbers, input / abs(input), and 0 at 0."""
-    return _sgn(self)
+    return unit(self)
 
 
 @operator(inplace=True, pointwise=True, samples=REAL)
@@ -312,7 +302,7 @@ def sign(self):
         raise NotImplementedError(
             "Unlike NumPy, sign is not intended to support complex numbers. Please use sgn instead."
         )
-    return _sgn(self)
+    return unit(self)
 
 
 sign.derivative(self=zero)
