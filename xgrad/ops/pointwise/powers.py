@@ -186,7 +186,7 @@ def sqrt(self):
 @operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)
 def rsqrt(self):
     """1 / sqrt(input)."""
-    return jax.lax.rsqrt(as_float(self))
+    return COMPLEX_TOO["rsqrt"](as_float(self))
 
 
 @operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)
