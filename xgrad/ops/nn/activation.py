@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.inplace import call_inplace
-from ...dispatch.promotion import cast, require_floating, require_real, require_real_floating, scalar, widen, wrap_dim
+from ...dispatch.promotion import cast, require_floating, require_real, require_real_floating, scalar, wrap_dim
 from ...dispatch.samples import COMPLEX, REAL, key, positive, real, sample, unary
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
@@ -236,8 +236,7 @@ def gelu(self, *, approximate="none"):
         x = jnp.where(far, 0, self)
         return jnp.where(far, jnp.maximum(self, 0), x * sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)))
     # jax.nn's gelu uses erfc: a tenth slower, and in the tail other digits than PyTorch's.
-    x = widen(self)
-    return (0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))).astype(self.dtype)
+    return 0.5 * self * (1 + jax.lax.erf(self * math.sqrt(0.5)))
 
 
 @activation(samples=REAL + COMPLEX)
@@ -304,13 +303,7 @@ def glu(self, *, dim=-1):
 # -- random -----------------------------------------------------------------------------------------------------------
 
 
-@operator(
-    "rrelu_with_noise",
-    function=False,
-    method=False,
-    out=False,
-    samples=(sample(real(2, 3), key(), 0.125, 0.5), sample(real(), key(), 0.125, 0.5)),
-)
+@internal("rrelu_with_noise", samples=(sample(real(2, 3), key(), 0.125, 0.5), sample(real(), key(), 0.125, 0.5)))
 def _rrelu(self, key, lower, upper):
     slope = jax.random.uniform(key, self.shape, self.dtype, lower, upper)
     return jnp.where(self > 0, self, self * slope)
@@ -346,14 +339,14 @@ def softmax(self, *, dim, dtype=None):
     tensor([0.5000, 0.5000])
     """
     x, along = _prepare(self, dim, dtype, "softmax")
-    return jax.nn.softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
+    return jax.nn.softmax(x, axis=along).reshape(self.shape)
 
 
 @operator(out=True, samples=_ALONG)
 def log_softmax(self, *, dim, dtype=None):
     """The logarithm of softmax, without its overflow; computed in `dtype` if that is given."""
     x, along = _prepare(self, dim, dtype, "log_softmax")
-    return jax.nn.log_softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
+    return jax.nn.log_softmax(x, axis=along).reshape(self.shape)
 
 
 @functional("softmin", function=False, node="SoftmaxBackward0", samples=_ALONG)
@@ -367,18 +360,12 @@ def _along(x: Any, dim: int) -> int | None:
     return wrap_dim(dim, x.ndim) if x.ndim else None
 
 
-def _softmax_grad(grad, result, dim):
-    g, y = widen(grad), widen(result)
-    return (y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=y.ndim > 0))).astype(grad.dtype)
+def _total(x: Any, dim: int) -> Any:
+    return jnp.sum(x, axis=_along(x, dim), keepdims=x.ndim > 0)
 
 
-def _log_softmax_grad(grad, result, dim):
-    g, y = widen(grad), widen(result)
-    return (g - jnp.exp(y) * jnp.sum(g, axis=_along(y, dim), keepdims=y.ndim > 0)).astype(grad.dtype)
-
-
-softmax.derivative(self=lambda grad, result, dim: _softmax_grad(grad, result, dim))
-log_softmax.derivative(self=lambda grad, result, dim: _log_softmax_grad(grad, result, dim))
+softmax.derivative(self=lambda grad, result, dim: result * (grad - _total(grad * result, dim)))
+log_softmax.derivative(self=lambda grad, result, dim: grad - jnp.exp(result) * _total(grad, dim))
 
 
 def _legacy_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:

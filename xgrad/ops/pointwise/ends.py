@@ -148,9 +148,15 @@ def _sine(compute: Callable[..., Any], *parts: Any, sign: int = 1) -> Callable[.
     def function(x: Any) -> Any:
         if not jnp.iscomplexobj(x):
             return compute(x)
-        return jax.lax.complex(sin(x.real) * cosh(x.imag), sign * cos(x.real) * sinh(x.imag))
+        pairs = (sin(x.real), cosh(x.imag)), (sign * cos(x.real), sinh(x.imag))
+        # 0 beside an infinity is 0, with both signs.
+        return jax.lax.complex(*[a * jnp.where((a == 0) & jnp.isinf(b), jnp.copysign(1, b), b) for a, b in pairs])
 
     return function
+
+
+def _rsqrt(x: Any) -> Any:
+    return quotient(1.0, jnp.sqrt(x)) if jnp.iscomplexobj(x) else jax.lax.rsqrt(x)
 
 
 def _arctan(x: Any) -> Any:
@@ -213,7 +219,7 @@ COMPLEX_TOO: dict[str, Callable[..., Any]] = {
     "exp": folded(lambda x: apart(jnp.exp(x)), lambda _, out: out),
     "exp2": folded(lambda x: apart(jnp.exp2(x)), lambda _, out: out * math.log(2)),
     "expm1": folded(jnp.expm1, lambda x, _: jnp.exp(x)),
-    "rsqrt": folded(jax.lax.rsqrt, lambda _, out: -0.5 * out * out * out),
+    "rsqrt": folded(_rsqrt, lambda _, out: -0.5 * out * out * out),
     "sin": _sine(jnp.sin, jnp.sin, jnp.cos, jnp.sinh, jnp.cosh),
     "sinh": _sine(jnp.sinh, jnp.sinh, jnp.cosh, jnp.sin, jnp.cos),
     "sqrt": folded(jnp.sqrt, lambda _, out: quotient(0.5, out)),

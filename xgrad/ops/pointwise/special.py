@@ -108,6 +108,7 @@ def _zeta(x: Any, q: Any) -> Any:
     found = jnp.where(negative, jnp.where(whole, found + before, jnp.nan), found)
     # The corners in the order of Cephes, which PyTorch follows.
     found = jnp.where((q <= 0) & (q == jnp.floor(q)), jnp.inf, found)
+    found = jnp.where(jnp.isnan(found) & (x > 1) & (q > 0) & (q < 1), jnp.inf, found)  # jax's powers of it overflow
     return jnp.where(x == 1, jnp.inf, jnp.where(x < 1, jnp.nan, found))
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ... import dtypes
 from ...dispatch.argument_kinds import checking, require_number
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.promotion import as_float, broadcast_shapes, common_dtype, promote, refuse_complex, wrap_dims
 from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
@@ -263,10 +263,9 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
     return p_norm(difference, float(p), (difference.ndim - 1,), False)
 
 
-@operator(
-    function=False, method=False, out=False,
-    samples=(sample(real(2, 3), real(2), p=2.0), sample(real(2, 3), real(2), p=INF), sample(real(3), p=1.0), *COMPLEX),
-)  # fmt: skip
+@internal(
+    samples=(sample(real(2, 3), real(2), p=2.0), sample(real(2, 3), real(2), p=INF), sample(real(3), p=1.0), *COMPLEX)
+)
 def total_norm(*tensors, p):
     """The `p`-norm of the `p`-norms of tensors: that of all their elements."""
     norms = [p_norm(x, p, None, False) for x in tensors]
