@@ -53,7 +53,7 @@ def quotient(a: Any, b: Any) -> Any:
 def _over(x: Any, b: Any) -> Any:
     """x / b, which is linear in x."""
     found = jnp.divide(x, b)
-    return jax.lax.optimization_barrier(found) if jax.default_backend() == "cpu" else found
+    return jax.lax.optimization_barrier(found) if traced_for() == "cpu" else found
 
 
 @partial(quotient.defjvp, symbolic_zeros=True)
@@ -142,6 +142,11 @@ def folded(compute: Callable[..., Any], slope: Callable[..., Any], odd: bool = F
     return lambda x: functions[jnp.iscomplexobj(x)](x)
 
 
+def _times(a: Any, b: Any) -> Any:
+    """a * b, and 0 where one of them is 0 and the other infinite."""
+    return jnp.where((b == 0) & jnp.isinf(a), jnp.sign(a), a) * jnp.where((a == 0) & jnp.isinf(b), jnp.sign(b), b)
+
+
 def _sine(compute: Callable[..., Any], *parts: Any, sign: int = 1) -> Callable[..., Any]:
     """A sine or cosine of any kind; of complex numbers by real ones, which lose no small part beside a large one."""
     sin, cos, sinh, cosh = parts
@@ -149,9 +154,7 @@ def _sine(compute: Callable[..., Any], *parts: Any, sign: int = 1) -> Callable[.
     def function(x: Any) -> Any:
         if not jnp.iscomplexobj(x):
             return compute(x)
-        pairs = (sin(x.real), cosh(x.imag)), (sign * cos(x.real), sinh(x.imag))
-        # 0 beside an infinity is 0, with both signs.
-        return jax.lax.complex(*[a * jnp.where((a == 0) & jnp.isinf(b), jnp.copysign(1, b), b) for a, b in pairs])
+        return jax.lax.complex(_times(sin(x.real), cosh(x.imag)), _times(sign * cos(x.real), sinh(x.imag)))
 
     return function
 
