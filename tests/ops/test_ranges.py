@@ -13,7 +13,7 @@ from . import ranges
 
 # In these no point is wrong in any dtype.  Not here: sums and powers, which overflow in torch's float32 too.
 HOLDS = [
-    "abs", "acos", "acosh", "addcdiv", "asin", "asinh", "atan", "atan2", "atanh", "bce_logits", "cdist1.5", "cdist3",
+    "abs", "acos", "acosh", "addcdiv", "asin", "asinh", "atan", "atan2", "atanh", "cdist1.5", "cdist3",
     "celu", "copysign", "cos", "cosh", "dist", "div", "elu", "entr", "erfinv", "exp", "exp2", "expm1", "hypot", "i0",
     "i0e", "i1", "log", "log1p", "logaddexp", "logit", "logsigmoid", "mish", "mul", "ndtr", "norm-2", "norm2", "norm3",
     "norm4", "normalize3", "pairwise1.5", "pairwise2", "pairwise3", "rdiv", "reciprocal", "rsqrt", "selu", "sigmoid",
@@ -27,10 +27,15 @@ BENT = [
 ]  # fmt: skip
 
 
+def knows(name, dtype):
+    """Tell if torch's float64 has the numbers: its powers leave the range too."""
+    return dtype not in ("float64", "complex128") or not name.startswith(("norm", "pairwise", "cdist", "dist"))
+
+
 @pytest.mark.one_in(13)
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [(n, d) for n in HOLDS for d in (*ranges.DTYPES, *(ranges.COMPLEX if n in ranges.BOTH else ()))],
+    [(n, d) for n in HOLDS for d in (*ranges.DTYPES, *(ranges.COMPLEX if n in ranges.BOTH else ())) if knows(n, d)],
 )
 def test_no_number_in_between_leaves_the_range(name, dtype):
     found = ranges.survey(name, dtype, ("gradient", "tangent"))
@@ -71,6 +76,16 @@ def test_norms_and_their_gradients_far_from_1(function, mode):
     for mine, other in zip((value, xgrad.autograd.grad(value.sum(), x)[0]), wanted, strict=True):
         finite = np.isfinite(other.detach().numpy())
         np.testing.assert_allclose(mine.detach().numpy()[finite], other.detach().numpy()[finite], 2e-5, 1e-37)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_norms_of_double_precision(size):
+    x = xgrad.tensor([3 * size, 4 * size], dtype=xgrad.float64, requires_grad=True)
+    for p, wanted in ((2, 5), (3, 91 ** (1 / 3)), (-2, 2.4)):
+        norm = xgrad.linalg.vector_norm(x, p)
+        slope = np.array([3, 4]) ** (p - 1.0) / wanted ** (p - 1)
+        np.testing.assert_allclose(norm.item() / size, wanted, 1e-12)
+        np.testing.assert_allclose(xgrad.autograd.grad(norm, x)[0].numpy(), slope, 1e-12)
 
 
 def second(f, x):
