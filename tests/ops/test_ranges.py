@@ -103,6 +103,8 @@ KNOWN = {  # by mpmath
     "log_ndtr": (xgrad.special.log_ndtr, 4.0, -3.16717434e-5),
     "erfcx": (lambda x: second(xgrad.special.erfcx, x), 1e6, 1.128379167e-18),
     "lgamma": (lambda x: second(xgrad.lgamma, x), 1e25, 1e-25),
+    "igamma": (lambda x: xgrad.igamma(x, x.detach()), 1e6, 0.500132981),
+    "igammac": (lambda x: xgrad.igammac(xgrad.tensor(300.0), x), 360.0, 0.000526828214),
     "zeta": (lambda x: xgrad.special.zeta(x, 1e-20), 30.0, float("inf")),
     "exponential": (lambda x: xgrad.distributions.Exponential(1.0).cdf(x), 1e-20, 1e-20),
 }

@@ -211,7 +211,7 @@ _ARGUMENTS = frozenset({
     "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "BINBYTES", "SHORT_BINBYTES",
     "BINBYTES8", "BYTEARRAY8", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
 })  # fmt: skip
-_OPCODES: dict[str, Callable[[Reader, Any], None]] = {
+_OPCODES: dict[str, Callable[[Reader, Any], Any]] = {
     "PROTO": lambda self, _: None, "FRAME": lambda self, _: None, "MARK": Reader._mark,
     "NONE": lambda self, _: self._push(None), "NEWTRUE": lambda self, _: self._push(True),
     "NEWFALSE": lambda self, _: self._push(False), "EMPTY_TUPLE": lambda self, _: self._push(()),

@@ -18,7 +18,7 @@ from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
 from ...dtypes import torch_name
 from ...tensor import Tensor
 from ..index.index_checks import on_host
-from ..pointwise.ends import log1p_exp, quotient, sigmoid
+from ..pointwise.ends import log1p_exp, logits_loss, quotient
 from ..reduce.distances import pairwise_distance
 from ..reduce.norms import magnitude, p_norm
 
@@ -235,19 +235,6 @@ def _binary_cross_entropy_gradient(grad, self, target, weight, size_average, red
 binary_cross_entropy.derivative(self=_binary_cross_entropy_gradient)
 
 
-@jax.custom_jvp
-def _logits_loss(x: Any, target: Any, positive: Any, excess: Any) -> Any:
-    """excess: 1 - target + positive."""
-    return (1 - target) * x + excess * log1p_exp(-x)
-
-
-@_logits_loss.defjvp
-def _logits_loss_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """The tangent, where that of the terms cancels: a small target, or sigmoid(x), beside 1."""
-    (x, _, positive, excess), (dx, dt, _, de) = primals, tangents
-    return _logits_loss(*primals), dx * (excess * sigmoid(x) - positive) - dt * x + de * log1p_exp(-x)
-
-
 @everywhere(
     signature=f"input, target, weight=None, {_LEGACY}, pos_weight=None",
     samples=(
@@ -263,9 +250,9 @@ def binary_cross_entropy_with_logits(
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(self.shape)})")
     refuse_complex(self, "binary_cross_entropy_with_logits")
     if pos_weight is None:
-        loss = _logits_loss(self, target, target, jnp.ones_like(self))
+        loss = logits_loss(self, target, target, jnp.ones_like(self))
     else:
-        loss = _logits_loss(self, target, pos_weight * target, 1 + (pos_weight - 1) * target)
+        loss = logits_loss(self, target, pos_weight * target, 1 + (pos_weight - 1) * target)
     return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
 
 

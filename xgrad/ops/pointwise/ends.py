@@ -234,3 +234,16 @@ COMPLEX_TOO: dict[str, Callable[..., Any]] = {
 # jax's second derivatives have 1 - sigmoid, which is 0 where sigmoid(-x) is less than a rounding.
 sigmoid = with_slope(jax.nn.sigmoid, lambda x, out: out * sigmoid(-x))
 log1p_exp = with_slope(jax.nn.softplus, lambda x, _: sigmoid(x))
+
+
+@jax.custom_jvp
+def logits_loss(x: Any, target: Any, positive: Any, excess: Any) -> Any:
+    """The cross entropy of sigmoid(x) and a target, which is positive if it is 1; excess: 1 - target + positive."""
+    return (1 - target) * x + excess * log1p_exp(-x)
+
+
+@logits_loss.defjvp
+def _logits_loss_tangent(primals: tuple, tangents: tuple) -> tuple:
+    """The tangent, where that of the terms cancels: a small target, or sigmoid(x), beside 1."""
+    (x, _, positive, excess), (dx, dt, _, de) = primals, tangents
+    return logits_loss(*primals), dx * (excess * sigmoid(x) - positive) - dt * x + de * log1p_exp(-x)

@@ -107,9 +107,9 @@ def _digamma(n: int, x: Any) -> Any:
     return jnp.where((x < 0) & (x == jnp.floor(x)), jnp.nan, result)
 
 
-digamma = polygamma_of(0)
-i0 = with_slope(js.i0, lambda x, _: i1(x))
-i1 = with_slope(js.i1, lambda x, out: i1_slope(x, out))
+digamma: Any = polygamma_of(0)
+i0: Any = with_slope(js.i0, lambda x, _: i1(x))
+i1: Any = with_slope(js.i1, lambda x, out: i1_slope(x, out))
 
 
 def i1_slope(x: Any, result: Any, i0: Callable[..., Any] = i0, scale: Any = 1) -> Any:
