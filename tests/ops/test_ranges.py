@@ -13,7 +13,7 @@ from . import ranges
 
 # In these no point is wrong in any dtype.  Not here: sums and powers, which overflow in torch's float32 too.
 HOLDS = [
-    "abs", "acos", "acosh", "addcdiv", "asin", "asinh", "atan", "atan2", "atanh", "cdist1.5", "cdist3",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cdist1.5", "cdist3",
     "celu", "copysign", "cos", "cosh", "dist", "div", "elu", "entr", "erfinv", "exp", "exp2", "expm1", "hypot", "i0",
     "i0e", "i1", "log", "log1p", "logaddexp", "logit", "logsigmoid", "mish", "mul", "ndtr", "norm-2", "norm2", "norm3",
     "norm4", "normalize3", "pairwise1.5", "pairwise2", "pairwise3", "rdiv", "reciprocal", "rsqrt", "selu", "sigmoid",
@@ -22,7 +22,7 @@ HOLDS = [
 # In these neither is a second derivative, in single and half precision.
 BENT = [
     "acos", "acosh", "asin", "asinh", "atanh", "bce_logits", "celu", "cos", "cosh", "div", "elu", "entr", "erfinv",
-    "exp", "expm1", "i0", "i0e", "i1", "lgamma", "logaddexp", "logit", "logsigmoid", "pairwise2", "rdiv", "rsqrt",
+    "exp", "expm1", "i0", "i0e", "i1", "logaddexp", "logit", "logsigmoid", "pairwise2", "rdiv", "rsqrt",
     "sigmoid", "silu", "sin", "softplus", "tan",
 ]  # fmt: skip
 
@@ -45,8 +45,8 @@ def test_no_number_in_between_leaves_the_range(name, dtype):
 @pytest.mark.one_in(13)
 @pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in BENT for d in ("float16", "bfloat16", "float32")])
 def test_second_derivatives_stay_in_the_range(name, dtype):
-    _, wrong, _, examples = ranges.survey(name, dtype)["second0"]
-    assert wrong == 0, examples
+    found = ranges.survey(name, dtype, ("gradient", "second"))
+    assert [examples for kind, (_, wrong, _, examples) in found.items() if wrong and kind == "second0"] == []
 
 
 MODES = {
