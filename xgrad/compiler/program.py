@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from ..compile_cache.chains import with_chains
 from ..compile_cache.unfused import apart, over_one
 from ..limits import checked
 from ..platforms import traced_for
@@ -43,7 +44,7 @@ class Backward(NamedTuple):
         given = tuple(grad is not None for grad in grads)
         program = self.programs.get(given)
         if program is None:
-            whole = jaxpr_as_fun(self.closed)
+            whole = with_chains(self.closed)
 
             def backward(residuals: list, grads: list, one: Any, arrays: list) -> list:
                 arrived = iter(grads)
@@ -80,7 +81,7 @@ class Program(NamedTuple):
         `ins`, `outs`: the shardings of operands and results, None for "as the operand is" and "as XLA chooses".
         `into`: the `Results` that get the results, if all `outs` are None.
         """
-        whole = function = jaxpr_as_fun(self.closed)
+        whole = function = with_chains(self.closed)
         if into is not None:
 
             def function(*operands: Any) -> Any:

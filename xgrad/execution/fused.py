@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from ..compile_cache.chains import DEEP, in_chains
 from ..compile_cache.unfused import apart, over_one
 from ..donation import copied
 from ..platforms import traced_for
@@ -101,7 +102,8 @@ class Fused:
                     found[n << 8] = out
             return [found[number] for number in wanted]
 
-        return jax.jit(lazy_program, donate_argnums=tuple([i + 1 for i in donated]))
+        whole = in_chains(lazy_program) if len(order) > DEEP else lazy_program
+        return jax.jit(whole, donate_argnums=tuple([i + 1 for i in donated]))
 
     def _sums(self, needed: set[int], wanted: tuple[int, ...]) -> dict[int, tuple[int, int]]:
         """Return {sum: (operand, adjoint)} of the sums with an adjoint that nothing else uses: a write is enough."""

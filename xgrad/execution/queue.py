@@ -41,7 +41,7 @@ from .shapes import AT_ONCE, NUMBERS, aval_of_number, avals_of, kind_of
 from .source import lines, outside
 from .traces import in_trace
 
-# Pending entries.  XLA's time to compile a chain grows with the square of its length: 1000 take 6 s, 4000 take 88.
+# Pending entries: a program of so many compiles in some seconds, by their number (compile_cache/chains.py).
 MOST = 2_000
 DONATE_FROM = 1 << 12  # bytes; for less, one program with donation and one without are not worth their compile time
 _INT32, _INT64 = 1 << 31, 1 << 63
