@@ -247,7 +247,7 @@ def silu(self):
 
 
 # Where sigmoid(x) is below the range, x times it is not.
-_silu = with_slope(lambda x: x / (1 + jnp.exp(-x)), lambda x, out: sigmoid(x) + out * sigmoid(-x))
+_silu = with_slope(lambda x: x / (1 + jnp.exp(-x)), lambda x, out: sigmoid(x) + out * (1 - sigmoid(x)))
 
 
 @activation(samples=REAL)
