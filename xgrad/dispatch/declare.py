@@ -30,6 +30,7 @@ function.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import jax.numpy as jnp
@@ -55,7 +56,18 @@ from .rounding import rounds_once
 from .tables import FUNCTIONS, METHODS, OPERATORS, VARIANTS
 from .wrong_arguments import refuse
 
-__all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator", "variant"]
+__all__ = [
+    "FUNCTIONS",
+    "METHODS",
+    "OPERATORS",
+    "Declared",
+    "Operator",
+    "composite",
+    "internal",
+    "linear",
+    "operator",
+    "variant",
+]
 
 
 SCOPES: list[dict[str, Any]] = []  # the globals of every function that `_define` made
@@ -249,6 +261,10 @@ def operator(
         return Declared(op, public)
 
     return declare
+
+
+# An operator that public functions call: it has no form of its own.
+internal: Any = partial(operator, function=False, method=False, out=False)
 
 
 def variant(name: str, function: Callable[..., Any], **options: Any) -> Operator:

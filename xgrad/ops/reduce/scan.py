@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ... import dtypes, return_types
 from ...dispatch.call import call
-from ...dispatch.declare import composite, linear, operator
+from ...dispatch.declare import composite, internal, linear, operator
 from ...dispatch.narrow_sums import cumsum_overflows, product_overflows
 from ...dispatch.out import write_out
 from ...dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
@@ -107,11 +107,8 @@ for _op in (cummax, cummin):
     _op.derivative(self=lambda grad, indices, dim: _scatter_add(grad, indices, dim))
 
 
-@operator(
+@internal(
     "diff",
-    function=False,
-    method=False,
-    out=False,
     samples=(sample(real(2, 3), n=1, dim=1), sample(real(2, 3), n=2, dim=1), sample(real(0, 3), n=1, dim=1)) + COMPLEX,
 )
 def _diff(self, *, n, dim):
