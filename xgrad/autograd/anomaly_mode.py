@@ -7,7 +7,7 @@ from it.  (PyTorch's belongs to the process.)
 import warnings
 from typing import Any
 
-from ..config import state
+from ..config import Block, state
 from ..engine.anomaly import set_enabled
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
@@ -33,7 +33,11 @@ def is_anomaly_check_nan_enabled() -> bool:
     return state.anomaly_check_nan
 
 
-class detect_anomaly:
+def _modes() -> dict[str, Any]:
+    return {name: getattr(state, name) for name in ("anomaly", "anomaly_check_nan", "next_sequence_nr")}
+
+
+class detect_anomaly(Block):
     """Within the block, find the operation behind an error in backward; slow, for debugging.
 
     Forward in the block: each node stores the stack at which it was made.  Backward in the block: when a node fails,
@@ -56,7 +60,7 @@ class detect_anomaly:
     """
 
     def __init__(self, check_nan: bool = True) -> None:
-        self.previous: tuple[bool, bool] = state.anomaly, state.anomaly_check_nan
+        self.previous: dict[str, Any] = _modes()
         self.check_nan = check_nan
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
@@ -65,13 +69,11 @@ class detect_anomaly:
         )
 
     def __enter__(self) -> None:
+        self._before.append(self.previous)
         set_anomaly_enabled(True, self.check_nan)
 
-    def __exit__(self, *error: Any) -> None:
-        set_enabled(*self.previous)
 
-
-class set_detect_anomaly:
+class set_detect_anomaly(Block):
     """Switch anomaly mode on or off, at once or for a `with` block; arguments as of `set_anomaly_enabled`.
 
     >>> import xgrad
@@ -82,14 +84,11 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self.previous: tuple[bool, bool] = state.anomaly, state.anomaly_check_nan
+        self.previous: dict[str, Any] = _modes()
         set_anomaly_enabled(mode, check_nan)
 
     def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: Any) -> None:
-        set_enabled(*self.previous)
+        self._before.append(self.previous)
 
 
 def _current_autograd_node() -> Any:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..config import INFERENCE_LEVEL, Leaving, state
+from ..config import INFERENCE_LEVEL, Block, state
 from ..decorators import in_block, in_blocks
 from ..tensor import Tensor
 
 
-class _Mode:
+class _Mode(Block):
     """A context manager and decorator; a generator function is wrapped so that each step runs in the mode."""
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,25 +38,22 @@ class _Mode:
     def __enter__(self) -> Any:
         raise NotImplementedError
 
-    def __exit__(self, *error: Any) -> None:
-        raise NotImplementedError
-
 
 class _GradMode(_Mode):
     enabled: bool
-    _before: list[dict[str, Any]]
 
     def __new__(cls, function: Any = None) -> Any:
-        made = super().__new__(cls)
-        made._before = []  # a stack: the block may enter the same object again
+        made = object.__new__(cls)
+        made._before = []
         return made if function is None else made(function)
 
     def __enter__(self) -> None:
-        name = _name()
-        self._before.append({name: getattr(state, name)})
-        _switch(self.enabled)
-
-    __exit__: Any = Leaving()
+        if state.inference:  # nothing is recorded in either case
+            self._before.append({"grad_in_inference": state.grad_in_inference})
+            state.grad_in_inference = self.enabled
+        else:
+            self._before.append({"grad_enabled": state.grad_enabled})
+            state.grad_enabled = self.enabled
 
 
 class no_grad(_GradMode):
@@ -89,7 +86,6 @@ class _Setting(_Mode):
                 f"{self._known_as}(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
             )
         self.previous: Any = self._get()
-        self._before: list[dict[str, Any]] = []
         self.mode: bool = bool(mode)
         self._set(self.mode)
 
@@ -100,8 +96,6 @@ class _Setting(_Mode):
     def __enter__(self) -> None:
         self._before.append({self._mode_name(): self.previous})
         self._set(self.mode)
-
-    __exit__: Any = Leaving()
 
     def __repr__(self) -> str:
         return f"{type(self).__module__}.{type(self).__qualname__}(mode={self.mode})"
@@ -136,13 +130,6 @@ class set_grad_enabled(_Setting):
 
     def _mode_name(self) -> str:
         return _name()
-
-
-def _switch(enabled: bool) -> None:
-    if state.inference:  # nothing is recorded in either case
-        state.grad_in_inference = enabled
-    else:
-        state.grad_enabled = enabled
 
 
 def _name() -> str:
@@ -187,19 +174,15 @@ class inference_mode(_Mode):
 
     def __init__(self, mode: bool = True) -> None:
         self.mode = mode
-        self._before: list[dict[str, Any]] = []
 
     def __enter__(self) -> None:
-        names = "inference", "grad_enabled", "grad_in_inference", "forward_level", "outer_forward_levels"
-        self._before.append({name: getattr(state, name) for name in names})
+        self._note("inference", "grad_enabled", "grad_in_inference", "forward_level", "outer_forward_levels")
         if self.mode:
             state.forward_level, state.outer_forward_levels = INFERENCE_LEVEL, ()
         elif state.inference:
             state.forward_level = state.dual_level if state.suspended is None else -1
         state.inference, state.grad_in_inference = self.mode, False
         state.grad_enabled = not self.mode
-
-    __exit__: Any = Leaving()
 
     def clone(self) -> "inference_mode":
         """Return another one like it, for each call of a function that it decorates."""

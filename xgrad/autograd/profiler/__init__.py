@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import jax
 
-from ...config import state
+from ...config import settings, state
 from ...dispatch.operator import Operator
 from ...dispatch.operator_modes import OperatorMode, public_name
 from ...engine.node import MAX_SEQUENCE_NR, Node
@@ -39,13 +39,11 @@ class _Recorder(OperatorMode):
     _library = ""  # the prefix of an operator's name
 
     def __enter__(self) -> Self:
-        super().__enter__()
-        self._around, state.recorder = state.recorder, self
+        settings.special = True
+        self._note("operator_mode", "recorder")
+        self._outer, self._around = state.operator_mode, state.recorder
+        state.operator_mode = state.recorder = self
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        state.recorder = self._around
-        super().__exit__(*error)
 
     def begin(self, name: str, number: int, inputs: Iterable[Any], kind: str) -> Any:
         """Record that something begins; return an event for `end`."""
@@ -167,15 +165,12 @@ class emit_nvtx(_Recorder):
 
     def __enter__(self) -> Self:
         if not self.enabled:
+            self._note()
             return self
         if self.entered:
             raise RuntimeError("NVTX annotation context manager is not reentrant")
         self.entered: bool = True
         return super().__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        if self.enabled:
-            super().__exit__(*error)
 
 
 class profile(_Recorder):
@@ -235,7 +230,7 @@ class profile(_Recorder):
         activity_filters: Any = None,
     ) -> None:
         self.enabled, self.record_shapes = enabled, record_shapes
-        self.entered = self.finished = False
+        self.entered = False
         self._open: list[FunctionEvent] = []
         self._events = EventList()
         if enabled and (use_cuda or use_device not in (None, "cpu")):
@@ -258,21 +253,25 @@ class profile(_Recorder):
 
     def __enter__(self) -> Self:
         if not self.enabled:
+            self._note()
             return self
         if self.entered:
             raise RuntimeError("Profiler context manager is not reentrant")
         self.entered: bool = True
-        super().__enter__()
         self._start = time.perf_counter_ns()
-        return self
+        return super().__enter__()
 
-    def __exit__(self, *error: Any) -> None:
-        if not self.enabled:
-            return
-        super().__exit__(*error)
+    def _close(self) -> Callable[[], Any]:
+        return map(self._ended, map(vars(state).update, iter(self._before.pop, None))).__next__
+
+    def _ended(self, _: Any) -> None:
         if self._open:  # a range that ends after the profiler
             self.end(self._open[0], -1)
-        self.finished: bool = True
+
+    @property
+    def finished(self) -> bool:
+        """True once the block has ended."""
+        return self.entered and not self._before
 
     def begin(self, name: str, number: int, inputs: Iterable[Any], kind: str) -> FunctionEvent:
         parent = self._open[-1] if self._open else None
