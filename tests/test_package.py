@@ -14,8 +14,8 @@ import xgrad
 ROOT = pathlib.Path(xgrad.__file__).parent
 # Section by section, lowest first: a module imports from its own layer and from those before it.
 LAYERS = (
-    ("errors", "config", "version", "declared", "decorators", "immutable", "return_types", "table", "threefry",
-     "warn_always"),
+    ("errors", "config", "version", "declared", "decorators", "immutable", "platforms", "return_types", "table",
+     "threefry", "warn_always"),
     ("dtypes", "dtype_object", "devices", "meshes", "dtype_info", "size", "sizes", "switches"),
     ("limits", "execution", "compile_cache", "donation", "missing", "unsupported"),
     ("views",), ("tensor",), ("overrides",), ("engine", "random"),
@@ -158,3 +158,9 @@ def test_dir_shows_what_users_may_use_and_nothing_else():
         assert not {"Any", "Callable", "TYPE_CHECKING", "Tensor", "jax", "np"} & set(dir(module)), name
     assert "add" in dir(xgrad.ones(1))
     assert not [n for n in dir(xgrad.ones(1)) if n.startswith("_") and not n.endswith("__")]
+
+
+def test_files_beside_the_package_say_its_version():
+    checkout = ROOT.parent
+    assert f"version: {xgrad.__version__}\n" in (checkout / "CITATION.cff").read_text()
+    assert f"## {xgrad.__version__}\n" in (checkout / "CHANGELOG.md").read_text()

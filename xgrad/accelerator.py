@@ -12,6 +12,7 @@ import jax
 from . import cpu, cuda
 from .devices import device
 from .missing import MissingNameError
+from .platforms import default_platform
 from .random import manual_seed as _manual_seed
 from .unsupported import unsupported
 
@@ -27,7 +28,7 @@ def is_available() -> bool:
     >>> import xgrad
     >>> device = xgrad.accelerator.current_accelerator() if xgrad.accelerator.is_available() else "cpu"
     """
-    return jax.default_backend() != "cpu"
+    return default_platform() != "cpu"
 
 
 def device_count() -> int:
@@ -90,7 +91,7 @@ mps, xpu, mtia = (_Absent(f"xgrad.{name}") for name in ("mps", "xpu", "mtia"))
 
 def get_device_module(device: Any = None) -> Any:
     """Return the module of a device's functions: `xgrad.cuda` or `xgrad.cpu`, which also answers for a TPU."""
-    kind = str(getattr(device, "type", device) or jax.default_backend()).partition(":")[0]
+    kind = str(getattr(device, "type", device) or default_platform()).partition(":")[0]
     return cuda if kind in ("cuda", "gpu") else cpu
 
 

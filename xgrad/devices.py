@@ -22,12 +22,9 @@ from .declared import DeclaredDevice, DeclaredMesh, DeclaredPlace, registered
 from .decorators import in_block
 from .errors import PlacementError
 from .immutable import Immutable, fixed
+from .platforms import STRIDED, traced_for
 
 _PLATFORM = {"cuda": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu", "xla": None}  # None: JAX's default
-
-
-# JAX's names of the platforms whose devices have strides.  XLA gives them to none of its own, a declared backend may.
-STRIDED: set[str] = set()
 
 
 class device(Immutable):
@@ -355,10 +352,10 @@ def devices(platform: str | None = None) -> list[device]:
 def supports_as_strided(array: Any) -> bool:
     """Return True if views on this array's device are tracked by geometry by default.
 
-    A tracer's device is JAX's default one.
+    A tracer's is the platform for which it is traced.
     """
     if isinstance(array, Tracer):
-        return jax.default_backend() in STRIDED
+        return traced_for() in STRIDED
     return any(d.strided if d.__class__ is DeclaredDevice else d.platform in STRIDED for d in array.sharding.device_set)
 
 

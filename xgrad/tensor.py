@@ -22,12 +22,13 @@ import numpy as np
 
 from . import dtypes
 from .config import forward_levels, settings, state
-from .devices import STRIDED, device, left_to_xla, of_trace, supports_as_strided
+from .devices import device, left_to_xla, of_trace, supports_as_strided
 from .dtype_object import OBJECTS, dtype
 from .errors import InferenceTensorError, InplaceViewError
 from .execution.pending import Pending, declared_of
 from .execution.traces import trace_state
 from .limits import out_of_memory
+from .platforms import STRIDED
 from .size import Size, unchecked
 from .views.chain import ViewChain
 from .views.meta import (

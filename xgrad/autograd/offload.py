@@ -18,6 +18,7 @@ from jax.core import Tracer
 
 from ..engine.saved_variable import plain_entry
 from ..execution.execute import transferred
+from ..platforms import traced_for
 from ..tensor import Tensor, from_foreign
 from .saved_hooks import saved_tensors_hooks
 
@@ -74,7 +75,7 @@ class _Sparse:
 def to_host(array: Any, pin: bool) -> tuple[Any, Any]:
     """Return (the array's sharding, the array in host memory), for `from_host`."""
     if isinstance(array, Tracer):
-        if jax.default_backend() == "cpu":
+        if traced_for() == "cpu":
             return None, array
         return jax.memory.Space.Device, jax.device_put(array, jax.memory.Space.Host)
     home = array.sharding

@@ -25,7 +25,7 @@ from ..batching.batched_kernel import BatchedOperator, batched_operator
 from ..compile_cache.programs import Known
 from ..config import settings, state
 from ..declared import DeclaredPlace
-from ..devices import STRIDED, Devices, settled
+from ..devices import Devices, settled
 from ..dispatch.kernel import kernel_of
 from ..dispatch.operator import Operator
 from ..donation import Writing, run_writing
@@ -35,6 +35,7 @@ from ..execution.metrics import FALLBACK
 from ..execution.pending import Aval, Pending, aval_of, declared_of, place_number, spread
 from ..execution.shapes import AT_ONCE, avals_of, kind_of
 from ..execution.source import lines, outside
+from ..platforms import STRIDED
 from .events import Events, Fallback, Launch
 from .lazily import queue_of
 from .lowering import is_lowered, lowered

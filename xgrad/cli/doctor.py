@@ -19,6 +19,7 @@ import numpy as np
 import xgrad
 
 from ..compile_cache import why_off
+from ..platforms import default_platform
 from . import rich_table
 from .accelerators import accelerators
 from .requirements import LIBRARIES, NEEDED, PLUGINS, clashes, version_of
@@ -165,10 +166,10 @@ def devices() -> Iterator[Finding]:
     asked = os.environ.get("JAX_PLATFORMS")
     yield Finding(
         None,
-        f"the platform is {jax.default_backend()}, the default device {xgrad.device('xla')}; {len(seen)} in all"
+        f"the platform is {default_platform()}, the default device {xgrad.device('xla')}; {len(seen)} in all"
         + (f", JAX_PLATFORMS={asked}" if asked else ""),
     )
-    if jax.default_backend() == "cpu" and (total := _host_memory("MemTotal")):
+    if default_platform() == "cpu" and (total := _host_memory("MemTotal")):
         free = _host_memory("MemAvailable")
         yield Finding(None, f"memory of the host: {_size(total)}" + (f", {_size(free)} available" if free else ""))
     x64 = jax.numpy.asarray(0.0, dtype=float).dtype == "float64"
@@ -228,7 +229,7 @@ def hidden() -> Iterator[Finding]:
 def settings() -> Iterator[Finding]:
     """Yield the settings of JAX and XLA that `import xgrad` changes for the whole process."""
     asynchronous = jax.config.values.get("jax_cpu_enable_async_dispatch")  # None: this JAX has no such option
-    if jax.default_backend() == "cpu" and asynchronous is not None:
+    if default_platform() == "cpu" and asynchronous is not None:
         where, other = ("a thread of JAX's", False) if asynchronous else ("the calling thread", True)
         yield Finding(None, f"programs of the CPU run in {where}; xgrad.config.async_dispatch({other}) changes it")
     if threads := os.environ.get("PJRT_NPROC"):

@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 import xgrad
 
+from ..platforms import default_platform
 from ..table import seconds
 from .arguments import at_least
 from .digits import BATCH, DRIFT, accuracy_of, new_parameters, parts, shortfall, update_of
@@ -132,7 +133,7 @@ def train(arguments: argparse.Namespace) -> int:
     first = jax.process_index() == 0
     say: Callable[..., None] = print if first else lambda *what: None
     say(
-        f"xgrad {xgrad.__version__} on {hosts} hosts with {devices} devices ({jax.default_backend()}): "
+        f"xgrad {xgrad.__version__} on {hosts} hosts with {devices} devices ({default_platform()}): "
         f"each makes {BATCH // devices * devices // hosts} of a batch's images"
     )
     data = parts(arguments.seed)

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from xgrad.execution.pending import quietly
+from xgrad.platforms import default_platform
 
 WARM_UP = 3  # calls before the clock counts: the first compiles, the second may see other donations or layouts
 
@@ -110,7 +111,7 @@ class Result:
     def verdict(self) -> str:
         """Return "ahead" (aim reached), "holds" (bound kept) or "FALLS SHORT"; bounds are for a CPU."""
         row = self.row
-        if self.note or row.bound is None or jax.default_backend() != "cpu":
+        if self.note or row.bound is None or default_platform() != "cpu":
             return self.note
         if row.aim is not None and self.median <= row.aim:
             return "ahead"
@@ -145,7 +146,7 @@ def measure(row: Row, rounds: int, seconds: float = 0.01) -> Result:
 
 def clock() -> float:
     """Return seconds: the process's time if the CPU does the work, else the wall's."""
-    return time.process_time() if jax.default_backend() == "cpu" else time.perf_counter()
+    return time.process_time() if default_platform() == "cpu" else time.perf_counter()
 
 
 def timed(function: Callable[[], Any], calls: int) -> float:

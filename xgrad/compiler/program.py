@@ -20,6 +20,7 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from ..compile_cache.unfused import apart, over_one
 from ..limits import checked
+from ..platforms import traced_for
 from ..views.program import scalar_of
 from .reached_tensors import input_p
 
@@ -178,7 +179,7 @@ def _read_first(halves: tuple[list, list], one: Any) -> tuple[list, list]:
     for example.  So each element is divided by `(bits | one()) != 0`, a 1 that XLA cannot fold.  (A branch does it too,
     for any dtype, and takes 3 us: compile_cache/unfused.py.)
     """
-    if jax.default_backend() != "cpu":
+    if traced_for() != "cpu":
         return halves
     written = {
         eqn.invars[0] for half in halves for eqn in half

@@ -9,6 +9,7 @@ import jax
 
 from ..compile_cache.unfused import apart, over_one
 from ..donation import copied
+from ..platforms import traced_for
 from .metrics import recorder
 from .scalars import one
 from .source import lines
@@ -39,7 +40,7 @@ def held(part: Any, unit: Any) -> Any:
     XLA would fuse such a read into all its users, some of them after the write, and copy the array for them: k writes
     into N elements would cost O(k N).
     """
-    if jax.default_backend() != "cpu":
+    if traced_for() != "cpu":
         return part
     if part.dtype.kind not in "fiu":
         return apart(lambda array: array, part)

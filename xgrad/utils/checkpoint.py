@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-import jax
 from jax.core import Tracer
 
 from ..autograd.backward import backward
@@ -19,6 +18,7 @@ from ..autograd.function import Function
 from ..config import Block, block, state
 from ..dispatch.autocasting import use_casts
 from ..missing import missing as _missing
+from ..platforms import default_platform
 from ..random import draw_again, note_drawn
 from ..tensor import Tensor
 from .recompute import CheckpointError, after, metadata, run_checkpointed
@@ -282,7 +282,7 @@ class DefaultDeviceType:
     @staticmethod
     def get_device_type() -> str:
         """Return the device type, by default JAX's default platform."""
-        return DefaultDeviceType._default_device_type or jax.default_backend()
+        return DefaultDeviceType._default_device_type or default_platform()
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:

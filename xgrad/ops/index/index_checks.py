@@ -7,21 +7,18 @@ nothing.
 
 from typing import Any
 
-import jax
 import numpy as np
 from jax.core import Tracer
 
 from ...batching.batched_tensor import inner_value
 from ...devices import spread
 from ...execution.pending import waits
+from ...platforms import default_platform
 from ...tensor import Tensor
-
-_backend: str | None = None
 
 
 def on_host(x: Any) -> np.ndarray | None:
     """The values as a NumPy array if no accelerator and no lazy queue has to be waited for, else None."""
-    global _backend
     if isinstance(x, (bool, int, float, np.ndarray, np.generic)):
         return np.asarray(x)
     if isinstance(x, Tensor):
@@ -31,9 +28,7 @@ def on_host(x: Any) -> np.ndarray | None:
     array = x._export() if isinstance(x, Tensor) else x
     if isinstance(array, Tracer):
         return None
-    if _backend is None:
-        _backend = jax.default_backend()
-    if _backend != "cpu" and any(d.platform != "cpu" for d in array.devices()):
+    if default_platform() != "cpu" and any(d.platform != "cpu" for d in array.devices()):
         return None
     return None if spread(array) else np.asarray(array)
 

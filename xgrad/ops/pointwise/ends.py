@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from ...dtypes import INEXACT
+from ...platforms import traced_for
 
 
 def apart(x: Any) -> Any:
@@ -28,7 +29,7 @@ def apart(x: Any) -> Any:
     """
     if jnp.result_type(x) not in INEXACT:
         return x
-    if jax.default_backend() == "cpu":
+    if traced_for() == "cpu":
         return jax.lax.optimization_barrier(x)
     return jnp.where(jnp.isnan(x), jnp.asarray(jnp.nan, x.dtype), x)
 
