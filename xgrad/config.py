@@ -195,7 +195,7 @@ class Block:
         made._before = []  # a stack: the block may enter the same object again
         return made
 
-    def _note(self, *names: str) -> None:
+    def _will_restore(self, *names: str) -> None:
         self._before.append({name: getattr(state, name) for name in names})
 
     def _close(self) -> Callable[[], Any]:

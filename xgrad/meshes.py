@@ -45,7 +45,7 @@ class mesh(Block):
         self._of: DeclaredPlace | None = of
 
     def __enter__(self) -> Mesh:
-        self._note("mesh")
+        self._will_restore("mesh")
         state.mesh = self.mesh if self._of is None else DeclaredMesh(self.mesh, self._of)
         return self.mesh
 

@@ -38,7 +38,7 @@ class disable_overrides(Block):
     """
 
     def __enter__(self) -> None:
-        self._note("overrides_disabled")
+        self._will_restore("overrides_disabled")
         state.overrides_disabled = True
 
 

@@ -84,7 +84,7 @@ class autocast(Block):
 
     def __enter__(self) -> "autocast":
         here = settings.changed(self.device, self._enabled, as_dtype(self.fast_dtype), self._cache_enabled)
-        self._note("autocast", "autocast_nesting")
+        self._will_restore("autocast", "autocast_nesting")
         if not state.autocast_nesting:  # no cast outlives the outermost block: its weight may change then, unseen
             self._before[-1]["autocast_casts"] = None
         state.autocast, state.autocast_nesting = here, state.autocast_nesting + 1

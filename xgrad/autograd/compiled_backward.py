@@ -44,7 +44,7 @@ class compiled_backward(Block, ContextDecorator):
         return self
 
     def __enter__(self) -> "compiled_backward":
-        self._note("compiled")
+        self._will_restore("compiled")
         state.compiled = self._options
         return self
 

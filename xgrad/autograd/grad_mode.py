@@ -176,7 +176,7 @@ class inference_mode(_Mode):
         self.mode = mode
 
     def __enter__(self) -> None:
-        self._note("inference", "grad_enabled", "grad_in_inference", "forward_level", "outer_forward_levels")
+        self._will_restore("inference", "grad_enabled", "grad_in_inference", "forward_level", "outer_forward_levels")
         if self.mode:
             state.forward_level, state.outer_forward_levels = INFERENCE_LEVEL, ()
         elif state.inference:

@@ -34,7 +34,7 @@ class saved_tensors_hooks(Block):
         self.unpack_hook = unpack_hook
 
     def __enter__(self) -> "saved_tensors_hooks":
-        self._note("saved_hooks")
+        self._will_restore("saved_hooks")
         push_hooks(self.pack_hook, self.unpack_hook)
         return self
 

@@ -15,7 +15,7 @@ class Active(Block):
 
     def __enter__(self) -> Any:
         place = self.backend.__xgrad_place__()
-        self._note("place")
+        self._will_restore("place")
         state.place = place
         return self.backend
 

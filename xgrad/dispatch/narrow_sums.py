@@ -90,5 +90,35 @@ def cumsum_overflows(out: Any, self: Any, **_: Any) -> Any:
     return jnp.any(((((out - x) ^ out) & (x ^ out)) < 0) | ((x < 0) != (self < 0)))
 
 
+# Operators that add products, or what they scatter.
+_ADDING = frozenset({
+    "addbmm", "addmm", "addmv", "baddbmm", "bmm", "dot", "einsum", "_fit", "index_add", "index_put", "inner",
+    "linalg_multi_dot", "linalg_vecdot", "linear", "matmul", "mm", "mv", "put", "scatter", "scatter_add",
+    "scatter_reduce", "tensordot", "vdot",
+})  # fmt: skip
+
+
+def adding_overflows(op: Operator) -> Any:
+    """The answer for sums of products and of what is scattered: their comparison with those in floating point.
+
+    A sum that wrapped around is off by 2**32 or more; that in floating point by less than half of it, unless terms
+    beyond 2**50 cancel.  None for other operators.
+    """
+    if op.name not in _ADDING:
+        return None
+
+    def overflows(out: Any, *arrays: Any, **statics: Any) -> Any:
+        if statics.get("accumulate") is False or statics.get("reduce", "sum") in (None, "amax", "amin"):
+            return None
+        names = (*op.parameters, *[op.variadic] * len(arrays))
+        about = op.function(
+            *[a if a is None or name in ("index", "indices") else jnp.float32(a) for name, a in zip(names, arrays)],
+            **({**statics, "dtype": jnp.float32} if "dtype" in statics else statics),
+        )
+        return jnp.any(jnp.abs(about - out) > 2.0**31)
+
+    return overflows
+
+
 def _largest(dtype: Any) -> int:
     return 1 if dtype == dtypes.bool else max(-int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))

@@ -34,7 +34,7 @@ class OperatorMode(Block):
 
     def __enter__(self) -> "OperatorMode":
         settings.special = True
-        self._note("operator_mode")
+        self._will_restore("operator_mode")
         self._outer, state.operator_mode = state.operator_mode, self
         return self
 

@@ -306,7 +306,7 @@ class GraphExecGroup(Block):
             raise RuntimeError(
                 f"GraphExecGroup contexts cannot be nested. Already inside group {state.graph_exec_group}"
             )
-        self._note("graph_exec_group")
+        self._will_restore("graph_exec_group")
         state.graph_exec_group = self
         return self
 

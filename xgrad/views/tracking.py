@@ -40,5 +40,5 @@ class tracking(Block, ContextDecorator):
         return type(self)(self.path)  # a decorated function may call itself, and be called by several threads
 
     def __enter__(self) -> None:
-        self._note("tracking")
+        self._will_restore("tracking")
         state.tracking = self.path

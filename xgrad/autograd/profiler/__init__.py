@@ -40,7 +40,7 @@ class _Recorder(OperatorMode):
 
     def __enter__(self) -> Self:
         settings.special = True
-        self._note("operator_mode", "recorder")
+        self._will_restore("operator_mode", "recorder")
         self._outer, self._around = state.operator_mode, state.recorder
         state.operator_mode = state.recorder = self
         return self
@@ -165,7 +165,7 @@ class emit_nvtx(_Recorder):
 
     def __enter__(self) -> Self:
         if not self.enabled:
-            self._note()
+            self._will_restore()
             return self
         if self.entered:
             raise RuntimeError("NVTX annotation context manager is not reentrant")
@@ -253,7 +253,7 @@ class profile(_Recorder):
 
     def __enter__(self) -> Self:
         if not self.enabled:
-            self._note()
+            self._will_restore()
             return self
         if self.entered:
             raise RuntimeError("Profiler context manager is not reentrant")
