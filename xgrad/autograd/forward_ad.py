@@ -33,14 +33,13 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Tensor | None
 
 
+class _Tangents(WeakSet[Any]):
+    block: "dual_level"  # which does not end with its object, if nobody ends it
+
+
 def enter_dual_level() -> int:
     """Begin a level; nested levels are not supported, as in PyTorch."""
-    if state.dual_level >= 0:
-        raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    state.dual_level = next(_numbers)
-    state.dual_tangents = WeakSet()
-    state.carry(state.dual_level)
-    return 0
+    return dual_level().__enter__()
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
@@ -51,10 +50,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         )
     if level not in (None, 0):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created")
-    for tangents in tuple(state.dual_tangents):
-        tangents.pop(state.dual_level, None)
-    state.dual_level, state.dual_tangents = -1, None
-    state.carry(-1)
+    state.dual_tangents.block.__exit__(None, None, None)
 
 
 def enter_level() -> int:
@@ -79,20 +75,22 @@ class dual_level(Generated, _Mode):
     """
 
     def _block(self) -> Iterator[int]:
-        outside = state.dual_level < 0
+        if state.dual_level >= 0:
+            raise RuntimeError("Nested forward mode AD is not supported at the moment")
+        level, tangents = next(_numbers), _Tangents()
+        tangents.block = self
         try:
-            level = enter_dual_level()
-            state.dual_tangents.block = self  # a block that nobody ends does not end with its object
-            yield level
+            state.dual_level, state.dual_tangents = level, tangents
+            state.carry(level)
+            yield 0
         finally:
-            if outside:  # as `exit_dual_level`, without a call at first, which could be interrupted
-                level, tangents, state.dual_level, state.dual_tangents = state.dual_level, state.dual_tangents, -1, None
-                if state.suspended is not None:
-                    state.suspended = (-1, ())
-                elif not state.inference:
-                    state.forward_level = -1
-                for of in tuple(tangents or ()):
-                    of.pop(level, None)
+            state.dual_level, state.dual_tangents = -1, None
+            if state.suspended is not None:  # as `carry`, without a call, which could be interrupted
+                state.suspended = (-1, ())
+            elif not state.inference:
+                state.forward_level = -1
+            for of in tuple(tangents):
+                of.pop(level, None)
 
 
 def _is_fwd_grad_enabled() -> bool:

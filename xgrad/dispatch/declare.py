@@ -45,7 +45,7 @@ from .call import call
 from .call_pair import call_adding_pair, call_pair
 from .error_names import name_error
 from .inplace import call_inplace
-from .narrow_sums import adding_overflows
+from .narrow_sums import compared_overflows
 from .operands import is_operand
 from .operator import Operator as Operator
 from .operator import freeze as freeze
@@ -196,7 +196,7 @@ def operator(
         OPERATORS[known] = op
         op.place = place_of(fn, known)
         op.check = check
-        op.overflows = adding_overflows(op)
+        op.overflows = compared_overflows(op)
         if missing:
             op.missing, op.formulas["all"] = missing, lambda: refuse_derivative(missing)
         op.constant = frozenset(i for i, moves in enumerate(output_differentiability) if not moves)

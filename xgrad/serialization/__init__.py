@@ -148,11 +148,9 @@ def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("f must be a file path in order to use the mmap argument")
-        device = False
         with suppress(AttributeError, OSError):  # an object that is no open file
-            device = stat.S_ISCHR(os.fstat(f.fileno()).st_mode)
-        if device:
-            raise FileError(f"{getattr(f, 'name', 'the file')} is a device, which may have no end")
+            if stat.S_ISCHR(os.fstat(f.fileno()).st_mode):
+                raise FileError(f"{f.name} is a device, which may have no end")
         data = f.read()
         if not isinstance(data, bytes):
             raise TypeError(f"load(): the file must be opened in binary mode: read() gave {type(data).__name__}")
