@@ -78,12 +78,12 @@ class enable_grad(_GradMode):
 class _Setting(_Mode):
     """A mode that is switched at once, and back at the end of a `with` block or of a decorated function."""
 
-    _known_as: str
+    _mode_name: str
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, (bool, np.bool_)):
             raise TypeError(
-                f"{self._known_as}(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
+                f"{type(self).__name__}(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
             )
         self.previous: Any = self._get()
         self.mode: bool = bool(mode)
@@ -94,7 +94,7 @@ class _Setting(_Mode):
         return super().__call__(function)
 
     def __enter__(self) -> None:
-        self._before.append({self._mode_name(): self.previous})
+        self._before.append({self._mode_name: self.previous})
         self._set(self.mode)
 
     def __repr__(self) -> str:
@@ -104,14 +104,11 @@ class _Setting(_Mode):
         """Return another one like it, for each call of a function that it decorates."""
         return type(self)(self.mode)
 
-    def _mode_name(self) -> str:
-        raise NotImplementedError
-
     def _get(self) -> Any:
-        return getattr(state, self._mode_name())
+        return getattr(state, self._mode_name)
 
     def _set(self, mode: Any) -> None:
-        setattr(state, self._mode_name(), mode)
+        setattr(state, self._mode_name, mode)
 
 
 class set_grad_enabled(_Setting):
@@ -126,15 +123,9 @@ class set_grad_enabled(_Setting):
     False
     """
 
-    _known_as = "set_grad_enabled"
-
-    def _mode_name(self) -> str:
-        return _name()
-
-
-def _name() -> str:
-    """Return the mode that is switched now."""
-    return "grad_in_inference" if state.inference else "grad_enabled"
+    @property
+    def _mode_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "grad_in_inference" if state.inference else "grad_enabled"
 
 
 def is_grad_enabled() -> bool:
@@ -221,10 +212,7 @@ class set_multithreading_enabled(_Setting):
     ...     (x * 2).backward()
     """
 
-    _known_as = "set_multithreading_enabled"
-
-    def _mode_name(self) -> str:
-        return "multithreading"
+    _mode_name = "multithreading"
 
 
 def is_multithreading_enabled() -> bool:
@@ -249,13 +237,10 @@ class enforce_grad_layout_policy(_Setting):
     ...     (x * 2).backward()
     """
 
-    _known_as = "enforce_grad_layout_policy"
-
     def __init__(self, enable: bool = True) -> None:
         super().__init__(enable)
 
-    def _mode_name(self) -> str:
-        return "grad_layout"
+    _mode_name = "grad_layout"
 
 
 class _force_original_view_tracking(_Setting):
@@ -272,10 +257,7 @@ class _force_original_view_tracking(_Setting):
     'AsStridedBackward0'
     """
 
-    _known_as = "_force_original_view_tracking"
-
-    def _mode_name(self) -> str:
-        return "tracking"
+    _mode_name = "tracking"
 
     def _set(self, mode: bool | str | None) -> None:
         state.tracking = {True: "replay", False: "geometry"}[mode] if isinstance(mode, bool) else mode
