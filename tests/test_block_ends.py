@@ -187,6 +187,12 @@ def test_a_generated_block_nests_decorates_and_passes_its_error_on():
     assert log[2:] == ["d", "end of d"]
 
 
+def test_an_interrupt_leaves_no_backend_active(interrupts):
+    with pytest.raises(Stop), xgrad.Backend("chip").activate():
+        interrupts[signal.SIGALRM]
+    assert state.place is None
+
+
 def test_a_handle_that_is_a_block_removes_its_hook_in_c(interrupts):
     x = xgrad.ones(2, requires_grad=True)
     with pytest.raises(Stop), x.register_hook(lambda grad: grad * 2):
