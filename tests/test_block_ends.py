@@ -222,3 +222,11 @@ def test_an_error_in_a_lazy_block_leaves_pending_what_was_noted():
             y = xgrad.ones(3) * 2
     assert y._array.value is not None or xgrad.config.settings.lazy
     assert x.tolist() == y.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("make", [forward_ad.dual_level, xgrad.sparse.check_sparse_tensor_invariants])
+def test_a_block_that_refuses_to_be_entered_twice_ends_all_the_same(make):
+    before, entered = modes(), make()
+    with entered, pytest.raises(RuntimeError, match=r"Nested|already activated"), entered:
+        raise AssertionError("it was entered twice")
+    assert modes() == before

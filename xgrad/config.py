@@ -214,8 +214,12 @@ class Generated(Block):
     def __enter__(self) -> Any:
         entered: Any = self._block()
         self._before.append(entered.close)
-        for value in entered:  # not a call, after which an interrupt could come
-            return value
+        try:
+            for value in entered:  # not a call, after which an interrupt could come
+                return value
+        except BaseException:
+            self._before.pop()
+            raise
 
     def _close(self) -> Callable[[], Any]:
         return map(call, iter(self._before.pop, None)).__next__

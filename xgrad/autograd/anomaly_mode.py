@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from ..config import Block, state
-from ..engine.anomaly import set_enabled
+from ..engine.anomaly import modes, set_enabled
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
@@ -31,10 +31,6 @@ def is_anomaly_enabled() -> bool:
 def is_anomaly_check_nan_enabled() -> bool:
     """Return True if anomaly mode, when it is on, looks for NaN."""
     return state.anomaly_check_nan
-
-
-def _modes() -> dict[str, Any]:
-    return {name: getattr(state, name) for name in ("anomaly", "anomaly_check_nan", "next_sequence_nr")}
 
 
 class detect_anomaly(Block):
@@ -60,7 +56,7 @@ class detect_anomaly(Block):
     """
 
     def __init__(self, check_nan: bool = True) -> None:
-        self.previous: dict[str, Any] = _modes()
+        self.previous: tuple[bool, bool] = state.anomaly, state.anomaly_check_nan
         self.check_nan = check_nan
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
@@ -69,7 +65,7 @@ class detect_anomaly(Block):
         )
 
     def __enter__(self) -> None:
-        self._before.append(self.previous)
+        self._before.append(modes(*self.previous))
         set_anomaly_enabled(True, self.check_nan)
 
 
@@ -84,11 +80,11 @@ class set_detect_anomaly(Block):
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self.previous: dict[str, Any] = _modes()
+        self.previous: tuple[bool, bool] = state.anomaly, state.anomaly_check_nan
         set_anomaly_enabled(mode, check_nan)
 
     def __enter__(self) -> None:
-        self._before.append(self.previous)
+        self._before.append(modes(*self.previous))
 
 
 def _current_autograd_node() -> Any:

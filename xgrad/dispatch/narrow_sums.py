@@ -95,6 +95,8 @@ def compared_overflows(op: Operator) -> Any:
     def overflows(out: Any, *arrays: Any, **statics: Any) -> Any:
         if statics.get("accumulate") is False or statics.get("reduce", "sum") in (None, "amax", "amin"):
             return None
+        if statics.get("reduce") == "mean":
+            return overflows(op.function(*arrays, **(as_sum := {**statics, "reduce": "sum"})), *arrays, **as_sum)
         names = (*op.parameters, *[op.variadic] * len(arrays))
         about = op.function(
             *[a if a is None or name in ("index", "indices") else jnp.float32(a) for name, a in zip(names, arrays)],
