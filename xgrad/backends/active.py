@@ -14,9 +14,8 @@ class Active(Block):
         self.backend = backend
 
     def __enter__(self) -> Any:
-        place = self.backend.__xgrad_place__()
         self._will_restore("place")
-        state.place = place
+        state.place = self.backend.__xgrad_place__()
         return self.backend
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:

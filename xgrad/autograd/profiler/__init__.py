@@ -37,8 +37,17 @@ class _Recorder(OperatorMode):
     whole = True
     record_shapes = False
     _library = ""  # the prefix of an operator's name
+    _shown = "Profiler"
+    enabled: bool
+    entered = False
 
     def __enter__(self) -> Self:
+        if not self.enabled:
+            self._will_restore()
+            return self
+        if self.entered:
+            raise RuntimeError(f"{self._shown} context manager is not reentrant")
+        self.entered: bool = True
         settings.special = True
         self._will_restore("operator_mode", "recorder")
         self._outer, self._around = state.operator_mode, state.recorder
@@ -156,21 +165,11 @@ class emit_nvtx(_Recorder):
     True
     """
 
-    enabled: bool
+    _shown = "NVTX annotation"
     record_shapes: bool
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
         self.enabled, self.record_shapes = enabled, record_shapes
-        self.entered = False
-
-    def __enter__(self) -> Self:
-        if not self.enabled:
-            self._will_restore()
-            return self
-        if self.entered:
-            raise RuntimeError("NVTX annotation context manager is not reentrant")
-        self.entered: bool = True
-        return super().__enter__()
 
 
 class profile(_Recorder):
@@ -207,7 +206,6 @@ class profile(_Recorder):
     """
 
     _library = "aten::"
-    enabled: bool
     record_shapes: bool
 
     def __init__(
@@ -230,7 +228,6 @@ class profile(_Recorder):
         activity_filters: Any = None,
     ) -> None:
         self.enabled, self.record_shapes = enabled, record_shapes
-        self.entered = False
         self._open: list[FunctionEvent] = []
         self._events = EventList()
         if enabled and (use_cuda or use_device not in (None, "cpu")):
@@ -252,13 +249,7 @@ class profile(_Recorder):
             )
 
     def __enter__(self) -> Self:
-        if not self.enabled:
-            self._will_restore()
-            return self
-        if self.entered:
-            raise RuntimeError("Profiler context manager is not reentrant")
-        self.entered: bool = True
-        self._start = time.perf_counter_ns()
+        self._start: int = self._start if self.entered else time.perf_counter_ns()
         return super().__enter__()
 
     def _close(self) -> Callable[[], Any]:
