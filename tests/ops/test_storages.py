@@ -239,6 +239,10 @@ def test_set_is_noticed_by_a_saved_tensor_and_changes_nothing_where_it_is_refuse
     with pytest.raises(RuntimeError, match="out of bounds"):
         w.set_(xgrad.ones(2).untyped_storage(), 1, (2,))
     assert (w.tolist(), w._version) == ([1, 1], 0)
+    made = made_in_inference_mode(xgrad)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        made.set_(xgrad.zeros(2))
+    assert made.tolist() == [1, 1]
     w.set_(xgrad.zeros(2))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
