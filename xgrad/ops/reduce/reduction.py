@@ -15,7 +15,7 @@ import numpy as np
 
 from ... import dtypes
 from ...dispatch.declare import composite, operator
-from ...dispatch.narrow_sums import product_overflows, sum_overflows
+from ...dispatch.narrow_sums import sum_overflows
 from ...dispatch.promotion import (
     accumulate_dtype,
     as_float,
@@ -119,9 +119,6 @@ def prod(self, *, dim=None, keepdim=False, dtype=None):
     return jnp.prod(self, axis=axis, keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
 
 
-prod.operator.overflows = product_overflows(prod)
-
-
 @operator(samples=(sample(real(2, 3)), sample(real(3, 3))) + COMPLEX)
 def trace(self):
     """The sum of a matrix's diagonal."""
@@ -130,7 +127,6 @@ def trace(self):
     return jnp.trace(self, dtype=accumulate_dtype(self, None))
 
 
-trace.operator.overflows = lambda out, self: sum_overflows(out, jnp.diagonal(self))
 trace.derivative(self=lambda grad, shapes: grad * jnp.eye(*shapes[0], dtype=grad.dtype))
 
 

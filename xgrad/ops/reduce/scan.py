@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from ... import dtypes, return_types
 from ...dispatch.call import call
 from ...dispatch.declare import composite, internal, linear, operator
-from ...dispatch.narrow_sums import cumsum_overflows, product_overflows
+from ...dispatch.narrow_sums import cumsum_overflows
 from ...dispatch.out import write_out
 from ...dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
 from ...dispatch.samples import ALONG, COMPLEX, real, sample
@@ -46,9 +46,6 @@ def cumprod(self, *, dim, dtype=None):
     """The running product along `dim`; derivatives of any order are right where elements are zero."""
     self, dim = _prepared(self, dim, dtype)
     return jax.lax.cumprod(self, axis=dim) if self.ndim else self
-
-
-cumprod.operator.overflows = product_overflows(cumprod)
 
 
 @operator(samples=ALONG + COMPLEX)
