@@ -290,6 +290,7 @@ def test_the_running_backward_by_the_names_of_torch_c():
 
         y.register_hook(look)
         T._C._stash_obj_in_tls("k", 3)
+        T._C._stash_obj_in_tls("another", 4)
         with T.autograd.set_multithreading_enabled(False):
             z.backward()
         told += [T._C._is_key_in_tls("other"), T._C._current_graph_task_id(), T.autograd._is_checkpoint_valid()]

@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import zipfile
 
 import jax
@@ -28,10 +30,10 @@ def again(obj, **options):
     return xgrad.load(file, **options)
 
 
-def by_torch(obj):
+def by_torch(obj, **options):
     """A file of torch's."""
     file = io.BytesIO()
-    torch.save(obj, file)
+    torch.save(obj, file, **options)
     file.seek(0)
     return file
 
@@ -333,6 +335,68 @@ def test_files_with_changed_bytes_load_or_say_what_is_wrong(make):
             broken[place] = rng.integers(0, 256)
         said = failure(io.BytesIO(bytes(broken)))
         assert said is None or "the file" in said or "device" in said, said
+
+
+DAMAGE = """
+import io, pickle, random, resource, sys
+import xgrad
+from xgrad.serialization import FileError
+
+files = [open(name, "rb").read() for name in sys.argv[1:]]
+chosen = random.Random(0)
+
+
+def damaged(data):
+    broken, kind = bytearray(data), chosen.randrange(5)
+    at, length = chosen.randrange(len(data)), chosen.choice((1, 2, 8, 64))
+    if kind == 0:
+        for _ in range(chosen.randrange(1, 5)):
+            broken[chosen.randrange(len(data))] = chosen.choice((0, 127, 128, 255, chosen.randrange(256)))
+    elif kind == 1:  # left out
+        del broken[at : at + length]
+    elif kind == 2:  # twice
+        broken[at:at] = broken[at : at + length]
+    elif kind == 3:  # another file goes on
+        broken[at:] = chosen.choice(files)[at:]
+    else:  # a large number
+        broken[at : at + length] = bytes([255]) * length
+    return io.BytesIO(bytes(broken))
+
+
+for data in files:
+    xgrad.load(io.BytesIO(data))
+limit = resource.getpagesize() * int(open("/proc/self/statm").read().split()[0]) + (256 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+said = 0
+for i in range(600):
+    try:
+        xgrad.load(damaged(files[i % len(files)]))
+    except (FileError, pickle.UnpicklingError, OverflowError, xgrad.errors.DtypeDisabledError) as error:
+        said += 1
+    except RuntimeError as error:
+        assert "device" in str(error), error
+print(said)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the process reads its size in /proc")
+def test_damaged_files_of_all_forms_are_answered_in_bounded_memory(tmp_path):
+    x = torch.arange(4.0)
+    old = by_torch({"x": x, "v": x[1:], "n": [1, (2, "text")]}, _use_new_zipfile_serialization=False).getvalue()
+    for name, data in (("ours", ours()), ("theirs", theirs()), ("legacy", old)):
+        (tmp_path / name).write_bytes(data)
+    command = [sys.executable, "-c", DAMAGE, *map(str, sorted(tmp_path.iterdir()))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 200
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no such device")
+def test_a_device_that_has_no_end_is_refused():
+    with pytest.raises(FileError, match="/dev/zero is a device"):
+        xgrad.load("/dev/zero")
+    with open("/dev/zero", "rb") as file, pytest.raises(FileError, match="/dev/zero is a device"):
+        xgrad.load(file)
 
 
 def edited(change):

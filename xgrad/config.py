@@ -14,7 +14,9 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ContextDecorator, suppress
+from functools import wraps
+from operator import call
 from typing import Any
 
 import jax
@@ -49,7 +51,8 @@ class ThreadState(threading.local):
     compiled: Any = None  # the engine.programs.run.Options of a backward that runs as programs
     mesh: Any = None  # the jax Mesh whose axes a PartitionSpec names
     place: Any = None  # the sharding of new tensors, a declared.DeclaredPlace perhaps; None: JAX's default device
-    places: tuple[Any, ...] = ()  # `place` before each `with device:` block that is entered, the innermost last
+    # {"place": ..., "places": ...} before each `with device:` block that is entered, the innermost last
+    places: tuple[dict[str, Any], ...] = ()
     queues: dict[Any, Any] | None = None  # {declared place: its execution.queue.Queue} of lazy backends
     together: bool = False  # True if eager backends note programs too (execution/together.py)
     grad_layout: bool = True  # True if a gradient is stored where its variable is
@@ -83,12 +86,8 @@ class ThreadState(threading.local):
         self.count = self.next_sequence_nr = itertools.count().__next__
 
     def sequence_nr(self) -> int:
-        """Return the number that `count` gives next.  A counter cannot be asked, so a new one begins at its number."""
-        number, before = self.count(), self.count
-        self.count = itertools.count(number).__next__
-        if self.next_sequence_nr is before:
-            self.next_sequence_nr = self.count
-        return number
+        """Return the number that `count` gives next, which only its text tells."""
+        return int(repr(self.count.__self__)[len("count(") : -1])
 
     def put_back(self, before: dict[str, Any]) -> None:
         """Restore the modes that users' code may have left switched, from `before`, a copy of `__dict__`.
@@ -166,7 +165,7 @@ class _Leave(io.IOBase):
 
 
 class Leaving:
-    """The `__exit__` of a block that only restores modes of its thread: those that `__enter__` added to `_before`.
+    """The `__exit__` of a block that restores modes of its thread: it calls what the block's method `_close` returns.
 
     `with` finds C code here.  A function of Python's could be interrupted at its first instruction, and the mode would
     stay on for the thread.  `__enter__` switches the mode last, without a call after it, for the same reason.
@@ -176,12 +175,69 @@ class Leaving:
         if block is None:  # contextlib.ExitStack asks the class
             return _leave
         leave = _Leave()
-        vars(leave)["close"] = map(vars(state).update, iter(block._before.pop, None)).__next__
+        vars(leave)["close"] = block._close()
         return leave.__exit__
 
 
 def _leave(block: Any, *error: Any) -> None:
     block.__exit__(*error)
+
+
+class Block:
+    """A block that restores modes of its thread: those that `__enter__` noted in `_before`, a stack."""
+
+    __slots__ = ()
+    _before: list[Any]
+    __exit__: Any = Leaving()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = object.__new__(cls)
+        made._before = []  # a stack: the block may enter the same object again
+        return made
+
+    def _will_restore(self, *names: str) -> None:
+        self._before.append({name: getattr(state, name) for name in names})
+
+    def _close(self) -> Callable[[], Any]:
+        return map(vars(state).update, iter(self._before.pop, None)).__next__
+
+
+class Generated(Block):
+    """A block of a generator, `_block()`: it switches modes, yields, and restores them in a `finally`.
+
+    C code closes it, which enters the `finally` without a look at signals: modes are restored there without a call
+    before.
+    """
+
+    _block: Callable[..., Iterator[Any]]
+
+    def __enter__(self) -> Any:
+        entered: Any = self._block()
+        self._before.append(entered.close)
+        try:
+            for value in entered:  # not a call, after which an interrupt could come
+                return value
+        except BaseException:
+            self._before.pop()
+            raise
+
+    def _close(self) -> Callable[[], Any]:
+        return map(call, iter(self._before.pop, None)).__next__
+
+
+class _Decorating(Generated, ContextDecorator):
+    def __init__(self, block: Callable[[], Any]) -> None:
+        self._block = block
+
+
+def block(function: Callable[..., Iterator[Any]]) -> Callable[..., _Decorating]:
+    """Decorate a generator function as `contextlib.contextmanager` does.  Errors of the block do not come to it."""
+
+    @wraps(function)
+    def made(*args: Any, **kwargs: Any) -> _Decorating:
+        return _Decorating(lambda: function(*args, **kwargs))
+
+    return made
 
 
 class Settings:
@@ -285,7 +341,7 @@ def _make_threads() -> None:
 _make_threads()
 
 
-@contextmanager
+@block
 def narrowing_refused() -> Iterator[None]:
     """Within the block `narrow` is "error", for all threads."""
     before, settings.narrow = settings.narrow, "error"
@@ -295,7 +351,7 @@ def narrowing_refused() -> Iterator[None]:
         settings.narrow = before
 
 
-@contextmanager
+@block
 def uncollected() -> Iterator[None]:
     """Within the block the cyclic garbage collector is off; objects that the block made then count as old."""
     enabled = gc.isenabled()
@@ -303,11 +359,13 @@ def uncollected() -> Iterator[None]:
     try:
         yield
     finally:
-        if enabled:
-            if not gc.get_freeze_count():
+        try:
+            if enabled and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
-            gc.enable()
+        finally:
+            if enabled:
+                gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,6 @@
 
 `"cpu"`, `"gpu:0"` or `"cuda:0"`, `"tpu:3"`, `"xla"` (the default device), a `jax.Device`, or a multi-device
 `jax.sharding.Sharding` are accepted wherever a device is; within `with xgrad.mesh(...)` a `PartitionSpec` too.
-Movement is `jax.device_put`.
 
 Invariants: an unknown or absent device, an axis that the mesh lacks, and a dimension that does not divide evenly are
 errors at the call, before anything moves.  Meshes are `Auto`: XLA decides which devices compute what.  With several
@@ -11,13 +10,14 @@ processes each counts its own devices, as PyTorch's do: "gpu:0" is the first of 
 
 from collections.abc import Callable
 from math import prod
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import jax
 from jax.core import Tracer
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from .config import state
+from .config import Leaving, state
 from .declared import DeclaredDevice, DeclaredMesh, DeclaredPlace, registered
 from .decorators import in_block
 from .errors import PlacementError
@@ -127,13 +127,14 @@ class device(Immutable):
         return device, (self.type, self._number)
 
     def __enter__(self) -> "device":
-        before = state.place
-        state.place = sharding_of(self)
-        state.places = (*state.places, before)
+        before = {"place": state.place, "places": state.places}
+        state.place, state.places = sharding_of(self), (*state.places, before)
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        state.place, state.places = state.places[-1], state.places[:-1]
+    __exit__: Any = Leaving()
+
+    def _close(self) -> Callable[[], Any]:
+        return map(vars(state).update, map(itemgetter(-1), map(attrgetter("places"), (state,)))).__next__
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return in_block(function, lambda: self)

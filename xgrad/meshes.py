@@ -6,13 +6,13 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh
 
-from .config import Leaving, state
+from .config import Block, state
 from .declared import DeclaredMesh, DeclaredPlace
 from .devices import automatic, placement_of
 from .errors import PlacementError
 
 
-class mesh:
+class mesh(Block):
     """Within the block a `jax.sharding.PartitionSpec` is a device: it names axes of this mesh.
 
     Made of a `jax.sharding.Mesh`, of a dictionary of axis names and sizes, or of sizes and names: `mesh((4, 2),
@@ -43,14 +43,11 @@ class mesh:
         if of is not None and not {*self.mesh.devices.flat} <= {*of.behind}:
             raise PlacementError(f"a mesh of the backend '{of.name}' is over {of.behind}, but {self.mesh} has others")
         self._of: DeclaredPlace | None = of
-        self._before: list[Any] = []
 
     def __enter__(self) -> Mesh:
-        self._before.append({"mesh": state.mesh})
+        self._will_restore("mesh")
         state.mesh = self.mesh if self._of is None else DeclaredMesh(self.mesh, self._of)
         return self.mesh
-
-    __exit__: Any = Leaving()
 
     def __repr__(self) -> str:
         return f"xgrad.mesh({dict(self.mesh.shape)})"

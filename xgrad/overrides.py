@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .config import settings, state
+from .config import Block, settings, state
 from .missing import missing as _missing
 from .tensor import Tensor
 
@@ -23,7 +23,7 @@ __all__ = ["disable_overrides", "handle_xgrad_function", "has_xgrad_function", "
 _PLAIN = frozenset({Tensor, int, float, bool, complex, type(None), str, slice, type(Ellipsis)})
 
 
-class disable_overrides:
+class disable_overrides(Block):
     """Context in which subclasses of Tensor are plain tensors: their `__xgrad_function__` is not asked.
 
     An override runs the function on itself in it, as `Tensor.__xgrad_function__` does; the results are plain Tensors.
@@ -38,11 +38,8 @@ class disable_overrides:
     """
 
     def __enter__(self) -> None:
-        self._before = state.overrides_disabled
+        self._will_restore("overrides_disabled")
         state.overrides_disabled = True
-
-    def __exit__(self, *error: Any) -> None:
-        state.overrides_disabled = self._before
 
 
 def override_of(kind: Any) -> Any:

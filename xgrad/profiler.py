@@ -111,8 +111,8 @@ class profile(_profiler.profile):
         """Count a step."""
         self.step_num += 1
 
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+    def _ended(self, _: Any) -> None:
+        super()._ended(_)
         if self.on_trace_ready is not None:
             self.on_trace_ready(self)
 

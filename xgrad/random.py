@@ -18,7 +18,6 @@ import secrets
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TypeGuard
 
 import jax
@@ -27,7 +26,7 @@ from jax.core import Tracer
 
 from . import threefry
 from .compile_cache.programs import jit_checked
-from .config import state
+from .config import block, state
 from .devices import device as device_of
 from .errors import TracedValueError
 from .execution.execute import runs_plainly
@@ -339,7 +338,7 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
-@contextmanager
+@block
 def fork_rng(enabled: bool = True) -> Iterator[None]:
     """Restore the default generator's state at the end of the block."""
     if not enabled:
@@ -357,7 +356,7 @@ def is_key(value: Any) -> TypeGuard[jax.Array]:
     return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-@contextmanager
+@block
 def use_key(key: Any) -> Iterator[Generator]:
     """Within the block this thread draws from `key`, a `jax.random` key or its data, which may be traced.
 

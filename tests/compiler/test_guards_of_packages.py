@@ -361,3 +361,28 @@ def test_a_package_that_remembers_is_traced_again(package):
     assert compiled.metrics().traces == 2
     package._cache = 5.0
     assert compiled(x).tolist() == [5.0] * 3
+
+
+def test_what_an_import_in_the_trace_runs_is_not_the_functions(tmp_path, monkeypatch):
+    """Code that asks for any attribute, in a module's body and in finders, says nothing of the optimizer's state."""
+    (tmp_path / "imported_in_a_trace.py").write_text("SCALE = getattr(float, 'fromhex')('0x2')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "imported_in_a_trace", raising=False)
+    w = xgrad.ones(2, requires_grad=True)
+    optimizer = xgrad.optim.Adam([w])
+
+    @xgrad.compile
+    def step(x):
+        import imported_in_a_trace
+
+        optimizer.zero_grad()
+        loss = (w * x).sum() * imported_in_a_trace.SCALE
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    assert step(xgrad.ones(2)).item() == 4
+    step(xgrad.ones(2))
+    assert step.metrics().traces == 1
+    monkeypatch.setattr(sys.modules["imported_in_a_trace"], "SCALE", 0.0)
+    assert step(xgrad.ones(2)).item() == 0

@@ -456,3 +456,21 @@ def test_factors_of_correlations():
 def test_a_cdf_beyond_the_support_is_0_or_1(name, parameters):
     found = getattr(xgrad.distributions, name)(*map(xgrad.tensor, parameters), validate_args=False)
     assert found.cdf(xgrad.tensor([-5.0, 1e30])).tolist() == pytest.approx([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "outside"),
+    [("Kumaraswamy", (2.0, 3.0), (-0.5, 1.5)), ("Pareto", (1.0, 2.0), (0.5, -1.0)), ("Exponential", (2.0,), (-0.1, -5)),
+     ("Gamma", (2.0, 3.0), (-0.5, -3.0)), ("Beta", (2.0, 3.0), (-0.5, 1.5)), ("Weibull", (2.0, 3.0), (-0.5, -1.0)),
+     ("InverseGamma", (2.0, 3.0), (-0.5, -1.0)), ("FisherSnedecor", (2.0, 3.0), (-0.5, -1.0)),
+     ("ContinuousBernoulli", (0.3,), (-0.5, 1.5)), ("GeneralizedPareto", (0.0, 1.0, -0.5), (-0.5, 2.5))],
+)  # fmt: skip
+def test_no_probability_beyond_the_support(name, parameters, outside):
+    values = [xgrad.tensor(v, requires_grad=True) for v in parameters]
+    found = getattr(xgrad.distributions, name)(*values, validate_args=False)
+    x = xgrad.tensor(outside, requires_grad=True)
+    logs = found.log_prob(x)
+    assert logs.tolist() == [-np.inf, -np.inf]
+    assert found.log_prob(xgrad.tensor(float("nan"))).isnan()
+    for slope in xgrad.autograd.grad(logs.sum(), [x, *values]):
+        assert (slope == 0).all()

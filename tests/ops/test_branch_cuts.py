@@ -38,3 +38,15 @@ def test_zero_to_a_complex_power_is_zero():
     z = xgrad.tensor([0j, 0j, 0j])
     exponents = xgrad.tensor([0.3 + 0.1j, 0.3 - 2j, 0j])
     np.testing.assert_array_equal((z**exponents).numpy(), [0, 0, 1])
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_near_poles_and_beside_infinities(dtype):
+    def found(f, z):
+        return f(xgrad.tensor([z], dtype=getattr(xgrad, dtype))).item()
+
+    np.testing.assert_allclose(found(xgrad.atan, 1e-30 + 1j), complex(np.pi / 4, np.log(2e30) / 2), 1e-6)
+    np.testing.assert_allclose(found(xgrad.atanh, 1 + 1e-30j), complex(np.log(2e30) / 2, np.pi / 4), 1e-6)
+    for f in (xgrad.sinh, xgrad.cosh, lambda z: 2**z, lambda z: z**25.5):
+        assert found(f, 1e30 + 0j) == complex(np.inf, 0)
+    assert (found(xgrad.rsqrt, -4 + 0j), found(xgrad.rsqrt, complex(-4, -0.0))) == (-0.5j, 0.5j)

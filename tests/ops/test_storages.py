@@ -200,6 +200,11 @@ def test_set_shows_another_storage_that_both_share():
     as_torch(settings_of)
 
 
+def made_in_inference_mode(T):
+    with T.inference_mode():
+        return T.ones(2)
+
+
 @pytest.mark.parametrize(
     ("program", "phrase"),
     [
@@ -210,10 +215,22 @@ def test_set_shows_another_storage_that_both_share():
         (lambda T: T.zeros(1).set_(T.ones(2).untyped_storage(), -1, (1,)), "invalid storage offset"),
         (lambda T: T.zeros(1).set_(5), "invalid combination of arguments"),
         (lambda T: T.zeros(1).set_(T.ones(2), 1), "invalid combination of arguments"),
+        (lambda T: made_in_inference_mode(T).set_(T.ones(2)), "Inplace update to inference tensor"),
     ],
 )
 def test_set_refuses_what_torch_refuses(program, phrase):
     same_error(program, phrase)
+
+
+def test_set_refuses_tangents_as_torch_does():
+    forward_ad = xgrad.autograd.forward_ad
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(xgrad.ones(2), xgrad.ones(2))
+        for x, source in ((xgrad.zeros(2), dual), (dual, xgrad.zeros(2))):
+            with pytest.raises(
+                NotImplementedError, match="forward AD with set_ that does not support it"
+            ):
+                x.set_(source)
 
 
 def test_set_is_noticed_by_a_saved_tensor_and_changes_nothing_where_it_is_refused():
@@ -222,6 +239,10 @@ def test_set_is_noticed_by_a_saved_tensor_and_changes_nothing_where_it_is_refuse
     with pytest.raises(RuntimeError, match="out of bounds"):
         w.set_(xgrad.ones(2).untyped_storage(), 1, (2,))
     assert (w.tolist(), w._version) == ([1, 1], 0)
+    made = made_in_inference_mode(xgrad)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        made.set_(xgrad.zeros(2))
+    assert made.tolist() == [1, 1]
     w.set_(xgrad.zeros(2))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()

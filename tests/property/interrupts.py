@@ -5,6 +5,7 @@ would: the handler raises in the main thread.  Then a check looks at what there 
 """
 
 import contextlib
+import gc
 import random
 import signal
 import threading
@@ -314,10 +315,54 @@ class Modes(Kind):
         modes()
 
 
+class Blocks(Kind):
+    """Blocks that switch a mode, one within another, and nothing else."""
+
+    def make(self):
+        graph = xgrad.autograd.graph
+        self.blocks = [
+            xgrad.lazy, lambda: xgrad.autocast("cpu"), lambda: xgrad.device("cpu"), xgrad.overrides.disable_overrides,
+            xgrad.autograd.forward_ad.dual_level, graph.allow_mutation_on_saved_tensors, xgrad.inference_mode,
+            lambda: graph.saved_tensors_hooks(lambda x: x, lambda x: x), xgrad.autograd.profiler.profile,
+        ]  # fmt: skip
+        self.turn = 0
+
+    def work(self):
+        for _ in range(20):
+            self.turn += 1
+            with self.blocks[self.turn % len(self.blocks)](), xgrad.no_grad():
+                pass
+
+    def check(self):
+        modes()
+
+
+class BackendMemory(Kind):
+    """Arrays of a declared backend come and go: its count of their bytes is exact."""
+
+    def make(self):
+        if not hasattr(self, "x"):
+            self.x = xgrad.ones(N, device=xgrad.Backend("counted", memory=100 * N))
+        self.y = None
+
+    def work(self):
+        for _ in range(5):
+            self.y = self.x + 1
+
+    def check(self):
+        self.y = None
+        memory = self.x._read().sharding.runtime.memory
+        if memory.used != 4 * N:
+            gc.collect()  # an interrupt's traceback may be part of a cycle
+        used = memory.used
+        assert used == 4 * N, f"{used} bytes are counted, and {4 * N} in use"
+
+
 KINDS = {
     "eager": Eager, "recorded": Recorded, "view": View, "recorded view": RecordedView, "filled": Filled,
     "accumulation": Accumulated, "copy slices": ThroughViews, "compiled step": Step, "optimizer": Optimizer,
     "compiled backward": CompiledBackward, "resize_": Resized, "modes": Modes,
+    "blocks": Blocks, "backend memory": BackendMemory,  # the last one: from then on all look for backends
 }  # fmt: skip
 
 
@@ -325,6 +370,8 @@ MODES = {
     "grad_enabled": True, "trace": None, "overlay": None, "graph_task": None, "current_node": None, "saved_hooks": (),
     "forward_level": -1, "outer_forward_levels": (), "compiled": None, "transforms": 0, "vmap_levels": (),
     "random_log": None, "random_again": None, "generator": None, "autocast": None, "inference": False,
+    "lazy": None, "queue": None, "lazy_blocks": (), "autocast_nesting": 0, "place": None, "places": (),
+    "overrides_disabled": False, "mutation_allowed": None, "operator_mode": None, "recorder": None, "dual_level": -1,
 }  # fmt: skip
 
 

@@ -58,6 +58,22 @@ def test_none_where_there_is_no_view_or_another_layout():
     as_torch(program)
 
 
+def test_none_for_a_base_of_other_strides_and_of_another_place():
+    def program(T):
+        row = T.zeros(2, 3)[0]
+        bases = [T.zeros(3, 2).t(), T.zeros(4, 3)[2:], T.zeros(4, 3)[::2], T.zeros(2, 3)]
+        return [row._view_func(b) is None for b in bases]
+
+    as_torch(program)
+
+
+def test_the_unsafe_one_refuses_a_base_of_another_shape_for_a_view_of_other_values():
+    seen = xgrad.zeros(2, dtype=xgrad.complex64).conj()
+    assert seen._view_func_unsafe(xgrad.ones(2, dtype=xgrad.complex64)).is_conj()
+    with pytest.raises(RuntimeError, match="bases of one shape only"):
+        seen._view_func_unsafe(xgrad.ones(3, dtype=xgrad.complex64))
+
+
 def test_a_base_of_another_dtype():
     as_torch(lambda T: T.zeros(2, 3)[1]._view_func(T.arange(6).reshape(2, 3)))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..config import state
+from ..config import Block, state
 from ..dtype_object import of
 from ..dtypes import FLOATS, as_dtype
 from . import settings
@@ -19,7 +19,7 @@ from .settings import is_autocast_available as is_autocast_available
 from .settings import kind_of
 
 
-class autocast:
+class autocast(Block):
     """A block, or a decorated function, in which operators run in mixed precision on one type of devices.
 
     device_type: "cpu", "cuda" (or "gpu"), "tpu", or "xla" for JAX's default platform: the tensors there are cast.
@@ -69,7 +69,6 @@ class autocast:
             raise TypeError(f"autocast(): argument 'dtype' must be a floating-point dtype, not {self.fast_dtype.name}")
         self._enabled = bool(enabled)
         self._cache_enabled = settings.is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
-        self._before: list[Any] = []
         if enabled and not settings.present(kind):
             self._disable(f"JAX has no device of type '{kind}'. Disabling autocast.")
         elif enabled and kind != "cuda" and self.fast_dtype not in settings.LOW:
@@ -84,18 +83,12 @@ class autocast:
         self._enabled = False
 
     def __enter__(self) -> "autocast":
-        self._before.append(state.autocast)
-        settings.set_autocast_dtype(self.device, self.fast_dtype)
-        settings.set_autocast_cache_enabled(self._cache_enabled)
-        settings.switch(self.device, self._enabled)
-        settings.autocast_increment_nesting()
+        here = settings.changed(self.device, self._enabled, as_dtype(self.fast_dtype), self._cache_enabled)
+        self._will_restore("autocast", "autocast_nesting")
+        if not state.autocast_nesting:  # no cast outlives the outermost block: its weight may change then, unseen
+            self._before[-1]["autocast_casts"] = None
+        state.autocast, state.autocast_nesting = here, state.autocast_nesting + 1
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        # Drop the casts when no block is left: their weights may change from now on, unseen.
-        if settings.autocast_decrement_nesting() == 0:
-            settings.clear_autocast_cache()
-        state.autocast = self._before.pop()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(function):

@@ -95,11 +95,21 @@ def set_autocast_enabled(device_type: Any, enabled: Any = None) -> None:
 
 def switch(kind: str, enabled: bool) -> None:
     """`set_autocast_enabled` for a type of devices that `kind_of` returned."""
+    state.autocast = changed(kind, enabled)
+
+
+def changed(kind: str, enabled: bool | None = None, dtype: Any = None, cache: bool | None = None) -> Settings | None:
+    """Return what `state.autocast` becomes by a change, None of which stays as it is."""
     here = settings()
+    if enabled is not None:
+        others = [k for k in here.enabled if k != kind]
+        here = here._replace(enabled=tuple(sorted([*others, kind] if enabled else others)))
     if enabled:
         install(declare.SCOPES)
-    others = [k for k in here.enabled if k != kind]
-    state.autocast = settled(here._replace(enabled=tuple(sorted([*others, kind] if enabled else others))))
+    if dtype is not None:
+        dtypes = dict(here.dtypes) | {kind: dtype}
+        here = here._replace(dtypes=tuple(sorted((k, d) for k, d in dtypes.items() if d != default_dtype(k))))
+    return settled(here if cache is None else here._replace(cache=cache))
 
 
 def get_autocast_dtype(device_type: str) -> dtype:
@@ -123,10 +133,7 @@ def set_autocast_dtype(device_type: str, dtype: Any) -> None:
         raise TypeError(
             f"set_autocast_dtype(): argument 'dtype' (position 2) must be a floating-point dtype, not {dtype.name}"
         )
-    here = settings()
-    dtypes = dict(here.dtypes) | {kind: dtype}
-    kept = tuple(sorted((k, d) for k, d in dtypes.items() if d != default_dtype(k)))
-    state.autocast = settled(here._replace(dtypes=kept))
+    state.autocast = changed(kind, dtype=dtype)
 
 
 def is_autocast_cpu_enabled() -> bool:
@@ -168,7 +175,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
     """Switch the cache of casts on or off in this thread.  Raises `TypeError` if `enabled` is no bool."""
     if not isinstance(enabled, (bool, np.bool_)):
         raise TypeError(f"enabled must be a bool, but got {type(enabled).__name__}")
-    state.autocast = settled(settings()._replace(cache=bool(enabled)))
+    state.autocast = changed("", cache=bool(enabled))
 
 
 def clear_autocast_cache() -> None:

@@ -7,8 +7,8 @@ from it.  (PyTorch's belongs to the process.)
 import warnings
 from typing import Any
 
-from ..config import state
-from ..engine.anomaly import set_enabled
+from ..config import Block, state
+from ..engine.anomaly import modes, set_enabled
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
@@ -33,7 +33,7 @@ def is_anomaly_check_nan_enabled() -> bool:
     return state.anomaly_check_nan
 
 
-class detect_anomaly:
+class detect_anomaly(Block):
     """Within the block, find the operation behind an error in backward; slow, for debugging.
 
     Forward in the block: each node stores the stack at which it was made.  Backward in the block: when a node fails,
@@ -65,13 +65,11 @@ class detect_anomaly:
         )
 
     def __enter__(self) -> None:
+        self._before.append(modes(*self.previous))
         set_anomaly_enabled(True, self.check_nan)
 
-    def __exit__(self, *error: Any) -> None:
-        set_enabled(*self.previous)
 
-
-class set_detect_anomaly:
+class set_detect_anomaly(Block):
     """Switch anomaly mode on or off, at once or for a `with` block; arguments as of `set_anomaly_enabled`.
 
     >>> import xgrad
@@ -86,10 +84,7 @@ class set_detect_anomaly:
         set_anomaly_enabled(mode, check_nan)
 
     def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: Any) -> None:
-        set_enabled(*self.previous)
+        self._before.append(modes(*self.previous))
 
 
 def _current_autograd_node() -> Any:

@@ -9,12 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..config import Leaving, state
+from ..config import Block, state
 from ..engine.programs.run import Options
 from ..engine.programs.segment import Program, clear, metrics, programs
 
 
-class compiled_backward(ContextDecorator):
+class compiled_backward(Block, ContextDecorator):
     """Within the block, and in this thread, backward runs as compiled programs; as a decorator, within the function.
 
     The first run with a new structure compiles: some 5 ms for each node on a CPU.  Graphs of the same operators use
@@ -39,17 +39,14 @@ class compiled_backward(ContextDecorator):
         if not isinstance(segment, int) or segment < 1:
             raise ValueError(f"compiled_backward: segment must be a positive number of nodes, but got {segment!r}")
         self._options = Options(segment, None if dump is None else Path(dump)) if enabled else None
-        self._before: list[dict[str, Any]] = []
 
     def _recreate_cm(self) -> "compiled_backward":
         return self
 
     def __enter__(self) -> "compiled_backward":
-        self._before.append({"compiled": state.compiled})
+        self._will_restore("compiled")
         state.compiled = self._options
         return self
-
-    __exit__: Any = Leaving()
 
     @staticmethod
     def metrics() -> dict[str, Any]:

@@ -5,10 +5,11 @@ A view of a tensor that gets its tangent later takes it over when its tangent is
 """
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from ..config import forward_levels, state
+from ..config import Generated, forward_levels, state
 from ..dispatch import tables
 from ..dispatch.view import view, view_along
 from ..dtypes import INEXACT
@@ -32,14 +33,13 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Tensor | None
 
 
+class _Tangents(WeakSet[Any]):
+    block: "dual_level"  # which does not end with its object, if nobody ends it
+
+
 def enter_dual_level() -> int:
     """Begin a level; nested levels are not supported, as in PyTorch."""
-    if state.dual_level >= 0:
-        raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    state.dual_level = next(_numbers)
-    state.dual_tangents = WeakSet()
-    state.carry(state.dual_level)
-    return 0
+    return dual_level().__enter__()
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
@@ -50,10 +50,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         )
     if level not in (None, 0):
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created")
-    for tangents in tuple(state.dual_tangents):
-        tangents.pop(state.dual_level, None)
-    state.dual_level, state.dual_tangents = -1, None
-    state.carry(-1)
+    state.dual_tangents.block.__exit__(None, None, None)
 
 
 def enter_level() -> int:
@@ -66,7 +63,7 @@ def enter_level() -> int:
     return level
 
 
-class dual_level(_Mode):
+class dual_level(Generated, _Mode):
     """A `with` block in which tensors may carry tangents.
 
     >>> import xgrad
@@ -77,11 +74,23 @@ class dual_level(_Mode):
     tensor(6.)
     """
 
-    def __enter__(self) -> int:
-        return enter_dual_level()
-
-    def __exit__(self, *error: Any) -> None:
-        exit_dual_level()
+    def _block(self) -> Iterator[int]:
+        if state.dual_level >= 0:
+            raise RuntimeError("Nested forward mode AD is not supported at the moment")
+        level, tangents = next(_numbers), _Tangents()
+        tangents.block = self
+        try:
+            state.dual_level, state.dual_tangents = level, tangents
+            state.carry(level)
+            yield 0
+        finally:
+            state.dual_level, state.dual_tangents = -1, None
+            if state.suspended is not None:  # as `carry`, without a call, which could be interrupted
+                state.suspended = (-1, ())
+            elif not state.inference:
+                state.forward_level = -1
+            for of in tuple(tangents):
+                of.pop(level, None)
 
 
 def _is_fwd_grad_enabled() -> bool:
@@ -89,13 +98,16 @@ def _is_fwd_grad_enabled() -> bool:
     return state.suspended is None and not state.inference and (state.dual_level < 0 or state.forward_level >= 0)
 
 
-def _switch(enabled: bool) -> None:
+def _switch(enabled: bool) -> dict[str, Any]:
+    """Switch the propagation of tangents on or off; return the modes that were."""
+    before = {name: getattr(state, name) for name in ("forward_level", "outer_forward_levels", "suspended")}
     if enabled and state.suspended is not None:
         (state.forward_level, state.outer_forward_levels), state.suspended = state.suspended, None
     elif not enabled and state.suspended is None:
         state.suspended = (state.forward_level, state.outer_forward_levels)
         if not state.inference:
             state.forward_level, state.outer_forward_levels = -1, ()
+    return before
 
 
 class _set_fwd_grad_enabled(_Mode):
@@ -110,10 +122,9 @@ class _set_fwd_grad_enabled(_Mode):
         return super().__call__(function)
 
     def __enter__(self) -> None:
-        _switch(self.mode)
-
-    def __exit__(self, *error: Any) -> None:
         _switch(self.previous)
+        self._before.append({})
+        self._before[-1].update(_switch(self.mode))
 
     def clone(self) -> "_set_fwd_grad_enabled":
         return _set_fwd_grad_enabled(self.mode)

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..config import INFERENCE_LEVEL, Leaving, state
+from ..config import INFERENCE_LEVEL, Block, state
 from ..decorators import in_block, in_blocks
 from ..tensor import Tensor
 
 
-class _Mode:
+class _Mode(Block):
     """A context manager and decorator; a generator function is wrapped so that each step runs in the mode."""
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,25 +38,22 @@ class _Mode:
     def __enter__(self) -> Any:
         raise NotImplementedError
 
-    def __exit__(self, *error: Any) -> None:
-        raise NotImplementedError
-
 
 class _GradMode(_Mode):
     enabled: bool
-    _before: list[dict[str, Any]]
 
     def __new__(cls, function: Any = None) -> Any:
-        made = super().__new__(cls)
-        made._before = []  # a stack: the block may enter the same object again
+        made = object.__new__(cls)
+        made._before = []
         return made if function is None else made(function)
 
     def __enter__(self) -> None:
-        name = _name()
-        self._before.append({name: getattr(state, name)})
-        _switch(self.enabled)
-
-    __exit__: Any = Leaving()
+        if state.inference:  # nothing is recorded in either case
+            self._before.append({"grad_in_inference": state.grad_in_inference})
+            state.grad_in_inference = self.enabled
+        else:
+            self._before.append({"grad_enabled": state.grad_enabled})
+            state.grad_enabled = self.enabled
 
 
 class no_grad(_GradMode):
@@ -81,15 +78,14 @@ class enable_grad(_GradMode):
 class _Setting(_Mode):
     """A mode that is switched at once, and back at the end of a `with` block or of a decorated function."""
 
-    _known_as: str
+    _mode_name: str
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, (bool, np.bool_)):
             raise TypeError(
-                f"{self._known_as}(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
+                f"{type(self).__name__}(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
             )
         self.previous: Any = self._get()
-        self._before: list[dict[str, Any]] = []
         self.mode: bool = bool(mode)
         self._set(self.mode)
 
@@ -98,10 +94,8 @@ class _Setting(_Mode):
         return super().__call__(function)
 
     def __enter__(self) -> None:
-        self._before.append({self._mode_name(): self.previous})
+        self._before.append({self._mode_name: self.previous})
         self._set(self.mode)
-
-    __exit__: Any = Leaving()
 
     def __repr__(self) -> str:
         return f"{type(self).__module__}.{type(self).__qualname__}(mode={self.mode})"
@@ -110,14 +104,11 @@ class _Setting(_Mode):
         """Return another one like it, for each call of a function that it decorates."""
         return type(self)(self.mode)
 
-    def _mode_name(self) -> str:
-        raise NotImplementedError
-
     def _get(self) -> Any:
-        return getattr(state, self._mode_name())
+        return getattr(state, self._mode_name)
 
     def _set(self, mode: Any) -> None:
-        setattr(state, self._mode_name(), mode)
+        setattr(state, self._mode_name, mode)
 
 
 class set_grad_enabled(_Setting):
@@ -132,22 +123,9 @@ class set_grad_enabled(_Setting):
     False
     """
 
-    _known_as = "set_grad_enabled"
-
-    def _mode_name(self) -> str:
-        return _name()
-
-
-def _switch(enabled: bool) -> None:
-    if state.inference:  # nothing is recorded in either case
-        state.grad_in_inference = enabled
-    else:
-        state.grad_enabled = enabled
-
-
-def _name() -> str:
-    """Return the mode that is switched now."""
-    return "grad_in_inference" if state.inference else "grad_enabled"
+    @property
+    def _mode_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "grad_in_inference" if state.inference else "grad_enabled"
 
 
 def is_grad_enabled() -> bool:
@@ -187,19 +165,15 @@ class inference_mode(_Mode):
 
     def __init__(self, mode: bool = True) -> None:
         self.mode = mode
-        self._before: list[dict[str, Any]] = []
 
     def __enter__(self) -> None:
-        names = "inference", "grad_enabled", "grad_in_inference", "forward_level", "outer_forward_levels"
-        self._before.append({name: getattr(state, name) for name in names})
+        self._will_restore("inference", "grad_enabled", "grad_in_inference", "forward_level", "outer_forward_levels")
         if self.mode:
             state.forward_level, state.outer_forward_levels = INFERENCE_LEVEL, ()
         elif state.inference:
             state.forward_level = state.dual_level if state.suspended is None else -1
         state.inference, state.grad_in_inference = self.mode, False
         state.grad_enabled = not self.mode
-
-    __exit__: Any = Leaving()
 
     def clone(self) -> "inference_mode":
         """Return another one like it, for each call of a function that it decorates."""
@@ -238,10 +212,7 @@ class set_multithreading_enabled(_Setting):
     ...     (x * 2).backward()
     """
 
-    _known_as = "set_multithreading_enabled"
-
-    def _mode_name(self) -> str:
-        return "multithreading"
+    _mode_name = "multithreading"
 
 
 def is_multithreading_enabled() -> bool:
@@ -266,13 +237,10 @@ class enforce_grad_layout_policy(_Setting):
     ...     (x * 2).backward()
     """
 
-    _known_as = "enforce_grad_layout_policy"
-
     def __init__(self, enable: bool = True) -> None:
         super().__init__(enable)
 
-    def _mode_name(self) -> str:
-        return "grad_layout"
+    _mode_name = "grad_layout"
 
 
 class _force_original_view_tracking(_Setting):
@@ -289,10 +257,7 @@ class _force_original_view_tracking(_Setting):
     'AsStridedBackward0'
     """
 
-    _known_as = "_force_original_view_tracking"
-
-    def _mode_name(self) -> str:
-        return "tracking"
+    _mode_name = "tracking"
 
     def _set(self, mode: bool | str | None) -> None:
         state.tracking = {True: "replay", False: "geometry"}[mode] if isinstance(mode, bool) else mode

@@ -5,7 +5,9 @@ one inside of the other, do not see each other's gradients, and those of a run t
 """
 
 import functools
+from collections import deque
 from collections.abc import Callable, Sequence
+from operator import call
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,9 +27,8 @@ class MultiHandle(RemovableHandle):
     def __init__(self, handles: tuple[RemovableHandle, ...]) -> None:
         self.handles = handles
 
-    def remove(self) -> None:
-        for handle in self.handles:
-            handle.remove()
+    def _close(self) -> Callable[[], Any]:
+        return functools.partial(deque, map(call, [handle._close() for handle in self.handles]), 0)
 
     def __getstate__(self) -> Any:
         return self.handles

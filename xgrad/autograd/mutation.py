@@ -7,10 +7,9 @@ aliasing.  The context only needs to know its values, because they end with it.
 
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from ..config import state
+from ..config import block, state
 from ..engine.saved_variable import plain_entry
 from ..errors import MutationContextError
 from ..tensor import Tensor, from_foreign
@@ -81,7 +80,7 @@ def _tensor(value: Any) -> Tensor:
     return value if isinstance(value, Tensor) else from_foreign(value)
 
 
-@contextmanager
+@block
 def allow_mutation_on_saved_tensors() -> Iterator[_Context]:
     """Within the block, a tensor that was saved may be changed in place: backward sees its saved value.
 

@@ -3,14 +3,13 @@
 The pairs of hooks are a stack of the thread, and only the innermost pair is called (`state.saved_hooks`).
 """
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..config import state
+from ..config import Block, block, state
 
 
-class saved_tensors_hooks:
+class saved_tensors_hooks(Block):
     """Within the block, a node saves `pack_hook(tensor)`, and backward uses `unpack_hook` of that.
 
     Only the innermost pair is called.  There is no version check for a value that a hook packed.  Entering raises
@@ -35,11 +34,9 @@ class saved_tensors_hooks:
         self.unpack_hook = unpack_hook
 
     def __enter__(self) -> "saved_tensors_hooks":
+        self._will_restore("saved_hooks")
         push_hooks(self.pack_hook, self.unpack_hook)
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        pop_hooks()
 
 
 def push_hooks(pack_hook: Callable[..., Any], unpack_hook: Callable[..., Any]) -> None:
@@ -56,7 +53,7 @@ def pop_hooks() -> None:
     state.saved_hooks = state.saved_hooks[:-1]
 
 
-@contextlib.contextmanager
+@block
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Within the block, entering `saved_tensors_hooks` raises `RuntimeError(error_message)`; a decorator too.
 

@@ -23,6 +23,7 @@ from .kinds import is_read
 from .noted import NONE
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_TRACE = os.path.join(os.path.dirname(__file__), "trace_function.py")
 
 
 class Frames:
@@ -93,6 +94,8 @@ class Frames:
             self._previous(frame, event, arg)
         known = self._codes.get(id(code))
         if known is None:
+            if _is_of_import(frame):
+                return
             names = names_in(code)
             known = self._codes[id(code)] = code, names, not DYNAMIC.isdisjoint(names)
             self.asks_types = self.asks_types or (kind == LOOKED_AT and "type" in names)
@@ -148,6 +151,15 @@ class Frames:
                 return kind == IGNORED
             frame = frame.f_back
         return True
+
+
+def _is_of_import(frame: Any) -> bool:
+    """Return True for a frame of an import within the trace: it runs once in a process, and not in later calls."""
+    while frame is not None and frame.f_code.co_filename != _TRACE:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _codes_of(callback: Any) -> list[types.CodeType]:

@@ -11,6 +11,7 @@ from ..dtypes import INEXACT_KINDS
 from ..engine.edges import gradient_edge
 from ..tensor import Tensor, blank
 from .call import call
+from .narrow_sums import first_of
 from .operator import Operator
 from .record import NO_EDGE, save_for_backward, versions_of
 
@@ -55,4 +56,12 @@ def call_pair(op: Operator, a: Any, b: Any) -> Any:
             node.saved = plan.pick((a, b))
             if a._version_counter is not None or b._version_counter is not None:
                 node.versions = versions_of(node.saved)
+    return result
+
+
+def call_adding_pair(op: Operator, a: Any, b: Any) -> Any:
+    """`call_pair` of an operator whose program may tell that a sum of integers does not fit."""
+    result = call_pair(op, a, b)
+    if result.__class__ is Tensor and result._array.__class__ is tuple:
+        return first_of(op, result._array)
     return result

@@ -30,6 +30,7 @@ function.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import jax.numpy as jnp
@@ -42,9 +43,10 @@ from . import argument_kinds
 from .argument_names import MISSING, Shown, renamed, widened
 from .autocasting import asking
 from .call import call
-from .call_pair import call_pair
+from .call_pair import call_adding_pair, call_pair
 from .error_names import name_error
 from .inplace import call_inplace
+from .narrow_sums import compared_overflows
 from .operands import is_operand
 from .operator import Operator as Operator
 from .operator import freeze as freeze
@@ -55,7 +57,18 @@ from .rounding import rounds_once
 from .tables import FUNCTIONS, METHODS, OPERATORS, VARIANTS
 from .wrong_arguments import refuse
 
-__all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "Declared", "Operator", "composite", "linear", "operator", "variant"]
+__all__ = [
+    "FUNCTIONS",
+    "METHODS",
+    "OPERATORS",
+    "Declared",
+    "Operator",
+    "composite",
+    "internal",
+    "linear",
+    "operator",
+    "variant",
+]
 
 
 SCOPES: list[dict[str, Any]] = []  # the globals of every function that `_define` made
@@ -126,7 +139,8 @@ def _define(op: Operator, public: str, parameters: str, body: str, doc: str | No
     if test:
         body = f"if {test}: return _renamed(_me, locals())\n    " + body
     scope = {
-        "__name__": __name__, "_op": op, "_call": call, "_pair": call_pair, "_inplace": call_inplace, "_out": call_out,
+        "__name__": __name__, "_op": op, "_call": call, "_pair": call_pair,
+        "_adding_pair": call_adding_pair, "_inplace": call_inplace, "_out": call_out,
         "_as_dtype": as_dtype, "_overloaded": overloaded, "_is_operand": is_operand, "_Tensor": Tensor,
         "NotImplemented": NotImplemented, "_NO_DIMS": NO_DIMS, "_require_dims": require_dims, "_defaults": op.defaults,
         "_checked": argument_kinds.checked, "_kinds": op.kinds,
@@ -194,6 +208,7 @@ def operator(
         OPERATORS[known] = op
         op.place = place_of(fn, known)
         op.check = check
+        op.overflows = compared_overflows(op)
         if missing:
             op.missing, op.formulas["all"] = missing, lambda: refuse_derivative(missing)
         op.constant = frozenset(i for i, moves in enumerate(output_differentiability) if not moves)
@@ -251,6 +266,10 @@ def operator(
     return declare
 
 
+# An operator that public functions call: it has no form of its own.
+internal: Any = partial(operator, function=False, method=False, out=False)
+
+
 def variant(name: str, function: Callable[..., Any], **options: Any) -> Operator:
     """Declare an operator without a public function, which shares the name of another one."""
     wide = rounds_once(name, options.get("differentiable", True), options.get("pointwise", False))
@@ -280,7 +299,8 @@ def refuse_derivative(name: str) -> NoReturn:
 def _invoke(op: Operator, arrays: str, statics: str) -> str:
     """The call as source text: two tensors and nothing else have a path of their own."""
     if len(op.parameters) == 2 and not op.variadic and not op.static_names:
-        return "_pair(_op, *arrays)" if arrays == "arrays" else f"_pair(_op, {arrays.strip('(), ')})"
+        pair = "_pair" if op.overflows is None else "_adding_pair"
+        return f"{pair}(_op, {'*arrays' if arrays == 'arrays' else arrays.strip('(), ')})"
     return f"_call(_op, {arrays}, {statics})"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..config import settings, state
 from ..donation import surely
-from ..dtypes import INEXACT
+from ..dtypes import INEXACT, int32
 from ..engine.copy_slices import CopySlices
 from ..engine.history import history_of_view, rebase_history
 from ..engine.node import InputMetadata
@@ -41,6 +41,8 @@ def call_inplace(op: Operator, args: tuple[Any, ...], statics: tuple[Any, ...]) 
         args = inplace_operands(op, args, usual)
     if settings.declared:
         op = on_its_device(op, args)
+    if op.overflows is not None and args[0].dtype == int32:
+        call(op, args, statics)  # raises, before anything is written
     kernel = kernel_of(op, statics)
     needs, bit = 0, 1
     for a in args:

@@ -67,27 +67,44 @@ def sum_overflows(out: Any, self: Any, *, dim: Any = None, **_: Any) -> Any:
     return jnp.any(high != low.astype(jnp.int32) >> 31)
 
 
-def product_overflows(function: Any) -> Any:
-    """The answer for a product: its comparison with that in floating point, which makes some 31 roundings at most.
-
-    With a zero both are 0, or the latter is NaN.
-    """
-
-    def overflows(out: Any, self: Any, **statics: Any) -> Any:
-        if self.dtype in dtypes.INEXACT or self.dtype == dtypes.bool:
-            return None
-        about = function(self.astype(jnp.float32), **{**statics, "dtype": None})
-        return jnp.any((jnp.abs(about) > 2.0**31 * 1.001) | ((about < 0) != (out < 0)))
-
-    return overflows
-
-
 def cumsum_overflows(out: Any, self: Any, **_: Any) -> Any:
     """Look for the first sum whose sign differs from that of both its terms."""
     if self.dtype in dtypes.INEXACT or not self.ndim or self.size * _largest(self.dtype) <= _HIGH:
         return None
     x = self.astype(jnp.int32)
     return jnp.any(((((out - x) ^ out) & (x ^ out)) < 0) | ((x < 0) != (self < 0)))
+
+
+# Operators that add products or what they scatter, and those that multiply.
+_COMPARED = frozenset({
+    "addbmm", "addmm", "addmv", "baddbmm", "bmm", "cumprod", "dot", "einsum", "_fit", "index_add", "index_put", "inner",
+    "linalg_multi_dot", "linalg_vecdot", "linear", "matmul", "mm", "mv", "prod", "put", "scatter", "scatter_add",
+    "scatter_reduce", "tensordot", "trace", "vdot",
+})  # fmt: skip
+
+
+def compared_overflows(op: Operator) -> Any:
+    """The answer for these operators: the comparison of the result with that in floating point.
+
+    What wrapped around is off by 2**32 or more; a result in floating point that fits by less than half of it, unless
+    terms beyond 2**50 cancel.  A product with a zero may be NaN there, and is right.  None for other operators.
+    """
+    if op.name not in _COMPARED:
+        return None
+
+    def overflows(out: Any, *arrays: Any, **statics: Any) -> Any:
+        if statics.get("accumulate") is False or statics.get("reduce", "sum") in (None, "amax", "amin"):
+            return None
+        if statics.get("reduce") == "mean":
+            return overflows(op.function(*arrays, **(as_sum := {**statics, "reduce": "sum"})), *arrays, **as_sum)
+        names = (*op.parameters, *[op.variadic] * len(arrays))
+        about = op.function(
+            *[a if a is None or name in ("index", "indices") else jnp.float32(a) for name, a in zip(names, arrays)],
+            **({**statics, "dtype": jnp.float32} if "dtype" in statics else statics),
+        )
+        return jnp.any(jnp.abs(about - out) > 2.0**31)
+
+    return overflows
 
 
 def _largest(dtype: Any) -> int:

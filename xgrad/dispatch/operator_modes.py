@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..compile_cache.programs import Known
-from ..config import settings, state
+from ..config import Block, settings, state
 from .call import call
 from .inplace import call_inplace
 from .kernel import Kernel, kernel_of
@@ -23,7 +23,7 @@ from .operator import Operator, freeze
 from .tables import FUNCTIONS, METHODS, OPERATORS
 
 
-class OperatorMode:
+class OperatorMode(Block):
     """A `with` block in which `run` runs each operator, `write` each in-place one, and `see` makes each view.
 
     Methods that a class does not define leave these to the mode around this one.
@@ -34,11 +34,9 @@ class OperatorMode:
 
     def __enter__(self) -> "OperatorMode":
         settings.special = True
+        self._will_restore("operator_mode")
         self._outer, state.operator_mode = state.operator_mode, self
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        state.operator_mode = self._outer
 
     # Methods for subclasses to override.
 

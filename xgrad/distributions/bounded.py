@@ -14,7 +14,7 @@ from ..random import next_key
 from ..tensor import Tensor, from_foreign
 from . import constraints
 from .discrete import _OfProbability
-from .distribution import Distribution
+from .distribution import Distribution, zero_beyond
 from .exp_family import ExponentialFamily
 from .tailed import _ByQuantiles
 from .utils import T, broadcast_all, clamp_probs, euler_constant, lazy_property, logits_to_probs, without_grad
@@ -61,11 +61,10 @@ class Kumaraswamy(_ByQuantiles):
     def variance(self) -> Tensor:
         return self._moment(2) - self.mean.pow(2)
 
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        a, b, value = self.concentration1, self.concentration0, self._checked(value)
-        x = self._within(value)
-        log = a.log() + b.log() + T["xlogy"](a - 1, x) + FUNCTIONS["special"]["xlog1py"](b - 1, -x.pow(a))
-        return T["where"]((value < 0) | (value > 1), -math.inf, log)
+        a, b = self.concentration1, self.concentration0
+        return a.log() + b.log() + T["xlogy"](a - 1, value) + FUNCTIONS["special"]["xlog1py"](b - 1, -value.pow(a))
 
     def cdf(self, value: Tensor) -> Tensor:
         return 1 - (1 - self._within(self._checked(value)).pow(self.concentration1)).pow(self.concentration0)
@@ -143,8 +142,9 @@ class ContinuousBernoulli(_OfProbability, _ByQuantiles, ExponentialFamily):
         variance = p * (p - 1) / (1 - 2 * p).pow(2) + (T["log1p"](-p) - p.log()).pow(-2)
         return T["where"](away, variance, 1 / 12 - (1 / 15 - 128 / 945 * x) * x)
 
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._checked(value))
+        logits, value = broadcast_all(self.logits, value)
         loss = FUNCTIONS["nn.functional"]["binary_cross_entropy_with_logits"]
         return self._log_norm() - loss(logits, value, reduction="none")
 
@@ -244,8 +244,6 @@ class VonMises(Distribution):
         return (drawn + math.pi + self.loc) % (2 * math.pi) - math.pi
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
         k = self.concentration
         norm = math.log(2 * math.pi) + FUNCTIONS["special"]["i0e"](k).log()
-        return k * (T["cos"](value - self.loc) - 1) - norm
+        return k * (T["cos"](self._checked(value) - self.loc) - 1) - norm

@@ -85,9 +85,7 @@ class Categorical(Distribution):
         return drawn.reshape(self._extended_shape(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        index = value.to(T["empty"](0, dtype=int).dtype).unsqueeze(-1)
+        index = self._checked(value).to(T["empty"](0, dtype=int).dtype).unsqueeze(-1)
         index, logits = T["broadcast_tensors"](index, self.logits)
         return logits.gather(-1, index[..., :1]).squeeze(-1)
 
@@ -159,9 +157,7 @@ class OneHotCategorical(_OverCategorical):
         return one_hot(self._categorical.sample(sample_shape), self._event_shape[0], self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return self._categorical.log_prob(value.max(-1)[1])
+        return self._categorical.log_prob(self._checked(value).max(-1)[1])
 
     def entropy(self) -> Tensor:
         return self._categorical.entropy()
@@ -223,8 +219,7 @@ class Multinomial(_OverCategorical):
         return one_hot(drawn, self._event_shape[0], self.probs.dtype).sum(0)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._checked(value)
         log_choices = T["lgamma"](value.sum(-1) + 1) - T["lgamma"](value + 1).sum(-1)
         logits, value = T["broadcast_tensors"](self.logits, value)
         logits = T["where"]((value == 0) & (logits == -float("inf")), 0.0, logits)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ..size import Size
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution
+from .distribution import Distribution, zero_beyond
 from .exp_family import ExponentialFamily
 from .utils import T, broadcast_all, euler_constant, like, log_standard_gamma, open_uniform, value_is_traced
 
@@ -40,11 +40,6 @@ class _Located(Distribution):
 
     def _standard(self, shape: Size) -> Tensor:
         raise NotImplementedError
-
-    def _checked(self, value: Any) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return value
 
     def _centered(self, value: Any) -> Tensor:
         return (self._checked(value) - self.loc) / self.scale
@@ -272,15 +267,12 @@ class Uniform(Distribution):
         return self.low + like(self.low, self._extended_shape(sample_shape), "rand") * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._checked(value)
         inside = ((self.low <= value) & (value < self.high)).to(self.low.dtype)
         return inside.log() - (self.high - self.low).log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
+        return ((self._checked(value) - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
     def icdf(self, value: Tensor) -> Tensor:
         return value * (self.high - self.low) + self.low
@@ -322,15 +314,12 @@ class Exponential(ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return -T["log1p"](-like(self.rate, self._extended_shape(sample_shape), "rand")) / self.rate
 
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
         return self.rate.log() - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return 1 - (-self.rate * self._within(value)).exp()
+        return -T["expm1"](-self.rate * self._within(self._checked(value)))
 
     def icdf(self, value: Tensor) -> Tensor:
         return -T["log1p"](-value) / self.rate

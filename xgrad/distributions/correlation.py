@@ -52,8 +52,7 @@ class LKJCholesky(Distribution):
         return rows + T["diag_embed"](diagonal)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._checked(value)
         n, rest = self.concentration, self.dim - 1
         places = T["arange"](2, self.dim + 1, dtype=n.dtype, device=n.device)
         powers = 2 * (n - 1).unsqueeze(-1) + self.dim - places

@@ -84,9 +84,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
         return T["bernoulli"](self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
+        logits, value = broadcast_all(self.logits, self._checked(value))
         loss = FUNCTIONS["nn.functional"]["binary_cross_entropy_with_logits"]
         return -loss(logits, value.to(logits.dtype), reduction="none")
 
@@ -139,9 +137,7 @@ class Geometric(_OfProbability):
         return (u.log() / T["log1p"](-self.probs)).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        value, probs = broadcast_all(value, self.probs)
+        value, probs = broadcast_all(self._checked(value), self.probs)
         probs = T["where"]((probs == 1) & (value == 0), 0.0, probs)
         return value * T["log1p"](-probs) + self.probs.log()
 
@@ -192,8 +188,7 @@ class Binomial(_OfProbability):
         return T["binomial"](self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._checked(value)
         n, x = self.total_count, self.logits
         choices = T["lgamma"](n + 1) - T["lgamma"](value + 1) - T["lgamma"](n - value + 1)
         return choices + value * x - n * FUNCTIONS["nn.functional"]["softplus"](x)
@@ -243,9 +238,7 @@ class Poisson(ExponentialFamily):
         return T["poisson"](self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        rate, value = broadcast_all(self.rate, value)
+        rate, value = broadcast_all(self.rate, self._checked(value))
         return T["xlogy"](value, rate) - rate - T["lgamma"](value + 1)
 
     @property
@@ -292,8 +285,7 @@ class NegativeBinomial(_OfProbability):
         return T["poisson"](rate)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._checked(value)
         n, log_sigmoid, lgamma = self.total_count, FUNCTIONS["nn.functional"]["logsigmoid"], T["lgamma"]
         ways = lgamma(n + value) - lgamma(1.0 + value) - lgamma(n)
         ways = T["where"](n + value == 0, 0.0, ways)

@@ -1,7 +1,9 @@
 """Distribution: shapes, checks and defaults of all distributions (PyTorch: torch/distributions/distribution.py)."""
 
+import functools
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 from ..config import settings
@@ -9,6 +11,20 @@ from ..size import Size
 from ..tensor import Tensor
 from .constraints import Constraint, is_dependent
 from .utils import T, lazy_property, value_is_traced, without_grad
+
+
+def zero_beyond(log_prob: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Make a `log_prob` check its value, and give -inf, without a gradient, beyond the bounds of the support."""
+
+    @functools.wraps(log_prob)
+    def bounded(self: Any, value: Any) -> Tensor:
+        value, (low, high) = T["as_tensor"](self._checked(value)), self._bounds()
+        outside = (value < low) | (value > high)
+        width = (high - low).clamp(max=1) if isinstance(high, Tensor) else 1
+        # A place inside of the support, where the formula has a value and derivatives.
+        return T["where"](outside, -math.inf, log_prob(self, T["where"](outside, low + width / 2, value)))
+
+    return bounded
 
 
 class Distribution:
@@ -190,13 +206,22 @@ class Distribution:
             return
         self._check_support(value)
 
+    def _checked(self, value: Any) -> Any:
+        """Return the value, checked if arguments are."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return value
+
+    def _bounds(self) -> list[Any]:
+        """Return the ends of the support, without their gradients, which are infinite where an end is."""
+        support = self.support
+        ends = getattr(support, "lower_bound", -math.inf), getattr(support, "upper_bound", math.inf)
+        return [end.detach() if isinstance(end, Tensor) else end for end in ends]
+
     def _within(self, value: Any) -> Any:
         """Return the value, or the end of the support that is nearest: cdf is 0 or 1 there, as beyond."""
-        for name, limited in (("lower_bound", "clamp_min"), ("upper_bound", "clamp_max")):
-            bound = getattr(self.support, name, None)
-            if bound is not None:  # without its gradient, which is infinite where the bound is
-                value = getattr(value, limited)(bound.detach() if isinstance(bound, Tensor) else bound)
-        return value
+        low, high = self._bounds()
+        return value.clamp_min(low).clamp_max(high)
 
     @without_grad
     def _check_support(self, value: Tensor) -> None:

@@ -7,7 +7,7 @@ from ..dispatch.tables import FUNCTIONS
 from ..dtype_info import finfo
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution
+from .distribution import Distribution, zero_beyond
 from .exp_family import ExponentialFamily
 from .utils import T, broadcast_all, log_standard_gamma
 
@@ -46,17 +46,16 @@ class Gamma(ExponentialFamily):
         drawn = log_standard_gamma(self.concentration.expand(shape)).exp() / self.rate
         return drawn.clamp(min=finfo(drawn.dtype).tiny)
 
+    def _checked(self, value: Any) -> Tensor:
+        return super()._checked(T["as_tensor"](value, dtype=self.rate.dtype, device=self.rate.device))
+
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        value = T["as_tensor"](value, dtype=self.rate.dtype, device=self.rate.device)
-        if self._validate_args:
-            self._validate_sample(value)
         a, rate = self.concentration, self.rate
         return T["xlogy"](a, rate) + T["xlogy"](a - 1, value) - rate * value - T["lgamma"](a)
 
     def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return FUNCTIONS["special"]["gammainc"](self.concentration, self.rate * value)
+        return FUNCTIONS["special"]["gammainc"](self.concentration, self.rate * self._within(self._checked(value)))
 
     def entropy(self) -> Tensor:
         a = self.concentration
@@ -137,8 +136,7 @@ class Dirichlet(ExponentialFamily):
         return FUNCTIONS["nn.functional"]["softmax"](logs, dim=-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._checked(value)
         a = self.concentration
         return T["xlogy"](a - 1.0, value).sum(-1) + T["lgamma"](a.sum(-1)) - T["lgamma"](a).sum(-1)
 
@@ -201,9 +199,8 @@ class Beta(ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self._dirichlet.rsample(sample_shape)[..., 0]
 
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
         return self._dirichlet.log_prob(T["stack"]([value, 1.0 - value], -1))
 
     def entropy(self) -> Tensor:

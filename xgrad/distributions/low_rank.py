@@ -119,10 +119,8 @@ class LowRankMultivariateNormal(Distribution):
         return (difference.pow(2) / self.cov_diag).sum(-1) - solve_lower(factor, inner).pow(2).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
         constant = self._event_shape[0] * math.log(2 * math.pi)
-        return -0.5 * (constant + self._log_det() + self._distance(value - self.loc))
+        return -0.5 * (constant + self._log_det() + self._distance(self._checked(value) - self.loc))
 
     def entropy(self) -> Tensor:
         return 0.5 * (self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + self._log_det())

@@ -117,9 +117,7 @@ class MultivariateNormal(Distribution):
         return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        difference = value - self.loc
+        difference = self._checked(value) - self.loc
         factor = self._unbroadcasted_scale_tril.expand((*difference.shape[:-1], *self._event_shape * 2))
         distance = solve_lower(factor, difference).pow(2).sum(-1)
         return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - self._half_log_det()

@@ -39,9 +39,7 @@ class LogitRelaxedBernoulli(_OfProbability):
         return (u.log() - T["log1p"](-u) + probs.log() - T["log1p"](-probs)) / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
+        logits, value = broadcast_all(self.logits, self._checked(value))
         difference = logits - value * self.temperature
         return self.temperature.log() + difference - 2 * FUNCTIONS["nn.functional"]["softplus"](difference)
 
@@ -107,10 +105,8 @@ class ExpRelaxedCategorical(_OverCategorical):
         return scores - T["logsumexp"](scores, -1, keepdim=True)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
         k = self._categorical._num_events
-        logits, value = broadcast_all(self.logits, value)
+        logits, value = broadcast_all(self.logits, self._checked(value))
         scale = T["lgamma"](T["full_like"](self.temperature, float(k))) + (k - 1) * self.temperature.log()
         score = logits - value * self.temperature
         return (score - T["logsumexp"](score, -1, keepdim=True)).sum(-1) + scale

@@ -8,7 +8,7 @@ from ..dispatch.tables import FUNCTIONS
 from ..size import Size
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution
+from .distribution import Distribution, zero_beyond
 from .gamma import Gamma
 from .utils import T, broadcast_all, euler_constant, open_uniform
 
@@ -23,11 +23,6 @@ class _ByQuantiles(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.icdf(open_uniform(getattr(self, self._like), self._extended_shape(sample_shape)))
-
-    def _checked(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
-        return value
 
 
 class Pareto(_ByQuantiles):
@@ -66,8 +61,8 @@ class Pareto(_ByQuantiles):
         a = self.alpha.clamp(min=2)
         return self.scale.pow(2) * a / ((a - 1).pow(2) * (a - 2))
 
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        value = self._checked(value)
         return self.alpha.log() + self.alpha * (self.scale / value).log() - value.log()
 
     def cdf(self, value: Tensor) -> Tensor:
@@ -125,8 +120,9 @@ class GeneralizedPareto(_ByQuantiles):
         c = T["where"](valid, self.concentration, 0.25)
         return T["where"](valid, self.scale.pow(2) / ((1 - c).pow(2) * (1 - 2 * c)), math.nan)
 
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        z = (self._checked(value) - self.loc) / self.scale
+        z = (value - self.loc) / self.scale
         zero, c = self._exponential()
         power = 1 / c + 1
         tail = T["where"](power == 0, 0.0, power * T["log1p"](c * z))
@@ -182,12 +178,13 @@ class Weibull(_ByQuantiles):
         spread = T["lgamma"](1 + 2 * inverse).exp() - (2 * T["lgamma"](1 + inverse)).exp()
         return self.scale.pow(2) * spread
 
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        k, z = self.concentration, self._checked(value) / self.scale
+        k, z = self.concentration, value / self.scale
         return (k / self.scale).log() + (k - 1) * z.log() - z.pow(k)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return -T["expm1"](-((self._checked(value) / self.scale).pow(self.concentration)))
+        return -T["expm1"](-((self._within(self._checked(value)) / self.scale).pow(self.concentration)))
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.scale * (-T["log1p"](-value)).pow(self.concentration.reciprocal())
@@ -227,16 +224,13 @@ class InverseGamma(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return Gamma(self.concentration, self.rate, validate_args=False).rsample(sample_shape).reciprocal()
 
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
         a = self.concentration
         return T["xlogy"](a, self.rate) - T["lgamma"](a) - (a + 1) * value.log() - self.rate / value
 
     def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return FUNCTIONS["special"]["gammaincc"](self.concentration, self.rate / value)
+        return FUNCTIONS["special"]["gammaincc"](self.concentration, self.rate / self._within(self._checked(value)))
 
     def entropy(self) -> Tensor:
         a = self.concentration
@@ -276,9 +270,8 @@ class FisherSnedecor(Distribution):
         over, under = (Gamma(df * 0.5, df * 0.5, validate_args=False).rsample(shape) for df in (self.df1, self.df2))
         return over / under
 
+    @zero_beyond
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
         a, b, ratio, lgamma = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2, T["lgamma"]
         first = lgamma(a + b) - lgamma(a) - lgamma(b) + a * ratio.log() + (a - 1) * value.log()
         return first - (a + b) * T["log1p"](ratio * value)

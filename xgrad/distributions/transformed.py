@@ -170,9 +170,7 @@ class TransformedDistribution(Distribution):
         return self._forward(self.base_dist.rsample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        dims, total, y = len(self._event_shape), 0.0, value
+        dims, total, y = len(self._event_shape), 0.0, self._checked(value)
         for transform in reversed(self.transforms):
             x = transform.inv(y)
             dims += transform.domain.event_dim - transform.codomain.event_dim
@@ -255,15 +253,11 @@ class _Half(TransformedDistribution):
         return T["zeros_like"](self.scale)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        found = self.base_dist.log_prob(value) + math.log(2)
+        found = self.base_dist.log_prob(self._checked(value)) + math.log(2)
         return T["where"](value >= 0, found, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return 2 * self.base_dist.cdf(self._within(value)) - 1
+        return 2 * self.base_dist.cdf(self._within(self._checked(value))) - 1
 
     def icdf(self, prob: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.base_dist.icdf((prob + 1) / 2)
@@ -383,9 +377,7 @@ class MixtureSameFamily(Distribution):
         return (self._component_distribution.cdf(self._pad(x)) * self._mixture_distribution.probs).sum(-1)
 
     def log_prob(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        if self._validate_args:
-            self._validate_sample(x)
-        parts = self._component_distribution.log_prob(self._pad(x))
+        parts = self._component_distribution.log_prob(self._pad(self._checked(x)))
         weights = FUNCTIONS["nn.functional"]["log_softmax"](self._mixture_distribution.logits, dim=-1)
         return T["logsumexp"](parts + weights, -1)
 

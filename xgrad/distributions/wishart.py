@@ -164,8 +164,7 @@ class Wishart(ExponentialFamily):
         return self._factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._checked(value)
         df, n = self.df, self._event_shape[-1]
         shape = T["broadcast_shapes"](value.shape, self._factor.shape)
         solved = T["cholesky_solve"](value.expand(shape), self._factor.expand(shape))

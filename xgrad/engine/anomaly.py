@@ -74,8 +74,13 @@ def origin_of(number: int) -> Origin:
 
 def set_enabled(enabled: bool, check_nan: bool) -> None:
     """Switch the mode for this thread."""
-    state.anomaly, state.anomaly_check_nan = enabled, check_nan
-    state.next_sequence_nr = _next_origin if enabled else state.count
+    state.anomaly, state.anomaly_check_nan, state.next_sequence_nr = modes(enabled, check_nan).values()
+
+
+def modes(enabled: bool, check_nan: bool) -> dict[str, Any]:
+    """Return the modes of this thread that switch it on or off."""
+    count: Any = _next_origin if enabled else state.count
+    return {"anomaly": enabled, "anomaly_check_nan": check_nan, "next_sequence_nr": count}
 
 
 def watched() -> bool:

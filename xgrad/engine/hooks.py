@@ -8,10 +8,13 @@ Hooks are called from a copy of their container: one that removes itself or anot
 
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
-from ..config import state
+from ..config import Leaving, state
 
 _ids = itertools.count()
 
@@ -47,16 +50,16 @@ class RemovableHandle:
         self.extra_dict_ref: tuple[Callable[[], dict[Any, Any] | None], ...] = tuple(map(weakref.ref, extra))
 
     def remove(self) -> None:
-        for container in (self.hooks_dict_ref, *self.extra_dict_ref):
-            hooks = container()
-            if hooks is not None:
-                hooks.pop(self.id, None)
+        self._close()()
 
     def __enter__(self) -> "RemovableHandle":
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self.remove()
+    __exit__: Any = Leaving()
+
+    def _close(self) -> Callable[[], Any]:
+        containers = (hooks for ref in (self.hooks_dict_ref, *self.extra_dict_ref) if (hooks := ref()) is not None)
+        return partial(deque, map(methodcaller("pop", self.id, None), [*containers]), 0)
 
     def __getstate__(self) -> Any:
         return (self.hooks_dict_ref(), self.id, [hooks for ref in self.extra_dict_ref if (hooks := ref()) is not None])

@@ -1,7 +1,6 @@
 """execute: run a program, note it where the thread is lazy, or pass it to the declared backend of its operands."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -9,7 +8,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..config import settings, state
+from ..config import block, settings, state
 from ..declared import DeclaredPlace
 from ..devices import is_default
 from .owned import valued
@@ -116,7 +115,7 @@ def deferred(box: list[Any], operands: Any, owned: bool) -> bool:
     return any(x.__class__ is Pending for x in operands)
 
 
-@contextmanager
+@block
 def suspended(reason: str) -> Iterator[None]:
     """Within the block this thread runs programs at once.  Evaluates what is pending first, for `reason`."""
     queue, lazy = queue_now(), state.lazy

@@ -4,10 +4,11 @@ import functools
 import importlib
 import inspect
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..config import settings, state
+from ..config import Generated, settings, state
 from ..decorators import in_block, in_blocks
 from .execute import queue_now
 from .fused import programs
@@ -15,7 +16,7 @@ from .metrics import Metrics, recorder
 from .queue import Queue
 
 
-class lazy:
+class lazy(Generated):
     """Within the block operators are noted, and run together as one XLA program.
 
     The Python program runs line by line as ever: hooks, branches and prints where they stand.  What is pending is
@@ -52,26 +53,28 @@ class lazy:
 
         return in_block(function, type(self))
 
-    def __enter__(self) -> "lazy":
+    def _block(self) -> Iterator["lazy"]:
         settings.special = True
-        queue = state.queue or Queue()
+        error = before = None
+        outside, queue = sys.exception(), state.queue or Queue()
         blocks = (*state.lazy_blocks, (self, state.queue, state.lazy))
         state.lazy_blocks, state.queue, state.lazy = blocks, queue, True
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        queue, blocks = state.queue, state.lazy_blocks
-        if blocks and blocks[-1][0] is self:  # without a call, which could be interrupted
-            _, before, lazily = blocks[-1]
-            state.lazy_blocks, state.queue, state.lazy = blocks[:-1], before, lazily
-        else:  # a task or a generator is still in a later block: that restores what was before this one
-            place = next((i for i in reversed(range(len(blocks))) if blocks[i][0] is self), None)
-            if place is None:  # it was entered in another thread
-                return
-            _, before, lazily = blocks[place]
-            later = (blocks[place + 1][0], before, lazily)
-            state.lazy_blocks = (*blocks[:place], later, *blocks[place + 2 :])
-        if queue is not None and before is None and kind in (None, StopIteration):  # the last step of a generator
+        try:
+            yield self
+        except GeneratorExit as end:
+            error, queue, blocks = end.__context__, state.queue, state.lazy_blocks
+            if blocks and blocks[-1][0] is self:  # without a call, which could be interrupted
+                _, before, lazily = blocks[-1]
+                state.lazy_blocks, state.queue, state.lazy = blocks[:-1], before, lazily
+            else:  # a task or a generator is still in a later block: that restores what was before this one
+                place = next((i for i in reversed(range(len(blocks))) if blocks[i][0] is self), None)
+                if place is None:  # it was entered in another thread
+                    return
+                _, before, lazily = blocks[place]
+                later = (blocks[place + 1][0], before, lazily)
+                state.lazy_blocks = (*blocks[:place], later, *blocks[place + 2 :])
+        ended = error is None or error is outside or isinstance(error, StopIteration)  # the last step of a generator
+        if queue is not None and before is None and ended:
             queue.evaluate("the end of the block")
 
     @staticmethod

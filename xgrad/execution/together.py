@@ -7,12 +7,11 @@ What a backend lacks still ends the program there (fallback="host"), or is refus
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
-from ..config import state
+from ..config import block, state
 
 
-@contextmanager
+@block
 def together(reason: str) -> Iterator[None]:
     """Within the block this thread's eager declared backends note programs; they run at its end, also after an error.
 

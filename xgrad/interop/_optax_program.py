@@ -6,12 +6,13 @@ that the transformation really calls is traced in each step, and the arrays that
 program, which is compiled again only if the equations are others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
+from ..config import block
 from ..limits import checked
 
 _DONATED = (0, 3)  # the parameters and the state, of (parameters, other parameters, gradients, state, extra)
@@ -28,16 +29,14 @@ class _Functions:
         self.given: dict[str, Callable] = {}
         self.called = False
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: Any) -> None:
-        self.given = {}
-
-    def holding(self, functions: dict[str, Callable]) -> "_Functions":
-        """Return the context manager that holds these functions during a trace."""
+    @block
+    def holding(self, functions: dict[str, Callable]) -> Iterator[None]:
+        """Hold these functions within the block, during a trace."""
         self.given = functions
-        return self
+        try:
+            yield
+        finally:
+            self.given = {}
 
     def noted(self, name: str) -> Callable:
         """Return one of the functions, with a wrapper that sets `called`."""

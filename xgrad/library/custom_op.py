@@ -2,11 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from ..amp.settings import is_autocast_available, kind_of
-from ..config import settings
+from ..config import block, settings
 from ..tensor import Tensor
 from .infer_schema import infer_schema
 from .operator import OpOverload
@@ -175,7 +174,7 @@ class CustomOpDef:
         """
         return register_rule(self._opoverload, torch_dispatch_class, fn)
 
-    @contextmanager
+    @block
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
         """Within the block, have the first function run in the place of a device's kernel, or not any more."""
         disabled, before = self._opoverload.disabled, device_type in self._opoverload.disabled
@@ -188,8 +187,8 @@ class CustomOpDef:
         try:
             yield
         finally:
+            settings.registrations += 1
             (disabled.add if before else disabled.discard)(device_type)
-            settings.changed()
 
 
 # -- what the functions of xgrad.library share with the methods ------------------------------------------------------

@@ -4,14 +4,13 @@
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..config import state
+from ..config import block, state
 from ..dispatch.tables import FUNCTIONS
 from ..donation import copied, sent
 from ..execution.pending import declared_of, only_shape, quietly
@@ -22,7 +21,7 @@ from ..views.storage import Tracer
 _SMALL = 1 << 20  # bytes: more is not sent from the host, but made on the device
 
 
-@contextmanager
+@block
 def outside_of_trace() -> Iterator[None]:
     """Context manager: tensors are as they are outside of the compiled function that is traced, and programs run."""
     trace, overlay, state.trace, state.overlay = state.trace, state.overlay, None, None

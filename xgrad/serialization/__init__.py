@@ -12,6 +12,8 @@ import mmap as _mmap
 import os
 import pickle
 import secrets
+import stat
+from contextlib import suppress
 from typing import Any
 
 from ..interop._safetensors_file import FileError, contents, replaceable
@@ -146,6 +148,9 @@ def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:
     if hasattr(f, "read"):
         if mmap:
             raise ValueError("f must be a file path in order to use the mmap argument")
+        with suppress(AttributeError, OSError):  # an object that is no open file
+            if stat.S_ISCHR(os.fstat(f.fileno()).st_mode):
+                raise FileError(f"{f.name} is a device, which may have no end")
         data = f.read()
         if not isinstance(data, bytes):
             raise TypeError(f"load(): the file must be opened in binary mode: read() gave {type(data).__name__}")
@@ -159,7 +164,7 @@ def _bytes_of(f: Any, mmap: bool | None) -> tuple[memoryview, str]:
     with open(name, "rb") as file:
         if mmap and os.fstat(file.fileno()).st_size:  # an empty file can't be mapped
             return memoryview(_mmap.mmap(file.fileno(), 0, access=_mmap.ACCESS_READ)), str(name)
-        return memoryview(file.read()), str(name)
+        return _bytes_of(file, None)
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ import pickle
 import reprlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,8 +88,9 @@ class Reader:
             ("_codecs", "encode"): _encoded,
         }
         for module in ("__builtin__", "builtins"):
-            for kind, call in ((set, _set), (frozenset, _frozenset), (complex, complex), (bytearray, _bytearray)):
-                calls[module, kind.__name__] = call
+            calls[module, "complex"], calls[module, "bytearray"] = complex, _bytearray
+            for kind in (set, frozenset):
+                calls[module, kind.__name__] = partial(_hashed, kind)
         self._known: dict[tuple[str, str], Any] = {name: _Known(call) for name, call in calls.items()}
         for name, dtype in _STORAGES.items():
             for module in ("torch", "torch.storage", "torch.cuda"):
@@ -143,33 +145,21 @@ class Reader:
         else:
             self._pop(1)
 
-    def _drop_marked(self, _: Any) -> None:
-        self._marked()
-
-    def _get(self, number: int) -> None:
-        self._push(self._memo[number])
-
     def _put(self, number: Any) -> None:
         self._memo[len(self._memo) if number is None else number] = self._stack[-1]
 
-    def _extend(self, values: list[Any]) -> None:
+    def _fill(self, kind: type, values: list[Any]) -> None:
+        """Add values to the last value of the stack, which is of this kind: keys and values to a dictionary."""
         target = self._stack[-1]
-        if type(target) is not list:
+        if not isinstance(target, kind):
             raise _misplaced("an item", target)
-        target += values
-
-    def _add(self, values: list[Any]) -> None:
-        target = self._stack[-1]
-        if type(target) is not set:
-            raise _misplaced("an item", target)
-        target.update(map(_key, values))
-
-    def _set_items(self, flat: list[Any]) -> None:
-        target = self._stack[-1]
-        if not isinstance(target, dict):
-            raise _misplaced("an item", target)
-        for key, value in zip(flat[::2], flat[1::2], strict=True):
-            target[_key(key)] = value
+        if kind is list:
+            target += values
+        elif kind is set:
+            target.update(map(_key, values))
+        else:
+            for key, value in zip(values[::2], values[1::2], strict=True):
+                target[_key(key)] = value
 
     def _find(self, module: str, name: str) -> None:
         if (module, name) not in self._known:
@@ -221,32 +211,33 @@ _ARGUMENTS = frozenset({
     "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "BINBYTES", "SHORT_BINBYTES",
     "BINBYTES8", "BYTEARRAY8", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
 })  # fmt: skip
-_OPCODES: dict[str, Callable[[Reader, Any], None]] = {
+_OPCODES: dict[str, Callable[[Reader, Any], Any]] = {
     "PROTO": lambda self, _: None, "FRAME": lambda self, _: None, "MARK": Reader._mark,
     "NONE": lambda self, _: self._push(None), "NEWTRUE": lambda self, _: self._push(True),
     "NEWFALSE": lambda self, _: self._push(False), "EMPTY_TUPLE": lambda self, _: self._push(()),
     "EMPTY_LIST": lambda self, _: self._push([]), "EMPTY_DICT": lambda self, _: self._push({}),
     "EMPTY_SET": lambda self, _: self._push(set()),
     "TUPLE": lambda self, _: self._push(tuple(self._marked())), "LIST": lambda self, _: self._push(self._marked()),
-    "FROZENSET": lambda self, _: self._push(_frozenset(self._marked())),
+    "FROZENSET": lambda self, _: self._push(_hashed(frozenset, self._marked())),
     "TUPLE1": lambda self, _: self._push(tuple(self._pop(1))),
     "TUPLE2": lambda self, _: self._push(tuple(self._pop(2))),
     "TUPLE3": lambda self, _: self._push(tuple(self._pop(3))),
-    "APPEND": lambda self, _: self._extend(self._pop(1)), "APPENDS": lambda self, _: self._extend(self._marked()),
-    "ADDITEMS": lambda self, _: self._add(self._marked()),
-    "SETITEM": lambda self, _: self._set_items(self._pop(2)),
-    "SETITEMS": lambda self, _: self._set_items(self._marked()),
-    "GET": Reader._get, "BINGET": Reader._get, "LONG_BINGET": Reader._get,
-    "PUT": Reader._put, "BINPUT": Reader._put, "LONG_BINPUT": Reader._put, "MEMOIZE": Reader._put,
-    "POP": Reader._drop, "POP_MARK": Reader._drop_marked,
+    "APPEND": lambda self, _: self._fill(list, self._pop(1)),
+    "APPENDS": lambda self, _: self._fill(list, self._marked()),
+    "ADDITEMS": lambda self, _: self._fill(set, self._marked()),
+    "SETITEM": lambda self, _: self._fill(dict, self._pop(2)),
+    "SETITEMS": lambda self, _: self._fill(dict, self._marked()), "MEMOIZE": Reader._put,
+    "POP": Reader._drop, "POP_MARK": lambda self, _: self._marked(),
     "DUP": lambda self, _: self._push(self._stack[-1]),
     "GLOBAL": lambda self, names: self._find(*names.split(" ", 1)),
     "STACK_GLOBAL": lambda self, _: self._find(*map(_text, self._pop(2))),
     "REDUCE": Reader._reduce, "BUILD": Reader._build, "BINPERSID": Reader._persistent,
 }  # fmt: skip
-_OPCODES |= dict.fromkeys(  # of Python 2's text
-    ("STRING", "BINSTRING", "SHORT_BINSTRING"), lambda self, text: self._push(text.encode("latin1").decode())
-)
+_OPCODES |= {f"{size}GET": lambda self, number: self._push(self._memo[number]) for size in ("", "BIN", "LONG_BIN")}
+_OPCODES |= {f"{size}PUT": Reader._put for size in ("", "BIN", "LONG_BIN")}
+_OPCODES |= {  # of Python 2's text
+    f"{size}STRING": lambda self, text: self._push(text.encode("latin1").decode()) for size in ("", "BIN", "SHORT_BIN")
+}
 
 
 def _misplaced(what: str, target: Any) -> pickle.UnpicklingError:
@@ -279,12 +270,8 @@ def _numbers(values: Any) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _set(items: Any = ()) -> set:
-    return set(map(_key, items))
-
-
-def _frozenset(items: Any = ()) -> frozenset:
-    return frozenset(map(_key, items))
+def _hashed(kind: type, items: Any = ()) -> Any:
+    return kind(map(_key, items))
 
 
 def _ordered(pairs: Any = ()) -> OrderedDict:
@@ -350,19 +337,12 @@ class Tensors:
         return _Number(len(self.tensors) - 1)
 
     def dense(
-        self,
-        storage: Kept,
-        offset: int,
-        sizes: Any,
-        strides: Any,
-        requires_grad: bool = False,
-        hooks: Any = None,
+        self, storage: Kept, offset: int, sizes: Any, strides: Any, requires_grad: bool = False, hooks: Any = None,
         metadata: Any = None,
-    ) -> _Number:
-        dtype = storage.dtype
-        if dtype is None:
+    ) -> _Number:  # fmt: skip
+        if storage.dtype is None:
             raise pickle.UnpicklingError("an untyped storage for a tensor without a dtype")
-        return self.dense_of_dtype(storage, offset, sizes, strides, requires_grad, hooks, dtype, metadata)
+        return self.dense_of_dtype(storage, offset, sizes, strides, requires_grad, hooks, storage.dtype, metadata)
 
     def dense_of_dtype(
         self, storage: Kept, offset: int, sizes: Any, strides: Any, requires_grad: bool, hooks: Any, dtype: Any,
@@ -370,20 +350,10 @@ class Tensors:
     ) -> _Number:  # fmt: skip
         if not isinstance(dtype, (np.dtype, dtype_object)):
             raise _misplaced("a dtype", dtype)
-        bits = metadata or {}
-        place = self._storage(storage, np.dtype(dtype))
-        return self._add(
-            Dense(
-                place,
-                _numbers(sizes),
-                _numbers(strides),
-                storage.offset + sum(_numbers((offset,))),
-                requires_grad is True,
-                False,
-                bits.get("conj") is True,
-                bits.get("neg") is True,
-            )
-        )
+        conj, neg = ((metadata or {}).get(bit) is True for bit in ("conj", "neg"))
+        place, (first,) = self._storage(storage, np.dtype(dtype)), _numbers((offset,))
+        geometry = _numbers(sizes), _numbers(strides), storage.offset + first
+        return self._add(Dense(place, *geometry, requires_grad is True, False, conj, neg))
 
     def parameter(self, data: _Number, requires_grad: bool, hooks: Any) -> _Number:
         return self._add(self.tensors[data.number]._replace(requires_grad=requires_grad is True, parameter=True))
@@ -403,12 +373,10 @@ def built(node: Any, made: list | None, known: dict[int, Any]) -> Any:
         return node if made is None else made[node.number]
     if isinstance(node, (_Known, Kept)):
         raise FileError("something that is no value stands where one is expected")
-    if not isinstance(node, (dict, list, tuple, set, frozenset)) or isinstance(node, Size):
+    if not isinstance(node, (dict, list, tuple)) or isinstance(node, Size):
         return node
     if id(node) in known:
         return known[id(node)]
-    if isinstance(node, (set, frozenset)):
-        return node
     if isinstance(node, tuple):
         found: Any = tuple(built(item, made, known) for item in node)
         return known.setdefault(id(node), found)  # it may contain a list that contains it

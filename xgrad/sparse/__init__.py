@@ -12,8 +12,10 @@ tensor(indices=tensor([[0, 1],
 
 import functools as _functools
 from collections.abc import Callable as _Callable
+from collections.abc import Iterator as _Iterator
 from typing import Any
 
+from ..config import Generated as _Generated
 from ..config import settings as _settings
 from ..missing import MissingNameError as _MissingNameError
 from ..ops.sparse import conversion as _conversion
@@ -29,7 +31,7 @@ __all__ = ["SparseTensor", "addmm", "check_sparse_tensor_invariants", "from_bcoo
 SparseTensor = _tensors.SparseTensor
 
 
-class check_sparse_tensor_invariants:
+class check_sparse_tensor_invariants(_Generated):
     """Let the constructors of sparse tensors check all invariants, as with `check_invariants=True`.
 
     A block, a decorator, or `enable()` and `disable()`, for the whole process; False concerns only
@@ -64,17 +66,17 @@ class check_sparse_tensor_invariants:
         """Check only what `check_invariants=None` checks."""
         _settings.check_sparse = False
 
-    def __enter__(self) -> None:
+    def _block(self) -> _Iterator[None]:
         if self.saved_state is not None:
             raise RuntimeError(
                 "This context manager instance is already activated. Make another instance for a block within it."
             )
-        self.saved_state = self.is_enabled()
-        _settings.check_sparse = bool(self.state)
-
-    def __exit__(self, *error: Any) -> None:
-        assert self.saved_state is not None
-        _settings.check_sparse, self.saved_state = self.saved_state, None
+        check, before = bool(self.state), self.is_enabled()
+        self.saved_state, _settings.check_sparse = before, check
+        try:
+            yield
+        finally:
+            _settings.check_sparse, self.saved_state = before, None
 
     def __call__(self, function: _Callable) -> _Callable:
         @_functools.wraps(function)

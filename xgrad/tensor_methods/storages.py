@@ -82,6 +82,17 @@ def _storage_of(input: Tensor, what: str) -> Storage:
     return input._share()
 
 
+def _refused(what: str, instead: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"xgrad.{type(self).__name__}.{what} is not supported: XLA's arrays have no memory that Python could "
+            f"change. {instead}"
+        )
+
+    method.__doc__ = f"Not supported. {instead}"
+    return method
+
+
 class UntypedStorage:
     """The memory that tensors share, by `Tensor.untyped_storage()`: a base and its views have equal ones.
 
@@ -187,30 +198,13 @@ class UntypedStorage:
     def __reduce__(self) -> Any:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object: pickle or xgrad.save() the tensors")
 
-    def _refuse(self, what: str, instead: str) -> Any:
-        raise NotImplementedError(
-            f"xgrad.{type(self).__name__}.{what} is not supported: XLA's arrays have no memory that Python could "
-            f"change. {instead}"
-        )
-
-    def resize_(self, size: int) -> Any:
-        """Not supported: `Tensor.resize_` is."""
-        self._refuse(
-            "resize_",
-            "Use tensor.resize_(sizes); to give memory up (resize_(0)), drop the tensors or assign "
-            "x.data = xgrad.empty(0).",
-        )
-
-    def copy_(self, source: Any, non_blocking: bool | None = None) -> Any:
-        """Not supported: `Tensor.copy_` is."""
-        self._refuse("copy_", "Use tensor.copy_(other).")
-
-    def fill_(self, value: Any) -> Any:
-        """Not supported: `Tensor.fill_` is."""
-        self._refuse("fill_", "Use tensor.fill_(value).")
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self._refuse("__setitem__", "Write to the tensor: x[index] = value.")
+    resize_ = _refused(
+        "resize_", "Use tensor.resize_(sizes); to give memory up (resize_(0)), drop the tensors or assign "
+        "x.data = xgrad.empty(0)."
+    )  # fmt: skip
+    copy_ = _refused("copy_", "Use tensor.copy_(other).")
+    fill_ = _refused("fill_", "Use tensor.fill_(value).")
+    __setitem__ = _refused("__setitem__", "Write to the tensor: x[index] = value.")
 
 
 class TypedStorage(UntypedStorage):

@@ -7,7 +7,7 @@ tensors by recomputation; it works with every way of asking for gradients (see r
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from jax.core import Tracer
 
 from ..autograd.backward import backward
 from ..autograd.function import Function
-from ..config import state
+from ..config import Block, block, state
 from ..dispatch.autocasting import use_casts
 from ..missing import missing as _missing
 from ..platforms import default_platform
@@ -52,7 +52,7 @@ def noop_context_fn() -> tuple[Any, Any]:
     return nullcontext(), nullcontext()
 
 
-@contextmanager
+@block
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
     """Let checkpoints made in the block stop recomputing once they have the values that backward needs, or not.
 
@@ -65,7 +65,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
         _Overrides.early_stop = before
 
 
-@contextmanager
+@block
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
     """Let checkpoints made in the block log their operators for error messages, or not; None: as their `debug` says."""
     before, _Overrides.debug = _Overrides.debug, enabled
@@ -294,7 +294,7 @@ def set_device_states(devices: list[int], states: list[Tensor], *, device_type: 
     """Do nothing: devices have no states (see `DefaultDeviceType`)."""
 
 
-class GraphExecGroup:
+class GraphExecGroup(Block):
     """Backward calls in the block recompute each checkpoint (use_reentrant=False) once between them.
 
     They must run through parts of the graph that do not overlap, even with `retain_graph=True`.
@@ -306,11 +306,9 @@ class GraphExecGroup:
             raise RuntimeError(
                 f"GraphExecGroup contexts cannot be nested. Already inside group {state.graph_exec_group}"
             )
+        self._will_restore("graph_exec_group")
         state.graph_exec_group = self
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        state.graph_exec_group = None
 
     @classmethod
     def _get_current_group(cls) -> "GraphExecGroup | None":

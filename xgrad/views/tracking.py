@@ -10,14 +10,13 @@ Invariant: the choice is made once for each view, when it is made, and is per th
 """
 
 from contextlib import ContextDecorator
-from typing import Any
 
-from ..config import Leaving, state
+from ..config import Block, state
 
 PATHS = ("replay", "geometry")
 
 
-class tracking(ContextDecorator):
+class tracking(Block, ContextDecorator):
     """Make views along `path`, "replay" or "geometry", in a `with` block or a decorated function.
 
     Without it the device decides: XLA's devices have no strides, so their views are replayed.
@@ -36,13 +35,10 @@ class tracking(ContextDecorator):
         if path not in PATHS:
             raise ValueError(f'views are tracked by "replay" or by "geometry", not by {path!r}')
         self.path = path
-        self._before: list[dict[str, Any]] = []
 
     def _recreate_cm(self) -> "tracking":
         return type(self)(self.path)  # a decorated function may call itself, and be called by several threads
 
     def __enter__(self) -> None:
-        self._before.append({"tracking": state.tracking})
+        self._will_restore("tracking")
         state.tracking = self.path
-
-    __exit__: Any = Leaving()

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import jax
 
-from ...config import state
+from ...config import settings, state
 from ...dispatch.operator import Operator
 from ...dispatch.operator_modes import OperatorMode, public_name
 from ...engine.node import MAX_SEQUENCE_NR, Node
@@ -37,15 +37,22 @@ class _Recorder(OperatorMode):
     whole = True
     record_shapes = False
     _library = ""  # the prefix of an operator's name
+    _shown = "Profiler"
+    enabled: bool
+    entered = False
 
     def __enter__(self) -> Self:
-        super().__enter__()
-        self._around, state.recorder = state.recorder, self
+        if not self.enabled:
+            self._will_restore()
+            return self
+        if self.entered:
+            raise RuntimeError(f"{self._shown} context manager is not reentrant")
+        self.entered: bool = True
+        settings.special = True
+        self._will_restore("operator_mode", "recorder")
+        self._outer, self._around = state.operator_mode, state.recorder
+        state.operator_mode = state.recorder = self
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        state.recorder = self._around
-        super().__exit__(*error)
 
     def begin(self, name: str, number: int, inputs: Iterable[Any], kind: str) -> Any:
         """Record that something begins; return an event for `end`."""
@@ -158,24 +165,11 @@ class emit_nvtx(_Recorder):
     True
     """
 
-    enabled: bool
+    _shown = "NVTX annotation"
     record_shapes: bool
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
         self.enabled, self.record_shapes = enabled, record_shapes
-        self.entered = False
-
-    def __enter__(self) -> Self:
-        if not self.enabled:
-            return self
-        if self.entered:
-            raise RuntimeError("NVTX annotation context manager is not reentrant")
-        self.entered: bool = True
-        return super().__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        if self.enabled:
-            super().__exit__(*error)
 
 
 class profile(_Recorder):
@@ -212,7 +206,6 @@ class profile(_Recorder):
     """
 
     _library = "aten::"
-    enabled: bool
     record_shapes: bool
 
     def __init__(
@@ -235,7 +228,6 @@ class profile(_Recorder):
         activity_filters: Any = None,
     ) -> None:
         self.enabled, self.record_shapes = enabled, record_shapes
-        self.entered = self.finished = False
         self._open: list[FunctionEvent] = []
         self._events = EventList()
         if enabled and (use_cuda or use_device not in (None, "cpu")):
@@ -257,22 +249,20 @@ class profile(_Recorder):
             )
 
     def __enter__(self) -> Self:
-        if not self.enabled:
-            return self
-        if self.entered:
-            raise RuntimeError("Profiler context manager is not reentrant")
-        self.entered: bool = True
-        super().__enter__()
-        self._start = time.perf_counter_ns()
-        return self
+        self._start: int = self._start if self.entered else time.perf_counter_ns()
+        return super().__enter__()
 
-    def __exit__(self, *error: Any) -> None:
-        if not self.enabled:
-            return
-        super().__exit__(*error)
+    def _close(self) -> Callable[[], Any]:
+        return map(self._ended, map(vars(state).update, iter(self._before.pop, None))).__next__
+
+    def _ended(self, _: Any) -> None:
         if self._open:  # a range that ends after the profiler
             self.end(self._open[0], -1)
-        self.finished: bool = True
+
+    @property
+    def finished(self) -> bool:
+        """True once the block has ended."""
+        return self.entered and not self._before
 
     def begin(self, name: str, number: int, inputs: Iterable[Any], kind: str) -> FunctionEvent:
         parent = self._open[-1] if self._open else None

@@ -16,7 +16,7 @@ from ... import dtypes
 from ...config import forward_levels, state
 from ...declared import DeclaredPlace
 from ...devices import Devices, device, kept, placement_of, same_placement, settled
-from ...dispatch.declare import composite, linear, operator
+from ...dispatch.declare import composite, internal, linear, operator
 from ...dispatch.inplace import call_inplace
 from ...dispatch.promotion import cast
 from ...dispatch.recorded_views import record_linear
@@ -44,7 +44,7 @@ _CASTS = (
 )
 
 
-@operator("_to_dtype", function=False, method=False, out=False, node="ToCopyBackward0", samples=_CASTS + COMPLEX)
+@internal("_to_dtype", node="ToCopyBackward0", samples=_CASTS + COMPLEX)
 def _to_dtype(self, *, dtype):
     """A copy with another dtype."""
     return cast(self, dtype)
@@ -100,14 +100,7 @@ def move(self: Tensor, placement: Any, copy: bool = False, committed: bool = Tru
     return record_linear(moved, (self,), lambda: ToCopyBackward0(self, source), lambda t: move(t, placement))
 
 
-@operator(
-    "_constrain",
-    function=False,
-    method=False,
-    out=False,
-    node="ToCopyBackward0",
-    samples=(sample(real(2, 3), placement=HERE),) + COMPLEX,
-)
+@internal("_constrain", node="ToCopyBackward0", samples=(sample(real(2, 3), placement=HERE),) + COMPLEX)
 def _constrain(self, *, placement):
     """The tensor with a constraint on its sharding: a transfer within a trace."""
     return jax.lax.with_sharding_constraint(self, placement)
@@ -263,7 +256,7 @@ def fill(self, value):
     return jnp.broadcast_to(cast(value, self.dtype), self.shape)
 
 
-@operator("zero", inplace=True, method=False, function=False, out=False, samples=REAL + COMPLEX)
+@internal("zero", inplace=True, samples=REAL + COMPLEX)
 def _zero(self):
     return jnp.zeros_like(self)
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from ... import dtypes
 from ...dispatch.call import call
-from ...dispatch.declare import linear, operator, variant
+from ...dispatch.declare import internal, linear, variant
 from ...dispatch.inplace import call_inplace
 from ...dispatch.promotion import cast, check_broadcast
 from ...dispatch.samples import COMPLEX, real, sample
@@ -62,16 +62,10 @@ def copied(grad: Tensor, variable: Tensor) -> Tensor:
     return call(copy, (grad.detach(), grad), ())
 
 
-@operator(
+@internal(
     "_fit",
-    method=False,
-    function=False,
-    out=False,
     node="SumToSizeBackward0",
-    samples=(
-        sample(real(2, 3), shape=(1, 3), dtype=dtypes.float64),
-        sample(real(2, 3), shape=(), dtype=dtypes.float64),
-    )
+    samples=(sample(real(2, 3), shape=(1, 3), dtype=dtypes.float64), sample(real(2, 3), shape=(), dtype=dtypes.float64))
     + COMPLEX,
 )
 def fit_to(self, *, shape, dtype):

@@ -20,7 +20,7 @@ from ...declared import DeclaredPlace
 from ...devices import Devices, replicated
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal
 from ...dispatch.out import write_out
 from ...dispatch.samples import sample
 from ...donation import sent
@@ -34,12 +34,8 @@ from .scalars import fill_value
 _DOUBLE = dict(dtype=dtypes.float64, placement=None)  # of samples
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
-    differentiable=False,
-    samples=(sample(value=1.5, size=(2, 3), **_DOUBLE), sample(value=1.5, size=(0, 3), **_DOUBLE)),
+@internal(
+    differentiable=False, samples=(sample(value=1.5, size=(2, 3), **_DOUBLE), sample(value=1.5, size=(0, 3), **_DOUBLE))
 )
 def _constant(*, value, size, dtype, placement):
     """Fill with `value`, a constant of the program: zeros and ones are made all the time."""
@@ -51,13 +47,7 @@ def _wide(dtype: np.dtype) -> np.dtype:
     return dtypes.float32 if dtype.itemsize < 4 and dtype in dtypes.FLOATS else dtype
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
-    differentiable=False,
-    samples=(sample(1, 0.5, n=3, **_DOUBLE), sample(1, 0.5, n=0, **_DOUBLE)),
-)
+@internal(differentiable=False, samples=(sample(1, 0.5, n=3, **_DOUBLE), sample(1, 0.5, n=0, **_DOUBLE)))
 def _range(start, step, *, n, dtype, placement):
     wide = _wide(dtype)
     return place((start.astype(wide) + step.astype(wide) * jnp.arange(n, dtype=wide)).astype(dtype), placement)
@@ -73,10 +63,7 @@ def spaced(start: Any, end: Any, steps: int, dtype: Any) -> Any:
     return jnp.full((1,), start) if steps == 1 else points
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
+@internal(
     differentiable=False,
     samples=(sample(1.0, 3.0, None, steps=4, **_DOUBLE), sample(0.0, 2.0, 10.0, steps=4, **_DOUBLE)),
 )
@@ -86,13 +73,7 @@ def _spaced(start, end, base, *, steps, dtype, placement):
     return place((points if base is None else jnp.power(base.astype(points.dtype), points)).astype(dtype), placement)
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
-    differentiable=False,
-    samples=(sample(n=2, m=3, **_DOUBLE), sample(n=0, m=3, **_DOUBLE)),
-)
+@internal(differentiable=False, samples=(sample(n=2, m=3, **_DOUBLE), sample(n=0, m=3, **_DOUBLE)))
 def _eye(*, n, m, dtype, placement):
     return place(jnp.eye(n, m, dtype=dtype), placement)
 
@@ -370,10 +351,7 @@ def eye(
     return made(call(_eye.operator, (), (n, m, dtype, placement(device))), requires_grad, out, "eye")
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
+@internal(
     differentiable=False,
     samples=tuple(
         [sample(row=3, col=4, offset=1, lower=low, dtype=dtypes.int64, placement=None) for low in (True, False)]

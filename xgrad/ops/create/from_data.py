@@ -20,7 +20,7 @@ from ...declared import DeclaredPlace
 from ...devices import Devices, is_default, kept, require_here, same_placement, settled, sharding_of
 from ...dispatch.argument_kinds import require_no_grad
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal
 from ...dispatch.promotion import cast
 from ...dispatch.samples import COMPLEX, real, sample, whole
 from ...execution.execute import transferred
@@ -31,10 +31,7 @@ from .scalars import all_fit, fill_value, number
 _BUILTINS = {bool, int, float, complex}
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
+@internal(
     differentiable=False,
     samples=(sample(real(2, 3), dtype=dtypes.complex128), sample(whole(-3, 4, 2, 3), dtype=dtypes.float64)) + COMPLEX,
 )
@@ -52,10 +49,7 @@ def place(x: Any, placement: Sharding | Devices | None) -> Any:
     return x if where is None or where.__class__ is DeclaredPlace else jax.lax.with_sharding_constraint(x, where)
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
+@internal(
     differentiable=False,
     samples=(
         sample(real(), size=(2, 3), dtype=dtypes.float64, placement=None),

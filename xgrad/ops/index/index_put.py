@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import dtypes
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal
 from ...dispatch.inplace import call_inplace
 from ...dispatch.promotion import cast
 from ...dispatch.samples import COMPLEX, real, sample, whole
@@ -36,18 +36,16 @@ def _full_index(self: Any, indices: tuple, places: tuple) -> tuple:
     return tuple(full)
 
 
-@operator(
+@internal(
     "index",
-    function=False,
-    method=False,
-    out=False,
     samples=(
         sample(real(2, 3), whole(-3, 3, 4), places=(1,)),
         sample(real(2, 3), whole(0, 2, 4), whole(0, 3, 4), places=(0, 1)),
         sample(real(2, 3), whole(0, 2, 2, 1), whole(0, 3, 3), places=(0, 1)),
-        sample(real(2, 3), whole(0, 3, 0), places=(1,)), *COMPLEX,
+        sample(real(2, 3), whole(0, 3, 0), places=(1,)),
+        *COMPLEX,
     ),
-)  # fmt: skip
+)
 def index_(self, *indices, places):
     """`self` indexed by integer tensors in the dimensions `places`."""
     return self.at[_full_index(self, indices, places)].get(mode="fill")
@@ -60,18 +58,16 @@ def _index_adjoint(grad: Any, function: Any, indices: Any, shapes: Any, dtypes: 
 index_.derivative(self=_index_adjoint)
 
 
-@operator(
+@internal(
     "index_put",
-    function=False,
-    method=False,
-    out=False,
     samples=(
         sample(real(2, 4), real(2, 3), whole(0, 4, 3), places=(1,), accumulate=False),
         sample(real(2, 3), real(4), whole(0, 2, 4), whole(0, 3, 4), places=(0, 1), accumulate=True),
         sample(real(2, 4), real(), whole(0, 4, 3), places=(1,), accumulate=False),
-        sample(real(2, 3), real(2, 0), whole(0, 3, 0), places=(1,), accumulate=True), *COMPLEX,
+        sample(real(2, 3), real(2, 0), whole(0, 3, 0), places=(1,), accumulate=True),
+        *COMPLEX,
     ),
-)  # fmt: skip
+)
 def index_put_array(self, values, *indices, places, accumulate):
     """A copy of `self` with `values`, which broadcast, written or added at an advanced index."""
     at = self.at[_full_index(self, indices, places)]

@@ -12,7 +12,7 @@ import numpy as np
 from ... import dtypes
 from ...devices import require_here
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import broadcast_shapes, cast, check_broadcast
 from ...dispatch.samples import COMPLEX, real, sample, whole
@@ -132,16 +132,15 @@ def _scattered_source(grad: Any, mask: Any, shapes: Any) -> Any:
 masked_scatter.derivative(self=lambda grad, mask: jnp.where(mask, 0, grad), source=_scattered_source)
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
+@internal(
     node="MaskedSelectBackward0",
     samples=(
-        sample(real(2, 3), whole(0, 6, 4), shape=(2, 3)), sample(real(3), whole(0, 6, 4), shape=(2, 3)),
-        sample(real(2, 3), whole(0, 6, 0), shape=(2, 3)), *COMPLEX,
+        sample(real(2, 3), whole(0, 6, 4), shape=(2, 3)),
+        sample(real(3), whole(0, 6, 4), shape=(2, 3)),
+        sample(real(2, 3), whole(0, 6, 0), shape=(2, 3)),
+        *COMPLEX,
     ),
-)  # fmt: skip
+)
 def _masked(self, index, *, shape):
     return jnp.broadcast_to(self, shape).reshape(-1)[index]
 
@@ -249,9 +248,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return call(_unraveled.operator, (indices,), (sizes,))
 
 
-@operator(
-    function=False, method=False, out=False, differentiable=False, samples=(sample(whole(0, 6, 4), sizes=(2, 3)),)
-)
+@internal(differentiable=False, samples=(sample(whole(0, 6, 4), sizes=(2, 3)),))
 def _unraveled(self, *, sizes):
     strides = np.cumprod((1, *sizes[:0:-1]))[::-1]
     return tuple(self // int(s) % n for s, n in zip(strides, sizes))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from ... import dtypes
 from ...config import state
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal
 from ...dispatch.samples import SINGLE, definite, fixed, positive, real, sample, whole
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
@@ -101,16 +101,14 @@ def _eigenpairs_tangent(
     return (values, V), along
 
 
-@operator(
+@internal(
     "lobpcg",
-    function=False,
-    method=False,
-    out=False,
     samples=(
         sample(definite(3, 3), fixed(real(3, 1)), None, k=1, niter=9, tol=1e-14, largest=True),
         sample(definite(4, 4), fixed(real(4, 1)), fixed(definite(4, 4)), k=1, niter=40, tol=1e-14, largest=False),
-    ) + SINGLE,
-)  # fmt: skip
+    )
+    + SINGLE,
+)
 def _lobpcg(A, X, iK, *, k, niter, tol, largest):
     return _eigenpairs(A, X, iK, k, niter, tol, largest)
 
@@ -129,15 +127,10 @@ def _gradient(grads, A, results, defined):
 _lobpcg.derivative(A=_gradient)  # X and iK are detached
 
 
-@operator(
+@internal(
     "lobpcg_sparse",
-    function=False,
-    method=False,
-    out=False,
     differentiable=False,
-    samples=(
-        sample(positive(3), whole(0, 3, 2, 3), real(3, 1), None, k=1, niter=3, tol=1e-9, largest=True),
-    ) + SINGLE,
+    samples=(sample(positive(3), whole(0, 3, 2, 3), real(3, 1), None, k=1, niter=3, tol=1e-9, largest=True),) + SINGLE,
 )  # fmt: skip
 def _lobpcg_sparse(values, indices, X, iK, *, k, niter, tol, largest):
     def product(block: Any) -> Any:

@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.inplace import call_inplace
-from ...dispatch.promotion import cast, require_floating, require_real, require_real_floating, scalar, widen, wrap_dim
+from ...dispatch.promotion import cast, require_floating, require_real, require_real_floating, scalar, wrap_dim
 from ...dispatch.samples import COMPLEX, REAL, key, positive, real, sample, unary
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
 from ..create.scalars import fill_value, require_fit_beside
+from ..pointwise.ends import COMPLEX_TOO, log1p_exp, sigmoid, with_slope
 from ..random.keys import draw_key
 from ..reduce.norms import magnitude
 
@@ -188,22 +189,11 @@ def prelu(self, weight):
 # -- smooth -----------------------------------------------------------------------------------------------------------
 
 
-@jax.custom_jvp
-def _expm1(x: Any) -> Any:
-    return jnp.expm1(x)
-
-
-@_expm1.defjvp
-def _expm1_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """The tangent by exp(x): jax's is expm1(x) + 1, which is 0 where exp(x) is smaller than a rounding."""
-    return _expm1(*primals), jnp.exp(*primals) * tangents[0]
-
-
 def _elu(x: Any, alpha: Any, scale: Any = 1.0, input_scale: Any = 1.0) -> Any:
     require_real_floating(x, "elu")
     # expm1 of large numbers is infinite, and infinity times a zero gradient is NaN: the branch gets none of them.
     negative = jnp.where(x > 0, 0, x)
-    return jnp.where(x > 0, x * scale, _expm1(negative * input_scale) * (alpha * scale))
+    return jnp.where(x > 0, x * scale, COMPLEX_TOO["expm1"](negative * input_scale) * (alpha * scale))
 
 
 @activation(samples=(*REAL, sample(real(2, 3), 0.7)))
@@ -243,24 +233,30 @@ def gelu(self, *, approximate="none"):
         raise RuntimeError(f"approximate argument must be either none or tanh, not {approximate!r}.")
     if approximate == "tanh":
         far = jnp.abs(self) > 50  # where the cube leaves the range, and nothing is left to add
-        return jnp.where(far, jnp.maximum(self, 0), jax.nn.gelu(jnp.where(far, 0, self), approximate=True))
+        x = jnp.where(far, 0, self)
+        return jnp.where(far, jnp.maximum(self, 0), x * sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)))
     # jax.nn's gelu uses erfc: a tenth slower, and in the tail other digits than PyTorch's.
-    x = widen(self)
-    return (0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))).astype(self.dtype)
+    return 0.5 * self * (1 + jax.lax.erf(self * math.sqrt(0.5)))
 
 
 @activation(samples=REAL + COMPLEX)
 def silu(self):
     """x * sigmoid(x)."""
     require_floating(self, "silu")
-    return jax.nn.silu(self)
+    return jax.nn.silu(self) if jnp.iscomplexobj(self) else _silu(self)
+
+
+# Where sigmoid(x) is below the range, x times it is not.
+_silu = with_slope(lambda x: x / (1 + jnp.exp(-x)), lambda x, out: sigmoid(x) + out * (1 - sigmoid(x)))
 
 
 @activation(samples=REAL)
 def mish(self):
     """x * tanh(softplus(x))."""
     require_real_floating(self, "mish")
-    return jax.nn.mish(self)
+    low = self < -40  # where softplus(x), its tanh and sigmoid(x) are the same number
+    x = jnp.where(low, 0, self)
+    return jnp.where(low, _silu(self), x * COMPLEX_TOO["tanh"](log1p_exp(x)))
 
 
 @functional(samples=(*REAL, sample(real(2, 3), 2.0, 1.0)))
@@ -269,14 +265,14 @@ def softplus(self, beta=1.0, threshold=20.0):
     require_real_floating(self, "softplus")
     beta = scalar(self, beta, "beta")
     linear = self * beta > scalar(self, threshold, "threshold")
-    return jnp.where(linear, self, jax.nn.softplus(jnp.where(linear, 0, self * beta)) / beta)
+    return jnp.where(linear, self, log1p_exp(jnp.where(linear, 0, self * beta)) / beta)
 
 
 @functional(node="LogSigmoidBackward0", samples=REAL)
 def logsigmoid(self):
     """log(sigmoid(x))."""
     require_real_floating(self, "log_sigmoid")
-    return jax.nn.log_sigmoid(self)
+    return -log1p_exp(-self)
 
 
 @functional(samples=REAL + COMPLEX)
@@ -289,7 +285,7 @@ def softsign(self):
 def tanhshrink(self):
     """x - tanh(x)."""
     require_floating(self, "tanhshrink")
-    return self - jnp.tanh(self)
+    return self - COMPLEX_TOO["tanh"](self)
 
 
 @functional(samples=(sample(real(2, 4)), sample(real(4, 3), dim=0), sample(real(0, 4))))
@@ -307,13 +303,7 @@ def glu(self, *, dim=-1):
 # -- random -----------------------------------------------------------------------------------------------------------
 
 
-@operator(
-    "rrelu_with_noise",
-    function=False,
-    method=False,
-    out=False,
-    samples=(sample(real(2, 3), key(), 0.125, 0.5), sample(real(), key(), 0.125, 0.5)),
-)
+@internal("rrelu_with_noise", samples=(sample(real(2, 3), key(), 0.125, 0.5), sample(real(), key(), 0.125, 0.5)))
 def _rrelu(self, key, lower, upper):
     slope = jax.random.uniform(key, self.shape, self.dtype, lower, upper)
     return jnp.where(self > 0, self, self * slope)
@@ -349,14 +339,14 @@ def softmax(self, *, dim, dtype=None):
     tensor([0.5000, 0.5000])
     """
     x, along = _prepare(self, dim, dtype, "softmax")
-    return jax.nn.softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
+    return jax.nn.softmax(x, axis=along).reshape(self.shape)
 
 
 @operator(out=True, samples=_ALONG)
 def log_softmax(self, *, dim, dtype=None):
     """The logarithm of softmax, without its overflow; computed in `dtype` if that is given."""
     x, along = _prepare(self, dim, dtype, "log_softmax")
-    return jax.nn.log_softmax(widen(x), axis=along).reshape(self.shape).astype(x.dtype)
+    return jax.nn.log_softmax(x, axis=along).reshape(self.shape)
 
 
 @functional("softmin", function=False, node="SoftmaxBackward0", samples=_ALONG)
@@ -370,18 +360,12 @@ def _along(x: Any, dim: int) -> int | None:
     return wrap_dim(dim, x.ndim) if x.ndim else None
 
 
-def _softmax_grad(grad, result, dim):
-    g, y = widen(grad), widen(result)
-    return (y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=y.ndim > 0))).astype(grad.dtype)
+def _total(x: Any, dim: int) -> Any:
+    return jnp.sum(x, axis=_along(x, dim), keepdims=x.ndim > 0)
 
 
-def _log_softmax_grad(grad, result, dim):
-    g, y = widen(grad), widen(result)
-    return (g - jnp.exp(y) * jnp.sum(g, axis=_along(y, dim), keepdims=y.ndim > 0)).astype(grad.dtype)
-
-
-softmax.derivative(self=lambda grad, result, dim: _softmax_grad(grad, result, dim))
-log_softmax.derivative(self=lambda grad, result, dim: _log_softmax_grad(grad, result, dim))
+softmax.derivative(self=lambda grad, result, dim: result * (grad - _total(grad * result, dim)))
+log_softmax.derivative(self=lambda grad, result, dim: grad - jnp.exp(result) * _total(grad, dim))
 
 
 def _legacy_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:

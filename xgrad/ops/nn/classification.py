@@ -17,6 +17,7 @@ from ...dispatch.promotion import refuse_complex, require_real_floating, scalar
 from ...dispatch.samples import between, positive, real, sample, whole
 from ...tensor import Tensor
 from ..index.index_checks import on_host
+from ..pointwise.ends import log1p_exp
 from .loss import functional, reduced, reduction_of
 
 
@@ -267,5 +268,5 @@ def multilabel_margin_loss(self, target, *, size_average=None, reduce=None, redu
 def multilabel_soft_margin_loss(self, target, weight=None, *, size_average=None, reduce=None, reduction="mean"):
     """The binary cross entropy of each class, with logits, mean over the classes (the last dimension)."""
     refuse_complex(self, "multilabel_soft_margin_loss")
-    loss = -(target * jax.nn.log_sigmoid(self) + (1 - target) * jax.nn.log_sigmoid(-self))
+    loss = target * log1p_exp(-self) + (1 - target) * log1p_exp(self)
     return reduced(jnp.mean(loss if weight is None else loss * weight, axis=-1), size_average, reduce, reduction)

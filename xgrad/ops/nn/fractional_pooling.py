@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ... import dtypes
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal
 from ...dispatch.promotion import require_real_floating
 from ...dispatch.samples import between, fixed, real, sample
 from ...dispatch.tables import FUNCTIONS
@@ -31,12 +31,9 @@ def _starts(random: Any, size: int, out: int, kernel: int) -> Any:
 _RANDOM = fixed(between(0, 1, 1, 2, 2))
 
 
-@operator(
+@internal(
     "fractional_max_pool",
     namespace="nn.functional",
-    method=False,
-    function=False,
-    out=False,
     samples=(
         sample(real(1, 2, 4, 3), _RANDOM, kernel=(2, 2), size=(2, 1)),
         sample(real(1, 1, 3, 3, 3), fixed(between(0, 1, 1, 1, 3)), kernel=(2, 2, 1), size=(2, 1, 2)),

@@ -18,7 +18,7 @@ from ...dispatch.samples import COMPLEX, between, positive, real, sample, whole
 from ...dtypes import torch_name
 from ...tensor import Tensor
 from ..index.index_checks import on_host
-from ..pointwise.ends import quotient
+from ..pointwise.ends import log1p_exp, logits_loss, quotient
 from ..reduce.distances import pairwise_distance
 from ..reduce.norms import magnitude, p_norm
 
@@ -249,8 +249,10 @@ def binary_cross_entropy_with_logits(
     if self.shape != target.shape:
         raise ValueError(f"Target size ({list(target.shape)}) must be the same as input size ({list(self.shape)})")
     refuse_complex(self, "binary_cross_entropy_with_logits")
-    excess = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
-    loss = (1 - target) * self - excess * jax.nn.log_sigmoid(self)
+    if pos_weight is None:
+        loss = logits_loss(self, target, target, jnp.ones_like(self))
+    else:
+        loss = logits_loss(self, target, pos_weight * target, 1 + (pos_weight - 1) * target)
     return reduced(loss if weight is None else loss * weight, size_average, reduce, reduction)
 
 
@@ -294,7 +296,7 @@ def gaussian_nll_loss(self, target, var, eps=1e-6, *, full=False, reduction="mea
     refuse_complex(var, "gaussian_nll_loss")
     # The bound on var is not differentiated through, as in PyTorch.
     var = var + jax.lax.stop_gradient(jnp.maximum(var, scalar(var, eps, "eps")) - var)
-    loss = 0.5 * (jnp.log(var) + quotient((self - target) ** 2, var))
+    loss = 0.5 * (jnp.log(var) + quotient(self - target, jnp.sqrt(var)) ** 2)
     if full:
         loss = loss + 0.5 * jnp.log(2 * jnp.pi).astype(loss.dtype)
     return reduced(loss, None, None, reduction)
@@ -367,7 +369,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, *, size_average=None
 def soft_margin_loss(self, target, *, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input))."""
     x, target = _pair(self, target)
-    return reduced(jax.nn.softplus(-target * x), size_average, reduce, reduction)
+    return reduced(log1p_exp(-target * x), size_average, reduce, reduction)
 
 
 def _margin(near: Any, far: Any, margin: Any, how: tuple) -> Any:

@@ -111,10 +111,9 @@ def rms_norm(self, weight=None, eps=None, *, normalized_shape):
     `eps` is added to the mean square: by default the machine epsilon of the dtype.
     """
     axes = _check_shape("rms_norm", self, normalized_shape, weight=weight)
-    x = widen(self)
-    eps = float(jnp.finfo(x.dtype).eps) if eps is None else scalar(x, eps, "eps")
-    x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=axes, keepdims=True) + eps)
-    return _affine(x, weight, None, normalized_shape).astype(self.dtype)
+    eps = float(jnp.finfo(self.dtype).eps) if eps is None else scalar(self, eps, "eps")
+    x = self * jax.lax.rsqrt(jnp.mean(self * self, axis=axes, keepdims=True) + eps)
+    return _affine(x, weight, None, normalized_shape)
 
 
 rms_norm.derivative(

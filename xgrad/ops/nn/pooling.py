@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import dtypes
 from ...dispatch.call import call
-from ...dispatch.declare import composite, linear, operator
+from ...dispatch.declare import composite, internal, linear, operator
 from ...dispatch.operator import freeze
 from ...dispatch.promotion import refuse_complex, require_real, require_real_floating
 from ...dispatch.samples import COMPLEX, real, sample, whole
@@ -149,11 +149,8 @@ def _scatter(grad: Any, at: Any, spatial: tuple) -> Any:
     return flat.reshape(lead + tuple(spatial))
 
 
-@operator(
+@internal(
     "max_pool2d_with_indices_backward",
-    function=False,
-    method=False,
-    out=False,
     samples=(sample(real(1, 1, 2, 2), real(1, 1, 3, 3), whole(0, 9, 1, 1, 2, 2)),) + COMPLEX,
 )
 def max_pool2d_backward(grad_output, self, indices):

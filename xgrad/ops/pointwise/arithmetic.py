@@ -5,6 +5,7 @@ operators under one name: one for the commonest form, two arrays and no option, 
 one for all others.  (PyTorch: BinaryOps.cpp, PointwiseOps.cpp.)
 """
 
+from functools import partial
 from operator import mul as times
 from operator import truediv as over
 from typing import Any
@@ -29,7 +30,6 @@ from ...dispatch.promotion import (
     require_floating,
     require_real,
     scalar,
-    widen,
 )
 from ...dispatch.samples import BINARY, COMPLEX, REAL, TERNARY, between, positive, real, sample
 from ...dispatch.tables import METHODS
@@ -91,30 +91,15 @@ def _sub(self, other, alpha=None):
     return beside_one(jnp.subtract, self, other if alpha is None else _scaled(other, alpha))
 
 
-@operator(
-    "add",
-    function=False,
-    dunder="__add__",
-    rdunder="__radd__",
-    idunder="__iadd__",
-    inplace=True,
-    pointwise=True,
-    samples=BINARY + COMPLEX,
-)
+_plain: Any = partial(operator, function=False, inplace=True, pointwise=True, samples=BINARY + COMPLEX)
+
+
+@_plain("add", dunder="__add__", rdunder="__radd__", idunder="__iadd__")
 def _plain_add(self, other):
     return _add(self, other)
 
 
-@operator(
-    "sub",
-    function=False,
-    dunder="__sub__",
-    rdunder="__rsub__",
-    idunder="__isub__",
-    inplace=True,
-    pointwise=True,
-    samples=BINARY + COMPLEX,
-)
+@_plain("sub", dunder="__sub__", rdunder="__rsub__", idunder="__isub__")
 def _plain_sub(self, other):
     return _sub(self, other)
 
@@ -239,11 +224,7 @@ mul.derivative(
 )
 
 
-@operator(
-    "div", function=False, inplace=True, aliases=("divide",),
-    dunder="__truediv__", rdunder="__rtruediv__", idunder="__itruediv__", pointwise=True,
-    samples=BINARY + COMPLEX,
-)  # fmt: skip
+@_plain("div", aliases=("divide",), dunder="__truediv__", rdunder="__rtruediv__", idunder="__itruediv__")
 def _div(self, other):
     check_broadcast(self, other)
     return _beside_number(quotient, self, other, *promote_float(self, other))
@@ -386,7 +367,7 @@ fmod.derivative(
 def addcmul(self, tensor1, tensor2, value=1):
     """input + value * tensor1 * tensor2, broadcast."""
     self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
-    return (widen(self) + _scaled(widen(tensor1) * widen(tensor2), value)).astype(self.dtype)
+    return self + _scaled(tensor1 * tensor2, value)
 
 
 @operator(
@@ -402,7 +383,7 @@ def addcdiv(self, tensor1, tensor2, value=1):
             "and add the quotient, or convert tensor1 or tensor2 to a floating-point dtype."
         )
     self, tensor1, tensor2 = promote_together(self, tensor1, tensor2)
-    return (widen(self) + _scaled(quotient(widen(tensor1), widen(tensor2)), value)).astype(self.dtype)
+    return self + _scaled(quotient(tensor1, tensor2), value)
 
 
 @operator(inplace=True, signature="input, end, weight", samples=(*TERNARY, sample(real(2, 3), real(3), 0.25)) + COMPLEX)
@@ -415,23 +396,20 @@ def lerp(self, end, weight):
     check_broadcast(self, end, weight)
     if getattr(weight, "weak_type", True):
         scalar(self, weight, "weight")  # raises for a complex number
-    dtype, self, end = self.dtype, widen(self), widen(end)
     # From the nearer end, so that weight 1 gives `end` exactly.
     near = jnp.abs(weight) < 0.5
-    return jnp.where(near, self + weight * (end - self), end - (end - self) * (1 - weight)).astype(dtype)
+    return jnp.where(near, self + weight * (end - self), end - (end - self) * (1 - weight))
 
 
 addcmul.derivative(
     self=lambda grad: grad,
-    tensor1=lambda grad, tensor2, value: (widen(grad) * conj(widen(tensor2) * value)).astype(grad.dtype),
-    tensor2=lambda grad, tensor1, value: (widen(grad) * conj(widen(tensor1) * value)).astype(grad.dtype),
+    tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
+    tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value),
 )
 addcdiv.derivative(
     self=lambda grad: grad,
-    tensor1=lambda grad, tensor2, value: (widen(grad) * conj(quotient(value, widen(tensor2)))).astype(grad.dtype),
-    tensor2=lambda grad, tensor1, tensor2, value: (
-        -widen(grad) * conj(over_twice(value * widen(tensor1), widen(tensor2)))
-    ).astype(grad.dtype),
+    tensor1=lambda grad, tensor2, value: grad * conj(quotient(value, tensor2)),
+    tensor2=lambda grad, tensor1, tensor2, value: -grad * conj(over_twice(value * tensor1, tensor2)),
 )
 lerp.derivative(
     self=lambda grad, weight: grad * conj(1 - weight),

@@ -12,12 +12,10 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-from jax.scipy import special as js
 
 from ...dispatch.promotion import require_32_bits
 from ...dispatch.samples import SINGLE, positive, sample
-from .special import i1_slope
-from .unary import i0, series, unary
+from .unary import i0, i1, series, unary
 
 # Numerators and denominators, the highest power first.  J, Y: in x**2, for x up to 5; P, Q: in (5 / x)**2, beyond.
 _ORDER_0 = {
@@ -235,9 +233,9 @@ def _k(order: int, scaled: bool, x: Any) -> Any:
     low, high = jnp.where(near & (x > 0), x, 1), jnp.where(near, 3, x)
     at_origin, beyond = _K[order]
     if order:
-        small = jnp.log(low / 2) * js.i1(low) + _chebyshev(at_origin, low * low - 2) / low
+        small = jnp.log(low / 2) * i1(low) + _chebyshev(at_origin, low * low - 2) / low
     else:
-        small = _chebyshev(at_origin, low * low - 2) - jnp.log(low / 2) * js.i0(low)
+        small = _chebyshev(at_origin, low * low - 2) - jnp.log(low / 2) * i0(low)
     large = _chebyshev(beyond, 8 / high - 2) / jnp.sqrt(high)
     found = jnp.where(near, small * (jnp.exp(low) if scaled else 1), large * (1 if scaled else jnp.exp(-high)))
     return jnp.where(x <= 0, -jnp.log(x), found)
@@ -281,9 +279,5 @@ for _order in (0, 1):
         f"exp(input) times the modified Bessel function of the second kind, of order {_order}.",
     )  # fmt: skip
 _declare("airy_ai", _airy_ai, "The Airy function Ai, which solves y'' = x y and decays.")
-_declare("modified_bessel_i0", i0, "The modified Bessel function of the first kind, of order 0.").derivative(
-    self=lambda grad, self: grad * js.i1(self)
-)
-_declare("modified_bessel_i1", js.i1, "The modified Bessel function of the first kind, of order 1.").derivative(
-    self=lambda grad, self, result: grad * i1_slope(self, result)
-)
+_declare("modified_bessel_i0", i0, "The modified Bessel function of the first kind, of order 0.")
+_declare("modified_bessel_i1", i1, "The modified Bessel function of the first kind, of order 1.")

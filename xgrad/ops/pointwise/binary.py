@@ -29,7 +29,7 @@ from ...tensor import Tensor
 from ..create.scalars import require_fit_beside
 from .arithmetic import _truncated, zero
 from .bounds import ordered
-from .ends import arctan2, quotient
+from .ends import arctan2, quotient, sigmoid
 
 
 def _float_pair(name: str, self: Any, other: Any) -> tuple:
@@ -103,7 +103,7 @@ def _log_of_sum(a: Any, b: Any, compute: Callable, log_base: float) -> Any:
 def _log_of_sum_tangent(compute: Callable, log_base: float, primals: tuple, tangents: tuple) -> tuple:
     """The tangent, without the result: jax's rule is wrong beside an infinity, e**a at (a, inf); PyTorch's is 0."""
     ahead = log_base * (primals[0] - primals[1])
-    share, rest = jax.nn.sigmoid(ahead), jax.nn.sigmoid(-ahead)
+    share, rest = sigmoid(ahead), sigmoid(-ahead)
     return _log_of_sum(*primals, compute, log_base), tangents[0] * share + tangents[1] * rest
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ... import dtypes
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.promotion import as_float, check_broadcast, promote, promote_together, require_real
 from ...dispatch.samples import BINARY, BINARY_WHOLE, COMPLEX, REAL, WHOLE, real, sample, whole
 from ...dtypes import torch_name
@@ -69,10 +69,12 @@ def isclose(self, other, rtol=1e-5, atol=1e-8, *, equal_nan=False):
     return same | (jnp.isfinite(difference) & (difference <= atol + jnp.abs(rtol * other)))
 
 
-@operator(
-    "_all_close", function=False, method=False, differentiable=False, out=False, check=_check_tolerances,
+@internal(
+    "_all_close",
+    differentiable=False,
+    check=_check_tolerances,
     samples=tuple([sample(real(n, 3), real(3), 0.5, 0.5, equal_nan=n > 0) for n in (2, 0)]) + COMPLEX,
-)  # fmt: skip
+)
 def _all_close(self, other, rtol, atol, *, equal_nan):
     return jnp.all(isclose(self, other, rtol, atol, equal_nan=equal_nan))
 
@@ -88,7 +90,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-
     return bool(_all_close.function(input, other, rtol, atol, equal_nan))
 
 
-@operator("_all_equal", function=False, method=False, differentiable=False, out=False, samples=BINARY[:4] + COMPLEX)
+@internal("_all_equal", differentiable=False, samples=BINARY[:4] + COMPLEX)
 def _all_equal(self, other):
     return jnp.all(jnp.equal(*promote_together(self, other)))
 

@@ -50,17 +50,47 @@ def quotient(a: Any, b: Any) -> Any:
     return apart(jnp.divide(a, b))
 
 
+def _over(x: Any, b: Any) -> Any:
+    """x / b, which is linear in x."""
+    found = jnp.divide(x, b)
+    return jax.lax.optimization_barrier(found) if traced_for() == "cpu" else found
+
+
 @partial(quotient.defjvp, symbolic_zeros=True)
 def _quotient_tangent(primals: tuple, tangents: tuple) -> tuple:
     (a, b), (da, db) = primals, tangents
     out = quotient(a, b)
-    moved = jnp.zeros_like(out) if isinstance(da, SymbolicZero) else jnp.divide(da, b)
-    return out, moved if isinstance(db, SymbolicZero) else moved - jnp.divide(out * db, b)
+    moved = jnp.zeros_like(out) if isinstance(da, SymbolicZero) else _over(da, b)
+    return out, moved if isinstance(db, SymbolicZero) else moved - _over(out * db, b)
 
 
+def over_real(x: Any, length: Any) -> Any:
+    """x / length, part by part if x is complex."""
+    if jnp.iscomplexobj(x):
+        return jax.lax.complex(quotient(x.real, length), quotient(x.imag, length))
+    return quotient(x, length)
+
+
+def unit(x: Any) -> Any:
+    """The sign, -1, 0 or 1; of complex numbers, the number over its absolute value."""
+    if x.dtype == bool:
+        return x
+    if not jnp.iscomplexobj(x):
+        return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # jnp.sign has -0.0 and NaN, PyTorch 0
+    zeros = x == 0
+    return jnp.where(zeros, 0, over_real(x, jnp.abs(jnp.where(zeros, 1, x))))
+
+
+@jax.custom_jvp
 def over_twice(a: Any, b: Any) -> Any:
     """(a / b) / b."""
     return quotient(quotient(a, b), b)
+
+
+@over_twice.defjvp
+def _over_twice_tangent(primals: tuple, tangents: tuple) -> tuple:
+    out, b = over_twice(*primals), primals[1]
+    return out, _over(_over(tangents[0], b), b) - 2 * _over(out * tangents[1], b)
 
 
 @jax.custom_jvp
@@ -79,14 +109,24 @@ def _arctan2_tangent(primals: tuple, tangents: tuple) -> tuple:
     return out, jnp.divide(moved, length).astype(out.dtype)
 
 
+def with_slope(compute: Callable[..., Any], slope: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one array whose derivative is slope(array, result): in both modes, and the next one is its own."""
+    function = jax.custom_jvp(compute)
+
+    @function.defjvp
+    def _(primals: tuple, tangents: tuple) -> tuple:
+        out = function(*primals)
+        return out, slope(*primals, out) * tangents[0]
+
+    return function
+
+
 def folded(compute: Callable[..., Any], slope: Callable[..., Any], odd: bool = False) -> Callable[..., Any]:
     """A function for which f(conj(z)) = conj(f(z)), and f(-z) = -f(z) if it is `odd`, with the signs of zeros.
 
-    It is computed in the upper half plane, or in the first quadrant.  `slope`: of the argument and the result, the
-    derivative of complex numbers.
+    Of complex numbers it is computed in the upper half plane, or in the first quadrant.
     """
 
-    @jax.custom_jvp
     def of_complex(x: Any) -> Any:
         signs = [jnp.signbit(part) & side for part, side in ((x.real, odd), (x.imag, True))]
 
@@ -98,12 +138,13 @@ def folded(compute: Callable[..., Any], slope: Callable[..., Any], odd: bool = F
             out = jax.lax.complex(*[jnp.where(part == 0, 0, part) for part in (out.real, out.imag)])
         return turned(out)
 
-    @of_complex.defjvp
-    def _(primals: tuple, tangents: tuple) -> tuple:
-        out = of_complex(*primals)
-        return out, slope(*primals, out) * tangents[0]
+    functions = with_slope(compute, slope), with_slope(of_complex, slope)
+    return lambda x: functions[jnp.iscomplexobj(x)](x)
 
-    return lambda x: of_complex(x) if jnp.iscomplexobj(x) else compute(x)
+
+def _times(a: Any, b: Any) -> Any:
+    """a * b, and 0 where one of them is 0 and the other infinite."""
+    return jnp.where((b == 0) & jnp.isinf(a), jnp.sign(a), a) * jnp.where((a == 0) & jnp.isinf(b), jnp.sign(b), b)
 
 
 def _sine(compute: Callable[..., Any], *parts: Any, sign: int = 1) -> Callable[..., Any]:
@@ -113,34 +154,96 @@ def _sine(compute: Callable[..., Any], *parts: Any, sign: int = 1) -> Callable[.
     def function(x: Any) -> Any:
         if not jnp.iscomplexobj(x):
             return compute(x)
-        return jax.lax.complex(sin(x.real) * cosh(x.imag), sign * cos(x.real) * sinh(x.imag))
+        return jax.lax.complex(_times(sin(x.real), cosh(x.imag)), _times(sign * cos(x.real), sinh(x.imag)))
 
     return function
 
 
-def _slope(a: Any, b: Any) -> Any:
-    return quotient(1, a) * quotient(1, b)
+def _rsqrt(x: Any) -> Any:
+    return quotient(1.0, jnp.sqrt(x)) if jnp.iscomplexobj(x) else jax.lax.rsqrt(x)
+
+
+def _arctan(x: Any) -> Any:
+    """jnp.arctan, which is infinite near its pole; of complex numbers, in the first quadrant."""
+    found = jnp.arctan(x)
+    if not jnp.iscomplexobj(x):
+        return found
+    distance = jnp.abs(jax.lax.complex(x.real, x.imag - 1))
+    near = (distance > 0) & (distance < 1e-9)
+    return jax.lax.complex(found.real, jnp.where(near, 0.5 * jnp.log(2 / jnp.where(near, distance, 1)), found.imag))
+
+
+def _arctanh(x: Any) -> Any:
+    """jnp.arctanh, likewise: the imaginary part of the inverse tangent of conj(x) * 1j is its real part."""
+    if not jnp.iscomplexobj(x):
+        return jnp.arctanh(x)
+    return jax.lax.complex(_arctan(jax.lax.complex(x.imag, x.real)).imag, jnp.arctanh(x).imag)
 
 
 def _root_slope(a: Any, b: Any) -> Any:
     return jax.lax.rsqrt(a) * jax.lax.rsqrt(b)
 
 
+def _asinh_slope(x: Any) -> Any:
+    if jnp.iscomplexobj(x):
+        return _root_slope(1 - 1j * x, 1 + 1j * x)
+    return quotient(1, jnp.abs(jax.lax.complex(jnp.ones_like(x), x)))
+
+
+def _acosh_slope(x: Any) -> Any:
+    size = x if jnp.iscomplexobj(x) else jnp.abs(x)
+    return _root_slope(size - 1, size + 1)
+
+
+def _atan_slope(x: Any) -> Any:
+    return quotient(1, 1 - 1j * x) * quotient(1, 1 + 1j * x) if jnp.iscomplexobj(x) else quotient(1, 1 + x * x)
+
+
+def _bent(slope: Callable[..., Any], factor: int, power: int) -> Callable[..., Any]:
+    """A slope that has the slope factor * x * slope(x) ** power: other forms of that cancel or leave the range."""
+
+    def bend(x: Any, out: Any) -> Any:
+        return math.prod([out] * power, start=factor * x)
+
+    function = with_slope(slope, bend)
+    return lambda x, _: function(x)
+
+
+_of_sine = _bent(lambda x: _root_slope(1 - x, 1 + x), 1, 3)
+
 COMPLEX_TOO: dict[str, Callable[..., Any]] = {
-    "acos": folded(jnp.arccos, lambda x, _: -_root_slope(1 - x, 1 + x)),
-    "acosh": folded(jnp.arccosh, lambda x, _: _root_slope(x - 1, x + 1)),
-    "asin": folded(jnp.arcsin, lambda x, _: _root_slope(1 - x, 1 + x), odd=True),
-    "asinh": folded(jnp.arcsinh, lambda x, _: _root_slope(1 - 1j * x, 1 + 1j * x), odd=True),
-    "atan": folded(jnp.arctan, lambda x, _: _slope(1 - 1j * x, 1 + 1j * x), odd=True),
-    "atanh": folded(jnp.arctanh, lambda x, _: _slope(1 - x, 1 + x), odd=True),
+    "acos": folded(jnp.arccos, lambda x, _: -_of_sine(x, _)),
+    "acosh": folded(jnp.arccosh, _bent(_acosh_slope, -1, 3)),
+    "asin": folded(jnp.arcsin, _of_sine, odd=True),
+    "asinh": folded(jnp.arcsinh, _bent(_asinh_slope, -1, 3), odd=True),
+    "atan": folded(_arctan, _bent(_atan_slope, -2, 2), odd=True),
+    "atanh": folded(_arctanh, _bent(lambda x: quotient(1, 1 - x) * quotient(1, 1 + x), 2, 2), odd=True),
     "cos": _sine(jnp.cos, jnp.cos, jnp.sin, jnp.sinh, jnp.cosh, sign=-1),
     "cosh": _sine(jnp.cosh, jnp.cosh, jnp.sinh, jnp.sin, jnp.cos),
     "exp": folded(lambda x: apart(jnp.exp(x)), lambda _, out: out),
     "exp2": folded(lambda x: apart(jnp.exp2(x)), lambda _, out: out * math.log(2)),
-    "expm1": folded(jnp.expm1, lambda _, out: out + 1),
+    "expm1": folded(jnp.expm1, lambda x, _: jnp.exp(x)),
+    "rsqrt": folded(_rsqrt, lambda _, out: -0.5 * out * out * out),
     "sin": _sine(jnp.sin, jnp.sin, jnp.cos, jnp.sinh, jnp.cosh),
     "sinh": _sine(jnp.sinh, jnp.sinh, jnp.cosh, jnp.sin, jnp.cos),
     "sqrt": folded(jnp.sqrt, lambda _, out: quotient(0.5, out)),
     "tan": folded(jnp.tan, lambda _, out: 1 + out * out, odd=True),
     "tanh": folded(jnp.tanh, lambda _, out: 1 - out * out, odd=True),
 }
+
+# jax's second derivatives have 1 - sigmoid, which is 0 where sigmoid(-x) is less than a rounding.
+sigmoid = with_slope(jax.nn.sigmoid, lambda x, out: out * sigmoid(-x))
+log1p_exp = with_slope(jax.nn.softplus, lambda x, _: sigmoid(x))
+
+
+@jax.custom_jvp
+def logits_loss(x: Any, target: Any, positive: Any, excess: Any) -> Any:
+    """The cross entropy of sigmoid(x) and a target, which is positive if it is 1; excess: 1 - target + positive."""
+    return (1 - target) * x + excess * log1p_exp(-x)
+
+
+@logits_loss.defjvp
+def _logits_loss_tangent(primals: tuple, tangents: tuple) -> tuple:
+    """The tangent, where that of the terms cancels: a small target, or sigmoid(x), beside 1."""
+    (x, _, positive, excess), (dx, dt, _, de) = primals, tangents
+    return logits_loss(*primals), dx * (excess * sigmoid(x) - positive) - dt * x + de * log1p_exp(-x)

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
 from ... import dtypes
 from ...dispatch.declare import composite, operator, variant
@@ -66,26 +67,43 @@ def _pow(self, exponent):
     return _integer_pow(self, exponent)
 
 
+@jax.custom_jvp
 def _power(base: Any, exponent: Any) -> Any:
-    """jnp.power, with PyTorch's tangents at 0**0: 0, where jax's are NaN."""
-    one = (base == 0) & (exponent == 0)
-    zero = (base == 0) & (exponent.real > 0) if jnp.iscomplexobj(base) else False  # NaN by jnp.power
-    return apart(jnp.where(zero, 0, jnp.power(jnp.where(one | zero, 1, base), exponent)))
+    """jnp.power; complex ones by the exponential, for jnp.power has NaN beside an infinity and at 0."""
+    if not jnp.iscomplexobj(base):
+        return apart(jnp.power(base, exponent))
+    zero = base == 0
+    found = COMPLEX_TOO["exp"](exponent * jnp.log(jnp.where(zero, 1, base)))
+    at_zero = jnp.where(exponent == 0, 1, jnp.where(exponent.real > 0, 0, jnp.power(base, exponent)))
+    return jnp.where(zero, at_zero, found)
+
+
+@partial(_power.defjvp, symbolic_zeros=True)
+def _power_tangent(primals: tuple, tangents: tuple) -> tuple:
+    """The tangent, which is 0 at 0**0, where that of jnp.power is NaN."""
+    out = _power(*primals)
+    terms = [f(*primals) * t for f, t in zip((_slope, _growth), tangents) if not isinstance(t, SymbolicZero)]
+    return out, sum(terms) if terms else jnp.zeros_like(out)
+
+
+def _slope(base: Any, exponent: Any) -> Any:
+    """The derivative by the base: 0 where the exponent is 0."""
+    flat = exponent == 0
+    return jnp.where(flat, 0, exponent * _power(base, jnp.where(flat, 1, exponent - 1)))
+
+
+def _growth(base: Any, exponent: Any) -> Any:
+    """The derivative by the exponent; 0 where the logarithm of 0 is infinite and the exponent not negative."""
+    flat = (base == 0) & (jnp.real(exponent) >= 0)
+    return jnp.where(flat, 0, _power(base, exponent) * jnp.log(jnp.where(flat, 1, base)))
 
 
 def _pow_self(grad: Any, self: Any, exponent: Any) -> Any:
-    """The gradient of the base: 0 where the exponent is 0."""
-    self, exponent = promote_float(self, exponent)
-    flat = exponent == 0
-    return jnp.where(flat, 0, grad * conj(exponent * _power(self, jnp.where(flat, 1, exponent - 1))))
+    return grad * conj(_slope(*promote_float(self, exponent)))
 
 
 def _pow_exponent(grad: Any, self: Any, exponent: Any) -> Any:
-    """The gradient of the exponent; 0 if the base is 0, whose logarithm is infinite, and the exponent not negative."""
-    self, exponent = promote_float(self, exponent)
-    flat = (self == 0) & (jnp.real(exponent) >= 0)
-    safe = jnp.where(flat, 1, self)
-    return jnp.where(flat, 0, grad * conj(_power(self, exponent) * jnp.log(safe)))
+    return grad * conj(_growth(*promote_float(self, exponent)))
 
 
 def _truth_pow(self, *, exponent):
@@ -186,7 +204,7 @@ def sqrt(self):
 @operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)
 def rsqrt(self):
     """1 / sqrt(input)."""
-    return jax.lax.rsqrt(as_float(self))
+    return COMPLEX_TOO["rsqrt"](as_float(self))
 
 
 @operator(inplace=True, pointwise=True, samples=POSITIVE + COMPLEX)

@@ -6,6 +6,7 @@ and are differentiated by JAX.  (PyTorch: UnaryOps.cpp.)
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -25,7 +26,7 @@ from ...dtypes import torch_name
 from ...return_types import frexp as frexp_result
 from ...tensor import Tensor
 from .arithmetic import zero
-from .ends import COMPLEX_TOO, arctan2, quotient
+from .ends import COMPLEX_TOO, arctan2, quotient, sigmoid, unit, with_slope
 
 LN2 = math.log(2)
 FROM_ONE = unary_samples(1.2, 3)
@@ -39,17 +40,22 @@ def refuse_complex(x: Any, name: str) -> None:
 # -- floating-point functions: integers and bools become the default float --------------------------------------
 
 
+def polygamma_of(n: int) -> Callable[..., Any]:
+    """The n-th derivative of the digamma function, whose derivative is the next."""
+    return with_slope(partial(_polygamma if n else _digamma, n), lambda x, _: polygamma_of(n + 1)(x))
+
+
 def _polygamma(n: int, x: Any) -> Any:
     """jax's polygamma; reflected for negative numbers, where its zeta is wrong (n = 1, x = -8.9: -7260 for 103.2)."""
     if n > _MOST_REFLECTED:
         return js.polygamma(n, x)
-    negative, far = x < 0, x > 1e9
+    negative, far = x < 0, x > 1e5
     positive = jnp.where(negative, 1 - x, x)
     there = js.polygamma(n, positive) if n else js.digamma(jnp.where(positive == 0, 1, positive))
     reflected = (-1) ** n * (there - math.pi ** (n + 1) * _cot_derivative(n, _cot(jnp.where(negative, x, 0.5))))
-    if 0 < n < 20:  # where jax's quotient of powers leaves the range: two terms of the series
-        large = jnp.where(far, x, 1)
-        there = jnp.where(far, -math.factorial(n - 1) * (-large) ** -n * (1 + n / (2 * large)), there)
+    if 0 < n < 20:  # where jax's quotient of powers leaves the range: three terms of the series
+        y = n / jnp.where(far, x, 1)
+        there = jnp.where(far, -math.factorial(n - 1) * (-y / n) ** n * (1 + y / 2 + y * y * (1 + 1 / n) / 12), there)
     return jnp.where(negative, reflected, there)
 
 
@@ -68,17 +74,13 @@ def _cot_derivative(n: int, cot: Any) -> Any:
     return total
 
 
-@jax.custom_jvp
-def _cot(x: Any) -> Any:
+def _cotangent(x: Any) -> Any:
     turn = x - jnp.round(x)
     return jnp.where(jnp.abs(turn) == 0.5, 0, 1 / jnp.tan(math.pi * turn))  # the cotangent of a rounded pi/2 is not 0
 
 
-@_cot.defjvp
-def _cot_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """The tangent, a polynomial of the result: a quotient loses all digits at -0.5, -1.5, ..., where it is infinite."""
-    out = _cot(*primals)
-    return out, -math.pi * (1 + out * out) * tangents[0]
+# The slope is a polynomial of the result: a quotient loses all digits at -0.5, -1.5, ..., where it is infinite.
+_cot = with_slope(_cotangent, lambda _, out: -math.pi * (1 + out * out))
 
 
 def series(y: Any, terms: int, ratio: Callable[..., Any]) -> Any:
@@ -99,15 +101,23 @@ def sinc(x: Any) -> Any:
     )
 
 
-def _digamma(x: Any) -> Any:
+def _digamma(n: int, x: Any) -> Any:
     """The digamma function; at 0 infinite with the sign of -x, at negative integers NaN, as in PyTorch."""
-    result = jnp.where(x == 0, jnp.copysign(jnp.inf, -x).astype(x.dtype), _polygamma(0, x))
+    result = jnp.where(x == 0, jnp.copysign(jnp.inf, -x).astype(x.dtype), _polygamma(n, x))
     return jnp.where((x < 0) & (x == jnp.floor(x)), jnp.nan, result)
 
 
-def i0(x: Any) -> Any:
-    origin = x == 0  # where jax's tangent is 1
-    return jnp.where(origin, 1, js.i0(jnp.where(origin, 1, x)))
+digamma: Any = polygamma_of(0)
+i0: Any = with_slope(js.i0, lambda x, _: i1(x))
+i1: Any = with_slope(js.i1, lambda x, out: i1_slope(x, out))
+
+
+def i1_slope(x: Any, result: Any, i0: Callable[..., Any] = i0, scale: Any = 1) -> Any:
+    """The derivative of i1, by its series near 0, where that of the quotient cancels."""
+    near = jnp.abs(x) < 0.5
+    far = jnp.where(near, 1, x)
+    small = 0.5 * series(jnp.where(near, x * x / 4, 0), 8, lambda k: (2 * k + 1) / (2 * k - 1) / (k * (k + 1)))
+    return jnp.where(near, scale * small, i0(far) - result / far)
 
 
 def _angle(x: Any) -> Any:
@@ -150,14 +160,13 @@ _floating("atanh", COMPLEX_TOO["atanh"], "The inverse hyperbolic tangent.", "arc
 _floating("cos", COMPLEX_TOO["cos"], "The cosine of radians.")
 _floating("cosh", COMPLEX_TOO["cosh"], "The hyperbolic cosine.")
 _floating("deg2rad", jnp.deg2rad, "Degrees as radians.", real=True).derivative(self=lambda grad: grad * (math.pi / 180))
-_floating(
-    "digamma", _digamma, "The logarithmic derivative of the gamma function.", samples=POSITIVE, real=True
-).derivative(self=lambda grad, self: grad * _polygamma(1, self))
+_floating("digamma", digamma, "The logarithmic derivative of the gamma function.", samples=POSITIVE, real=True)
 _floating("erf", js.erf, "The error function.", real=True)
 _floating("erfc", js.erfc, "1 - erf(input), without cancellation.", real=True)
-_floating("erfinv", js.erfinv, "The inverse of the error function.", samples=UNIT, real=True).derivative(
-    self=lambda grad, result: grad * (math.sqrt(math.pi) / 2) * jnp.exp(result * result)
-)
+_floating(
+    "erfinv", with_slope(js.erfinv, lambda _, out: (math.sqrt(math.pi) / 2) * jnp.exp(out * out)),
+    "The inverse of the error function.", samples=UNIT, real=True,
+)  # fmt: skip
 _floating("exp", COMPLEX_TOO["exp"], "e to the power of the elements.").derivative(
     self=lambda grad, result: grad * conj(result)
 )
@@ -167,18 +176,17 @@ _floating("exp2", COMPLEX_TOO["exp2"], "2 to the power of the elements.").deriva
 _floating("expm1", COMPLEX_TOO["expm1"], "exp(input) - 1, without cancellation near 0.").derivative(
     self=lambda grad, result: grad * conj(result + 1)
 )
-_floating("i0", i0, "The modified Bessel function of the first kind, of order 0.", real=True).derivative(
-    self=lambda grad, self: grad * js.i1(self)
-)
+_floating("i0", i0, "The modified Bessel function of the first kind, of order 0.", real=True)
 _floating(
-    "lgamma", js.gammaln, "The logarithm of the gamma function's absolute value.", samples=POSITIVE, real=True
-).derivative(self=lambda grad, self: grad * _digamma(self))
+    "lgamma", with_slope(js.gammaln, lambda x, _: digamma(x)), "The logarithm of the gamma function's absolute value.",
+    samples=POSITIVE, real=True,
+)  # fmt: skip
 _floating("log", jnp.log, "The natural logarithm; NaN of negative numbers, -inf of 0.", samples=POSITIVE)
 _floating("log10", jnp.log10, "The logarithm to base 10.", samples=POSITIVE)
 _floating("log1p", jnp.log1p, "log(1 + input), without cancellation near 0.", samples=UNIT)
 _floating("log2", jnp.log2, "The logarithm to base 2.", samples=POSITIVE)
 _floating("rad2deg", jnp.rad2deg, "Radians as degrees.", real=True).derivative(self=lambda grad: grad * (180 / math.pi))
-_floating("sigmoid", jax.nn.sigmoid, "1 / (1 + exp(-input)).").derivative(
+_floating("sigmoid", sigmoid, "1 / (1 + exp(-input)).").derivative(
     self=lambda grad, result: grad * conj(result * (1 - result))
 )
 _floating("sin", COMPLEX_TOO["sin"], "The sine of radians.")
@@ -267,28 +275,10 @@ def abs(self):
     return jnp.abs(self) if self.dtype in dtypes.COMPLEX else _magnitude(self)
 
 
-@jax.custom_jvp
-def _magnitude(x: Any) -> Any:
-    return jnp.abs(x)
+_magnitude = with_slope(jnp.abs, lambda x, _: unit(x))  # 0 at 0, where jax's is 1
 
 
-@_magnitude.defjvp
-def _magnitude_tangent(primals: tuple, tangents: tuple) -> tuple:
-    """The tangent of abs: 0 at 0, where that of jnp.abs is 1."""
-    return _magnitude(*primals), tangents[0] * _sgn(*primals)
-
-
-def _sgn(x: Any) -> Any:
-    if x.dtype == bool:
-        return x
-    if x.dtype not in dtypes.COMPLEX:
-        return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # jnp.sign has -0.0 and NaN, PyTorch 0
-    zeros = x == 0
-    length = jnp.abs(jnp.where(zeros, 1, x))
-    return jnp.where(zeros, 0, jax.lax.complex(quotient(x.real, length), quotient(x.imag, length)))
-
-
-abs.derivative(self=lambda grad, self: grad * _sgn(self))
+abs.derivative(self=lambda grad, self: grad * unit(self))
 
 
 @composite("abs_", aliases=("absolute_",))
@@ -302,7 +292,7 @@ def _abs_inplace(input: Tensor) -> Tensor:
 @operator(inplace=True, samples=REAL + COMPLEX)
 def sgn(self):
     """The sign, -1, 0 or 1; of complex numbers, input / abs(input), and 0 at 0."""
-    return _sgn(self)
+    return unit(self)
 
 
 @operator(inplace=True, pointwise=True, samples=REAL)
@@ -312,7 +302,7 @@ def sign(self):
         raise NotImplementedError(
             "Unlike NumPy, sign is not intended to support complex numbers. Please use sgn instead."
         )
-    return _sgn(self)
+    return unit(self)
 
 
 sign.derivative(self=zero)
@@ -346,39 +336,34 @@ def logit(self, eps=None):
     if eps is not None:
         eps = scalar(self, eps, "eps")
         self = jnp.where(self < eps, eps, jnp.where(self > 1 - eps, 1 - eps, self))
-    return jnp.log(self / (1 - self))
+    return _log_odds(self)
 
 
-logit.derivative(self=lambda grad, self, eps: _logit_backward(grad, self, eps))
+def _log_odds_slope(x: Any, _: Any) -> Any:
+    outside = (x < 0) | (x > 1)
+    return jnp.where(outside, jnp.nan, quotient(1, jnp.where(outside, 0.5, x * (1 - x))))
 
 
-def _logit_backward(grad: Any, self: Any, eps: Any) -> Any:
-    low = 0 if eps is None else eps
-    outside = (self < low) | (self > 1 - low)
-    inside = jnp.where(outside, 0.5, self)
-    return jnp.where(outside, jnp.nan if eps is None else 0, grad / (inside * (1 - inside)))
+_log_odds = with_slope(lambda x: jnp.log(x / (1 - x)), _log_odds_slope)
 
 
 # -- the gamma function's family --------------------------------------------------------------------------------------
 
 
 @operator("polygamma", function=False, inplace=True, samples=tuple([sample(positive(2, 3), n=n) for n in (0, 1, 3)]))
-def _polygamma_of(self, *, n):
+def _of_order(self, *, n):
     """The `n`-th derivative of the digamma function."""
     if n < 0:
         raise RuntimeError(f"polygamma(n, x) does not support negative n, got n = {n}")
     self = as_float(self)
     refuse_complex(self, "polygamma")
-    return _polygamma(n, self) if n else _digamma(self)
-
-
-_polygamma_of.derivative(self=lambda grad, self, n: grad * _polygamma(n + 1, self))
+    return polygamma_of(n)(self)
 
 
 @composite(method=False, namespace=("", "special"))
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The `n`-th derivative of the digamma function."""
-    op = _polygamma_of.operator
+    op = _of_order.operator
     return call(op, (input,), (n,)) if out is None else call_out(op, (input,), (n,), out)
 
 

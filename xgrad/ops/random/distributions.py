@@ -11,7 +11,7 @@ from jax.lax import stop_gradient
 
 from ... import dtypes
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal
 from ...dispatch.promotion import broadcast_shapes
 from ...dispatch.samples import between, key, real, sample
 from ...dispatch.tables import FUNCTIONS
@@ -20,14 +20,7 @@ from ...tensor import Tensor
 from .keys import draw_key
 
 
-@operator(
-    "binomial",
-    function=False,
-    method=False,
-    out=False,
-    missing="aten::binomial",
-    samples=(sample(between(3, 5, 2, 3), between(0.2, 0.8, 2, 3), key()),),
-)
+@internal("binomial", missing="aten::binomial", samples=(sample(between(3, 5, 2, 3), between(0.2, 0.8, 2, 3), key()),))
 def _binomial(count, prob, key):
     # jax counts in the dtype of its arguments: in half precision up to 2048 or 256.
     wide = jnp.promote_types(count.dtype, jnp.float32)
@@ -55,7 +48,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     return call(_binomial.operator, (count, prob, draw_key(generator)), ())
 
 
-@operator("gumbel", function=False, method=False, out=False, differentiable=False, samples=(sample(real(2, 3), key()),))
+@internal("gumbel", differentiable=False, samples=(sample(real(2, 3), key()),))
 def _gumbel(self, key):
     wide = jnp.promote_types(self.dtype, jnp.float32)
     return jax.random.gumbel(key, self.shape, wide).astype(self.dtype)

@@ -17,7 +17,7 @@ from ...batching.batched_tensor import batch_like
 from ...config import settings
 from ...dispatch.argument_kinds import require_int, require_no_grad
 from ...dispatch.call import call
-from ...dispatch.declare import Operator, composite, operator, variant
+from ...dispatch.declare import Operator, composite, internal, variant
 from ...dispatch.inplace import call_inplace
 from ...dispatch.samples import STOPPED, between, key, positive, real, sample
 from ...dispatch.wrong_arguments import require_tensor
@@ -38,38 +38,22 @@ _WIDEST = {8: 3, 16: 11, 32: 24, 64: 53}  # bits of a float → integers up to 2
 _DOUBLE = dict(dtype=dtypes.float64, placement=None)  # of samples
 
 
-@operator(
-    function=False, method=False, out=False, differentiable=False, samples=(sample(key(), size=(2, 3), **_DOUBLE),)
-)
+@internal(differentiable=False, samples=(sample(key(), size=(2, 3), **_DOUBLE),))
 def _rand(key, *, size, dtype, placement):
     return place(uniform(key, size, dtype), placement)
 
 
-@operator(
-    function=False, method=False, out=False, differentiable=False, samples=(sample(key(), size=(2, 3), **_DOUBLE),)
-)
+@internal(differentiable=False, samples=(sample(key(), size=(2, 3), **_DOUBLE),))
 def _randn(key, *, size, dtype, placement):
     return place(normal_numbers(key, size, dtype), placement)
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
-    differentiable=False,
-    samples=(sample(key(), 2, 7, size=(2, 3), dtype=dtypes.int64, placement=None),),
-)
+@internal(differentiable=False, samples=(sample(key(), 2, 7, size=(2, 3), dtype=dtypes.int64, placement=None),))
 def _randint(key, low, high, *, size, dtype, placement):
     return place(integers(key, low, high, size, dtype), placement)
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
-    differentiable=False,
-    samples=(sample(key(), n=5, dtype=dtypes.int64, placement=None),),
-)
+@internal(differentiable=False, samples=(sample(key(), n=5, dtype=dtypes.int64, placement=None),))
 def _randperm(key, *, n, dtype, placement):
     return place(jax.random.permutation(key, n).astype(dtype), placement)
 
@@ -205,13 +189,7 @@ def randperm(
 # -- samples of given parameters --------------------------------------------------------------------------------------
 
 
-@operator(
-    "bernoulli",
-    function=False,
-    method=False,
-    out=False,
-    samples=(sample(between(0.2, 0.8, 2, 3), key()), sample(real(2, 3), key(), 0.4)),
-)
+@internal("bernoulli", samples=(sample(between(0.2, 0.8, 2, 3), key()), sample(real(2, 3), key(), 0.4)))
 def _bernoulli(self, key, p=None):
     chance = self if p is None else p
     return jax.random.bernoulli(key, stop_gradient(chance).astype(jnp.float32), self.shape).astype(self.dtype)
@@ -237,14 +215,7 @@ def bernoulli(
     return made(call(_bernoulli.operator, (input, draw_key(generator), p), ()), False, out, "bernoulli")
 
 
-@operator(
-    "normal",
-    function=False,
-    method=False,
-    out=False,
-    node="NormalBackward0",
-    samples=(sample(real(2, 3), positive(3), key()),) + STOPPED,
-)
+@internal("normal", node="NormalBackward0", samples=(sample(real(2, 3), positive(3), key()),) + STOPPED)
 def _normal_of(mean, std, key):
     wide = dtypes.promote_types(
         *(x.dtype if x.dtype in dtypes.INEXACT else settings.default_dtype for x in (mean, std))
@@ -276,10 +247,7 @@ def normal(
     return made(out_.mul_(std).add_(mean), requires_grad, out, "normal")
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
+@internal(
     differentiable=False,
     samples=tuple([sample(positive(2, 3), key(), num_samples=2, replacement=r) for r in (True, False)]),
 )
@@ -320,7 +288,7 @@ def multinomial(
     return made(result, False, out, "multinomial")
 
 
-@operator("poisson", function=False, method=False, out=False, samples=(sample(positive(2, 3), key()),))
+@internal("poisson", samples=(sample(positive(2, 3), key()),))
 def _poisson(self, key):
     return jax.random.poisson(key, stop_gradient(self), self.shape).astype(self.dtype)
 

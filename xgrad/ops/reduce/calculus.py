@@ -11,7 +11,7 @@ from jax.lax import slice_in_dim
 
 from ... import dtypes
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.promotion import check_broadcast, promote_float, wrap_dims
 from ...dispatch.samples import COMPLEX, real, sample
 from ...tensor import Tensor
@@ -87,11 +87,8 @@ _integral(
 # -- the derivative of samples ----------------------------------------------------------------------------------------
 
 
-@operator(
+@internal(
     "gradient",
-    function=False,
-    method=False,
-    out=False,
     node="GradientBackward0",
     samples=(sample(real(2, 4), 0.5, dim=1, edge_order=1), sample(real(2, 4), real(4), dim=1, edge_order=2)) + COMPLEX,
 )

@@ -10,6 +10,7 @@ import numpy as np
 from ...dispatch.declare import operator
 from ...dispatch.promotion import broadcast_shapes, promote, require_floating, require_real_floating, scalar, wrap_dim
 from ...dispatch.samples import COMPLEX, real, sample
+from ..pointwise.ends import quotient
 from .norms import p_norm
 
 functional: Any = partial(operator, namespace="nn.functional", method=False, out=False)
@@ -26,7 +27,7 @@ def normalize(self, eps=1e-12, *, p=2.0, dim=1):
     along = tuple(wrap_dim(d, self.ndim) for d in (dim if isinstance(dim, tuple) else (dim,))) if self.ndim else None
     norm = p_norm(self, p, along, self.ndim > 0)
     eps = scalar(norm, eps, "eps")
-    return self / jnp.where(norm < eps, eps, norm).astype(norm.dtype)
+    return quotient(self, jnp.where(norm < eps, eps, norm).astype(norm.dtype))
 
 
 @functional(
@@ -45,7 +46,7 @@ def cosine_similarity(x1, x2, eps=1e-8, *, dim=1):
     def unit(x: Any) -> Any:
         norm, least = p_norm(x, 2, along, x.ndim > 0), scalar(x, eps, "eps")
         # PyTorch raises the norm to eps outside of autograd: the derivative stays that of the norm.
-        return x / jnp.where(norm < least, norm + jax.lax.stop_gradient(least - norm), norm)
+        return quotient(x, jnp.where(norm < least, norm + jax.lax.stop_gradient(least - norm), norm))
 
     return jnp.sum(unit(x1) * unit(x2), axis=along)
 

@@ -17,7 +17,7 @@ import numpy as np
 from ... import dtypes, return_types
 from ...dispatch.argument_kinds import require_int, require_no_grad, require_number
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.out import write_out
 from ...dispatch.promotion import promote_float, refuse_complex, require_real
 from ...dispatch.samples import positive, real, rising, sample, whole
@@ -260,11 +260,8 @@ def histogram(
 # -- the integers -----------------------------------------------------------------------------------------------------
 
 
-@operator(
+@internal(
     "bincount",
-    function=False,
-    method=False,
-    out=False,
     samples=(sample(whole(0, 4, 5), None, size=4, dtype=None), sample(whole(0, 4, 5), positive(5), size=4, dtype=None)),
 )
 def _bincount(self, weights, *, size, dtype):

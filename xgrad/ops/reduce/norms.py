@@ -11,12 +11,13 @@ import jax.numpy as jnp
 
 from ... import dtypes
 from ...dispatch.argument_kinds import checking, require_number
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.promotion import as_float, broadcast_shapes, common_dtype, promote, refuse_complex, wrap_dims
 from ...dispatch.samples import COMPLEX, real, sample
 from ...dispatch.tables import FUNCTIONS
 from ...tensor import Tensor
-from .reduction import safe_sqrt
+from ..pointwise.ends import over_real, quotient, unit
+from .reduction import beside, safe_sqrt, scaled
 
 private: dict[str, Any] = dict(function=False, method=False)
 INF = float("inf")
@@ -40,19 +41,32 @@ def p_norm(x: Any, p: float, dims: tuple[int, ...] | None, keepdim: bool) -> Any
         return jnp.sum((x != 0).astype(dtypes.real_of(x.dtype)), **reduce)
     if all(x.shape[d] == 1 for d in (range(x.ndim) if dims is None else dims)):
         p = 1  # of one number, whose square may leave the range
-    if p == 2:
-        return safe_sqrt(jnp.sum(jnp.real(x * jnp.conj(x)) if jnp.iscomplexobj(x) else x * x, **reduce))
-    size = magnitude(x)
-    if p == 1:
-        return jnp.sum(size, **reduce)
-    if p in (INF, -INF):
-        return (jnp.max if p > 0 else jnp.min)(size, **reduce)
-    # |x|^p has no derivative at 0 for p <= 1, and the root none at 0: both count as constant there.
-    zero = size == 0
-    at_zero = 0 if p > 0 else INF
-    total = jnp.sum(jnp.where(zero, at_zero, jnp.where(zero, 1, size) ** p), **reduce)
-    none = (total == 0) | jnp.isinf(total)
-    return jnp.where(none, jax.lax.stop_gradient(total) ** (1 / p), jnp.where(none, 1, total) ** (1 / p))
+    if p in (1, INF, -INF):
+        return {1: jnp.sum, INF: jnp.max, -INF: jnp.min}[p](magnitude(x), **reduce)
+
+    def norm(x: Any) -> Any:
+        if p == 2:
+            return safe_sqrt(jnp.sum(jnp.real(x * jnp.conj(x)) if jnp.iscomplexobj(x) else x * x, **reduce))
+        # |x|^p has no derivative at 0 for p <= 1, and the root none at 0: both count as constant there.
+        size, zero = magnitude(x), x == 0
+        total = jnp.sum(jnp.where(zero, 0 if p > 0 else INF, jnp.where(zero, 1, size) ** p), **reduce)
+        none = (total == 0) | jnp.isinf(total)
+        return jnp.where(none, jax.lax.stop_gradient(total) ** (1 / p), jnp.where(none, 1, total) ** (1 / p))
+
+    def size(x: Any, **each: Any) -> Any:
+        return jnp.max(jnp.abs(x), **each, initial=0) if p > 0 else jnp.min(jnp.abs(x), **each)
+
+    def slope(x: Any, result: Any) -> Any:
+        length = beside(result, dims, x.ndim)
+        none = length == 0
+        length = jnp.where(none, 1, length)
+        if p == 2:
+            return over_real(x, length)
+        ratio = quotient(magnitude(x), length)
+        none |= ratio == 0
+        return jnp.where(none, 0, unit(x) * jnp.where(none, 1, ratio) ** (p - 1))
+
+    return norm(x) if -1 < p < 1 else scaled(norm, x, size, slope, reduce, p)
 
 
 def _converted(self, dtype, name):
@@ -217,7 +231,7 @@ def renorm(self, maxnorm, *, p, dim):
     dims = wrap_dims(dim, self.ndim)
     others = tuple(d for d in range(self.ndim) if d not in dims)
     size = p_norm(self, float(p), others, True)
-    factor = jnp.where(size > maxnorm, maxnorm / (jnp.where(size == 0, 1, size) + 1e-7), 1)
+    factor = jnp.where(size > maxnorm, quotient(maxnorm, jnp.where(size == 0, 1, size) + 1e-7), 1)
     return self * factor.astype(self.dtype)
 
 
@@ -244,13 +258,14 @@ def cdist(x1, x2, *, p=2.0, compute_mode=None):
     difference = x1[..., :, None, :] - x2[..., None, :, :]
     if not difference.size:
         return jnp.sum(difference, axis=-1)
+    if p == 2:  # unscaled: to look at differences twice puts all of them into memory
+        return safe_sqrt(jnp.sum(difference * difference, axis=-1))
     return p_norm(difference, float(p), (difference.ndim - 1,), False)
 
 
-@operator(
-    function=False, method=False, out=False,
-    samples=(sample(real(2, 3), real(2), p=2.0), sample(real(2, 3), real(2), p=INF), sample(real(3), p=1.0), *COMPLEX),
-)  # fmt: skip
+@internal(
+    samples=(sample(real(2, 3), real(2), p=2.0), sample(real(2, 3), real(2), p=INF), sample(real(3), p=1.0), *COMPLEX)
+)
 def total_norm(*tensors, p):
     """The `p`-norm of the `p`-norms of tensors: that of all their elements."""
     norms = [p_norm(x, p, None, False) for x in tensors]

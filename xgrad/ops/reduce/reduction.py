@@ -6,6 +6,7 @@ reduced dimensions with `restore_dims`; the spread is a broadcast, so a sum save
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 
 from ... import dtypes
 from ...dispatch.declare import composite, operator
-from ...dispatch.narrow_sums import product_overflows, sum_overflows
+from ...dispatch.narrow_sums import sum_overflows
 from ...dispatch.promotion import (
     accumulate_dtype,
     as_float,
@@ -27,6 +28,7 @@ from ...dispatch.promotion import (
 )
 from ...dispatch.samples import ALONG, COMPLEX, REDUCTION, real, sample, whole
 from ...tensor import Tensor
+from ..pointwise.ends import over_real
 
 SIGNATURE = "input, dim=None, keepdim=False, *, dtype=None"
 
@@ -117,9 +119,6 @@ def prod(self, *, dim=None, keepdim=False, dtype=None):
     return jnp.prod(self, axis=axis, keepdims=keepdim, dtype=accumulate_dtype(self, dtype))
 
 
-prod.operator.overflows = product_overflows(prod)
-
-
 @operator(samples=(sample(real(2, 3)), sample(real(3, 3))) + COMPLEX)
 def trace(self):
     """The sum of a matrix's diagonal."""
@@ -128,7 +127,6 @@ def trace(self):
     return jnp.trace(self, dtype=accumulate_dtype(self, None))
 
 
-trace.operator.overflows = lambda out, self: sum_overflows(out, jnp.diagonal(self))
 trace.derivative(self=lambda grad, shapes: grad * jnp.eye(*shapes[0], dtype=grad.dtype))
 
 
@@ -170,13 +168,60 @@ def _freedom(n: int, correction: Any, like: Any) -> Any:
 
 
 def deviation(self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    def size(x: Any, **whole: Any) -> Any:
+        return jnp.max(jnp.abs(x - jnp.mean(x, **whole)), **whole, initial=0)
+
+    def compute(x: Any) -> Any:
+        return safe_sqrt(variance(x, dim, correction, keepdim))
+
+    def slope(x: Any, result: Any) -> Any:
+        return _deviation_slope(x, result, dim, correction)
+
+    return scaled(compute, self, size, slope, dict(axis=wrap_dims(dim, self.ndim), keepdims=keepdim))
+
+
+def scaled(
+    compute: Callable[..., Any], x: Any, size: Callable[..., Any], slope: Callable[..., Any], reduce: Any, p: float = 2
+) -> Any:
+    """compute(x), of which compute(s * x) is s times as much, without powers that leave the range.
+
+    compute: the root of a sum of the powers `p`; `size`: the number in it that counts most.  If a result is so far from
+    1 that a power may have left the range, a power of two brings that number near 1.  slope: of x and the result.
+    reduce: the dimensions, as a reduction takes them.
+    """
+    limit = -jnp.finfo(x.dtype).minexp
+    far = 2.0 ** (limit / 2 / abs(p))
+
+    def again(x: Any) -> Any:
+        most = size(x, **{**reduce, "keepdims": True})
+        exponent = jnp.where((most > 0) & jnp.isfinite(most), jnp.frexp(most)[1] - 1, 0)
+        scale = jnp.ldexp(jnp.ones_like(most), jnp.clip(exponent, -limit, limit))  # 1 / scale is in the range too
+        found = compute(x / scale)
+        return found * scale.reshape(found.shape)
+
+    @jax.custom_jvp
+    def result(x: Any) -> Any:
+        found = compute(x)
+        return jax.lax.cond(((found > 1 / far) & (found < far)).all(), lambda: found, lambda: again(x))
+
+    @result.defjvp
+    def _(primals: tuple, tangents: tuple) -> tuple:
+        out = result(*primals)
+        return out, jnp.sum(jnp.real(jnp.conj(slope(*primals, out)) * tangents[0]), **reduce)
+
+    return result(x)
+
+
+def beside(result: Any, dims: tuple[int, ...] | None, ndim: int) -> Any:
+    """The result of a reduction over `dims` with all its dimensions."""
+    return result if result.ndim == ndim else jnp.expand_dims(result, range(ndim) if dims is None else dims)
+
+
+def _deviation_slope(self: Any, result: Any, dim: Any, correction: Any) -> Any:
     dims = wrap_dims(dim, self.ndim)
-    # The squares may leave the range where the result does not: a power of two brings the largest of them near 1.
-    largest = jnp.max(jnp.abs(self - jnp.mean(self, axis=dims, keepdims=True)), axis=dims, keepdims=True, initial=0)
-    exponent = jnp.where((largest > 0) & jnp.isfinite(largest), jnp.frexp(largest)[1] - 1, 0)
-    scale = jax.lax.stop_gradient(jnp.ldexp(jnp.ones_like(largest), exponent))
-    found = safe_sqrt(variance(self / scale, dim, correction, keepdim))
-    return found * scale.reshape(found.shape)
+    length = beside(jnp.where(result == 0, 1, result), dims, self.ndim)
+    turned = over_real(self - jnp.mean(self, axis=dims, keepdims=True), length)
+    return turned / _freedom(count(self.shape, dim), correction, result)
 
 
 def safe_sqrt(x: Any) -> Any:
@@ -193,8 +238,8 @@ def variance_grad(grad: Any, self: Any, dim: Any, correction: Any, keepdim: bool
 
 
 def deviation_grad(grad: Any, self: Any, result: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
-    grad = jnp.where(result == 0, 0, grad / jnp.where(result == 0, 1, 2 * result))
-    return variance_grad(grad, self, dim, correction, keepdim)
+    grad = spread(jnp.where(result == 0, 0, grad), self.shape, dim, keepdim)
+    return grad * _deviation_slope(self, result, dim, correction)
 
 
 private: dict[str, Any] = dict(function=False, method=False, signature="input, dim=None, correction=1, keepdim=False")

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from ... import dtypes, return_types
 from ...dispatch.call import call
-from ...dispatch.declare import composite, linear, operator
-from ...dispatch.narrow_sums import cumsum_overflows, product_overflows
+from ...dispatch.declare import composite, internal, linear, operator
+from ...dispatch.narrow_sums import cumsum_overflows
 from ...dispatch.out import write_out
 from ...dispatch.promotion import accumulate_dtype, require_floating, wrap_dim
 from ...dispatch.samples import ALONG, COMPLEX, real, sample
@@ -46,9 +46,6 @@ def cumprod(self, *, dim, dtype=None):
     """The running product along `dim`; derivatives of any order are right where elements are zero."""
     self, dim = _prepared(self, dim, dtype)
     return jax.lax.cumprod(self, axis=dim) if self.ndim else self
-
-
-cumprod.operator.overflows = product_overflows(cumprod)
 
 
 @operator(samples=ALONG + COMPLEX)
@@ -107,11 +104,8 @@ for _op in (cummax, cummin):
     _op.derivative(self=lambda grad, indices, dim: _scatter_add(grad, indices, dim))
 
 
-@operator(
+@internal(
     "diff",
-    function=False,
-    method=False,
-    out=False,
     samples=(sample(real(2, 3), n=1, dim=1), sample(real(2, 3), n=2, dim=1), sample(real(0, 3), n=1, dim=1)) + COMPLEX,
 )
 def _diff(self, *, n, dim):

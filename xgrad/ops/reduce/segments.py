@@ -12,7 +12,7 @@ import numpy as np
 
 from ... import dtypes
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal
 from ...dispatch.promotion import refuse_complex, wrap_dim
 from ...dispatch.samples import real, sample
 from ...tensor import Tensor
@@ -29,13 +29,13 @@ _REDUCTIONS: dict[str, tuple] = {
 }
 
 
-@operator(
-    "segment_reduce", function=False, method=False, out=False,
+@internal(
+    "segment_reduce",
     samples=(
         *[sample(real(5, 2), [2, 1, 2], None, reduce=r, axis=0, by_length=True) for r in ("sum", "mean", "prod")],
         *[sample(real(5), [0, 3, 5], 0.5, reduce=r, axis=0, by_length=False) for r in ("max", "min")],
     ),
-)  # fmt: skip
+)
 def _reduced(data, given, initial, *, reduce, axis, by_length):
     """Reduce segments given by lengths, or by offsets: `given` (..., segments), for offsets (..., segments + 1).
 

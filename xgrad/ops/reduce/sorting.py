@@ -101,14 +101,12 @@ def _require_values(self: Any, what: str) -> None:
         )
 
 
-@unjitted(
-    "_unique",
-    missing="_unique2",
-    samples=(
-        sample(whole(0, 3, 5), dim=None, inverse=True, counts=True),
-        sample(real(2, 3), dim=0, inverse=False, counts=False),
-    ),
-)
+_GROUPED = (
+    sample(whole(0, 3, 5), dim=None, inverse=True, counts=True), sample(real(2, 3), dim=0, inverse=False, counts=False),
+)  # fmt: skip
+
+
+@unjitted("_unique", missing="_unique2", samples=_GROUPED)
 def _unique(self, *, dim, inverse, counts):
     _require_values(self, "unique")
     if dim is None:
@@ -121,14 +119,7 @@ def _unique(self, *, dim, inverse, counts):
 _unique.derivative(all=lambda dim: refuse_derivative("_unique2" if dim is None else "unique_dim"))
 
 
-@unjitted(
-    "_unique_consecutive",
-    missing="unique_consecutive",
-    samples=(
-        sample(whole(0, 3, 5), dim=None, inverse=True, counts=True),
-        sample(real(2, 3), dim=0, inverse=False, counts=False),
-    ),
-)
+@unjitted("_unique_consecutive", missing="unique_consecutive", samples=_GROUPED)
 def _unique_consecutive(self, *, dim, inverse, counts):
     _require_values(self, "unique_consecutive")
     x = self.reshape(-1) if dim is None else jnp.moveaxis(self, wrap_dim(dim, self.ndim), 0)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ... import dtypes
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal
 from ...dispatch.inplace import call_inplace
 from ...dispatch.out import write_out
 from ...dispatch.samples import COMPLEX, REAL
@@ -96,7 +96,7 @@ def resolve_neg(input: Tensor) -> Tensor:
     return input.clone() if is_neg(input) else input
 
 
-@operator("conj_physical", function=False, method=False, out=False, samples=REAL + COMPLEX)
+@internal("conj_physical", samples=REAL + COMPLEX)
 def _conj_physical(self):
     return jnp.conj(self)
 

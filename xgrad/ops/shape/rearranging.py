@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ... import dtypes
 from ...dispatch.argument_kinds import require_int
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal, operator
 from ...dispatch.promotion import scalar, wrap_dim, wrap_dims
 from ...dispatch.samples import COMPLEX, REAL, real, sample, whole
 from ...engine.fit import expandable
@@ -48,11 +48,8 @@ clone.derivative(self=lambda grad: grad)
 # -- repeating --------------------------------------------------------------------------------------------------------
 
 
-@operator(
+@internal(
     "repeat",
-    function=False,
-    method=False,
-    out=False,
     samples=(
         sample(real(2, 3), repeats=(2, 1)),
         sample(real(3), repeats=(2, 2)),
@@ -96,10 +93,7 @@ def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
+@internal(
     node="RepeatInterleaveBackward0",
     samples=(sample(real(2, 3), repeats=2, dim=1), sample(real(0, 3), repeats=2, dim=0)) + COMPLEX,
 )
@@ -110,7 +104,7 @@ def _repeated(self, *, repeats, dim):
 _repeated.derivative(self=transposed)
 
 
-@operator(function=False, method=False, out=False, differentiable=False, samples=(sample(whole(0, 3, 3), total=3),))
+@internal(differentiable=False, samples=(sample(whole(0, 3, 3), total=3),))
 def _repeat_indices(self, *, total):
     return jnp.repeat(jnp.arange(self.shape[0], dtype=dtypes.default_integer()), self, total_repeat_length=total)
 
@@ -154,12 +148,8 @@ def repeat_interleave(
 # -- flipping and rolling ---------------------------------------------------------------------------------------------
 
 
-@operator(
-    "flip",
-    function=False,
-    method=False,
-    out=False,
-    samples=(sample(real(2, 3), dims=(0, 1)), sample(real(), dims=()), sample(real(0, 3), dims=(1,))) + COMPLEX,
+@internal(
+    "flip", samples=(sample(real(2, 3), dims=(0, 1)), sample(real(), dims=()), sample(real(0, 3), dims=(1,))) + COMPLEX
 )
 def _flip(self, *, dims):
     return jnp.flip(self, wrap_dims(dims, self.ndim)) if len(dims) else self
@@ -201,11 +191,8 @@ def rot90(self, *, k=1, dims=(0, 1)):
 rot90.derivative(self=transposed)
 
 
-@operator(
+@internal(
     "roll",
-    function=False,
-    method=False,
-    out=False,
     samples=(sample(real(2, 3), 1, dims=()), sample(real(2, 3), 1, -1, dims=(0, 1)), sample(real(0, 3), 1, dims=(0,)))
     + COMPLEX,
 )

@@ -15,7 +15,7 @@ import numpy as np
 from ... import dtypes
 from ...config import settings
 from ...dispatch.call import call
-from ...dispatch.declare import composite, linear, operator
+from ...dispatch.declare import composite, internal, linear, operator
 from ...dispatch.promotion import conj
 from ...dispatch.samples import COMPLEX, SINGLE, real, sample
 from ...tensor import Tensor
@@ -163,10 +163,7 @@ _shift("fftshift", jnp.fft.fftshift, "Move the zero frequency of the dimensions 
 _shift("ifftshift", jnp.fft.ifftshift, "The inverse of fftshift: move the zero frequency to the front.")
 
 
-@operator(
-    function=False,
-    method=False,
-    out=False,
+@internal(
     differentiable=False,
     samples=tuple([sample(0.25, n=5, half=half, dtype=dtypes.float64, placement=None) for half in (True, False)]),
 )

@@ -14,7 +14,7 @@ from jax.scipy import special as js
 from ... import dtypes
 from ...config import settings
 from ...dispatch.call import call
-from ...dispatch.declare import composite, operator
+from ...dispatch.declare import composite, internal
 from ...dispatch.samples import sample
 from ...tensor import Tensor
 from ...views.named.arguments import int_of
@@ -48,7 +48,7 @@ _SAMPLES = tuple(
 )  # fmt: skip
 
 
-@operator("_window", function=False, method=False, out=False, differentiable=False, samples=_SAMPLES)
+@internal("_window", differentiable=False, samples=_SAMPLES)
 def _window(*numbers, shape, M, periodic, dtype, placement):
     wide = jnp.promote_types(dtype, jnp.float32)
     n, N = jnp.arange(M, dtype=dtypes.real_of(wide)), M if periodic and M > 1 else M - 1

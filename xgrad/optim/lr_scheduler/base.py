@@ -7,10 +7,9 @@ import functools
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from ...config import state
+from ...config import block, state
 from ...tensor import Tensor
 from ..optimizer import Optimizer
 
@@ -179,7 +178,7 @@ class _LRScheduler(LRScheduler):
     """The old name of LRScheduler, from which many programs derive."""
 
 
-@contextmanager
+@block
 def within_step(scheduler: LRScheduler) -> Iterator[None]:
     """Allow `get_lr` without a warning."""
     scheduler._get_lr_called_within_step = True
